@@ -1,0 +1,55 @@
+// Ratings grouped by one side: compressed sparse rows by counting sort.
+#pragma once
+
+#include <cstdint>
+
+namespace tastespace {
+
+// Turns counts (held at offsets[row + 1]) into offsets, and back into offsets after a scatter has moved each
+// start to its end.
+inline void counts_to_offsets(int64_t *offsets, int64_t n_rows) {
+  for (int64_t row = 0; row < n_rows; ++row) offsets[row + 1] += offsets[row];
+}
+inline void rewind_offsets(int64_t *offsets, int64_t n_rows) {
+  for (int64_t row = n_rows; row > 0; --row) offsets[row] = offsets[row - 1];
+  offsets[0] = 0;
+}
+
+// Groups n triples by row, in their order; false if a row is out of range.
+inline bool compress(int64_t n, const int32_t *rows, const int32_t *columns, const float *values, int64_t n_rows,
+                     int64_t *offsets, int32_t *out_columns, float *out_values) {
+  for (int64_t row = 0; row <= n_rows; ++row) offsets[row] = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    if (rows[k] < 0 || rows[k] >= n_rows) return false;
+    ++offsets[rows[k] + 1];
+  }
+  counts_to_offsets(offsets, n_rows);
+  for (int64_t k = 0; k < n; ++k) {
+    const int64_t to = offsets[rows[k]]++;
+    out_columns[to] = columns[k];
+    out_values[to] = values[k];
+  }
+  rewind_offsets(offsets, n_rows);
+  return true;
+}
+
+// The other orientation; columns come out ascending within a row. False if a column is out of range.
+inline bool transpose(int64_t n_rows, const int64_t *offsets, const int32_t *columns, const float *values,
+                      int64_t n_columns, int64_t *out_offsets, int32_t *out_columns, float *out_values) {
+  for (int64_t column = 0; column <= n_columns; ++column) out_offsets[column] = 0;
+  for (int64_t k = 0; k < offsets[n_rows]; ++k) {
+    if (columns[k] < 0 || columns[k] >= n_columns) return false;
+    ++out_offsets[columns[k] + 1];
+  }
+  counts_to_offsets(out_offsets, n_columns);
+  for (int64_t row = 0; row < n_rows; ++row)
+    for (int64_t k = offsets[row]; k < offsets[row + 1]; ++k) {
+      const int64_t to = out_offsets[columns[k]]++;
+      out_columns[to] = int32_t(row);
+      out_values[to] = values[k];
+    }
+  rewind_offsets(out_offsets, n_columns);
+  return true;
+}
+
+}  // namespace tastespace

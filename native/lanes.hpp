@@ -1,0 +1,101 @@
+// A vector register as a value: loads, stores, arithmetic and sums, for any instruction set.
+//
+// Every kernel file is compiled once an instruction set, inside namespace tastespace::TS_ISA, so that no
+// symbol of one set can be merged by the linker with that of another. TS_VECTOR_BYTES is the register width.
+#pragma once
+
+#include <cstdint>
+
+#ifndef TS_ISA
+#define TS_ISA base
+#endif
+#ifndef TS_VECTOR_BYTES
+#define TS_VECTOR_BYTES 16
+#endif
+
+#if defined(__GNUC__)
+#define TS_INLINE inline __attribute__((always_inline))
+#define TS_RESTRICT __restrict__
+#define TS_PREFETCH(address) __builtin_prefetch(address)
+#else
+#define TS_INLINE inline
+#define TS_RESTRICT __restrict
+#define TS_PREFETCH(address) ((void)0)
+#endif
+
+namespace tastespace {
+namespace TS_ISA {
+
+#if defined(__GNUC__)
+
+template <class T> struct LanesOf;
+template <> struct LanesOf<float> {
+  typedef float type __attribute__((vector_size(TS_VECTOR_BYTES)));
+};
+template <> struct LanesOf<double> {
+  typedef double type __attribute__((vector_size(TS_VECTOR_BYTES)));
+};
+template <class T> using Lanes = typename LanesOf<T>::type;
+
+template <class T> TS_INLINE Lanes<T> load(const T *from) {
+  Lanes<T> lanes;
+  __builtin_memcpy(&lanes, from, sizeof lanes);
+  return lanes;
+}
+
+template <class T> TS_INLINE void store(T *to, Lanes<T> lanes) {
+  __builtin_memcpy(to, &lanes, sizeof lanes);
+}
+
+#else
+
+// The portable twin: plain loops over a small array, which any compiler can vectorise.
+template <class T> struct Lanes {
+  static constexpr int width = TS_VECTOR_BYTES / int(sizeof(T));
+  T lane[width];
+  T operator[](int i) const { return lane[i]; }
+  Lanes &operator+=(const Lanes &other) {
+    for (int i = 0; i < width; ++i) lane[i] += other.lane[i];
+    return *this;
+  }
+  Lanes &operator-=(const Lanes &other) {
+    for (int i = 0; i < width; ++i) lane[i] -= other.lane[i];
+    return *this;
+  }
+};
+template <class T> TS_INLINE Lanes<T> operator*(Lanes<T> lanes, T factor) {
+  for (int i = 0; i < Lanes<T>::width; ++i) lanes.lane[i] *= factor;
+  return lanes;
+}
+template <class T> TS_INLINE Lanes<T> operator*(Lanes<T> left, const Lanes<T> &right) {
+  for (int i = 0; i < Lanes<T>::width; ++i) left.lane[i] *= right.lane[i];
+  return left;
+}
+template <class T> TS_INLINE Lanes<T> load(const T *from) {
+  Lanes<T> lanes;
+  for (int i = 0; i < Lanes<T>::width; ++i) lanes.lane[i] = from[i];
+  return lanes;
+}
+template <class T> TS_INLINE void store(T *to, const Lanes<T> &lanes) {
+  for (int i = 0; i < Lanes<T>::width; ++i) to[i] = lanes.lane[i];
+}
+
+#endif
+
+template <class T> constexpr int width_of = TS_VECTOR_BYTES / int(sizeof(T));
+
+template <class T> TS_INLINE int64_t padded(int64_t n) {
+  return (n + width_of<T> - 1) / width_of<T> * width_of<T>;
+}
+
+// Sum of the lanes as a fixed tree, so that the result does not depend on how the compiler felt.
+template <class T> TS_INLINE T sum(Lanes<T> lanes) {
+  T part[width_of<T>];
+  store(part, lanes);
+  for (int half = width_of<T> / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) part[i] += part[i + half];
+  return part[0];
+}
+
+}  // namespace TS_ISA
+}  // namespace tastespace

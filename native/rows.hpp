@@ -1,0 +1,60 @@
+// Solve or draw all rows of one side of a factorization: what each instruction set provides, and the problem.
+#pragma once
+
+#include <cstdint>
+
+namespace tastespace {
+
+// One side's update given the other side. Row i has ratings offsets[i]..offsets[i + 1] and the quadratic
+//
+//   alpha/2 sum_k w_k (y_k - x.v_k - c)^2 + s_i/2 [x^T Lambda x - 2 x.h_i + lambda c^2 - 2 c m]
+//
+// with y_k = targets[k] - other_bias[column] and c the row's own bias. Its minimum is the ALS update; with
+// noise z the result is a draw from the Gaussian with that energy (Salakhutdinov and Mnih 2008, eq. 11).
+template <class T> struct RowsProblem {
+  int64_t n_rows = 0;
+  int64_t n_factors = 0;
+  const int64_t *offsets = nullptr;    // n_rows + 1
+  const int32_t *columns = nullptr;    // a rating
+  const T *targets = nullptr;          // a rating
+  const T *weights = nullptr;          // a rating, or null for 1
+  const T *other = nullptr;            // n_columns x n_factors
+  const T *other_bias = nullptr;       // n_columns, or null for 0
+  const T *prior_precision = nullptr;  // n_factors x n_factors, Lambda
+  const T *prior_linear = nullptr;     // h: n_factors, or a row each (then prior_linear_stride = n_factors)
+  int64_t prior_linear_stride = 0;
+  const T *prior_scale = nullptr;  // s: n_rows, or null for 1
+  T bias_precision = 0;            // lambda
+  T bias_linear = 0;               // m
+  T alpha = 1;
+  const T *noise = nullptr;       // n_rows x n_factors, or null to solve
+  const T *bias_noise = nullptr;  // n_rows, or null
+  T *out = nullptr;               // n_rows x n_factors
+  T *out_bias = nullptr;          // n_rows, or null: rows have no bias
+  double *minimum = nullptr;      // n_rows, or null: the least value of the energy (less its prior constant)
+};
+
+// Everything one thread needs, allocated once a call by the driver.
+template <class T> struct RowsWorkspace {
+  T *gathered;  // block x padded factors
+  T *weighted;  // block x padded factors, used with weights
+  T *extras;    // block x 2: weight * target, weight
+  T *gram;      // padded x padded, upper triangle
+  T *linear;    // 2 x padded: sum w y v, sum w v
+  T *scratch;   // 4 x padded
+  T total_weight, total_linear;
+  double total_square;
+};
+
+template <class T> struct RowsKernel {
+  int64_t (*padded)(int64_t n_factors);
+  void (*clear)(const RowsProblem<T> &, RowsWorkspace<T> &);
+  void (*accumulate)(const RowsProblem<T> &, int64_t begin, int64_t end, RowsWorkspace<T> &);
+  void (*merge)(const RowsProblem<T> &, const RowsWorkspace<T> &from, RowsWorkspace<T> &into);
+  bool (*finish)(const RowsProblem<T> &, int64_t row, RowsWorkspace<T> &);  // false: not positive definite
+};
+
+// Ratings gathered at a time: small enough that a block stays in the first-level cache.
+constexpr int64_t rows_block = 32;
+
+}  // namespace tastespace

@@ -1,0 +1,127 @@
+// Schedules the row kernel: blocks of rows of equal cost, huge rows split over threads.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "parallel.hpp"
+#include "tables.hpp"
+
+namespace tastespace {
+
+// A row with more ratings than this is accumulated in pieces of this size, merged in order. The boundary
+// depends on the data alone, so that one thread and many give the same bytes.
+constexpr int64_t rows_piece = 32768;
+// Pieces in flight at once: bounds the memory of partial sums, and is plenty for equal shares.
+constexpr int64_t rows_pieces_at_once = 64;
+// Blocks of small rows a thread: the tail of the last block is at most 1/32 of a thread's share.
+constexpr int64_t rows_blocks_per_thread = 32;
+
+// The memory of one workspace, aligned to a cache line.
+template <class T> class RowsMemory {
+ public:
+  explicit RowsMemory(int64_t size) {
+    const int64_t parts[] = {rows_block * size, rows_block * size, 2 * rows_block, size * size, 2 * size, 4 * size};
+    int64_t total = line;
+    for (int64_t part : parts) total += round(part);
+    memory_.assign(size_t(total), T(0));
+    T *at = memory_.data();
+    at += (line - int64_t(reinterpret_cast<uintptr_t>(at) / sizeof(T)) % line) % line;
+    T **to[] = {&space.gathered, &space.weighted, &space.extras, &space.gram, &space.linear, &space.scratch};
+    for (int i = 0; i < 6; ++i) {
+      *to[i] = at;
+      at += round(parts[i]);
+    }
+  }
+  RowsMemory(RowsMemory &&) = default;  // The pointers of `space` stay good: a moved vector keeps its memory.
+  RowsWorkspace<T> space{};
+
+ private:
+  static constexpr int64_t line = 64 / int64_t(sizeof(T));
+  static int64_t round(int64_t n) { return (n + line - 1) / line * line; }
+  std::vector<T> memory_;
+};
+
+// Returns -1, or the first row whose precision matrix is not positive definite.
+template <class T> int64_t solve_rows(const RowsProblem<T> &problem, int threads) {
+  const RowsKernel<T> &kernel = rows_kernel<T>();
+  const int64_t size = kernel.padded(problem.n_factors);
+  const int64_t *offsets = problem.offsets;
+  std::atomic<int64_t> failed{problem.n_rows};
+  auto fail = [&](int64_t row) {
+    int64_t seen = failed.load();
+    while (row < seen && !failed.compare_exchange_weak(seen, row)) {
+    }
+  };
+
+  // Cost of a row in multiply-adds: a triangle a rating, a factorization a row.
+  const double a_rating = 0.5 * double(size) * double(size) + double(size) + 16;
+  const double a_row = double(size) * double(size) * double(size) / 3 + 4 * double(size) * double(size) + 64;
+  std::vector<int64_t> huge;
+  double total = 0;
+  for (int64_t row = 0; row < problem.n_rows; ++row) {
+    const int64_t n = offsets[row + 1] - offsets[row];
+    if (n > rows_piece)
+      huge.push_back(row);
+    else
+      total += a_row + a_rating * double(n);
+  }
+
+  struct Piece {
+    int64_t begin, end;
+  };
+  for (size_t at = 0; at < huge.size();) {
+    std::vector<int64_t> rows, first_piece;
+    std::vector<Piece> pieces;
+    for (; at < huge.size() && (pieces.empty() || int64_t(pieces.size()) < rows_pieces_at_once); ++at) {
+      rows.push_back(huge[at]);
+      first_piece.push_back(int64_t(pieces.size()));
+      for (int64_t k = offsets[huge[at]]; k < offsets[huge[at] + 1]; k += rows_piece)
+        pieces.push_back({k, std::min(k + rows_piece, offsets[huge[at] + 1])});
+    }
+    first_piece.push_back(int64_t(pieces.size()));
+    std::vector<RowsMemory<T>> memories;
+    memories.reserve(pieces.size());
+    for (size_t i = 0; i < pieces.size(); ++i) memories.emplace_back(size);
+    parallel_for(int64_t(pieces.size()), threads, [&](int64_t piece, int) {
+      RowsWorkspace<T> &space = memories[size_t(piece)].space;
+      kernel.clear(problem, space);
+      kernel.accumulate(problem, pieces[size_t(piece)].begin, pieces[size_t(piece)].end, space);
+    });
+    parallel_for(int64_t(rows.size()), threads, [&](int64_t i, int) {
+      RowsWorkspace<T> &space = memories[size_t(first_piece[size_t(i)])].space;
+      for (int64_t piece = first_piece[size_t(i)] + 1; piece < first_piece[size_t(i) + 1]; ++piece)
+        kernel.merge(problem, memories[size_t(piece)].space, space);
+      if (!kernel.finish(problem, rows[size_t(i)], space)) fail(rows[size_t(i)]);
+    });
+  }
+
+  const double share = total / double(rows_blocks_per_thread * std::max(threads, 1));
+  std::vector<int64_t> starts{0};
+  double cost = 0;
+  for (int64_t row = 0; row < problem.n_rows; ++row) {
+    const int64_t n = offsets[row + 1] - offsets[row];
+    if (n <= rows_piece) cost += a_row + a_rating * double(n);
+    if (cost >= share) {
+      starts.push_back(row + 1);
+      cost = 0;
+    }
+  }
+  if (starts.back() != problem.n_rows) starts.push_back(problem.n_rows);
+  std::vector<RowsMemory<T>> memories;
+  for (int i = 0; i < std::max(threads, 1); ++i) memories.emplace_back(size);
+  parallel_for(int64_t(starts.size()) - 1, threads, [&](int64_t block, int worker) {
+    RowsWorkspace<T> &space = memories[size_t(worker)].space;
+    for (int64_t row = starts[size_t(block)]; row < starts[size_t(block) + 1]; ++row) {
+      if (offsets[row + 1] - offsets[row] > rows_piece) continue;
+      kernel.clear(problem, space);
+      kernel.accumulate(problem, offsets[row], offsets[row + 1], space);
+      if (!kernel.finish(problem, row, space)) fail(row);
+    }
+  });
+  return failed.load() == problem.n_rows ? -1 : failed.load();
+}
+
+}  // namespace tastespace

@@ -1,0 +1,39 @@
+// The table of function pointers: one a set of instructions, filled by the kernel files compiled for it.
+#pragma once
+
+#include "pairs.hpp"
+#include "rows.hpp"
+#include "scan.hpp"
+
+namespace tastespace {
+
+struct Table {
+  const char *name;
+  RowsKernel<float> rows_float;
+  RowsKernel<double> rows_double;
+  PairsKernel pairs;
+  ScanKernel scan;
+};
+
+#define TS_DECLARE(isa)          \
+  namespace isa {                \
+  void fill_rows(Table &table);  \
+  void fill_pairs(Table &table); \
+  void fill_scan(Table &table);  \
+  }
+TS_DECLARE(base)
+#if defined(TS_X86)
+TS_DECLARE(avx2)
+TS_DECLARE(avx512)
+#endif
+#undef TS_DECLARE
+
+// The table in use: the best this processor runs, or the one that TASTESPACE_ISA names.
+// Throws std::runtime_error when that is unknown or not supported here.
+const Table &table();
+
+template <class T> const RowsKernel<T> &rows_kernel();
+template <> inline const RowsKernel<float> &rows_kernel<float>() { return table().rows_float; }
+template <> inline const RowsKernel<double> &rows_kernel<double>() { return table().rows_double; }
+
+}  // namespace tastespace

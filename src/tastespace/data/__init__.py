@@ -1,0 +1,1 @@
+"""What was observed: ratings, where they come from, and how they are split."""

@@ -1,0 +1,293 @@
+"""What was observed: who rated what, how, and when. Immutable."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tastespace.arrays import FloatArray, IntArray, TimeArray, contiguous
+from tastespace.data.compressed import Compressed
+from tastespace.data.description import Description
+from tastespace.data.vocabulary import Ids, Vocabulary, id_series
+from tastespace.errors import DataError, InvalidParameterError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Duplicates = Literal["last", "mean", "sum", "error"]
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Ratings with the ids of users and items; file order is kept, groupings are built when asked for.
+
+    Build one with `tastespace.read`, `Ratings.from_frame` or `Ratings.from_arrays`.
+    """
+
+    users: Vocabulary
+    items: Vocabulary
+    user_rows: IntArray  # n
+    item_rows: IntArray  # n
+    values: FloatArray  # n
+    times: TimeArray | None = None  # n, seconds, NaT where unknown
+    item_titles: pl.Series | None = None  # String, one an item, null where unknown
+    item_attributes: pl.DataFrame | None = None  # one row an item: genres, year ...
+    merged: int = 0  # ratings that a later or combined one of the same pair has replaced
+
+    @classmethod
+    def from_arrays(
+        cls, user_ids: Ids, item_ids: Ids, values: Any, times: Any = None, *, duplicates: Duplicates = "last"
+    ) -> Ratings:
+        """Ratings from three (or four) arrays of the same length.
+
+        A pair rated more than once counts once: its last rating (in the order given), or their `mean` or
+        `sum`; `error` refuses.
+        """
+        user_ids, item_ids = id_series(user_ids, "user"), id_series(item_ids, "item")
+        numbers = np.asarray(values, dtype=np.float64).reshape(-1)
+        if not len(user_ids) == len(item_ids) == len(numbers):
+            raise DataError(
+                f"{len(user_ids)} users, {len(item_ids)} items and {len(numbers)} values",
+                expected="as many of each",
+            )
+        if not len(numbers):
+            raise DataError("there are no ratings", expected="at least one")
+        if not np.isfinite(numbers).all():
+            where = int(np.flatnonzero(~np.isfinite(numbers))[0])
+            raise DataError(f"the rating at position {where} is {numbers[where]}", expected="a finite number")
+        stamps = None if times is None else _seconds(times, len(numbers))
+        users, user_rows = Vocabulary.of(user_ids, "user")
+        items, item_rows = Vocabulary.of(item_ids, "item")
+        ratings = cls(users, items, user_rows, item_rows, contiguous(numbers, np.float32), stamps)
+        return ratings._without_duplicates(duplicates)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pl.DataFrame | pd.DataFrame,
+        *,
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
+        time: str | None = None,
+        duplicates: Duplicates = "last",
+    ) -> Ratings:
+        """Ratings from a polars or pandas frame; columns are found by their usual names, or named here."""
+        from tastespace.data.columns import find_columns
+
+        found = find_columns(
+            [str(column) for column in frame.columns], {"user": user, "item": item, "rating": rating, "time": time}
+        )
+        values = pl.Series(np.asarray(frame[found.rating])) if not isinstance(frame, pl.DataFrame) else frame[found.rating]
+        numbers = values.cast(pl.Float64, strict=False)
+        wrong = (numbers.is_null() | numbers.is_nan()).to_numpy()
+        if wrong.any():
+            where = int(np.flatnonzero(wrong)[0])
+            raise DataError(
+                f"column {found.rating!r}, row {where}: not a rating", text=str(values[where]), expected="a finite number"
+            )
+        return cls.from_arrays(
+            frame[found.user],
+            frame[found.item],
+            numbers.to_numpy(),
+            None if found.time is None else frame[found.time],
+            duplicates=duplicates,
+        )
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def n_users(self) -> int:
+        return len(self.users)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.items)
+
+    @cached_property
+    def mean(self) -> float:
+        return float(self.values.mean(dtype=np.float64))
+
+    @cached_property
+    def standard_deviation(self) -> float:
+        return float(self.values.std(dtype=np.float64))
+
+    @cached_property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest rating."""
+        return float(self.values.min()), float(self.values.max())
+
+    @cached_property
+    def by_user(self) -> Compressed:
+        """Grouped by user; the item rows of a user ascend."""
+        by_item = Compressed.group(self.item_rows, self.user_rows, self.values, self.n_items)
+        return by_item.transposed(self.n_users)
+
+    @cached_property
+    def by_item(self) -> Compressed:
+        """Grouped by item; the user rows of an item ascend."""
+        return self.by_user.transposed(self.n_items)
+
+    def user_ids(self) -> pl.Series:
+        """The user of each rating."""
+        return self.users.at(self.user_rows)
+
+    def item_ids(self) -> pl.Series:
+        """The item of each rating."""
+        return self.items.at(self.item_rows)
+
+    def take(self, index: NDArray[Any]) -> Ratings:
+        """Some of the ratings as ratings of their own: ids that no longer occur are forgotten."""
+        user_rows, item_rows = self.user_rows[index], self.item_rows[index]
+        users, new_user_rows = _shrunk(self.users, user_rows)
+        items, new_item_rows = _shrunk(self.items, item_rows)
+        kept = self.items.rows_of(items.ids)
+        return Ratings(
+            users,
+            items,
+            new_user_rows,
+            new_item_rows,
+            self.values[index],
+            None if self.times is None else self.times[index],
+            None if self.item_titles is None else self.item_titles.gather(pl.Series(kept)),
+            None if self.item_attributes is None else self.item_attributes[kept],
+        )
+
+    def masked(self, keep: NDArray[np.bool_]) -> Ratings:
+        """Some of the ratings over the same rows: users and items keep their places, some without ratings."""
+        return replace(
+            self,
+            user_rows=self.user_rows[keep],
+            item_rows=self.item_rows[keep],
+            values=self.values[keep],
+            times=None if self.times is None else self.times[keep],
+        )
+
+    def with_items(self, titles: pl.Series | None = None, attributes: pl.DataFrame | None = None) -> Ratings:
+        """The same ratings with a title and attributes an item, in the order of the item rows."""
+        for what in (titles, attributes):
+            if what is not None and len(what) != self.n_items:
+                raise DataError(f"{len(what)} descriptions for {self.n_items} items", expected="one an item")
+        return replace(self, item_titles=titles, item_attributes=attributes)
+
+    def title_of(self, rows: NDArray[Any]) -> pl.Series:
+        """Titles of item rows; null where unknown."""
+        if self.item_titles is None:
+            return pl.Series("title", [None] * len(rows), dtype=pl.String)
+        return Vocabulary(self.item_titles).at(rows).alias("title")
+
+    def describe(self) -> Description:
+        """The figures a person wants to see first."""
+        low, high = self.range
+        levels = np.unique(self.values)
+        return Description(
+            n_ratings=len(self),
+            n_users=self.n_users,
+            n_items=self.n_items,
+            density=len(self) / (self.n_users * self.n_items),
+            mean=self.mean,
+            standard_deviation=self.standard_deviation,
+            minimum=low,
+            maximum=high,
+            levels=tuple(float(level) for level in levels) if len(levels) <= 20 else None,
+            per_user=_quartiles(self.by_user.counts),
+            per_item=_quartiles(self.by_item.counts),
+            first=_day(self.times, np.nanmin) if self.times is not None else None,
+            last=_day(self.times, np.nanmax) if self.times is not None else None,
+            has_titles=self.item_titles is not None,
+            merged=self.merged,
+        )
+
+    def fingerprint(self) -> str:
+        """A digest of who rated what and how, the same for any order of the ratings."""
+        digest = hashlib.sha256()
+        by_user = self.by_user
+        for vocabulary in (self.users, self.items):
+            for entry in vocabulary.ids:
+                digest.update(f"{type(entry).__name__}:{entry}\n".encode())
+        for array in (by_user.offsets, by_user.columns, by_user.values):
+            digest.update(array.tobytes())
+        return digest.hexdigest()
+
+    def to_polars(self) -> pl.DataFrame:
+        columns: dict[str, Any] = {"user": self.user_ids(), "item": self.item_ids(), "rating": self.values}
+        if self.times is not None:
+            columns["time"] = pl.Series(self.times.astype("datetime64[ms]"))
+        return pl.DataFrame(columns)
+
+    def to_pandas(self) -> pd.DataFrame:
+        from tastespace.frames import to_pandas
+
+        return to_pandas(self.to_polars())
+
+    def __repr__(self) -> str:
+        return f"Ratings({len(self)} ratings by {self.n_users} users of {self.n_items} items)"
+
+    def _without_duplicates(self, duplicates: Duplicates) -> Ratings:
+        pairs = self.user_rows.astype(np.int64) * max(self.n_items, 1) + self.item_rows
+        frame = pl.DataFrame({"pair": pairs, "value": self.values}).with_row_index("position")
+        n_pairs = frame["pair"].n_unique()
+        if n_pairs == len(frame):
+            return self
+        if duplicates == "error":
+            repeated = frame.filter(pl.col("pair").is_duplicated())["position"][0]
+            user, item = self.user_ids()[repeated], self.item_ids()[repeated]
+            raise DataError(f"user {user!r} rated item {item!r} more than once", expected="one rating a pair")
+        combine = {"last": pl.col("value").last(), "mean": pl.col("value").mean(), "sum": pl.col("value").sum()}
+        if duplicates not in combine:
+            raise InvalidParameterError(f"duplicates is {duplicates!r}; expected last, mean, sum or error")
+        kept = frame.group_by("pair", maintain_order=True).agg(pl.col("position").last(), combine[duplicates])
+        kept = kept.sort("position")
+        index = kept["position"].to_numpy()
+        values = contiguous(kept["value"].to_numpy(), np.float32)
+        return replace(
+            self,
+            user_rows=self.user_rows[index],
+            item_rows=self.item_rows[index],
+            values=values,
+            times=None if self.times is None else self.times[index],
+            merged=len(frame) - n_pairs,
+        )
+
+
+def _shrunk(vocabulary: Vocabulary, rows: IntArray) -> tuple[Vocabulary, IntArray]:
+    """The vocabulary of just these rows, in order of appearance, and the rows in it."""
+    unique, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return Vocabulary(vocabulary.at(unique[order])), contiguous(rank[inverse], np.int32)
+
+
+def _seconds(times: Any, n: int) -> TimeArray:
+    """Times as seconds: numbers count from 1970, dates are themselves; nulls become NaT."""
+    series = times if isinstance(times, pl.Series) else pl.Series(np.asarray(times))
+    if len(series) != n:
+        raise DataError(f"{len(series)} times for {n} ratings", expected="as many of each")
+    if series.dtype.is_temporal():
+        stamps = series.cast(pl.Datetime("ms")).to_numpy().astype("datetime64[s]")
+    elif series.dtype.is_numeric():
+        whole = series.cast(pl.Float64).fill_nan(None).cast(pl.Int64)
+        stamps = whole.fill_null(0).to_numpy().astype("datetime64[s]")
+        stamps[whole.is_null().to_numpy()] = np.datetime64("NaT")
+    elif series.dtype == pl.Null:
+        stamps = np.full(n, np.datetime64("NaT"), dtype="datetime64[s]")
+    else:
+        raise DataError(f"times of type {series.dtype}", expected="seconds since 1970, or dates")
+    return stamps
+
+
+def _quartiles(counts: NDArray[Any]) -> tuple[int, float, int]:
+    return int(counts.min()), float(np.median(counts)), int(counts.max())
+
+
+def _day(times: TimeArray, pick: Any) -> str | None:
+    known = times[~np.isnat(times)]
+    return str(pick(known).astype("datetime64[D]")) if len(known) else None

@@ -1,0 +1,112 @@
+"""Ids of the outside world <-> rows 0..n-1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tastespace.arrays import IntArray, contiguous
+from tastespace.errors import DataError
+
+Ids = Any  # a polars or pandas series, a numpy array, or any iterable of strings or integers
+
+
+def id_series(values: Ids, name: str = "ids") -> pl.Series:
+    """Ids of any origin as one polars series, integers as Int64 and everything else as String."""
+    series = _as_series(values, name)
+    if series.dtype == pl.Null and len(series) == 0:
+        return pl.Series(name, [], dtype=pl.Int64)
+    if series.dtype.is_float():
+        # A column of integers that once had a gap arrives as floats from pandas.
+        if series.is_null().any() or not bool((series.is_finite() & (series == series.round(0))).all()):
+            raise DataError(f"{name}: fractional or missing numbers among the ids", expected="integers or strings")
+        series = series.cast(pl.Int64)
+    if series.null_count():
+        row = int(np.flatnonzero(series.is_null().to_numpy())[0])
+        raise DataError(f"{name}: the id at position {row} is missing", expected="an id in every row")
+    if series.dtype == pl.UInt64 and len(series) and int(series.max() or 0) >= 2**63:  # type: ignore[arg-type]
+        return series.cast(pl.String)
+    if series.dtype.is_integer():
+        return series.cast(pl.Int64)
+    if series.dtype in (pl.String, pl.Categorical, pl.Enum):
+        return series.cast(pl.String)
+    raise DataError(f"{name}: ids of type {series.dtype}", expected="integers or strings")
+
+
+def _as_series(values: Ids, name: str) -> pl.Series:
+    if isinstance(values, pl.Series):
+        return values.alias(name)
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise DataError(f"{name}: got {values!r}", expected="a list, array or series of ids")
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
+        return pl.Series(name, values)
+    if isinstance(values, range):
+        return pl.Series(name, np.arange(values.start, values.stop, values.step), dtype=pl.Int64)
+    kind = getattr(getattr(values, "dtype", None), "kind", None)
+    if kind is not None and kind in "iu" and hasattr(values, "to_numpy"):  # a pandas series of integers
+        return pl.Series(name, values.to_numpy())
+    entries = [entry.item() if isinstance(entry, np.generic) else entry for entry in values]
+    kinds = {type(entry) for entry in entries if entry is not None and entry == entry}
+    if kinds <= {int} or kinds <= {float, int}:
+        return pl.Series(name, [entry if entry == entry else None for entry in entries], strict=False)
+    if kinds <= {str, int}:
+        return pl.Series(
+            name, [None if entry is None or entry != entry else str(entry) for entry in entries], dtype=pl.String
+        )
+    wrong = next(entry for entry in entries if entry is not None and type(entry) not in (int, str))
+    raise DataError(f"{name}: an id of type {type(wrong).__name__}", text=str(wrong), expected="integers or strings")
+
+
+def is_canonical_integer(texts: pl.Series) -> pl.Series:
+    """Which texts are exactly how an integer is written: "7" is, "007", "+7" and "7.0" are not."""
+    parsed = texts.cast(pl.Int64, strict=False)
+    return (parsed.cast(pl.String) == texts).fill_null(False)
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """The ids of one side, in the order in which they first appeared; the position is the row."""
+
+    ids: pl.Series  # Int64 or String, no duplicates, no nulls
+
+    @classmethod
+    def of(cls, values: Ids, name: str = "ids") -> tuple[Vocabulary, IntArray]:
+        """The vocabulary of these ids, and the row of each of them."""
+        series = id_series(values, name)
+        vocabulary = cls(series.unique(maintain_order=True))
+        return vocabulary, vocabulary._join(series)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} ids: {', '.join(str(entry) for entry in self.ids.head(4))}, …)"
+
+    def rows_of(self, ids: Ids) -> IntArray:
+        """The row of each id, -1 for those never seen. The text "7" finds the integer 7, "007" does not."""
+        series = id_series(ids, self.ids.name)
+        if series.dtype == self.ids.dtype:
+            return self._join(series)
+        if self.ids.dtype == pl.String:
+            return self._join(series.cast(pl.String))
+        rows = self._join(series.cast(pl.Int64, strict=False))
+        rows[~is_canonical_integer(series).to_numpy()] = -1
+        return rows
+
+    def at(self, rows: NDArray[Any]) -> pl.Series:
+        """The ids of rows; null where a row is -1."""
+        rows = np.asarray(rows)
+        index = pl.Series(np.where(rows < 0, 0, rows)).cast(pl.UInt32)
+        found = self.ids.gather(index) if len(self) else pl.Series(self.ids.name, [None] * len(rows), self.ids.dtype)
+        return pl.select(pl.when(pl.Series(rows >= 0)).then(found)).to_series().alias(self.ids.name)
+
+    def _join(self, series: pl.Series) -> IntArray:
+        table = pl.DataFrame({"id": self.ids, "row": np.arange(len(self), dtype=np.int32)})
+        asked = pl.DataFrame({"id": series})
+        found = asked.join(table, on="id", how="left", maintain_order="left")["row"]
+        return contiguous(found.fill_null(-1).to_numpy(), np.int32).copy()

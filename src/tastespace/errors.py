@@ -1,0 +1,81 @@
+"""Every exception and warning of the library.
+
+A message says what was got, what was expected and what to do. Command line and service translate these
+classes, and only these, into an exit code or a status.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class TastespaceError(Exception):
+    """Base of all errors that the caller can do something about."""
+
+
+class InvalidParameterError(TastespaceError, ValueError):
+    """A parameter is out of range, of the wrong kind, or unknown."""
+
+
+class DataError(TastespaceError, ValueError):
+    """Ratings cannot be read or do not make sense; names the place when they come from a file."""
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        file: Path | str | None = None,
+        line: int | None = None,
+        text: str | None = None,
+        expected: str | None = None,
+    ) -> None:
+        self.problem, self.file, self.line, self.text, self.expected = problem, file, line, text, expected
+        place = "" if file is None else f"{file}: " if line is None else f"{file}, line {line}: "
+        message = place + problem
+        if text is not None:
+            message += f": {shortened(text)!r}"
+        if expected is not None:
+            message += f"; expected {expected}"
+        super().__init__(message)
+
+
+class UnknownIdError(DataError, KeyError):
+    """A user or item was asked for by name, and the model has never seen it."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show the message in quotes
+
+
+class NotFittedError(TastespaceError, AttributeError):
+    """The recommender was asked before it was fitted."""
+
+
+class NonFiniteStateError(TastespaceError, ArithmeticError):
+    """A computation produced infinities or NaN; names the block where it happened."""
+
+
+class ArtifactError(TastespaceError, OSError):
+    """A saved recommender is missing, damaged, foreign, or from a newer version."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class MissingExtraError(TastespaceError, ImportError):
+    """An optional package is needed; the message is the command that installs it."""
+
+    def __init__(self, purpose: str, extra: str) -> None:
+        super().__init__(f"{purpose} needs an optional package; install it with: pip install 'tastespace[{extra}]'")
+
+
+class TastespaceWarning(UserWarning):
+    """Base of all warnings."""
+
+
+class DataWarning(TastespaceWarning):
+    """Something in the data was set aside; the message counts it."""
+
+
+def shortened(text: str, length: int = 80) -> str:
+    """Enough of a text to recognise it by."""
+    return text if len(text) <= length else text[: length - 1] + "…"

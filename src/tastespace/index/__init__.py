@@ -1,0 +1,1 @@
+"""Nearest neighbours: finding the best items for a query vector."""

@@ -1,0 +1,134 @@
+"""Who is asked about, and what they are known to have rated: in training, and since."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tastespace.arrays import BoolArray, IntArray
+from tastespace.data.compressed import Compressed
+from tastespace.data.ratings import Ratings
+from tastespace.data.vocabulary import Ids, Vocabulary, id_series
+from tastespace.errors import DataError, DataWarning, InvalidParameterError, UnknownIdError
+from tastespace.index.index import Excluded
+
+History = Ratings | Mapping[Any, float]  # Ratings of any users, or {item: rating} of one
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The users of one request, each once; `rows` are theirs in the training ratings, -1 for strangers."""
+
+    users: Vocabulary
+    rows: IntArray
+    seen: Compressed  # items each has rated, training and history together, ascending
+    has_history: bool
+
+    @property
+    def cold(self) -> BoolArray:
+        """Who has nothing to go by."""
+        return (self.rows < 0) & (self.seen.counts == 0)
+
+
+def asked_users(trained: Ratings, user_ids: Ids, history: History | None) -> Asked:
+    """The users asked about, with what they rated before and since; the newer rating of an item wins."""
+    users = Vocabulary(id_series(user_ids, "user").unique(maintain_order=True))
+    rows = trained.users.rows_of(users.ids)
+    before = trained.by_user.take(rows) if len(trained) else _nothing(len(users))
+    since = _since(trained, users, history)
+    if since is None:
+        return Asked(users, rows, before, has_history=False)
+    if not len(trained) and (rows >= 0).any():
+        warnings.warn(
+            "the model was saved without its ratings, so that for users with a history only the history counts",
+            DataWarning,
+            stacklevel=4,
+        )
+    both = pl.concat([_frame(before.rows(), before.columns, before.values), since])
+    both = both.unique(["user", "item"], keep="last", maintain_order=True).sort("user", "item")
+    columns = (both["user"].to_numpy(), both["item"].to_numpy(), both["value"].to_numpy())
+    return Asked(users, rows, Compressed.group(*columns, len(users)), has_history=True)
+
+
+def excluded_items(trained: Ratings, asked: Asked, exclude: Ids | None) -> Excluded | None:
+    """What must not be recommended: what a user has seen, and a list for everybody."""
+    if exclude is None:
+        return None
+    seen = asked.seen
+    if isinstance(exclude, str):
+        if exclude != "seen":
+            raise InvalidParameterError(f"exclude is {exclude!r}; expected 'seen', None or a list of items")
+        return Excluded(seen.offsets, seen.columns)
+    # Unknown items in such a list are fine: it often names things that nobody has rated yet.
+    banned = np.unique(trained.items.rows_of(id_series(exclude, "exclude")))
+    banned = banned[banned >= 0]
+    everybody = np.arange(len(seen), dtype=np.int32)
+    rows = np.concatenate([seen.rows(), np.repeat(everybody, len(banned))])
+    items = np.concatenate([seen.columns, np.tile(banned, len(seen))])
+    order = np.lexsort((items, rows))
+    both = Compressed.group(rows[order], items[order], np.zeros(len(items), np.float32), len(seen))
+    return Excluded(both.offsets, both.columns)
+
+
+def allowed_items(trained: Ratings, only: Ids | None) -> BoolArray | None:
+    """A flag an item: may it be recommended? None for all; an unknown item is an error that names it."""
+    if only is None:
+        return None
+    asked = id_series([only] if isinstance(only, str | int) else only, "only")
+    rows = trained.items.rows_of(asked)
+    if (rows < 0).any():
+        unknown = asked.filter(pl.Series(rows < 0))
+        raise UnknownIdError(f"the model knows no item {_names(unknown)}", expected="items of the training ratings")
+    allowed = np.zeros(trained.n_items, np.bool_)
+    allowed[rows] = True
+    return allowed
+
+
+def _since(trained: Ratings, users: Vocabulary, history: History | None) -> pl.DataFrame | None:
+    """The history as (position in users, item row, value), less what the model cannot use."""
+    if history is None:
+        return None
+    if not isinstance(history, Ratings):
+        if not isinstance(history, Mapping):
+            raise InvalidParameterError(
+                f"history is of type {type(history).__name__}; expected Ratings, or {{item: rating}} of one user"
+            )
+        if len(users) != 1:
+            raise InvalidParameterError(
+                f"history maps items to ratings for {len(users)} users; expected one user, or Ratings with user ids"
+            )
+        if not history:
+            return None
+        try:
+            history = Ratings.from_arrays([users.ids[0]] * len(history), list(history), list(history.values()))
+        except (TypeError, ValueError) as error:
+            raise DataError(f"the history is not {{item: rating}}: {error}") from error
+    rows = trained.items.rows_of(history.items.ids)
+    if (rows < 0).any():
+        unknown = history.items.ids.filter(pl.Series(rows < 0))
+        warnings.warn(
+            f"{len(unknown)} of {len(rows)} items in the history are unknown to the model and tell it nothing: "
+            f"{_names(unknown)}",
+            DataWarning,
+            stacklevel=5,
+        )
+    positions, items = users.rows_of(history.users.ids)[history.user_rows], rows[history.item_rows]
+    keep = (positions >= 0) & (items >= 0)
+    return _frame(positions[keep], items[keep], history.values[keep])
+
+
+def _frame(users: Any, items: Any, values: Any) -> pl.DataFrame:
+    return pl.DataFrame({"user": users, "item": items, "value": values})
+
+
+def _nothing(n: int) -> Compressed:
+    return Compressed(np.zeros(n + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+
+
+def _names(ids: pl.Series) -> str:
+    return ", ".join(repr(entry) for entry in ids.head(5)) + (" …" if len(ids) > 5 else "")

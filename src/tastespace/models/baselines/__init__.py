@@ -1,0 +1,1 @@
+"""Models without taste: what everything else must beat."""

@@ -1,0 +1,59 @@
+"""What the baselines conclude: a mean and biases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.arrays import FloatArray, FloatMatrix, IntArray
+from tastespace.data.compressed import Compressed
+
+
+@dataclass(frozen=True, eq=False)
+class BiasPosterior:
+    """rating = mean + user bias + item bias; items are ranked by their appeal."""
+
+    mean: float
+    user_bias: FloatArray
+    item_bias: FloatArray
+    item_appeal: FloatArray  # what `recommend` orders by, and shows
+    user_damping: float  # a user's bias is a sum over his ratings, divided by their number plus this
+
+    def known(self, user_rows: IntArray) -> FloatArray:
+        """The bias of each user; a stranger has none."""
+        return np.where(user_rows < 0, 0, np.append(self.user_bias, 0)[user_rows]).astype(np.float32)
+
+    def fold_in(self, history: Compressed, threads: int) -> FloatArray:
+        residuals = history.values - self.mean - self.item_bias[history.columns]
+        total = np.bincount(history.rows(), residuals, minlength=len(history))
+        return (total / np.maximum(history.counts + self.user_damping, 1e-12)).astype(np.float32)
+
+    def predict(self, belief: FloatArray, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
+        item_bias = np.where(item_rows < 0, 0, np.append(self.item_bias, 0)[item_rows])
+        return (self.mean + belief[belief_rows] + item_bias).astype(np.float32)
+
+    def query_vectors(self, belief: FloatArray) -> FloatMatrix:
+        return np.ones((len(belief), 1), np.float32)
+
+    def item_vectors(self) -> FloatMatrix:
+        return self.item_appeal[:, None]
+
+    def offsets(self, belief: FloatArray) -> FloatArray:
+        return belief
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {
+            "constants": np.array([self.mean, self.user_damping]),
+            "user_bias": self.user_bias,
+            "item_bias": self.item_bias,
+            "item_appeal": self.item_appeal,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> BiasPosterior:
+        mean, damping = (float(value) for value in arrays["constants"])
+        return cls(mean, arrays["user_bias"], arrays["item_bias"], arrays["item_appeal"], damping)

@@ -1,0 +1,1 @@
+"""Users and items as points; a rating is an inner product."""

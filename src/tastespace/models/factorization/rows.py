@@ -1,0 +1,103 @@
+"""The row kernel: solve or draw all rows of one side given the other. The one door to `_native.solve_rows`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tastespace import _native
+from tastespace.arrays import AnyFloats, DoubleArray, IntArray, OffsetArray, contiguous
+from tastespace.errors import NonFiniteStateError
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Ratings grouped by the rows to be solved; targets are what the inner products should be."""
+
+    offsets: OffsetArray
+    columns: IntArray
+    targets: AnyFloats
+    weights: AnyFloats | None = None  # one a rating; None for 1
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """One side's factors and biases."""
+
+    factors: AnyFloats  # n x D
+    bias: AnyFloats | None = None  # n
+
+
+@dataclass(frozen=True, eq=False)
+class RowPrior:
+    """Gaussian prior of a row's factors, N(mean, precision^-1), and of its bias, times an optional scale a row."""
+
+    precision: AnyFloats  # D x D
+    linear: AnyFloats  # 1 x D or n x D: precision @ mean
+    bias_precision: float = 0.0
+    bias_linear: float = 0.0  # bias_precision * mean
+    scale: AnyFloats | None = None  # n
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """The new points of a side, and the least value of each row's energy (less the prior's constant)."""
+
+    points: Points
+    minimum: DoubleArray  # n
+
+
+def solve_rows(
+    side: Side,
+    other: Points,
+    prior: RowPrior,
+    *,
+    name: str,
+    alpha: float = 1.0,
+    noise: AnyFloats | None = None,
+    bias_noise: AnyFloats | None = None,
+    threads: int = 1,
+) -> Solved:
+    """Minimise each row's energy or, given standard normal noise, draw from exp(-energy).
+
+    The energy of row i with ratings k is
+    alpha/2 sum_k w_k (y_k - d_k - x.v_k - c)^2 + s_i/2 (x^T L x - 2 x.h + l c^2 - 2 c m).
+    """
+    n_rows, n_factors = len(side.offsets) - 1, other.factors.shape[1]
+    dtype = other.factors.dtype
+    has_bias = other.bias is not None
+    solved = Solved(
+        Points(np.empty((n_rows, n_factors), dtype), np.empty(n_rows, dtype) if has_bias else None),
+        np.empty(n_rows, np.float64),
+    )
+    optional: dict[str, Any] = {
+        "weights": side.weights,
+        "other_bias": other.bias,
+        "prior_scale": prior.scale,
+        "noise": noise,
+        "bias_noise": bias_noise,
+        "out_bias": solved.points.bias,
+    }
+    failed = _native.solve_rows(
+        side.offsets,
+        side.columns,
+        side.targets,
+        other.factors,
+        contiguous(prior.precision, dtype),
+        contiguous(prior.linear, dtype),
+        solved.points.factors,
+        alpha=alpha,
+        bias_precision=prior.bias_precision,
+        bias_linear=prior.bias_linear,
+        minimum=solved.minimum,
+        threads=threads,
+        **{key: value for key, value in optional.items() if value is not None},
+    )
+    if failed >= 0:
+        raise NonFiniteStateError(
+            f"the {name} update failed at row {failed}: its precision matrix is not positive definite; expected finite "
+            "factors and a regularisation above 0 (try a larger one, or precision='float64')"
+        )
+    return solved

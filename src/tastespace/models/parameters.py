@@ -1,0 +1,31 @@
+"""Checks of parameters: one sentence that says what was got, what was expected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tastespace.errors import InvalidParameterError
+
+
+def whole_number(name: str, value: Any, *, least: int) -> None:
+    """The value is an integer of at least this size."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least {least}")
+
+
+def number(name: str, value: Any, *, above: float | None = None, least: float | None = None, below: float = math.inf) -> None:
+    """The value is a finite number within its bounds."""
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if good and (above is None or value > above) and (least is None or value >= least) and value < below:
+        return
+    bounds = [f"above {above:g}" if above is not None else "", f"of at least {least:g}" if least is not None else ""]
+    bounds.append(f"below {below:g}" if below < math.inf else "")
+    raise InvalidParameterError(f"{name} is {value!r}; expected a number {' and '.join(b for b in bounds if b)}")
+
+
+def choice(name: str, value: Any, options: Sequence[Any]) -> None:
+    """The value is one of a few."""
+    if not any(value is option or value == option for option in options):
+        raise InvalidParameterError(f"{name} is {value!r}; expected one of {', '.join(map(repr, options))}")

@@ -1,0 +1,98 @@
+"""What inference concluded, and what can be asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from tastespace.data.compressed import Compressed
+from tastespace.frames import to_pandas
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Belief = TypeVar("Belief")
+
+
+class Posterior(Protocol[Belief]):
+    """Beliefs about users, and the ratings that follow from them.
+
+    A belief is one object for several users (rows 0..n-1 of the belief). A training user, one with new
+    ratings and a stranger are asked about in the same way.
+    """
+
+    def known(self, user_rows: IntArray) -> Belief:
+        """What is believed about users of the training ratings; row -1 is somebody never seen."""
+        ...
+
+    def fold_in(self, history: Compressed, threads: int) -> Belief:
+        """What is believed about users with these ratings (columns are item rows), without retraining."""
+        ...
+
+    def predict(self, belief: Belief, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
+        """Expected ratings of pairs; item row -1 is an item never seen."""
+        ...
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """All that must be saved."""
+        ...
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The same posterior from what was saved."""
+        ...
+
+
+class InnerProduct(Protocol[Belief]):
+    """Capability of a posterior: score = query . item vector + offset, so its items can be indexed."""
+
+    def query_vectors(self, belief: Belief) -> FloatMatrix: ...
+
+    def item_vectors(self) -> FloatMatrix: ...
+
+    def offsets(self, belief: Belief) -> FloatArray: ...
+
+
+class IndexablePosterior(Posterior[Belief], InnerProduct[Belief], Protocol[Belief]):
+    """A posterior whose items can be indexed: all of them so far."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Predicted ratings of (user, item) pairs, within the rating range.
+
+    `cold` pairs have a user without ratings or an item never seen: theirs is the prior's answer.
+    """
+
+    user_ids: pl.Series
+    item_ids: pl.Series
+    titles: pl.Series | None
+    mean: FloatArray
+    cold: BoolArray
+
+    columns: ClassVar[tuple[str, ...]] = ("mean", "cold")
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row a pair."""
+        start: dict[str, Any] = {"user": self.user_ids, "item": self.item_ids}
+        if self.titles is not None:
+            start["title"] = self.titles
+        return pl.DataFrame(start | {name: getattr(self, name) for name in self.columns})
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same table as a pandas frame."""
+        return to_pandas(self.to_polars())
+
+    def __repr__(self) -> str:
+        with pl.Config(tbl_rows=10, tbl_hide_dataframe_shape=True):
+            cold = int(np.count_nonzero(self.cold))
+            return f"Prediction of {len(self)} ratings ({cold} cold)\n{self.to_polars()}"

@@ -1,0 +1,23 @@
+"""What long work says while it runs: plain events, rendered by whoever listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Step `step` of `total` of a phase is done; `stats` are the figures of the moment."""
+
+    phase: str
+    step: int
+    total: int | None = None
+    stats: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+Observer = Callable[[Progress], None]
+
+
+def silent(progress: Progress) -> None:
+    """The observer that says nothing: the default."""

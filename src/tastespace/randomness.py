@@ -1,0 +1,36 @@
+"""Where random numbers come from: a seed becomes a generator here and nowhere else.
+
+Functions that draw take a required ``rng``; there is no global state. The same seed gives the same numbers
+whatever the number of threads, because kernels receive noise and never make it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.errors import InvalidParameterError
+
+
+def resolve(seed: int | None) -> int:
+    """The seed itself, or a fresh one that can be written down and used again."""
+    if seed is None:
+        return secrets.randbits(63)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InvalidParameterError(f"seed is {seed!r}; expected a whole number of at least 0, or None for a fresh one")
+    return seed
+
+
+def generator(seed: int) -> Generator:
+    """The generator of a seed."""
+    return np.random.default_rng(resolve(seed))
+
+
+def derive(seed: int, *key: object) -> Generator:
+    """A generator for one purpose (a user, a request), repeatable and independent of all others."""
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in key)
+    words = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype=np.uint32)
+    return np.random.default_rng(np.random.SeedSequence([resolve(seed), *(int(word) for word in words)]))

@@ -1,0 +1,23 @@
+"""How many threads the kernels use."""
+
+from __future__ import annotations
+
+import os
+
+from tastespace.errors import InvalidParameterError
+
+
+def available() -> int:
+    """Cores this process may run on (a container's share, not the machine's)."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def resolve(threads: int | None) -> int:
+    """The number asked for, or all cores; the number never changes a result."""
+    if threads is None:
+        return available()
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise InvalidParameterError(f"threads is {threads!r}; expected at least 1, or None for all cores")
+    return threads
