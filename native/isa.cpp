@@ -36,7 +36,8 @@ Table choose() {
   if (!name.empty() && name != "base" && name != "avx2" && name != "avx512")
     throw std::runtime_error("TASTESPACE_ISA is '" + name + "'; expected base, avx2 or avx512");
   if (!name.empty() && !supported(name))
-    throw std::runtime_error("TASTESPACE_ISA is '" + name + "', which this processor or build does not have; unset it, or use base");
+    throw std::runtime_error("TASTESPACE_ISA is '" + name +
+                             "', which this processor or build does not have; unset it, or use base");
   if (name.empty()) name = supported("avx512") ? "avx512" : supported("avx2") ? "avx2" : "base";
   Table table;
 #if defined(TS_X86)

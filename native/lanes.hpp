@@ -28,29 +28,36 @@ namespace TS_ISA {
 
 #if defined(__GNUC__)
 
-template <class T> struct LanesOf;
-template <> struct LanesOf<float> {
+template <class T>
+struct LanesOf;
+template <>
+struct LanesOf<float> {
   typedef float type __attribute__((vector_size(TS_VECTOR_BYTES)));
 };
-template <> struct LanesOf<double> {
+template <>
+struct LanesOf<double> {
   typedef double type __attribute__((vector_size(TS_VECTOR_BYTES)));
 };
-template <class T> using Lanes = typename LanesOf<T>::type;
+template <class T>
+using Lanes = typename LanesOf<T>::type;
 
-template <class T> TS_INLINE Lanes<T> load(const T *from) {
+template <class T>
+TS_INLINE Lanes<T> load(const T *from) {
   Lanes<T> lanes;
   __builtin_memcpy(&lanes, from, sizeof lanes);
   return lanes;
 }
 
-template <class T> TS_INLINE void store(T *to, Lanes<T> lanes) {
+template <class T>
+TS_INLINE void store(T *to, Lanes<T> lanes) {
   __builtin_memcpy(to, &lanes, sizeof lanes);
 }
 
 #else
 
 // The portable twin: plain loops over a small array, which any compiler can vectorise.
-template <class T> struct Lanes {
+template <class T>
+struct Lanes {
   static constexpr int width = TS_VECTOR_BYTES / int(sizeof(T));
   T lane[width];
   T operator[](int i) const { return lane[i]; }
@@ -63,33 +70,40 @@ template <class T> struct Lanes {
     return *this;
   }
 };
-template <class T> TS_INLINE Lanes<T> operator*(Lanes<T> lanes, T factor) {
+template <class T>
+TS_INLINE Lanes<T> operator*(Lanes<T> lanes, T factor) {
   for (int i = 0; i < Lanes<T>::width; ++i) lanes.lane[i] *= factor;
   return lanes;
 }
-template <class T> TS_INLINE Lanes<T> operator*(Lanes<T> left, const Lanes<T> &right) {
+template <class T>
+TS_INLINE Lanes<T> operator*(Lanes<T> left, const Lanes<T> &right) {
   for (int i = 0; i < Lanes<T>::width; ++i) left.lane[i] *= right.lane[i];
   return left;
 }
-template <class T> TS_INLINE Lanes<T> load(const T *from) {
+template <class T>
+TS_INLINE Lanes<T> load(const T *from) {
   Lanes<T> lanes;
   for (int i = 0; i < Lanes<T>::width; ++i) lanes.lane[i] = from[i];
   return lanes;
 }
-template <class T> TS_INLINE void store(T *to, const Lanes<T> &lanes) {
+template <class T>
+TS_INLINE void store(T *to, const Lanes<T> &lanes) {
   for (int i = 0; i < Lanes<T>::width; ++i) to[i] = lanes.lane[i];
 }
 
 #endif
 
-template <class T> constexpr int width_of = TS_VECTOR_BYTES / int(sizeof(T));
+template <class T>
+constexpr int width_of = TS_VECTOR_BYTES / int(sizeof(T));
 
-template <class T> TS_INLINE int64_t padded(int64_t n) {
+template <class T>
+TS_INLINE int64_t padded(int64_t n) {
   return (n + width_of<T> - 1) / width_of<T> * width_of<T>;
 }
 
 // Sum of the lanes as a fixed tree, so that the result does not depend on how the compiler felt.
-template <class T> TS_INLINE T sum(Lanes<T> lanes) {
+template <class T>
+TS_INLINE T sum(Lanes<T> lanes) {
   T part[width_of<T>];
   store(part, lanes);
   for (int half = width_of<T> / 2; half > 0; half /= 2)

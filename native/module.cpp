@@ -18,12 +18,17 @@ using namespace nb::literals;
 
 namespace {
 
-template <class T> using Vector = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T> using Matrix = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T> using OptionalVector = std::optional<Vector<T>>;
-template <class T> using OptionalMatrix = std::optional<Matrix<T>>;
+template <class T>
+using Vector = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Matrix = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using OptionalVector = std::optional<Vector<T>>;
+template <class T>
+using OptionalMatrix = std::optional<Matrix<T>>;
 
-template <class A> auto pointer(const std::optional<A> &array) {
+template <class A>
+auto pointer(const std::optional<A> &array) {
   return array ? array->data() : decltype(array->data())(nullptr);
 }
 
@@ -41,7 +46,10 @@ void require(bool holds, const char *what) {
   if (!holds) throw std::invalid_argument(what);
 }
 
-template <class A> bool has_size(const std::optional<A> &array, size_t size) { return !array || array->size() == size; }
+template <class A>
+bool has_size(const std::optional<A> &array, size_t size) {
+  return !array || array->size() == size;
+}
 
 template <class T>
 int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vector<const T> targets,
@@ -92,12 +100,13 @@ int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns,
   return tastespace::solve_rows(problem, threads);
 }
 
-template <class T> void bind_solve_rows(nb::module_ &module) {
+template <class T>
+void bind_solve_rows(nb::module_ &module) {
   module.def("solve_rows", &solve_rows<T>, "offsets"_a, "columns"_a, "targets"_a, "other"_a, "prior_precision"_a,
              "prior_linear"_a, "out"_a, nb::kw_only(), "weights"_a = nb::none(), "other_bias"_a = nb::none(),
              "prior_scale"_a = nb::none(), "alpha"_a = T(1), "noise"_a = nb::none(), "out_bias"_a = nb::none(),
-             "bias_precision"_a = T(0), "bias_linear"_a = T(0), "bias_noise"_a = nb::none(),
-             "minimum"_a = nb::none(), "threads"_a = 1,
+             "bias_precision"_a = T(0), "bias_linear"_a = T(0), "bias_noise"_a = nb::none(), "minimum"_a = nb::none(),
+             "threads"_a = 1,
              "Solve (or, with noise, draw) all rows of one side; -1, or the first row that is not positive definite.");
 }
 
@@ -147,9 +156,9 @@ void scan(Vector<const float> panels, Matrix<const float> queries, int64_t n_ite
   require(excluded_offsets.has_value() == excluded.has_value(), "excluded: offsets and rows together");
   if (excluded_offsets) {
     const int64_t *at = excluded_offsets->data();
-    require(int64_t(excluded_offsets->size()) == n_queries + 1 && at[0] >= 0 &&
-                at[n_queries] <= int64_t(excluded->size()),
-            "excluded_offsets: one more than queries, within excluded");
+    require(
+        int64_t(excluded_offsets->size()) == n_queries + 1 && at[0] >= 0 && at[n_queries] <= int64_t(excluded->size()),
+        "excluded_offsets: one more than queries, within excluded");
     for (int64_t q = 0; q < n_queries; ++q) require(at[q] <= at[q + 1], "excluded_offsets: ascending");
   }
   problem.panels = panels.data();
@@ -208,14 +217,14 @@ NB_MODULE(_native, module) {
   module.attr("SCAN_PANEL") = tastespace::scan_panel;
   bind_solve_rows<float>(module);
   bind_solve_rows<double>(module);
-  module.def("score_pairs", &score_pairs, "user_rows"_a, "item_rows"_a, "users"_a, "items"_a,
-             "user_bias"_a.none(), "item_bias"_a.none(), "offset"_a, "out"_a, "threads"_a = 1,
+  module.def("score_pairs", &score_pairs, "user_rows"_a, "item_rows"_a, "users"_a, "items"_a, "user_bias"_a.none(),
+             "item_bias"_a.none(), "offset"_a, "out"_a, "threads"_a = 1,
              "Scores of (user, item) pairs; row -1 is a stranger.");
   module.def("scan", &scan, "panels"_a, "queries"_a, "n_items"_a, "out_items"_a, "out_scores"_a,
-             "excluded_offsets"_a = nb::none(), "excluded"_a = nb::none(), "allowed"_a = nb::none(),
-             "threads"_a = 1, "The k best items of every query by inner product, best first.");
-  module.def("compress", &compress, "rows"_a, "columns"_a, "values"_a, "offsets"_a, "out_columns"_a,
-             "out_values"_a, "Group ratings by row, in their order.");
+             "excluded_offsets"_a = nb::none(), "excluded"_a = nb::none(), "allowed"_a = nb::none(), "threads"_a = 1,
+             "The k best items of every query by inner product, best first.");
+  module.def("compress", &compress, "rows"_a, "columns"_a, "values"_a, "offsets"_a, "out_columns"_a, "out_values"_a,
+             "Group ratings by row, in their order.");
   module.def("transpose", &transpose, "offsets"_a, "columns"_a, "values"_a, "out_offsets"_a, "out_columns"_a,
              "out_values"_a, "Group ratings by column; rows come out ascending.");
 }

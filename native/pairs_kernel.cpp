@@ -1,7 +1,6 @@
 // Scores of pairs: a dot product each.
-#include "pairs.hpp"
-
 #include "lanes.hpp"
+#include "pairs.hpp"
 #include "tables.hpp"
 
 namespace tastespace {

@@ -11,7 +11,8 @@ namespace tastespace {
 
 // Calls work(task, worker) for every task; the next free worker takes the next task. The work of a task must
 // not depend on its worker, so that the number of threads cannot change a result.
-template <class Work> void parallel_for(int64_t n_tasks, int threads, Work work) {
+template <class Work>
+void parallel_for(int64_t n_tasks, int threads, Work work) {
   if (int64_t(threads) > n_tasks) threads = int(n_tasks);
   if (threads <= 1) {
     for (int64_t task = 0; task < n_tasks; ++task) work(task, 0);

@@ -11,7 +11,8 @@ namespace tastespace {
 //
 // with y_k = targets[k] - other_bias[column] and c the row's own bias. Its minimum is the ALS update; with
 // noise z the result is a draw from the Gaussian with that energy (Salakhutdinov and Mnih 2008, eq. 11).
-template <class T> struct RowsProblem {
+template <class T>
+struct RowsProblem {
   int64_t n_rows = 0;
   int64_t n_factors = 0;
   const int64_t *offsets = nullptr;    // n_rows + 1
@@ -35,7 +36,8 @@ template <class T> struct RowsProblem {
 };
 
 // Everything one thread needs, allocated once a call by the driver.
-template <class T> struct RowsWorkspace {
+template <class T>
+struct RowsWorkspace {
   T *gathered;  // block x padded factors
   T *weighted;  // block x padded factors, used with weights
   T *extras;    // block x 2: weight * target, weight
@@ -46,7 +48,8 @@ template <class T> struct RowsWorkspace {
   double total_square;
 };
 
-template <class T> struct RowsKernel {
+template <class T>
+struct RowsKernel {
   int64_t (*padded)(int64_t n_factors);
   void (*clear)(const RowsProblem<T> &, RowsWorkspace<T> &);
   void (*accumulate)(const RowsProblem<T> &, int64_t begin, int64_t end, RowsWorkspace<T> &);

@@ -20,7 +20,8 @@ constexpr int64_t rows_pieces_at_once = 64;
 constexpr int64_t rows_blocks_per_thread = 32;
 
 // The memory of one workspace, aligned to a cache line.
-template <class T> class RowsMemory {
+template <class T>
+class RowsMemory {
  public:
   explicit RowsMemory(int64_t size) {
     const int64_t parts[] = {rows_block * size, rows_block * size, 2 * rows_block, size * size, 2 * size, 4 * size};
@@ -45,7 +46,8 @@ template <class T> class RowsMemory {
 };
 
 // Returns -1, or the first row whose precision matrix is not positive definite.
-template <class T> int64_t solve_rows(const RowsProblem<T> &problem, int threads) {
+template <class T>
+int64_t solve_rows(const RowsProblem<T> &problem, int threads) {
   const RowsKernel<T> &kernel = rows_kernel<T>();
   const int64_t size = kernel.padded(problem.n_factors);
   const int64_t *offsets = problem.offsets;

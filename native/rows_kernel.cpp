@@ -1,11 +1,10 @@
 // The row kernel: gather the rated rows, accumulate the upper triangle of the Gram matrix in register tiles,
 // add the prior, factor, solve. Most of all training time is spent in tile().
-#include "rows.hpp"
-
 #include <cmath>
 #include <type_traits>
 
 #include "lanes.hpp"
+#include "rows.hpp"
 #include "tables.hpp"
 
 namespace tastespace {
@@ -49,13 +48,15 @@ TS_INLINE void strip(int64_t n, const T *left, int64_t left_stride, const T *rig
   for (; c < last; ++c) tile<T, Rows, 1>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
 }
 
-template <class T> int64_t padded_factors(int64_t n_factors) {
+template <class T>
+int64_t padded_factors(int64_t n_factors) {
   // Rows are taken tile_rows at a time as well, so the padding serves both.
   const int64_t unit = width_of<T> > tile_rows ? width_of<T> : tile_rows;
   return (n_factors + unit - 1) / unit * unit;
 }
 
-template <class T> void clear(const RowsProblem<T> &problem, RowsWorkspace<T> &space) {
+template <class T>
+void clear(const RowsProblem<T> &problem, RowsWorkspace<T> &space) {
   const int64_t size = padded_factors<T>(problem.n_factors);
   for (int64_t i = 0; i < size * size; ++i) space.gram[i] = 0;
   for (int64_t i = 0; i < 2 * size; ++i) space.linear[i] = 0;
@@ -64,7 +65,8 @@ template <class T> void clear(const RowsProblem<T> &problem, RowsWorkspace<T> &s
 }
 
 // Copies n elements; the last register overlaps the one before, so that no padding is touched.
-template <class T> TS_INLINE void copy_row(const T *TS_RESTRICT from, T *TS_RESTRICT to, int64_t n) {
+template <class T>
+TS_INLINE void copy_row(const T *TS_RESTRICT from, T *TS_RESTRICT to, int64_t n) {
   constexpr int width = width_of<T>;
   if (n < width) {
     for (int64_t d = 0; d < n; ++d) to[d] = from[d];
@@ -115,7 +117,8 @@ void accumulate(const RowsProblem<T> &problem, int64_t begin, int64_t end, RowsW
   }
 }
 
-template <class T> void merge(const RowsProblem<T> &problem, const RowsWorkspace<T> &from, RowsWorkspace<T> &into) {
+template <class T>
+void merge(const RowsProblem<T> &problem, const RowsWorkspace<T> &from, RowsWorkspace<T> &into) {
   const int64_t size = padded_factors<T>(problem.n_factors);
   for (int64_t i = 0; i < size * size; ++i) into.gram[i] += from.gram[i];
   for (int64_t i = 0; i < 2 * size; ++i) into.linear[i] += from.linear[i];
@@ -191,13 +194,15 @@ TS_INLINE void solve_upper(const T *TS_RESTRICT factor, const T *TS_RESTRICT inv
   }
 }
 
-template <class T> TS_INLINE double squared_norm(const T *values, int64_t n) {
+template <class T>
+TS_INLINE double squared_norm(const T *values, int64_t n) {
   double total = 0;
   for (int64_t d = 0; d < n; ++d) total += double(values[d]) * double(values[d]);
   return total;
 }
 
-template <class T> bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space) {
+template <class T>
+bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space) {
   const int64_t n_factors = problem.n_factors, size = padded_factors<T>(n_factors);
   constexpr int width = width_of<T>;
   const T alpha = problem.alpha, scale = problem.prior_scale ? problem.prior_scale[row] : T(1);
@@ -224,7 +229,8 @@ template <class T> bool finish(const RowsProblem<T> &problem, int64_t row, RowsW
     solve_transposed(gram, inverse_diagonal, n_factors, size, border, border_forward);
     T product = 0;
     for (int64_t d = 0; d < n_factors; ++d) product += border_forward[d] * forward[d];
-    const T pivot = alpha * space.total_weight + scale * problem.bias_precision - T(squared_norm(border_forward, n_factors));
+    const T pivot =
+        alpha * space.total_weight + scale * problem.bias_precision - T(squared_norm(border_forward, n_factors));
     if (!(pivot > 0)) return false;
     const T inverse = T(1) / std::sqrt(pivot);
     const T bias_forward = (alpha * space.total_linear + scale * problem.bias_linear - product) * inverse;
@@ -242,7 +248,8 @@ template <class T> bool finish(const RowsProblem<T> &problem, int64_t row, RowsW
   return true;
 }
 
-template <class T> RowsKernel<T> make_rows_kernel() {
+template <class T>
+RowsKernel<T> make_rows_kernel() {
   return {padded_factors<T>, clear<T>, accumulate<T>, merge<T>, finish<T>};
 }
 

@@ -1,9 +1,8 @@
 // Fused scan: scores of a panel of items for several queries in registers, then straight into their heaps.
-#include "scan.hpp"
-
 #include <cmath>
 
 #include "lanes.hpp"
+#include "scan.hpp"
 #include "tables.hpp"
 
 namespace tastespace {
@@ -82,14 +81,15 @@ struct Heap {
   }
 };
 
-template <int Queries> TS_INLINE void search_queries(const ScanProblem &problem, int64_t first) {
+template <int Queries>
+TS_INLINE void search_queries(const ScanProblem &problem, int64_t first) {
   constexpr int width = width_of<float>;
   const int64_t n_dimensions = problem.n_dimensions;
   Heap heaps[Queries];
   for (int q = 0; q < Queries; ++q) {
     const int64_t query = first + q;
-    heaps[q] = {problem.out_scores + query * problem.k, problem.out_items + query * problem.k, 0, problem.k, nullptr,
-                nullptr};
+    heaps[q] = {
+        problem.out_scores + query * problem.k, problem.out_items + query * problem.k, 0, problem.k, nullptr, nullptr};
     if (problem.excluded_offsets) {
       heaps[q].excluded = problem.excluded + problem.excluded_offsets[query];
       heaps[q].excluded_end = problem.excluded + problem.excluded_offsets[query + 1];

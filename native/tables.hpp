@@ -32,8 +32,15 @@ TS_DECLARE(avx512)
 // Throws std::runtime_error when that is unknown or not supported here.
 const Table &table();
 
-template <class T> const RowsKernel<T> &rows_kernel();
-template <> inline const RowsKernel<float> &rows_kernel<float>() { return table().rows_float; }
-template <> inline const RowsKernel<double> &rows_kernel<double>() { return table().rows_double; }
+template <class T>
+const RowsKernel<T> &rows_kernel();
+template <>
+inline const RowsKernel<float> &rows_kernel<float>() {
+  return table().rows_float;
+}
+template <>
+inline const RowsKernel<double> &rows_kernel<double>() {
+  return table().rows_double;
+}
 
 }  // namespace tastespace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -19,7 +19,7 @@ def to_pandas(frame: pl.DataFrame) -> pd.DataFrame:
     except ImportError as error:
         raise MissingExtraError("A pandas frame", "pandas") from error
     # Column by column, so that pyarrow is not needed; nulls in integers stay nulls.
-    columns = {}
+    columns: dict[str, Any] = {}
     for series in frame:
         if series.dtype.is_integer() and series.null_count():
             columns[series.name] = pd.array(series.to_list(), dtype="Int64")

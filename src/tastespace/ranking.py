@@ -71,7 +71,9 @@ class Ranking:
     def __repr__(self) -> str:
         lines = [f"Ranking of {len(self)} user{'s' if len(self) != 1 else ''}"]
         for position in range(min(len(self), 3)):
-            lines.append(f"user {self.user_ids[position]}" + (" (cold: the answer for anybody)" if self.cold[position] else ""))
+            lines.append(
+                f"user {self.user_ids[position]}" + (" (cold: the answer for anybody)" if self.cold[position] else "")
+            )
             for row in self.of(position).head(10).iter_rows(named=True):
                 name = f"{row['title']} [{row['item']}]" if row.get("title") else f"{row['item']}"
                 lines.append(f"  {row['rank']:>3}  {row['score']:6.2f}  {name}")

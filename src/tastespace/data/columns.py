@@ -5,13 +5,50 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tastespace.errors import DataError
 
 USUAL_NAMES = {
-    "user": ("user", "userid", "uid", "users", "customer", "customerid", "reviewer", "reviewerid", "member", "person"),
-    "item": ("item", "itemid", "iid", "items", "movie", "movieid", "film", "filmid", "book", "bookid", "isbn", "product")
-    + ("productid", "asin", "artist", "artistid", "song", "songid", "track", "trackid", "joke", "jokeid", "article")
+    "user": (
+        "user",
+        "userid",
+        "uid",
+        "users",
+        "customer",
+        "customerid",
+        "reviewer",
+        "reviewerid",
+        "member",
+        "person",
+    ),
+    "item": (
+        "item",
+        "itemid",
+        "iid",
+        "items",
+        "movie",
+        "movieid",
+        "film",
+        "filmid",
+        "book",
+        "bookid",
+        "isbn",
+        "product",
+    )
+    + (
+        "productid",
+        "asin",
+        "artist",
+        "artistid",
+        "song",
+        "songid",
+        "track",
+        "trackid",
+        "joke",
+        "jokeid",
+        "article",
+    )
     + ("articleid", "business", "businessid", "anime", "animeid"),
     "rating": ("rating", "ratings", "score", "stars", "star", "value", "overall", "bookrating"),
     "time": ("time", "timestamp", "ts", "date", "datetime", "unixreviewtime", "ratedat", "createdat"),
@@ -28,23 +65,41 @@ class Columns:
     time: str | None = None
 
 
-def find_columns(names: Sequence[str], wanted: Mapping[str, str | None], file: str | None = None) -> Columns:
+def find_columns(names: Sequence[str], wanted: Mapping[str, str | None], file: Path | str | None = None) -> Columns:
     """The columns named in `wanted`, the others by their usual names; a rating has at least three."""
-    plain = {re.sub(r"[^a-z0-9]", "", name.lower()): name for name in reversed(names)}
-    found: dict[str, str | None] = {}
+    found = find_parts(names, wanted, ("user", "item", "rating"), file)
+    return Columns(found["user"], found["item"], found["rating"], found.get("time"))
+
+
+def find_parts(
+    names: Sequence[str],
+    wanted: Mapping[str, str | None],
+    needed: Sequence[str],
+    file: Path | str | None = None,
+) -> dict[str, str]:
+    """The column of each part that was found; those `needed` must be."""
+    found: dict[str, str] = {}
     for part, usual in USUAL_NAMES.items():
-        asked = wanted.get(part)
-        if asked is not None:
-            if asked not in names:
-                raise DataError(f"there is no column {asked!r}", file=file, expected=f"one of {', '.join(names)}")
-            found[part] = asked
-        else:
-            found[part] = next((plain[name] for name in usual if name in plain), None)
-    missing = [part for part in ("user", "item", "rating") if found[part] is None]
+        name = wanted.get(part)
+        if name is None:
+            name = usual_column(names, usual)
+        elif name not in names:
+            raise DataError(f"there is no column {name!r}", file=file, expected=f"one of {', '.join(names)}")
+        if name is not None:
+            if list(names).count(name) > 1:
+                raise DataError(f"there is more than one column {name!r}", file=file, expected="different names")
+            found[part] = name
+    missing = [part for part in needed if part not in found]
     if missing:
         raise DataError(
             f"no column for the {' and the '.join(missing)} among {', '.join(names)}",
             file=file,
             expected="a header such as user,item,rating; or say which column it is",
         )
-    return Columns(str(found["user"]), str(found["item"]), str(found["rating"]), found["time"])
+    return found
+
+
+def usual_column(names: Sequence[str], usual: Sequence[str]) -> str | None:
+    """The first of the usual names that is there, whatever its case and punctuation."""
+    plain = {re.sub(r"[^a-z0-9]", "", name.lower()): name for name in reversed(names)}
+    return next((plain[name] for name in usual if name in plain), None)

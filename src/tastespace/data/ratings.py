@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import polars as pl
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from tastespace.arrays import FloatArray, IntArray, TimeArray, contiguous
 from tastespace.data.compressed import Compressed
 from tastespace.data.description import Description
-from tastespace.data.vocabulary import Ids, Vocabulary, id_series
+from tastespace.data.times import EARLIEST, EXPECTED_TIME, LATEST, seconds_of_texts
+from tastespace.data.vocabulary import Ids, Vocabulary, id_series, is_missing
 from tastespace.errors import DataError, InvalidParameterError
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Ratings:
         A pair rated more than once counts once: its last rating (in the order given), or their `mean` or
         `sum`; `error` refuses.
         """
+        if duplicates not in get_args(Duplicates):
+            raise InvalidParameterError(f"duplicates is {duplicates!r}; expected last, mean, sum or error")
         user_ids, item_ids = id_series(user_ids, "user"), id_series(item_ids, "item")
         numbers = np.asarray(values, dtype=np.float64).reshape(-1)
         if not len(user_ids) == len(item_ids) == len(numbers):
@@ -58,8 +61,9 @@ class Ratings:
             )
         if not len(numbers):
             raise DataError("there are no ratings", expected="at least one")
-        if not np.isfinite(numbers).all():
-            where = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        wrong = ~(np.abs(numbers) <= np.finfo(np.float32).max)  # also true for NaN
+        if wrong.any():
+            where = int(np.flatnonzero(wrong)[0])
             raise DataError(f"the rating at position {where} is {numbers[where]}", expected="a finite number")
         stamps = None if times is None else _seconds(times, len(numbers))
         users, user_rows = Vocabulary.of(user_ids, "user")
@@ -82,15 +86,20 @@ class Ratings:
         from tastespace.data.columns import find_columns
 
         found = find_columns(
-            [str(column) for column in frame.columns], {"user": user, "item": item, "rating": rating, "time": time}
+            [str(column) for column in frame.columns],
+            {"user": user, "item": item, "rating": rating, "time": time},
         )
-        values = pl.Series(np.asarray(frame[found.rating])) if not isinstance(frame, pl.DataFrame) else frame[found.rating]
+        values = _series_of(frame[found.rating])
+        if values.dtype.is_nested() or values.dtype in (pl.Binary, pl.Object) or values.dtype.is_temporal():
+            raise DataError(f"column {found.rating!r}: ratings of type {values.dtype}", expected="numbers")
         numbers = values.cast(pl.Float64, strict=False)
         wrong = (numbers.is_null() | numbers.is_nan()).to_numpy()
         if wrong.any():
             where = int(np.flatnonzero(wrong)[0])
             raise DataError(
-                f"column {found.rating!r}, row {where}: not a rating", text=str(values[where]), expected="a finite number"
+                f"column {found.rating!r}, row {where}: not a rating",
+                text=str(values[where]),
+                expected="a finite number",
             )
         return cls.from_arrays(
             frame[found.user],
@@ -208,12 +217,21 @@ class Ratings:
     def fingerprint(self) -> str:
         """A digest of who rated what and how, the same for any order of the ratings."""
         digest = hashlib.sha256()
-        by_user = self.by_user
-        for vocabulary in (self.users, self.items):
-            for entry in vocabulary.ids:
-                digest.update(f"{type(entry).__name__}:{entry}\n".encode())
-        for array in (by_user.offsets, by_user.columns, by_user.values):
-            digest.update(array.tobytes())
+        ranks = []
+        for vocabulary, rows in ((self.users, self.user_rows), (self.items, self.item_rows)):
+            # Rows follow the order of the ratings; the rank of an id among the ids does not.
+            order = vocabulary.ids.arg_sort()
+            ids = vocabulary.ids.gather(order)
+            digest.update(f"{ids.dtype} {len(ids)}\n".encode())
+            for entry in ids.cast(pl.String):
+                text = entry.encode()
+                digest.update(b"%d:" % len(text) + text)  # the length keeps ids apart whatever they contain
+            rank = np.empty(len(ids), np.int32)
+            rank[order.to_numpy()] = np.arange(len(ids), dtype=np.int32)
+            ranks.append(rank[rows])
+        sequence = np.lexsort((ranks[1], ranks[0]))
+        for array in (*ranks, self.values):
+            digest.update(array[sequence].tobytes())
         return digest.hexdigest()
 
     def to_polars(self) -> pl.DataFrame:
@@ -240,9 +258,11 @@ class Ratings:
             repeated = frame.filter(pl.col("pair").is_duplicated())["position"][0]
             user, item = self.user_ids()[repeated], self.item_ids()[repeated]
             raise DataError(f"user {user!r} rated item {item!r} more than once", expected="one rating a pair")
-        combine = {"last": pl.col("value").last(), "mean": pl.col("value").mean(), "sum": pl.col("value").sum()}
-        if duplicates not in combine:
-            raise InvalidParameterError(f"duplicates is {duplicates!r}; expected last, mean, sum or error")
+        combine = {
+            "last": pl.col("value").last(),
+            "mean": pl.col("value").mean(),
+            "sum": pl.col("value").sum(),
+        }
         kept = frame.group_by("pair", maintain_order=True).agg(pl.col("position").last(), combine[duplicates])
         kept = kept.sort("position")
         index = kept["position"].to_numpy()
@@ -268,20 +288,38 @@ def _shrunk(vocabulary: Vocabulary, rows: IntArray) -> tuple[Vocabulary, IntArra
 
 def _seconds(times: Any, n: int) -> TimeArray:
     """Times as seconds: numbers count from 1970, dates are themselves; nulls become NaT."""
-    series = times if isinstance(times, pl.Series) else pl.Series(np.asarray(times))
+    series = _series_of(times)
     if len(series) != n:
         raise DataError(f"{len(series)} times for {n} ratings", expected="as many of each")
-    if series.dtype.is_temporal():
-        stamps = series.cast(pl.Datetime("ms")).to_numpy().astype("datetime64[s]")
+    if series.dtype in (pl.Date, pl.Datetime):
+        seconds = series.cast(pl.Datetime("ms")).dt.epoch("s")
+        wrong = series.is_not_null() & ~seconds.is_between(EARLIEST, LATEST)
     elif series.dtype.is_numeric():
-        whole = series.cast(pl.Float64).fill_nan(None).cast(pl.Int64)
-        stamps = whole.fill_null(0).to_numpy().astype("datetime64[s]")
-        stamps[whole.is_null().to_numpy()] = np.datetime64("NaT")
-    elif series.dtype == pl.Null:
-        stamps = np.full(n, np.datetime64("NaT"), dtype="datetime64[s]")
+        numbers = series.cast(pl.Float64).fill_nan(None)
+        wrong = numbers.is_not_null() & ~numbers.is_between(EARLIEST, LATEST)
+        seconds = numbers.cast(pl.Int64, strict=False)
+    elif series.dtype in (pl.String, pl.Null):
+        seconds, wrong = seconds_of_texts(series)
     else:
-        raise DataError(f"times of type {series.dtype}", expected="seconds since 1970, or dates")
+        raise DataError(f"times of type {series.dtype}", expected=EXPECTED_TIME)
+    if wrong.any():
+        where = int(np.flatnonzero(wrong.to_numpy())[0])
+        raise DataError(f"position {where}: not a time", text=str(series[where]), expected=EXPECTED_TIME)
+    stamps = seconds.fill_null(0).to_numpy().astype("datetime64[s]")
+    stamps[seconds.is_null().to_numpy()] = np.datetime64("NaT")
     return stamps
+
+
+def _series_of(values: Any) -> pl.Series:
+    """A column of any origin as a polars series; mixed Python objects become texts, missing ones null."""
+    if isinstance(values, pl.Series):
+        return values
+    if getattr(getattr(values, "dtype", None), "kind", None) == "M":
+        return pl.Series(np.asarray(values, dtype="datetime64[ms]"))  # pandas turns zones into UTC here
+    array = np.asarray(values)
+    if array.dtype.kind in "OUST":
+        return pl.Series([None if is_missing(entry) else str(entry) for entry in array.tolist()], dtype=pl.String)
+    return pl.Series(array)
 
 
 def _quartiles(counts: NDArray[Any]) -> tuple[int, float, int]:

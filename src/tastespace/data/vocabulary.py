@@ -23,16 +23,18 @@ def id_series(values: Ids, name: str = "ids") -> pl.Series:
         return pl.Series(name, [], dtype=pl.Int64)
     if series.dtype.is_float():
         # A column of integers that once had a gap arrives as floats from pandas.
-        if series.is_null().any() or not bool((series.is_finite() & (series == series.round(0))).all()):
-            raise DataError(f"{name}: fractional or missing numbers among the ids", expected="integers or strings")
+        whole = series.is_finite() & (series == series.round(0)) & (series.abs() <= 2**53)
+        if not whole.fill_null(False).all():
+            raise DataError(
+                f"{name}: fractional, missing or huge numbers among the ids", expected="integers or strings"
+            )
         series = series.cast(pl.Int64)
     if series.null_count():
         row = int(np.flatnonzero(series.is_null().to_numpy())[0])
         raise DataError(f"{name}: the id at position {row} is missing", expected="an id in every row")
-    if series.dtype == pl.UInt64 and len(series) and int(series.max() or 0) >= 2**63:  # type: ignore[arg-type]
-        return series.cast(pl.String)
     if series.dtype.is_integer():
-        return series.cast(pl.Int64)
+        narrow = series.cast(pl.Int64, strict=False)
+        return series.cast(pl.String) if narrow.null_count() else narrow
     if series.dtype in (pl.String, pl.Categorical, pl.Enum):
         return series.cast(pl.String)
     raise DataError(f"{name}: ids of type {series.dtype}", expected="integers or strings")
@@ -51,15 +53,23 @@ def _as_series(values: Ids, name: str) -> pl.Series:
     if kind is not None and kind in "iu" and hasattr(values, "to_numpy"):  # a pandas series of integers
         return pl.Series(name, values.to_numpy())
     entries = [entry.item() if isinstance(entry, np.generic) else entry for entry in values]
-    kinds = {type(entry) for entry in entries if entry is not None and entry == entry}
-    if kinds <= {int} or kinds <= {float, int}:
-        return pl.Series(name, [entry if entry == entry else None for entry in entries], strict=False)
+    entries = [None if is_missing(entry) else entry for entry in entries]
+    kinds = {type(entry) for entry in entries if entry is not None}
+    if kinds <= {int} and all(entry is None or -(2**63) <= entry < 2**63 for entry in entries):
+        return pl.Series(name, entries, dtype=pl.Int64 if kinds else None)
+    if kinds <= {float, int} and float in kinds:
+        return pl.Series(name, entries, dtype=pl.Float64, strict=False)
     if kinds <= {str, int}:
-        return pl.Series(
-            name, [None if entry is None or entry != entry else str(entry) for entry in entries], dtype=pl.String
-        )
+        return pl.Series(name, [None if entry is None else str(entry) for entry in entries], dtype=pl.String)
     wrong = next(entry for entry in entries if entry is not None and type(entry) not in (int, str))
     raise DataError(f"{name}: an id of type {type(wrong).__name__}", text=str(wrong), expected="integers or strings")
+
+
+def is_missing(entry: Any) -> bool:
+    """Whether an entry stands for nothing: None, NaN, or the NA of pandas, which refuses to be compared."""
+    if entry is None or type(entry).__name__ == "NAType":
+        return True
+    return isinstance(entry, float) and entry != entry
 
 
 def is_canonical_integer(texts: pl.Series) -> pl.Series:

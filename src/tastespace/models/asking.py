@@ -32,7 +32,7 @@ class Asked:
     @property
     def cold(self) -> BoolArray:
         """Who has nothing to go by."""
-        return (self.rows < 0) & (self.seen.counts == 0)
+        return np.asarray((self.rows < 0) & (self.seen.counts == 0))
 
 
 def asked_users(trained: Ratings, user_ids: Ids, history: History | None) -> Asked:

@@ -15,7 +15,9 @@ def whole_number(name: str, value: Any, *, least: int) -> None:
         raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least {least}")
 
 
-def number(name: str, value: Any, *, above: float | None = None, least: float | None = None, below: float = math.inf) -> None:
+def number(
+    name: str, value: Any, *, above: float | None = None, least: float | None = None, below: float = math.inf
+) -> None:
     """The value is a finite number within its bounds."""
     good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if good and (above is None or value > above) and (least is None or value >= least) and value < below:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Belief = TypeVar("Belief")
+AskedBelief = TypeVar("AskedBelief", contravariant=True)
 
 
 class Posterior(Protocol[Belief]):
@@ -49,14 +50,14 @@ class Posterior(Protocol[Belief]):
         ...
 
 
-class InnerProduct(Protocol[Belief]):
+class InnerProduct(Protocol[AskedBelief]):
     """Capability of a posterior: score = query . item vector + offset, so its items can be indexed."""
 
-    def query_vectors(self, belief: Belief) -> FloatMatrix: ...
+    def query_vectors(self, belief: AskedBelief) -> FloatMatrix: ...
 
     def item_vectors(self) -> FloatMatrix: ...
 
-    def offsets(self, belief: Belief) -> FloatArray: ...
+    def offsets(self, belief: AskedBelief) -> FloatArray: ...
 
 
 class IndexablePosterior(Posterior[Belief], InnerProduct[Belief], Protocol[Belief]):

@@ -30,7 +30,7 @@ class BiasPosterior:
     def fold_in(self, history: Compressed, threads: int) -> FloatArray:
         residuals = history.values - self.mean - self.item_bias[history.columns]
         total = np.bincount(history.rows(), residuals, minlength=len(history))
-        return (total / np.maximum(history.counts + self.user_damping, 1e-12)).astype(np.float32)
+        return np.asarray(total / np.maximum(history.counts + self.user_damping, 1e-12), np.float32)
 
     def predict(self, belief: FloatArray, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
         item_bias = np.where(item_rows < 0, 0, np.append(self.item_bias, 0)[item_rows])

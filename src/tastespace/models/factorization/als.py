@@ -3,8 +3,8 @@
     E = 1/2 sum_O (r - g - c_i - d_j - u_i.v_j)^2
         + 1/2 [lu sum w_i |u_i|^2 + lv sum w_j |v_j|^2 + lcu sum w_i c_i^2 + lcv sum w_j d_j^2]
 
-with w = 1 (plain) or the number of ratings of the row (weighted-lambda, Zhou et al. 2008). A user's factors and
-bias are solved jointly with the item biases moved to the target, and the other way round, so E never rises.
+with w a row's weight (see Weighting). A user's factors and bias are solved jointly with the item biases moved to
+the target, and the other way round, so E never rises.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.random import Generator
 
 from tastespace.data.ratings import Ratings
 from tastespace.inference.transition import Stats
-from tastespace.models.factorization.point import Strengths
+from tastespace.models.factorization.point import Penalty
 from tastespace.models.factorization.rows import Points, RowPrior, Side, solve_rows
 
 START_SD = 0.1
@@ -44,15 +44,15 @@ class AlternatingLeastSquares:
 
     @classmethod
     def bind(
-        cls, observed: Ratings, mean: float, n_factors: int, strengths: Strengths, biases: bool, dtype: Any, threads: int
+        cls, observed: Ratings, n_factors: int, penalty: Penalty, *, biases: bool, dtype: Any, threads: int
     ) -> AlternatingLeastSquares:
         """The transition for these ratings."""
         by_user, by_item = observed.by_user, observed.by_item
         return cls(
-            by_user=Side(by_user.offsets, by_user.columns, (by_user.values - dtype(mean)).astype(dtype)),
-            by_item=Side(by_item.offsets, by_item.columns, (by_item.values - dtype(mean)).astype(dtype)),
-            user_prior=strengths.prior("users", n_factors, by_user.counts, dtype),
-            item_prior=strengths.prior("items", n_factors, by_item.counts, dtype),
+            by_user=Side(by_user.offsets, by_user.columns, (by_user.values - observed.mean).astype(dtype)),
+            by_item=Side(by_item.offsets, by_item.columns, (by_item.values - observed.mean).astype(dtype)),
+            user_prior=penalty.prior("users", n_factors, by_user.counts, dtype),
+            item_prior=penalty.prior("items", n_factors, by_item.counts, dtype),
             has_biases=biases,
             threads=threads,
         )
@@ -71,14 +71,14 @@ class AlternatingLeastSquares:
         items = solve_rows(self.by_item, state.users, self.item_prior, name="item", threads=self.threads).points
         users = solve_rows(self.by_user, items, self.user_prior, name="user", threads=self.threads)
         # The users' minima hold the errors and their own penalty; only that of the items is missing.
-        loss = float(users.minimum.sum()) + penalty(items, self.item_prior)
+        loss = float(users.minimum.sum()) + penalty_of(items, self.item_prior)
         return Factors(users.points, items), {"loss": loss}
 
 
-def penalty(points: Points, prior: RowPrior) -> float:
-    """1/2 sum of scale * (precision |x|^2 + bias precision c^2), in double."""
-    squares = np.einsum("nd,nd->n", points.factors, points.factors, dtype=np.float64) * float(prior.precision[0, 0]) \
-        if points.factors.shape[1] else np.zeros(len(points.factors))
+def penalty_of(points: Points, prior: RowPrior) -> float:
+    """1/2 sum over rows of scale * (precision |x|^2 + bias precision c^2), in double."""
+    factors = points.factors.astype(np.float64)
+    rows = np.einsum("nd,de,ne->n", factors, prior.precision.astype(np.float64), factors, optimize=True)
     if points.bias is not None:
-        squares = squares + prior.bias_precision * points.bias.astype(np.float64) ** 2
-    return 0.5 * float(squares.sum() if prior.scale is None else squares @ prior.scale.astype(np.float64))
+        rows += prior.bias_precision * points.bias.astype(np.float64) ** 2
+    return 0.5 * float(rows.sum() if prior.scale is None else rows @ prior.scale.astype(np.float64))

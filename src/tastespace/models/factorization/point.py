@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -16,24 +16,54 @@ from tastespace.models.factorization.rows import Points, RowPrior, Side, solve_r
 
 
 @dataclass(frozen=True)
+class Weighting:
+    """How a row's penalty grows with its ratings: per_rating * n + base.
+
+    Weighted-lambda is n (Zhou et al. 2008), plain is 1; n + base does better than either: like plain, it holds
+    rows with few ratings back, like weighted-lambda, it does not let go of those with many.
+    """
+
+    per_rating: float
+    base: float
+
+    def of(self, counts: NDArray[Any]) -> NDArray[Any]:
+        """The weight of each row; a row without ratings has that of one, so that its answer is the prior's."""
+        return np.asarray(self.per_rating * np.maximum(counts, 1) + self.base)
+
+
+@dataclass(frozen=True)
 class Strengths:
-    """How strongly each block is pulled to zero; with `weighted`, times the number of ratings of its row."""
+    """How strongly each block is pulled to zero."""
 
     users: float
     items: float
     user_bias: float
     item_bias: float
-    weighted: bool = True
+
+    @classmethod
+    def tied(cls, strength: float) -> Strengths:
+        """The same strength for all blocks."""
+        return cls(strength, strength, strength, strength)
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """The regularisation of a factorization: strengths, times the weight of a row."""
+
+    strengths: Strengths
+    weighting: Weighting
 
     def prior(self, of: str, n_factors: int, counts: NDArray[Any], dtype: Any) -> RowPrior:
-        """The prior of one side, "users" or "items". A row without ratings keeps a prior of one rating's weight."""
-        strength = self.users if of == "users" else self.items
-        bias_strength = self.user_bias if of == "users" else self.item_bias
+        """The prior of one side, "users" or "items"."""
+        strengths = self.strengths
+        factors, bias = (
+            (strengths.users, strengths.user_bias) if of == "users" else (strengths.items, strengths.item_bias)
+        )
         return RowPrior(
-            precision=strength * np.eye(n_factors, dtype=dtype),
+            precision=factors * np.eye(n_factors, dtype=dtype),
             linear=np.zeros((1, n_factors), dtype),
-            bias_precision=bias_strength,
-            scale=np.maximum(counts, 1).astype(dtype) if self.weighted else None,
+            bias_precision=bias,
+            scale=self.weighting.of(counts).astype(dtype),
         )
 
 
@@ -44,7 +74,7 @@ class PointPosterior:
     mean: float
     users: Points
     items: Points
-    strengths: Strengths
+    penalty: Penalty
     losses: DoubleArray  # after each sweep of the final fit
 
     def known(self, user_rows: IntArray) -> Points:
@@ -61,7 +91,7 @@ class PointPosterior:
         """The same update that training makes for a user: a training user with his own ratings stays in place."""
         dtype = self.items.factors.dtype
         side = Side(history.offsets, history.columns, (history.values - self.mean).astype(dtype))
-        prior = self.strengths.prior("users", self.items.factors.shape[1], history.counts, dtype)
+        prior = self.penalty.prior("users", self.items.factors.shape[1], history.counts, dtype)
         return solve_rows(side, self.items, prior, name="user", threads=threads).points
 
     def predict(self, belief: Points, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
@@ -94,11 +124,10 @@ class PointPosterior:
         return (bias + self.mean).astype(np.float32)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        strengths = self.strengths
         arrays: dict[str, NDArray[Any]] = {
             "mean": np.array([self.mean]),
-            "strengths": np.array([strengths.users, strengths.items, strengths.user_bias, strengths.item_bias]),
-            "weighted": np.array([strengths.weighted], np.uint8),
+            "strengths": np.array(astuple(self.penalty.strengths)),
+            "weighting": np.array(astuple(self.penalty.weighting)),
             "losses": self.losses,
             "user_factors": self.users.factors,
             "item_factors": self.items.factors,
@@ -113,7 +142,10 @@ class PointPosterior:
             mean=float(arrays["mean"][0]),
             users=Points(arrays["user_factors"], arrays.get("user_bias")),
             items=Points(arrays["item_factors"], arrays.get("item_bias")),
-            strengths=Strengths(*(float(value) for value in arrays["strengths"]), weighted=bool(arrays["weighted"][0])),
+            penalty=Penalty(
+                Strengths(*(float(value) for value in arrays["strengths"])),
+                Weighting(*(float(value) for value in arrays["weighting"])),
+            ),
             losses=arrays["losses"],
         )
 

@@ -3,13 +3,14 @@
 Only the product of the users' and items' strengths matters (scaling u up and v down by the same factor leaves
 the ratings alone), so one number is searched: upward in small steps from far too weak, every fit starting from
 the one before, until the held-out error has clearly turned; then a finer step on each side of the best. The
-biases' own strength follows in the same way. Strengths of factors scale with the ratings, hence the unit.
+strengths of the user and item biases follow, one after the other. Strengths of factors scale with the ratings,
+hence the unit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator
@@ -19,16 +20,18 @@ from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import ascend, no_improvement
 from tastespace.inference.transition import Stats, Transition
 from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
-from tastespace.models.factorization.point import PointPosterior, Strengths
+from tastespace.models.factorization.point import Penalty, PointPosterior, Strengths, Weighting
 from tastespace.progress import Observer, Progress
 
 FIRST, RATIO, FINE, LAST = 0.02, 1.3, 1.09, 3.0  # in units of the ratings' standard deviation
+PLAIN = 100.0  # a penalty that does not grow with the ratings of a row must be stronger by about their number
 WORSE_IN_A_ROW = 2
-BIAS_SHARES = (0.3, 0.1, 0.03)  # of the factors' strength
+MEANINGFUL = 1e-4  # a smaller relative gain is noise, and following it leads nowhere
+BIAS_STEPS = (1 / 3, 3.0)
 DEFAULT_STRENGTH = 0.1  # where there are too few ratings to hold any out
 LEAST_HELD_OUT = 20
 
-Bind = Callable[[Ratings, Strengths], AlternatingLeastSquares]
+Bind = Callable[[Ratings, Penalty], AlternatingLeastSquares]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +54,8 @@ class Validation:
         train = observed.masked(~held_out)
         return cls(train, observed.masked(held_out), train.mean)
 
-    def rmse(self, state: Factors, strengths: Strengths, threads: int) -> float:
-        posterior = PointPosterior(self.mean, state.users, state.items, strengths, np.zeros(0))
+    def rmse(self, state: Factors, penalty: Penalty, threads: int) -> float:
+        posterior = PointPosterior(self.mean, state.users, state.items, penalty, np.zeros(0))
         predicted = posterior.predict(state.users, self.held_out.user_rows, self.held_out.item_rows, threads)
         low, high = self.train.range
         errors = np.clip(predicted, low, high).astype(np.float64) - self.held_out.values
@@ -84,17 +87,21 @@ class Trial:
 
 
 def search_strengths(
-    validation: Validation, bind: Bind, *, weighted: bool, sweeps: int, threads: int, rng: Generator, observer: Observer
+    validation: Validation,
+    bind: Bind,
+    *,
+    weighting: Weighting,
+    sweeps: int,
+    threads: int,
+    rng: Generator,
+    observer: Observer,
 ) -> Trial:
     """The best strengths found, with the factors they led to."""
-    unit = validation.train.standard_deviation or 1.0
     tried: list[Trial] = []
 
-    def attempt(strength: float, bias_share: float, start: Factors | None) -> Trial:
-        strengths = Strengths(strength, strength, bias_share * strength, bias_share * strength, weighted)
-        transition = Validated(
-            bind(validation.train, strengths), lambda state: validation.rmse(state, strengths, threads)
-        )
+    def attempt(strengths: Strengths, start: Factors | None) -> Trial:
+        penalty = Penalty(strengths, weighting)
+        transition = Validated(bind(validation.train, penalty), lambda state: validation.rmse(state, penalty, threads))
         state = transition.init(rng) if start is None else start
         # The trial is worth its last error, not its luckiest: the refit runs to convergence as well.
         state, trace = ascend(
@@ -108,30 +115,38 @@ def search_strengths(
         )
         trial = Trial(strengths, trace[-1]["held-out rmse"], state)
         tried.append(trial)
-        observer(Progress("searching regularisation", len(tried), None, {"strength": strength, "rmse": trial.rmse}))
+        observer(Progress("searching regularisation", len(tried), None, _figures(trial)))
         return trial
 
-    # Plain regularisation is one number a row whatever its ratings: weaker a rating by about their number.
-    typical = 1.0 if weighted else float(np.median(validation.train.by_item.counts.clip(1)))
-    strength, worse = FIRST * unit * typical, 0
-    best = attempt(strength, 1.0, None)
-    current = best
-    while worse < WORSE_IN_A_ROW and strength < LAST * unit * typical:
+    def follow(best: Trial, blocks: Sequence[str], factor: float) -> Trial:
+        """Step the strengths of some blocks by a factor as long as that helps."""
+        while True:
+            scaled = {block: getattr(best.strengths, block) * factor for block in blocks}
+            trial = attempt(replace(best.strengths, **scaled), best.state)
+            if trial.rmse > (1 - MEANINGFUL) * best.rmse:
+                return best
+            best = trial
+
+    unit = (validation.train.standard_deviation or 1.0) * (1.0 if weighting.per_rating else PLAIN)
+    strength, worse = FIRST * unit, 0
+    current = best = attempt(Strengths.tied(strength), None)
+    while worse < WORSE_IN_A_ROW and strength < LAST * unit:
         strength *= RATIO
-        current = attempt(strength, 1.0, current.state)
+        current = attempt(Strengths.tied(strength), current.state)
         worse = 0 if current.rmse < best.rmse else worse + 1
         best = min(best, current, key=lambda trial: trial.rmse)
-    for factor in (1 / FINE, FINE):
-        trial = attempt(best.strengths.users * factor, 1.0, best.state)
-        while trial.rmse < best.rmse:
-            best = trial
-            trial = attempt(best.strengths.users * factor, 1.0, best.state)
-    for share in BIAS_SHARES:
-        trial = attempt(best.strengths.users, share, best.state)
-        if trial.rmse >= best.rmse:
-            break
-        best = trial
+    everything = ("users", "items", "user_bias", "item_bias")
+    for blocks, factors in ((everything, (1 / FINE, FINE)), (("user_bias",), BIAS_STEPS), (("item_bias",), BIAS_STEPS)):
+        for factor in factors:
+            followed = follow(best, blocks, factor)
+            if followed is not best:
+                best = followed
+                break  # Down helped, so up does not.
     return best
+
+
+def _figures(trial: Trial) -> Stats:
+    return {"strength": trial.strengths.users, "held-out rmse": trial.rmse}
 
 
 def settled(trace: list[Stats]) -> bool:

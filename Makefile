@@ -1,0 +1,66 @@
+# Every target sets up .venv by itself, from pinned versions. `make demo` and `make test` are the two to know.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Importing an editable install rebuilds changed kernels, with the cmake of the environment.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export NO_MKDOCS_2_WARNING := 1
+
+.PHONY: demo test test-all lint format sanitize bench docs constraints clean
+
+demo: $(READY)
+	tastespace demo
+
+test: $(READY)
+	python -m pytest -n 2 -m "not slow"
+
+test-all: $(READY)
+	python -m pytest -n 2
+
+lint: $(READY)
+	ruff check .
+	ruff format --check .
+	mypy
+	lint-imports
+	clang-format --dry-run -Werror native/*.cpp native/*.hpp
+	codespell src native docs tests examples benchmarks changes *.md
+	git diff --exit-code -- src/tastespace/_native.pyi
+
+format: $(READY)
+	ruff check --fix .
+	ruff format .
+	clang-format -i native/*.cpp native/*.hpp
+
+# The kernel tests under the address and undefined-behaviour sanitizers. Without -S the editable install would win
+# over the instrumented build.
+SANITIZED := build/sanitized
+sanitize: $(READY)
+	python -m pip install -q --no-build-isolation --no-deps --upgrade --target $(SANITIZED)/package . \
+	  -C build-dir=$(SANITIZED)/build -C cmake.define.TASTESPACE_SANITIZE=ON -C cmake.build-type=RelWithDebInfo
+	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 PYTHONMALLOC=malloc \
+	PYTHONPATH="$(SANITIZED)/package:$$(python -c 'import site; print(site.getsitepackages()[0])')" \
+	python -S -m pytest -q -s -p no:cacheprovider tests/native --deselect tests/native/test_instruction_sets.py
+
+bench: $(READY)
+	benchmarks/run
+
+docs: $(READY)
+	mkdocs build --strict
+
+constraints:
+	$(PYTHON) -m venv build/constraints
+	build/constraints/bin/pip install -q -U pip scikit-build-core nanobind cmake ninja
+	build/constraints/bin/pip install -q --no-build-isolation '.[dev]'
+	(echo "# Pinned versions of everything that make installs; refresh with: make constraints"; \
+	 build/constraints/bin/pip freeze --all | grep -viE '^(tastespace|setuptools)'; echo torch==2.13.0) > constraints.txt
+
+clean:
+	rm -rf build dist site $(VENV)
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt pip scikit-build-core nanobind cmake ninja
+	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[dev]'
+	touch $@

@@ -1,0 +1,245 @@
+"""A fitted recommender on disk: a folder with a manifest, arrays and ids. No pickle, read through memory maps.
+
+    manifest.json          what it is: format, class, parameters, data, sizes of the other files
+    posterior.safetensors  what inference concluded
+    ratings.safetensors    the training ratings by user (absent if saved without)
+    users.parquet          the ids of the user rows
+    items.parquet          the ids of the item rows, with titles and attributes
+
+A folder is written beside its final place and moved there when it is whole, so that a crash leaves the old
+artifact or none, never half of one. Formats of the past stay loadable (tests/artifacts).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from tastespace.data.compressed import Compressed
+from tastespace.data.ratings import Ratings
+from tastespace.data.vocabulary import Vocabulary
+from tastespace.errors import ArtifactError
+from tastespace.models import MODELS, Recommender
+from tastespace.version import __version__
+
+FORMAT = "tastespace"
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+# How the safetensors format calls the types that we write.
+DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
+# Not a property of the model but of the machine it was fitted on.
+NOT_SAVED = ("threads",)
+
+
+def save(
+    recommender: Recommender,
+    path: str | Path,
+    *,
+    with_ratings: bool = True,
+    measures: Mapping[str, Mapping[str, float]] | None = None,
+) -> None:
+    """Write a fitted recommender to a folder; one that is there already is replaced if it is an artifact.
+
+    Without its ratings an artifact is smaller and tells nothing about its users' pasts, but can no longer leave
+    out what they have seen. `measures` are kept in the manifest (such as ``{"holdout": {"rmse": 0.85}}``).
+    """
+    recommender._require_fitted()
+    path = Path(path)
+    check_writable(path)
+    ratings = recommender.ratings_
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        _write_arrays(temporary / "posterior.safetensors", recommender.posterior_.arrays())
+        if with_ratings and len(ratings):
+            by_user = ratings.by_user
+            _write_arrays(
+                temporary / "ratings.safetensors",
+                {"offsets": by_user.offsets, "columns": by_user.columns, "values": by_user.values},
+            )
+        pl.DataFrame({"id": ratings.users.ids}).write_parquet(temporary / "users.parquet")
+        _items_frame(ratings).write_parquet(temporary / "items.parquet")
+        files = {entry.name: entry.stat().st_size for entry in sorted(temporary.iterdir())}
+        manifest = _manifest(recommender, files, measures or {})
+        (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+        _move(temporary, path)
+    except OSError as error:
+        raise ArtifactError(f"cannot write the artifact {path}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def load(path: str | Path) -> Recommender:
+    """The recommender that was saved in this folder; its arrays are mapped, not read."""
+    path = Path(path)
+    manifest = read_manifest(path)
+    for name, size in manifest["files"].items():
+        if not (path / name).is_file():
+            raise ArtifactError(f"{path}: the file {name} is missing; the artifact is damaged, fit or copy it again")
+        if (path / name).stat().st_size != size:
+            raise ArtifactError(
+                f"{path}: {name} has {(path / name).stat().st_size} bytes; expected {size}. The artifact is damaged, "
+                "fit or copy it again"
+            )
+    if manifest["model"] not in MODELS:
+        raise ArtifactError(
+            f"{path}: the artifact holds a model {manifest['model']!r}; this version knows {', '.join(MODELS)}"
+        )
+    model = MODELS[manifest["model"]]
+    try:
+        known = {field.name for field in fields(model)}
+        parameters = {name: value for name, value in manifest["parameters"].items() if name in known}
+        recommender = model(**parameters)
+        posterior = model.posterior_class.from_arrays(read_arrays(path / "posterior.safetensors"))
+        data = manifest["data"]
+        return recommender.restore(_read_ratings(path), posterior, manifest["seed"], (data["minimum"], data["maximum"]))
+    except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        raise ArtifactError(f"{path}: the artifact is damaged ({error}); fit or copy it again") from error
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """What an artifact says about itself, checked to be one that this version can read."""
+    path = Path(path)
+    if not path.exists():
+        raise ArtifactError(f"there is no artifact {path}; expected a folder that 'tastespace fit --out' has written")
+    if not (path / MANIFEST).is_file():
+        raise ArtifactError(f"{path} is not a tastespace artifact; expected a folder with a {MANIFEST}")
+    try:
+        manifest = json.loads((path / MANIFEST).read_text())
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"{path}: the {MANIFEST} cannot be read ({error}); fit or copy it again") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ArtifactError(f"{path} is not a tastespace artifact; its {MANIFEST} is of another program")
+    version = manifest.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ArtifactError(
+            f"{path}: the artifact has format version {version}; this tastespace reads up to {FORMAT_VERSION}. "
+            "Upgrade it: pip install -U tastespace"
+        )
+    missing = {"model", "parameters", "seed", "data", "files"} - manifest.keys()
+    if missing:
+        raise ArtifactError(f"{path}: the {MANIFEST} lacks {', '.join(sorted(missing))}; fit or copy it again")
+    return manifest
+
+
+def check_writable(path: str | Path) -> None:
+    """Refuse early, before hours of work, a place where an artifact cannot be put."""
+    path = Path(path)
+    if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not (path / MANIFEST).is_file())):
+        raise ArtifactError(f"{path} exists and is not a tastespace artifact; expected a new name, or one to replace")
+    if not path.parent.is_dir():
+        raise ArtifactError(f"there is no folder {path.parent}; create it first")
+    if not os.access(path.parent, os.W_OK):
+        raise ArtifactError(f"the folder {path.parent} cannot be written to; choose another, or change its permissions")
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a safetensors file, memory-mapped and read-only."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > size - 8:
+            raise ArtifactError(f"{path} is damaged; fit or copy the artifact again")
+        header = json.loads(file.read(length))
+    if size == 8 + length:
+        data: NDArray[Any] = np.zeros(0, np.uint8)
+    else:
+        data = np.memmap(path, np.uint8, "r", offset=8 + length)
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        start, stop = entry["data_offsets"]
+        if stop > len(data):
+            raise ArtifactError(f"{path} is damaged; fit or copy the artifact again")
+        arrays[name] = np.asarray(data[start:stop]).view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    return arrays
+
+
+def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    # The writer scrambles anything that is not C-ordered, without a word.
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+
+
+def _items_frame(ratings: Ratings) -> pl.DataFrame:
+    frame = pl.DataFrame({"id": ratings.items.ids})
+    if ratings.item_titles is not None:
+        frame = frame.with_columns(ratings.item_titles.alias("title"))
+    if ratings.item_attributes is not None:
+        frame = frame.hstack([column.alias(f"attribute:{column.name}") for column in ratings.item_attributes])
+    return frame
+
+
+def _read_ratings(path: Path) -> Ratings:
+    users = Vocabulary(pl.read_parquet(path / "users.parquet")["id"].alias("user"))
+    items = pl.read_parquet(path / "items.parquet")
+    attributes = [name for name in items.columns if name.startswith("attribute:")]
+    by_user = Compressed(np.zeros(len(users) + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+    if (path / "ratings.safetensors").exists():
+        by_user = Compressed(**read_arrays(path / "ratings.safetensors"))
+    ratings = Ratings(
+        users=users,
+        items=Vocabulary(items["id"].alias("item")),
+        user_rows=by_user.rows(),
+        item_rows=by_user.columns,
+        values=by_user.values,
+        item_titles=items["title"] if "title" in items.columns else None,
+        item_attributes=items.select(pl.col(name).alias(name.removeprefix("attribute:")) for name in attributes)
+        if attributes
+        else None,
+    )
+    ratings.__dict__["by_user"] = by_user  # Already grouped: the map itself, not a copy of it.
+    return ratings
+
+
+def _manifest(
+    recommender: Recommender, files: Mapping[str, int], measures: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any]:
+    ratings = recommender.ratings_
+    low, high = recommender.rating_range_
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "tastespace": __version__,
+        "model": next(name for name, model in MODELS.items() if model is type(recommender)),
+        "class": type(recommender).__name__,
+        "parameters": {key: value for key, value in recommender.get_params().items() if key not in NOT_SAVED},
+        "seed": recommender.seed_,
+        "data": {
+            "fingerprint": ratings.fingerprint(),
+            "n_ratings": len(ratings),
+            "n_users": ratings.n_users,
+            "n_items": ratings.n_items,
+            "minimum": low,
+            "maximum": high,
+        },
+        "measures": measures,
+        "files": files,
+    }
+
+
+def _move(temporary: Path, path: Path) -> None:
+    """Put a finished folder in its place; an older one stays whole until that has happened."""
+    temporary.chmod(0o755)
+    if not path.exists():
+        temporary.rename(path)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}-old-", dir=path.parent))
+    old.rmdir()
+    path.rename(old)
+    try:
+        temporary.rename(path)
+    except OSError:
+        old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

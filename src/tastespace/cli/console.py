@@ -1,0 +1,82 @@
+"""What a person sees: text and tables on the way out, progress and complaints beside it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+
+from tastespace.errors import TastespaceWarning
+from tastespace.progress import Observer, Progress
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def print_json(content: dict[str, Any]) -> None:
+    """One object, for machines."""
+    sys.stdout.write(json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+    """A table; columns of numbers (by their name) are aligned to the right."""
+    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        is_number = column in ("", "score", "mean", "rmse", "mae", "ratings", "cold ratings", "seconds")
+        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    out.print(table)
+
+
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Ours as one line; those of other libraries are for developers, not for a person at a terminal."""
+    if issubclass(category, TastespaceWarning):
+        err.print(f"warning: {message}", markup=False)
+
+
+def install_warnings() -> None:
+    warnings.simplefilter("always", TastespaceWarning)
+    warnings.showwarning = show_warning
+
+
+@contextmanager
+def progress() -> Iterator[Observer]:
+    """An observer that draws a bar for each phase, if a person is watching."""
+    if not err.is_terminal:
+        yield lambda event: None
+        return
+    bars = Bars(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[figures]}"),
+        console=err,
+        transient=True,
+    )
+    tasks: dict[str, Any] = {}
+
+    def observe(event: Progress) -> None:
+        if event.phase not in tasks:
+            tasks[event.phase] = bars.add_task(event.phase, total=event.total, figures="")
+        figures = "  ".join(f"{name} {value:.5g}" for name, value in event.stats.items())
+        bars.update(tasks[event.phase], completed=event.step, total=event.total, figures=figures)
+
+    with bars:
+        yield observe

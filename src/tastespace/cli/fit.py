@@ -1,0 +1,149 @@
+"""`tastespace fit`: a file of ratings in, a model out."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tastespace import artifact
+from tastespace.cli import console
+from tastespace.cli.options import Json, Threads, make_model, read_config, read_settings
+from tastespace.data.files import read
+from tastespace.data.ratings import Ratings
+from tastespace.data.splitting import random_split
+from tastespace.errors import InvalidParameterError
+from tastespace.evaluation.evaluate import Report, evaluate
+from tastespace.models import MODELS, Recommender
+
+DEFAULT_MODEL = "als"
+
+
+def fit(
+    ratings: Annotated[Path, typer.Argument(help="File of ratings: csv, tsv, parquet or a MovieLens file.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write the model to.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help=f"One of {', '.join(MODELS)}.", show_default=DEFAULT_MODEL)
+    ] = None,
+    n_factors: Annotated[int | None, typer.Option("--n-factors", help="Dimensions of the taste space.")] = None,
+    test: Annotated[Path | None, typer.Option("--test", help="File of test ratings to evaluate on.")] = None,
+    holdout: Annotated[
+        float | None, typer.Option("--holdout", help="Share of the ratings to keep aside and evaluate on.")
+    ] = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="After --holdout: fit again on all ratings, and save that.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same model; also splits.")] = 0,
+    threads: Threads = None,
+    config: Annotated[Path | None, typer.Option("--config", help="TOML file with [model] and [data].")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A parameter of the model, as key=value; can be repeated.")
+    ] = None,
+    items: Annotated[Path | None, typer.Option("--items", help="File of item titles, genres, years.")] = None,
+    user_column: Annotated[str | None, typer.Option("--user-column", help="Name of the user column.")] = None,
+    item_column: Annotated[str | None, typer.Option("--item-column", help="Name of the item column.")] = None,
+    rating_column: Annotated[str | None, typer.Option("--rating-column", help="Name of the rating column.")] = None,
+    time_column: Annotated[str | None, typer.Option("--time-column", help="Name of the time column.")] = None,
+    without_ratings: Annotated[
+        bool, typer.Option("--without-ratings", help="Leave the training ratings out of the model's folder.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")] = False,
+    json: Json = False,
+) -> None:
+    """Fit a model to a file of ratings."""
+    if out is None and not dry_run:
+        raise typer.BadParameter("expected --out FOLDER (or --dry-run)")
+    if holdout is not None and test is not None:
+        raise typer.BadParameter("expected --holdout or --test, not both")
+    if refit and holdout is None:
+        raise typer.BadParameter("--refit expects --holdout: without it the model is fitted on all ratings anyway")
+    if holdout is not None and not 0 < holdout < 1:
+        raise InvalidParameterError(f"--holdout is {holdout:g}; expected a share between 0 and 1, both excluded")
+    settled = read_config(config)
+    table = dict(settled.get("model", {}))
+    name = model or table.pop("name", DEFAULT_MODEL)
+    table.pop("name", None)
+    flags = {"n_factors": n_factors, "threads": threads}
+    parameters: dict[str, Any] = {"seed": seed, **table, **read_settings(settings or [])}
+    parameters |= {key: value for key, value in flags.items() if value is not None}
+    recommender = make_model(name, parameters)
+    if out is not None:
+        artifact.check_writable(out)
+    columns = {"user": user_column, "item": item_column, "rating": rating_column, "time": time_column}
+    named = settled.get("data", {}) | {part: column for part, column in columns.items() if column is not None}
+    unknown = named.keys() - {"user", "item", "rating", "time", "separator", "header", "items", "duplicates"}
+    if unknown:
+        raise InvalidParameterError(f"[data] has {', '.join(sorted(unknown))}; expected user, item, rating, time, …")
+    if items is not None:
+        named["items"] = items
+    observed = read(ratings, **named)
+    tested = None if test is None else read(test, **{key: value for key, value in named.items() if key != "items"})
+    if dry_run:
+        _describe(observed, name, recommender, json)
+        return
+    _fit(observed, tested, holdout, refit, recommender, name, seed, out, without_ratings, json)
+
+
+def _describe(observed: Ratings, name: str, recommender: Recommender, json: bool) -> None:
+    description, parameters = observed.describe(), recommender.get_params()
+    if json:
+        console.print_json({"ratings": description.to_dict(), "model": name, "parameters": parameters})
+        return
+    console.print_table(["", ""], [list(row) for row in description.rows()])
+    chosen = ", ".join(f"{key}={value}" for key, value in parameters.items() if value is not None)
+    console.out.print(f"would fit: {name} ({chosen})", markup=False)
+
+
+def _fit(
+    observed: Ratings,
+    tested: Ratings | None,
+    holdout: float | None,
+    refit: bool,
+    recommender: Recommender,
+    name: str,
+    seed: int,
+    out: Path | None,
+    without_ratings: bool,
+    json: bool,
+) -> None:
+    train, label = observed, "test"
+    if holdout is not None:
+        split = random_split(observed, holdout, seed=seed)
+        train, tested, label = split.train, split.test, "holdout"
+    began = time.perf_counter()
+    reports: dict[str, Report] = {}
+    with console.progress() as observer:
+        recommender.fit(train, observer=observer)
+        if tested is not None:
+            reports[label] = evaluate(recommender, tested)
+        if refit:
+            recommender.fit(observed, observer=observer)
+    seconds = time.perf_counter() - began
+    measures = {key: report.to_dict() for key, report in reports.items()}
+    assert out is not None
+    artifact.save(recommender, out, with_ratings=not without_ratings, measures=measures)
+    if json:
+        console.print_json(
+            {
+                "model": name,
+                "out": str(out),
+                **measures,
+                "fit_seconds": round(seconds, 3),
+                "refitted": refit,
+                "n_ratings": len(recommender.ratings_),
+                "n_users": recommender.ratings_.n_users,
+                "n_items": recommender.ratings_.n_items,
+                "parameters": {key: value for key, value in recommender.get_params().items()},
+            }
+        )
+        return
+    console.out.print(
+        f"{name} fitted on {len(recommender.ratings_):,} ratings by {recommender.ratings_.n_users:,} users of "
+        f"{recommender.ratings_.n_items:,} items in {seconds:.1f} s",
+        markup=False,
+    )
+    for key, report in reports.items():
+        console.out.print(f"{key}: {report}", markup=False)
+    console.out.print(f"saved to {out}; next: tastespace recommend {out} --user {observed.users.ids[0]}", markup=False)

@@ -1,0 +1,47 @@
+"""One question, one answer: how good is this recommender on these ratings?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.data.ratings import Ratings
+from tastespace.evaluation.rating import mae, rmse
+from tastespace.models import Recommender
+
+Metric = Callable[[NDArray[Any], NDArray[Any]], float]
+
+STANDARD: Mapping[str, Metric] = {"rmse": rmse, "mae": mae}
+
+
+@dataclass(frozen=True)
+class Report:
+    """Measures over `n` test ratings, of which `cold` have a user or item that the training ratings lack."""
+
+    measures: Mapping[str, float]
+    n: int
+    cold: int
+
+    def __getitem__(self, name: str) -> float:
+        return self.measures[name]
+
+    def to_dict(self) -> dict[str, float]:
+        return {**self.measures, "n": self.n, "cold": self.cold}
+
+    def __str__(self) -> str:
+        figures = ", ".join(f"{name.upper()} {value:.4f}" for name, value in self.measures.items())
+        return f"{figures} over {self.n:,} ratings ({self.cold:,} cold)"
+
+
+def evaluate(recommender: Recommender, test: Ratings, metrics: Mapping[str, Metric] = STANDARD) -> Report:
+    """Measure predictions, clipped to the training range, against test ratings; cold pairs count like any other."""
+    prediction = recommender.predict(test.user_ids(), test.item_ids())
+    return Report(
+        measures={name: metric(prediction.mean, test.values) for name, metric in metrics.items()},
+        n=len(test),
+        cold=int(np.count_nonzero(prediction.cold)),
+    )

@@ -1,0 +1,279 @@
+"""What every recommender must do, whatever it believes: a suite to inherit from.
+
+    class TestMine(RecommenderConformance):
+        def make(self, **parameters):
+            return Mine(**parameters)
+
+A personal model (one that learns tastes) also gets the checkerboard right; set `is_personal = False` for one
+that tells everybody the same.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from tastespace.artifact import load, save
+from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError, NotFittedError, UnknownIdError
+from tastespace.index.exact import Exact
+from tastespace.models import Recommender
+from tastespace.randomness import generator
+from tastespace.testing.toys import checkerboard, tastes
+
+
+class RecommenderConformance:
+    """Inherit, and write `make`."""
+
+    is_personal = True
+
+    def make(self, **parameters: Any) -> Recommender:
+        raise NotImplementedError("write make(**parameters) in your test class")
+
+    @pytest.fixture
+    def ratings(self) -> Ratings:
+        return tastes(40, 30, rng=generator(3))[0]
+
+    @pytest.fixture
+    def fitted(self, ratings: Ratings) -> Recommender:
+        return self.make(seed=1, threads=1).fit(ratings)
+
+    # Parameters
+
+    def test_constructor_only_stores(self) -> None:
+        recommender = self.make(seed=7, threads=2)
+        names = [field.name for field in dataclasses.fields(recommender)]
+        assert list(recommender.get_params()) == names
+        assert recommender.get_params()["seed"] == 7
+        assert not recommender.is_fitted
+
+    def test_scikit_learn_can_clone_it(self) -> None:
+        base = pytest.importorskip("sklearn.base")
+        recommender = self.make(seed=7, threads=2)
+        clone = base.clone(recommender)
+        assert type(clone) is type(recommender)
+        assert clone.get_params() == recommender.get_params()
+
+    def test_unknown_parameters_are_refused_by_name(self) -> None:
+        with pytest.raises(InvalidParameterError, match="wibble"):
+            self.make().set_params(wibble=1)
+
+    @pytest.mark.parametrize(("name", "value"), [("seed", -1), ("seed", 1.5), ("threads", 0)])
+    def test_senseless_parameters_are_refused_by_name(self, name: str, value: Any, ratings: Ratings) -> None:
+        with pytest.raises(InvalidParameterError, match=name):
+            self.make(**{name: value}).fit(ratings)
+
+    def test_asking_before_fitting_says_so(self) -> None:
+        with pytest.raises(NotFittedError, match="fit"):
+            self.make().predict([1], [1])
+        with pytest.raises(NotFittedError, match="fit"):
+            self.make().recommend([1])
+
+    def test_fit_wants_ratings(self) -> None:
+        with pytest.raises(InvalidParameterError, match="Ratings"):
+            self.make().fit([[1, 2, 3]])  # type: ignore[arg-type]
+
+    # Fitting
+
+    def test_fit_returns_itself_and_leaves_the_ratings_alone(self, ratings: Ratings) -> None:
+        before = copy.deepcopy((ratings.user_rows, ratings.item_rows, ratings.values))
+        ratings.values.flags.writeable = False
+        recommender = self.make(seed=1)
+        assert recommender.fit(ratings) is recommender
+        for array, kept in zip((ratings.user_rows, ratings.item_rows, ratings.values), before, strict=True):
+            assert_array_equal(array, kept)
+
+    def test_same_seed_same_bytes_whatever_the_threads(self, ratings: Ratings, tmp_path: Path) -> None:
+        for threads in (1, 2):
+            save(self.make(seed=5, threads=threads).fit(ratings), tmp_path / str(threads))
+        for file in sorted((tmp_path / "1").iterdir()):
+            assert file.read_bytes() == (tmp_path / "2" / file.name).read_bytes(), file.name
+
+    def test_a_fresh_seed_is_kept_and_repeats_the_fit(self, ratings: Ratings) -> None:
+        first = self.make().fit(ratings)
+        again = self.make(seed=first.seed_).fit(ratings)
+        for name, array in first.posterior_.arrays().items():
+            assert_array_equal(array, again.posterior_.arrays()[name])
+
+    def test_fitting_again_starts_afresh(self, ratings: Ratings) -> None:
+        recommender = self.make(seed=2).fit(checkerboard())
+        recommender.fit(ratings)
+        other = self.make(seed=2).fit(ratings)
+        assert_array_equal(recommender.recommend([1, 2]).item_rows, other.recommend([1, 2]).item_rows)
+
+    def test_relabelled_ids_give_relabelled_answers(self, ratings: Ratings) -> None:
+        relabelled = Ratings.from_arrays(
+            [f"user {entry}" for entry in ratings.user_ids()],
+            [f"item {entry}" for entry in ratings.item_ids()],
+            ratings.values,
+        )
+        one, two = self.make(seed=1).fit(ratings), self.make(seed=1).fit(relabelled)
+        known = ratings.users.ids.head(5)
+        expected = [f"item {entry}" for entry in one.recommend(known).item_ids]
+        assert two.recommend([f"user {entry}" for entry in known]).item_ids.to_list() == expected
+
+    # Extremes
+
+    @pytest.mark.parametrize(
+        "tiny",
+        [
+            Ratings.from_arrays([1], [1], [4.0]),
+            Ratings.from_arrays([1] * 5, range(5), [3.0] * 5),
+            Ratings.from_arrays(range(5), [1] * 5, [1.0, 2, 3, 4, 5]),
+            Ratings.from_arrays(np.arange(40) % 8, np.arange(40) // 8, [2.0] * 40),
+        ],
+        ids=["one rating", "one user", "one item", "all equal"],
+    )
+    def test_tiny_data_give_sensible_answers(self, tiny: Ratings) -> None:
+        recommender = self.make(seed=1).fit(tiny)
+        low, high = tiny.range
+        mean = recommender.predict(tiny.user_ids(), tiny.item_ids()).mean
+        assert np.isfinite(mean).all()
+        assert (mean >= low).all()
+        assert (mean <= high).all()
+        assert np.isfinite(recommender.recommend([1], exclude=None).scores).all()
+
+    # Predictions
+
+    def test_predictions_are_in_range_and_in_order(self, fitted: Recommender, ratings: Ratings) -> None:
+        users, items = ratings.user_ids(), ratings.item_ids()
+        prediction = fitted.predict(users, items)
+        low, high = ratings.range
+        assert prediction.mean.shape == (len(ratings),)
+        assert prediction.mean.min() >= low
+        assert prediction.mean.max() <= high
+        assert not prediction.cold.any()
+        backwards = fitted.predict(users.reverse(), items.reverse())
+        assert_array_equal(backwards.mean[::-1], prediction.mean)
+
+    def test_strangers_get_the_prior_answer_and_are_flagged(self, fitted: Recommender) -> None:
+        prediction = fitted.predict([0, 10**6, 0, 10**6], [0, 0, 10**6, 10**6])
+        assert prediction.cold.tolist() == [False, True, True, True]
+        assert np.isfinite(prediction.mean).all()
+
+    def test_results_become_frames(self, fitted: Recommender) -> None:
+        prediction = fitted.predict([0, 1], [2, 3])
+        assert prediction.to_polars().columns == ["user", "item", "mean", "cold"]
+        assert prediction.to_pandas().shape == (2, 4)
+        ranking = fitted.recommend([0, 1], 3)
+        assert ranking.to_polars().columns == ["user", "cold", "rank", "item", "score"]
+        assert ranking.to_pandas().shape == (6, 5)
+        assert "user 0" in repr(ranking)
+
+    # Recommendations
+
+    def test_lists_are_sorted_unseen_and_without_repeats(self, fitted: Recommender, ratings: Ratings) -> None:
+        ranking = fitted.recommend(ratings.users.ids, 10)
+        for row in range(len(ranking)):
+            items = ranking.item_rows[row][ranking.item_rows[row] >= 0]
+            assert len(set(items)) == len(items)
+            seen = ratings.by_user.take(np.array([row], np.int32)).columns
+            assert not set(items) & set(seen)
+            scores = ranking.scores[row][: len(items)]
+            assert (np.diff(scores) <= 0).all()
+
+    def test_one_user_alone_and_among_others(self, fitted: Recommender) -> None:
+        alone, among = fitted.recommend([3], 5), fitted.recommend([1, 2, 3, 3], 5)
+        assert_array_equal(alone.item_rows[0], among.item_rows[2])
+        assert_array_equal(among.item_rows[2], among.item_rows[3])
+
+    def test_more_than_there_is(self, fitted: Recommender, ratings: Ratings) -> None:
+        ranking = fitted.recommend([0], 10**6)
+        n_seen = int(ratings.by_user.counts[0])
+        assert ranking.of(0).height == ratings.n_items - n_seen
+
+    def test_filters(self, fitted: Recommender, ratings: Ratings) -> None:
+        everything = fitted.recommend([0], ratings.n_items, exclude=None)
+        assert everything.of(0).height == ratings.n_items
+        best = everything.item_ids[0]
+        without = fitted.recommend([0], ratings.n_items, exclude=[best])
+        assert best not in without.item_ids.to_list()
+        only = fitted.recommend([0], 5, only=[best], exclude=None)
+        assert only.of(0)["item"].to_list() == [best]
+        with pytest.raises(UnknownIdError, match="nowhere"):
+            fitted.recommend([0], only=["nowhere"])
+        for n in (0, -1, 2.5):
+            with pytest.raises(InvalidParameterError, match="n is"):
+                fitted.recommend([0], n)  # type: ignore[arg-type]
+
+    def test_scores_agree_with_predictions_in_order(self, fitted: Recommender, ratings: Ratings) -> None:
+        """The scan and the pairwise scores are two kernels for one number."""
+        ranking = fitted.recommend([0], ratings.n_items, exclude=None)
+        belief = fitted.posterior_.known(np.array([0], np.int32))
+        rows = ranking.item_rows[0]
+        scores = fitted.posterior_.query_vectors(belief) @ fitted.posterior_.item_vectors()[rows].T
+        expected = scores[0] + fitted.posterior_.offsets(belief)[0]
+        np.testing.assert_allclose(ranking.scores[0], expected, rtol=1e-5, atol=1e-5)
+
+    def test_an_index_of_ones_own(self, fitted: Recommender) -> None:
+        index = Exact(threads=1).build(fitted.posterior_.item_vectors())
+        assert_array_equal(fitted.recommend([0, 1], index=index).item_rows, fitted.recommend([0, 1]).item_rows)
+
+    # History
+
+    def test_a_training_user_folded_in_stays_in_place(self, fitted: Recommender, ratings: Ratings) -> None:
+        """What training believes about a user is what his ratings alone say, given the items."""
+        rows = np.arange(ratings.n_users, dtype=np.int32)
+        known = fitted.posterior_.known(rows)
+        folded = fitted.posterior_.fold_in(ratings.by_user, 1)
+        items = np.zeros(len(rows), np.int32)
+        np.testing.assert_allclose(
+            fitted.posterior_.predict(folded, rows, items, 1),
+            fitted.posterior_.predict(known, rows, items, 1),
+            rtol=1e-3,
+            atol=1e-3,
+        )
+
+    def test_a_stranger_with_a_history_is_not_cold(self, fitted: Recommender) -> None:
+        ranking = fitted.recommend(history={0: 5.0, 1: 1.0}, n=5)
+        assert not ranking.cold[0]
+        assert not {0, 1} & set(ranking.item_ids.to_list())
+        assert fitted.recommend(["nobody"]).cold[0]
+
+    def test_a_history_of_unknown_items_warns_and_names_them(self, fitted: Recommender) -> None:
+        with pytest.warns(UserWarning, match="nowhere"):
+            fitted.recommend(history={"nowhere": 5.0, 1: 4.0})
+
+    def test_histories_of_several_users(self, fitted: Recommender) -> None:
+        history = Ratings.from_arrays(["a", "a", "b"], [0, 1, 2], [5.0, 1.0, 4.0])
+        both = fitted.recommend(history=history, n=4)
+        assert both.user_ids.to_list() == ["a", "b"]
+        alone = fitted.recommend(["a"], history={0: 5.0, 1: 1.0}, n=4)
+        assert_array_equal(both.item_rows[0], alone.item_rows[0])
+
+    # Artifact
+
+    def test_saved_and_loaded_it_answers_the_same(self, fitted: Recommender, ratings: Ratings, tmp_path: Path) -> None:
+        save(fitted, tmp_path / "model")
+        loaded = load(tmp_path / "model")
+        assert type(loaded) is type(fitted)
+        users = ratings.users.ids
+        assert_array_equal(loaded.recommend(users).item_rows, fitted.recommend(users).item_rows)
+        assert_array_equal(loaded.recommend(users).scores, fitted.recommend(users).scores)
+        predicted = fitted.predict(ratings.user_ids(), ratings.item_ids()).mean
+        assert_array_equal(loaded.predict(ratings.user_ids(), ratings.item_ids()).mean, predicted)
+        folded = [recommender.recommend(history={0: 5.0}).scores for recommender in (loaded, fitted)]
+        assert_array_equal(folded[0], folded[1])
+
+    def test_saved_without_ratings_it_still_predicts(self, fitted: Recommender, tmp_path: Path) -> None:
+        save(fitted, tmp_path / "model", with_ratings=False)
+        loaded = load(tmp_path / "model")
+        assert_array_equal(loaded.predict([0, 1], [2, 3]).mean, fitted.predict([0, 1], [2, 3]).mean)
+        assert not loaded.recommend([0]).cold[0]
+
+    # Taste
+
+    def test_checkerboard(self) -> None:
+        """Everybody's best unseen item is known exactly."""
+        if not self.is_personal:
+            pytest.skip("a model without tastes cannot know")
+        size = 12
+        ranking = self.make(seed=1).fit(checkerboard(size)).recommend(range(size), 1)
+        assert ranking.of(0).height == 1
+        assert ranking.item_ids.to_list() == list(range(size))

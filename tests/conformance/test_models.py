@@ -1,0 +1,60 @@
+"""Every model of the table goes through the conformance suite."""
+
+from __future__ import annotations
+
+import pytest
+
+from tastespace.models import ALS, MODELS, DampedBias, GlobalMean, Popular
+from tastespace.testing.conformance import RecommenderConformance
+
+
+class TestALS(RecommenderConformance):
+    def make(self, **parameters):
+        return ALS(n_factors=4, **parameters)
+
+
+class TestFixedALS(RecommenderConformance):
+    def make(self, **parameters):
+        return ALS(n_factors=3, regularisation=0.05, weighting="weighted", **parameters)
+
+
+class TestALSWithoutBiases(RecommenderConformance):
+    def make(self, **parameters):
+        return ALS(n_factors=4, regularisation=1.0, weighting="plain", biases=False, precision="float64", **parameters)
+
+
+class TestGlobalMean(RecommenderConformance):
+    is_personal = False
+
+    def make(self, **parameters):
+        return GlobalMean(**parameters)
+
+
+class TestPopular(RecommenderConformance):
+    is_personal = False
+
+    def make(self, **parameters):
+        return Popular(**parameters)
+
+
+class TestDampedBias(RecommenderConformance):
+    is_personal = False
+
+    def make(self, **parameters):
+        return DampedBias(**parameters)
+
+
+def test_every_model_is_here():
+    here = {ALS, GlobalMean, Popular, DampedBias}
+    assert set(MODELS.values()) == here, "a model of the table has no conformance class in this file"
+
+
+def test_the_suite_can_fail():
+    """A broken recommender does not get through: the checkerboard catches a model without tastes."""
+
+    class Broken(RecommenderConformance):
+        def make(self, **parameters):
+            return GlobalMean(**parameters)
+
+    with pytest.raises(AssertionError):
+        Broken().test_checkerboard()

@@ -1,0 +1,187 @@
+"""The row kernel equals its NumPy twin, on one thread as on two, on every instruction set of this machine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import rows as reference
+
+from tastespace import _native
+
+TOLERANCE = {np.float64: 1e-10, np.float32: 1e-4}
+
+
+def problem(rng, n_rows, n_columns, n_factors, dtype, *, weights, biases, noise, scale, counts=None):
+    """Random arguments of a well-conditioned problem, rows without ratings included."""
+    counts = rng.integers(0, 12, n_rows) if counts is None else np.asarray(counts)
+    n = int(counts.sum())
+    root = rng.standard_normal((n_factors, n_factors)) / max(n_factors, 1) ** 0.5
+    arguments = {
+        "offsets": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        "columns": rng.integers(0, n_columns, n).astype(np.int32),
+        "targets": rng.standard_normal(n).astype(dtype),
+        "other": (rng.standard_normal((n_columns, n_factors)) / max(n_factors, 1) ** 0.5).astype(dtype),
+        "prior_precision": (root @ root.T + np.eye(n_factors)).astype(dtype),
+        "prior_linear": rng.standard_normal((n_rows if scale else 1, n_factors)).astype(dtype),
+    }
+    options = {"alpha": 1.7}
+    if weights:
+        options["weights"] = rng.gamma(2.0, 0.5, n).astype(dtype)
+    if scale:
+        options["prior_scale"] = rng.gamma(4.0, 0.5, n_rows).astype(dtype)
+    if noise:
+        options["noise"] = rng.standard_normal((n_rows, n_factors)).astype(dtype)
+    if biases:
+        options |= {
+            "other_bias": rng.standard_normal(n_columns).astype(dtype),
+            "bias_precision": 1.3,
+            "bias_linear": 0.4,
+        }
+        if noise:
+            options["bias_noise"] = rng.standard_normal(n_rows).astype(dtype)
+    return arguments, options
+
+
+def run(arguments, options, biases, threads=1):
+    n_rows, dtype = len(arguments["offsets"]) - 1, arguments["other"].dtype
+    out = np.full((n_rows, arguments["other"].shape[1]), np.nan, dtype)
+    bias = np.full(n_rows, np.nan, dtype) if biases else None
+    minimum = np.full(n_rows, np.nan)
+    extra = {"out_bias": bias} if biases else {}
+    failed = _native.solve_rows(**arguments, out=out, **options, **extra, minimum=minimum, threads=threads)
+    assert failed == -1
+    return out, bias, minimum
+
+
+def assert_equals_twin(arguments, options, biases):
+    dtype = arguments["other"].dtype.type
+    factors, bias, minimum = reference.solve_rows(**arguments, **options, has_bias=biases)
+    got = run(arguments, options, biases)
+    tolerance = TOLERANCE[dtype]
+    np.testing.assert_allclose(got[0], factors, rtol=tolerance, atol=tolerance)
+    if biases:
+        np.testing.assert_allclose(got[1], bias, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(got[2], minimum, rtol=tolerance, atol=10 * tolerance)
+
+
+@given(
+    n_factors=st.integers(1, 130),
+    seed=st.integers(0, 2**32 - 1),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    weights=st.booleans(),
+    biases=st.booleans(),
+    noise=st.booleans(),
+    scale=st.booleans(),
+)
+def test_equals_its_twin_on_generated_shapes(n_factors, seed, dtype, weights, biases, noise, scale):
+    rng = np.random.default_rng(seed)
+    flags = {"weights": weights, "biases": biases, "noise": noise, "scale": scale}
+    assert_equals_twin(*problem(rng, 9, 14, n_factors, dtype, **flags), biases)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_factors", [*range(1, 20), 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 130])
+def test_equals_its_twin_at_the_edges_of_registers(n_factors, dtype, rng):
+    flags = {"weights": True, "biases": True, "noise": True, "scale": True}
+    counts = [0, 1, 2, 31, 32, 33, 64, 100]
+    assert_equals_twin(*problem(rng, len(counts), 50, n_factors, dtype, **flags, counts=counts), True)
+
+
+@pytest.mark.parametrize("biases", [False, True])
+def test_no_factors_is_biases_only(biases, rng):
+    flags = {"weights": False, "biases": biases, "noise": False, "scale": True}
+    assert_equals_twin(*problem(rng, 5, 6, 0, np.float64, **flags), biases)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_huge_rows_are_split_and_still_equal_their_twin(dtype, rng):
+    flags = {"weights": True, "biases": True, "noise": True, "scale": False}
+    counts = [100_000, 3, 0, 32_768, 32_769, 70_001]
+    arguments, options = problem(rng, len(counts), 500, 20, dtype, **flags, counts=counts)
+    assert_equals_twin(arguments, options, True)
+
+
+@pytest.mark.parametrize("n_factors", [5, 32, 70])
+def test_same_bytes_with_any_number_of_threads(n_factors, rng):
+    flags = {"weights": True, "biases": True, "noise": True, "scale": True}
+    counts = [*rng.integers(0, 60, 500), 80_000, 40_000]
+    arguments, options = problem(rng, len(counts), 300, n_factors, np.float32, **flags, counts=counts)
+    one = run(arguments, options, True, threads=1)
+    for threads in (2, 3, 8):
+        for got, expected in zip(run(arguments, options, True, threads=threads), one, strict=True):
+            assert got.tobytes() == expected.tobytes()
+
+
+def test_draws_have_the_mean_and_covariance_of_the_conditional(rng):
+    """40 000 draws of one row; each figure is z-scored. False alarm rate 1e-6 over all, by Bonferroni."""
+    flags = {"weights": True, "biases": True, "noise": False, "scale": False}
+    arguments, options = problem(rng, 1, 10, 3, np.float64, **flags, counts=[7])
+    mean, bias, _ = run(arguments, options, True)
+    n = 40_000
+    many = dict(arguments)
+    many["offsets"] = np.arange(n + 1, dtype=np.int64) * 7
+    many["columns"], many["targets"] = np.tile(arguments["columns"], n), np.tile(arguments["targets"], n)
+    drawn = dict(options, weights=np.tile(options["weights"], n))
+    drawn |= {"noise": rng.standard_normal((n, 3)), "bias_noise": rng.standard_normal(n)}
+    factors, biases, _ = run(many, drawn, True)
+    draws = np.column_stack([factors, biases])
+    design = np.column_stack([arguments["other"][arguments["columns"]], np.ones(7)])
+    precision = options["alpha"] * design.T @ (options["weights"][:, None] * design)
+    precision[:3, :3] += arguments["prior_precision"]
+    precision[3, 3] += options["bias_precision"]
+    covariance = np.linalg.inv(precision)
+    scores = list((draws.mean(0) - np.append(mean[0], bias[0])) / np.sqrt(np.diag(covariance) / n))
+    centred = draws - np.append(mean[0], bias[0])
+    for i in range(4):
+        for j in range(i + 1):
+            spread = np.sqrt((covariance[i, i] * covariance[j, j] + covariance[i, j] ** 2) / n)
+            scores.append(((centred[:, i] * centred[:, j]).mean() - covariance[i, j]) / spread)
+    # 14 scores; a normal one exceeds 5.4 with probability 7e-8.
+    assert np.abs(scores).max() < 5.4
+
+
+def test_the_wrong_triangular_solve_would_be_noticed(rng):
+    """Broken twin of the test above: L^-1 z in place of L^-T z has another covariance."""
+    root = rng.standard_normal((4, 4))
+    precision = root @ root.T + np.eye(4)
+    wrong = np.linalg.solve(np.linalg.cholesky(precision), rng.standard_normal((4, 40_000)))
+    covariance = np.linalg.inv(precision)
+    spread = np.sqrt((np.outer(np.diag(covariance), np.diag(covariance)) + covariance**2) / 40_000)
+    assert np.abs((np.cov(wrong) - covariance) / spread).max() > 5.4
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf])
+def test_not_positive_definite_names_the_first_row(poison, rng):
+    flags = {"weights": False, "biases": False, "noise": False, "scale": True}
+    arguments, options = problem(rng, 6, 8, 4, np.float64, **flags)
+    options["prior_scale"][[2, 4]] = poison
+    out = np.empty((6, 4))
+    assert _native.solve_rows(**arguments, out=out, **options, threads=2) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("columns", np.array([0, 99], np.int32), "columns"),
+        ("columns", np.array([-1, 0], np.int32), "columns"),
+        ("offsets", np.array([0, 2, 1], np.int64), "offsets"),
+        ("offsets", np.array([0, 3, 2], np.int64), "offsets"),
+        ("prior_linear", np.zeros((3, 2)), "prior_linear"),
+        ("prior_precision", np.zeros((2, 3)), "prior_precision"),
+        ("targets", np.zeros(3), "targets"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(name, value, message):
+    arguments = {
+        "offsets": np.array([0, 1, 2], np.int64),
+        "columns": np.array([0, 1], np.int32),
+        "targets": np.zeros(2),
+        "other": np.zeros((3, 2)),
+        "prior_precision": np.eye(2),
+        "prior_linear": np.zeros((1, 2)),
+        "out": np.zeros((2, 2)),
+    }
+    with pytest.raises(ValueError, match=message):
+        _native.solve_rows(**(arguments | {name: value}))

@@ -1,0 +1,1 @@
+"""NumPy twins of the native kernels: slow, obvious, and what the kernels must equal."""
