@@ -117,10 +117,9 @@ def sniff(
     file = Path(path)
     with _faults_named(file):
         head, tail = _ends(file)
-        if not text.with_plain_ends(head).strip():
-            raise DataError("the file is empty", expected=_EXPECTED_RATINGS)
         if head.startswith(_PARQUET_MAGIC) and tail == _PARQUET_MAGIC:
-            return Layout("parquet", None, True, tuple(pl.read_parquet_schema(file)))
+            schema = pl.scan_parquet(file, glob=False, hive_partitioning=False).collect_schema()
+            return Layout("parquet", None, True, tuple(schema.names()))
         if b"\0" in head:
             if head.startswith(_PARQUET_MAGIC):
                 raise DataError("this Parquet file is cut off or damaged", expected="a whole one")
@@ -141,6 +140,8 @@ def _sniff_text(
     line, first = text.first_line(content)
     if broken is not None and broken.line == line:
         raise broken
+    if not first:
+        raise DataError("the file is empty", file=file, expected=_EXPECTED_RATINGS)
     if separator is None:
         separator = text.guess_separator(content, file, len(needed), lambda rows: _is_likely(rows, needed))
     elif not separator or any(mark in separator for mark in '"\r\n'):

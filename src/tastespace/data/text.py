@@ -146,7 +146,7 @@ def read_quickly(data: bytes, shape: Shape) -> pl.DataFrame | None:
     """The table, or None where only the careful way can tell (blank lines, ragged lines, bad quotes ...)."""
     data = data.strip(b"\n")
     separator = shape.separator.encode()
-    if any(oddity in data for oddity in (b"\r", b"\n\n", b"\0")) or not _is_unicode(data):
+    if any(oddity in data for oddity in (b"\r", b"\0")) or not _is_unicode(data):
         return None
     if b'"' in data:
         return _read_quoted(data, shape)

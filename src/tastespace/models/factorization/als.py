@@ -40,6 +40,7 @@ class AlternatingLeastSquares:
     user_prior: RowPrior
     item_prior: RowPrior
     has_biases: bool
+    start_sd: float
     threads: int
 
     @classmethod
@@ -54,6 +55,8 @@ class AlternatingLeastSquares:
             user_prior=penalty.prior("users", n_factors, by_user.counts, dtype),
             item_prior=penalty.prior("items", n_factors, by_item.counts, dtype),
             has_biases=biases,
+            # Factors have the unit of the square root of a rating.
+            start_sd=START_SD * (observed.standard_deviation or 1.0) ** 0.5,
             threads=threads,
         )
 
@@ -61,7 +64,7 @@ class AlternatingLeastSquares:
         """Small random users (zero would be a fixed point); the first half-sweep places the items."""
         n_factors, dtype = len(self.user_prior.precision), self.user_prior.precision.dtype
         n_users, n_items = len(self.by_user.offsets) - 1, len(self.by_item.offsets) - 1
-        users = (rng.standard_normal((n_users, n_factors), np.float32) * np.float32(START_SD)).astype(dtype)
+        users = (rng.standard_normal((n_users, n_factors), np.float32) * np.float32(self.start_sd)).astype(dtype)
         items = np.zeros((n_items, n_factors), dtype)
         if not self.has_biases:
             return Factors(Points(users), Points(items))

@@ -4,7 +4,7 @@ Only the product of the users' and items' strengths matters (scaling u up and v 
 the ratings alone), so one number is searched: upward in small steps from far too weak, every fit starting from
 the one before, until the held-out error has clearly turned; then a finer step on each side of the best. The
 strengths of the user and item biases follow, one after the other. Strengths of factors scale with the ratings,
-hence the unit.
+those of biases do not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
 from tastespace.models.factorization.point import Penalty, PointPosterior, Strengths, Weighting
 from tastespace.progress import Observer, Progress
 
-FIRST, RATIO, FINE, LAST = 0.02, 1.3, 1.09, 3.0  # in units of the ratings' standard deviation
+FIRST, RATIO, FINE, LAST = 0.02, 1.3, 1.09, 3.0  # for ratings of standard deviation 1
 PLAIN = 100.0  # a penalty that does not grow with the ratings of a row must be stronger by about their number
 WORSE_IN_A_ROW = 2
 MEANINGFUL = 1e-4  # a smaller relative gain is noise, and following it leads nowhere
@@ -127,12 +127,13 @@ def search_strengths(
                 return best
             best = trial
 
-    unit = (validation.train.standard_deviation or 1.0) * (1.0 if weighting.per_rating else PLAIN)
+    sd = validation.train.standard_deviation or 1.0
+    unit = 1.0 if weighting.per_rating else PLAIN
     strength, worse = FIRST * unit, 0
-    current = best = attempt(Strengths.tied(strength), None)
+    current = best = attempt(Strengths(strength * sd, strength * sd, strength, strength), None)
     while worse < WORSE_IN_A_ROW and strength < LAST * unit:
         strength *= RATIO
-        current = attempt(Strengths.tied(strength), current.state)
+        current = attempt(Strengths(strength * sd, strength * sd, strength, strength), current.state)
         worse = 0 if current.rmse < best.rmse else worse + 1
         best = min(best, current, key=lambda trial: trial.rmse)
     everything = ("users", "items", "user_bias", "item_bias")

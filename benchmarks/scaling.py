@@ -1,0 +1,162 @@
+"""The row kernel from 1M to 100M ratings: ns a rating and memory, D = 32, single precision, one and two threads.
+
+Synthetic ratings with the shape and skew of Netflix: 480 189 x 17 770 at 100M; with fewer ratings users shrink in
+proportion (so that the ratings a user stay the same) and items with the root. Activity of users is log-normal with
+mean / median = 2.2, popularity of items log-normal with mean / median about 10 and the most popular item 41 times
+the mean, as there. A pair may occur twice, which does not matter to the kernel. Each size runs in a process of its
+own and takes turns with 1M ratings there, so that the ratio to 1M is of the same minutes. A sweep solves the items
+and then the users, each with bias: what tastespace.ALS does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import harness
+import numpy as np
+
+from tastespace.data.compressed import Compressed
+from tastespace.models.factorization.point import Penalty, Strengths, Weighting
+from tastespace.models.factorization.rows import Points, Side, solve_rows
+
+LARGEST, SMALLEST = 100e6, 1e6
+USERS, ITEMS = 480_189, 17_770
+N_FACTORS = 32
+CHUNK = 10_000_000
+TARGET = 2.0
+
+
+class Problem:
+    """Random ratings in both groupings, and a sweep over them."""
+
+    def __init__(self, n_ratings: int) -> None:
+        rng = np.random.default_rng(0)
+        share = n_ratings / LARGEST
+        n_users, n_items = round(USERS * share), round(ITEMS * share**0.5)
+        self.n_ratings = n_ratings
+        columns = popular_items(n_ratings, n_items, rng)
+        unordered = Compressed(activity_offsets(n_ratings, n_users, rng), columns, like_ratings(n_ratings, rng))
+        by_item = unordered.transposed(n_items)
+        del columns, unordered
+        by_user = by_item.transposed(n_users)  # its columns ascend, as those of Ratings do
+        penalty = Penalty(Strengths.tied(0.05), Weighting(per_rating=1.0, base=100.0))
+        self.by_user = Side(by_user.offsets, by_user.columns, by_user.values)
+        self.by_item = Side(by_item.offsets, by_item.columns, by_item.values)
+        self.user_prior = penalty.prior("users", N_FACTORS, by_user.counts, np.float32)
+        self.item_prior = penalty.prior("items", N_FACTORS, by_item.counts, np.float32)
+        self.users = Points(
+            rng.standard_normal((n_users, N_FACTORS), np.float32) * np.float32(0.1), np.zeros(n_users, np.float32)
+        )
+        self.items = self.solve_items(1)
+
+    def solve_items(self, threads: int) -> Points:
+        return solve_rows(self.by_item, self.users, self.item_prior, name="item", threads=threads).points
+
+    def solve_users(self, threads: int) -> Points:
+        return solve_rows(self.by_user, self.items, self.user_prior, name="user", threads=threads).points
+
+
+def popular_items(n_ratings: int, n_items: int, rng: np.random.Generator) -> np.ndarray:
+    """An item a rating, drawn from a table in which an item stands as often as it is popular."""
+    weights = np.exp(2.15 * rng.standard_normal(n_items))
+    for _ in range(20):  # capping lowers the mean, and so the cap
+        weights = np.minimum(weights, 41 * weights.mean())
+    table = np.repeat(np.arange(n_items, dtype=np.int32), np.ceil(weights / weights.sum() * 2**20).astype(int))
+    columns = np.empty(n_ratings, np.int32)
+    for start in range(0, n_ratings, CHUNK):
+        part = columns[start : start + CHUNK]
+        part[:] = table[rng.integers(0, len(table), len(part), np.int32)]
+    return columns
+
+
+def activity_offsets(n_ratings: int, n_users: int, rng: np.random.Generator) -> np.ndarray:
+    """Where each user's ratings begin."""
+    shares = np.cumsum(np.exp(1.245 * rng.standard_normal(n_users)))
+    return np.concatenate([[0], np.round(shares / shares[-1] * n_ratings)]).astype(np.int64)
+
+
+def like_ratings(n_ratings: int, rng: np.random.Generator) -> np.ndarray:
+    """Stars about their mean; the kernel's time does not depend on them."""
+    values = np.empty(n_ratings, np.float32)
+    for start in range(0, n_ratings, CHUNK):
+        part = values[start : start + CHUNK]
+        part[:] = rng.integers(-2, 3, len(part), np.int8)
+    return values
+
+
+def measure_size(n_ratings: int, rounds: int) -> dict[str, Any]:
+    """Half-sweeps at this size and at 1M, taking turns; ns a rating."""
+    problem = Problem(n_ratings)
+    reference = Problem(int(SMALLEST))
+
+    def repeated(function: Callable[[int], Any], threads: int, times: int) -> Callable[[], Any]:
+        return lambda: [function(threads) for _ in range(times)]
+
+    again = max(1, int(10e6 / n_ratings))  # small problems several times, to be measured over a second or so
+    functions = {}
+    for threads in (1, 2):
+        functions[f"items/{threads}"] = repeated(problem.solve_items, threads, again)
+        functions[f"users/{threads}"] = repeated(problem.solve_users, threads, again)
+    functions["items/reference"] = repeated(reference.solve_items, 1, 10)
+    functions["users/reference"] = repeated(reference.solve_users, 1, 10)
+    timings = harness.alternate(functions, rounds, warm_up=False)
+
+    def nanoseconds(which: str, clock: str) -> np.ndarray:
+        n = 10 * SMALLEST if which == "reference" else again * n_ratings
+        return 1e9 / n * np.array([getattr(timings[f"{side}/{which}"], clock) for side in ("items", "users")])
+
+    one, reference_one = nanoseconds("1", "processor"), nanoseconds("reference", "processor")
+    one_wall, two_wall = nanoseconds("1", "wall"), nanoseconds("2", "wall")
+    return {
+        "n_ratings": n_ratings,
+        "n_users": len(problem.by_user.offsets) - 1,
+        "n_items": len(problem.by_item.offsets) - 1,
+        "items_ns": float(np.median(one[0])),
+        "users_ns": float(np.median(one[1])),
+        "sweep_ns": float(np.median(one.sum(0))),
+        "sweep_ns_least": float(one.sum(0).min()),
+        "two_threads_ns_wall": float(np.median(two_wall.sum(0))),
+        "two_threads_ns_wall_least": float(two_wall.sum(0).min()),
+        "two_threads_speedup": float(one_wall.sum(0).min() / two_wall.sum(0).min()),
+        "times_1M": float(np.median(one.sum(0) / reference_one.sum(0))),
+        "seconds_a_sweep": float(np.median(one.sum(0)) * n_ratings / 1e9),
+        "peak_memory_gb": harness.peak_memory(),
+        "arrays_gb": 2 * (8 * n_ratings) / 1e9,
+    }
+
+
+def main() -> None:
+    options = harness.arguments(
+        __doc__.splitlines()[0],
+        largest={"type": float, "default": LARGEST, "help": "the largest number of ratings (default: 100e6)"},
+    )
+    largest = 1e7 if options.quick else options.largest
+    sizes = [int(size) for size in (1e6, 1e7, 1e8) if size <= largest] or [int(largest)]
+    found = [
+        harness.in_fresh_process(1, measure_size, size, max(2, options.rounds // 2) if size > 1e7 else options.rounds)
+        for size in sizes
+    ]
+    print(f"\n## ns a rating a sweep (items and users), D = {N_FACTORS}, float32, one thread in processor seconds\n")
+    columns = {
+        "ratings": "n_ratings",
+        "users": "n_users",
+        "items": "n_items",
+        "item half": "items_ns",
+        "user half": "users_ns",
+        "sweep": "sweep_ns",
+        "least": "sweep_ns_least",
+        "x 1M": "times_1M",
+        "s a sweep": "seconds_a_sweep",
+        "2 threads (wall)": "two_threads_ns_wall_least",
+        "x 1 thread": "two_threads_speedup",
+        "peak GB": "peak_memory_gb",
+    }
+    print(harness.markdown(list(columns), [[row[key] for key in columns.values()] for row in found]))
+    line = harness.verdict(f"ns a rating at {sizes[-1]:.0e} / at 1M", found[-1]["times_1M"], TARGET, at_most=True)
+    harness.save("scaling", {"protocol": __doc__, "rounds": options.rounds, "sizes": found, "verdicts": [line]})
+    print("\n" + line)
+
+
+if __name__ == "__main__":
+    main()

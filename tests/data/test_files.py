@@ -1,0 +1,598 @@
+"""Files of ratings, of items and of pairs: every layout, and every way to be wrong."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tastespace.data import text
+from tastespace.data.files import Layout, read, read_pairs, sniff
+from tastespace.errors import DataError, DataWarning, InvalidParameterError
+
+DATA = os.environ.get("TASTESPACE_DATA")
+needs_data = pytest.mark.skipif(not DATA, reason="TASTESPACE_DATA does not name the folder of real data")
+in_tmp_path = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content: str | bytes, name: str = "some.txt") -> Path:
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def triples(ratings):
+    return list(zip(ratings.user_ids().to_list(), ratings.item_ids().to_list(), ratings.values.tolist(), strict=True))
+
+
+def seconds(ratings):
+    return [None if np.isnat(time) else int(time.astype(int)) for time in ratings.times]
+
+
+def refused(path, *, line=None, text=None, problem="", expected="", **options) -> DataError:
+    """Reading fails with an error that names the place."""
+    with pytest.raises(DataError) as caught:
+        read(path, **options)
+    error = caught.value
+    assert str(error).startswith(str(path))
+    assert error.line == line, str(error)
+    assert line is None or f"line {line}: " in str(error)
+    assert text is None or (error.text == text and repr(text) in str(error))
+    assert problem in error.problem
+    assert error.expected
+    assert expected in error.expected
+    return error
+
+
+@pytest.mark.parametrize(
+    ("content", "layout"),
+    [
+        ("1\t7\t3\t100\n2\t7\t4\t200\n", Layout("text", "\t", False, ("user", "item", "rating", "time"))),
+        ("1::7::3::100\n2::7::4::200\n", Layout("text", "::", False, ("user", "item", "rating", "time"))),
+        ("1 7 3 100\n2 7 4 200", Layout("text", " ", False, ("user", "item", "rating", "time"))),
+        ("1|7|3|100\n2|7|4|200", Layout("text", "|", False, ("user", "item", "rating", "time"))),
+        ("1;7;3;100\n2;7;4;200", Layout("text", ";", False, ("user", "item", "rating", "time"))),
+        (
+            "1,7,3,100,x\n2,7,4,200,y",
+            Layout("text", ",", False, ("user", "item", "rating", "time", "column 5")),
+        ),
+        (
+            "userId,movieId,rating,timestamp\n1,7,3,100\n2,7,4,200\n",
+            Layout("text", ",", True, ("userId", "movieId", "rating", "timestamp")),
+        ),
+        (
+            "\n\n when;stars;user id;isbn\n100;3;1;7\n200;4;2;7\n".replace("when", "time"),
+            Layout("text", ";", True, ("time", "stars", "user id", "isbn")),
+        ),
+    ],
+)
+@pytest.mark.parametrize("name", ["some.txt", "u.data", "wrong.parquet", "ratings.csv"])
+def test_layouts_are_recognised_by_content(write, content, layout, name):
+    path = write(content, name)
+    assert sniff(path) == layout
+    ratings = read(path)
+    assert triples(ratings) == [(1, 7, 3), (2, 7, 4)]
+    assert seconds(ratings) == [100, 200]
+
+
+@pytest.mark.parametrize(
+    ("content", "separator"),
+    [
+        ("1,2,3,2020-01-01 10:00\n", ","),
+        ("1;2;3;a,b\n", ";"),
+        ("1,2,3,0,a|b|c|d|e\n4,5,6,0,a|b|c|d|e\n", ","),
+        ("user;item;rating;text, which, has, commas\n1;2;3;a, b, c, d\n", ";"),
+        ("1,2,3\n4,5\n6,7,8\n", ","),
+        ('"a b";"c d";3\n', ";"),
+    ],
+)
+def test_separators_that_compete(write, content, separator):
+    assert sniff(write(content)).separator == separator
+
+
+def test_parquet_is_recognised_by_content(tmp_path):
+    path = tmp_path / "user=5" / "x[1]*.csv"
+    path.parent.mkdir()
+    table = pl.DataFrame({"user": ["a", "b"], "item": [2**40, 7], "rating": [1, 2], "time": [None, 5]})
+    table.write_parquet(path)
+    assert sniff(path) == Layout("parquet", None, True, ("user", "item", "rating", "time"))
+    ratings = read(path)
+    assert triples(ratings) == [("a", 2**40, 1), ("b", 7, 2)]
+    assert seconds(ratings) == [None, 5]
+
+
+def test_parquet_keeps_its_types(tmp_path):
+    path = tmp_path / "x"
+    moments = pl.Series(["2020-01-01", "2020-01-02"]).str.to_datetime()
+    pl.DataFrame({"user": ["1", "2"], "item": [1, 2], "rating": [1.5, 2], "date": moments}).write_parquet(path)
+    ratings = read(path)
+    assert ratings.users.ids.to_list() == ["1", "2"]
+    assert ratings.items.ids.to_list() == [1, 2]
+    assert seconds(ratings) == [1577836800, 1577923200]
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        (["7", "-8", "0"], [7, -8, 0]),
+        (["7", "007", "8"], ["7", "007", "8"]),
+        (["7", "7.0", "8"], ["7", "7.0", "8"]),
+        (["7", "+8", "9"], ["7", "+8", "9"]),
+        ([str(2**31), str(2**40 + 1), str(2**63 - 1)], [2**31, 2**40 + 1, 2**63 - 1]),
+        (["1", str(2**63), "2"], ["1", str(2**63), "2"]),
+        (["ångström", "映画", "🎬"], ["ångström", "映画", "🎬"]),
+        (["john smith", "o'neill", "null"], ["john smith", "o'neill", "null"]),
+        (["NaN", "inf", "None"], ["NaN", "inf", "None"]),
+    ],
+)
+def test_ids_are_integers_only_if_all_are_written_so(write, ids, expected):
+    content = "".join(f"{name},{name},3\n" for name in ids)
+    ratings = read(write(content))
+    assert ratings.users.ids.to_list() == expected
+    assert ratings.items.ids.to_list() == expected
+    assert ratings.users.ids.dtype == (pl.Int64 if isinstance(expected[0], int) else pl.String)
+
+
+def test_one_side_may_be_integers_and_the_other_not(write):
+    ratings = read(write("1,007,3\n2,8,4\n"))
+    assert triples(ratings) == [(1, "007", 3), (2, "8", 4)]
+    assert ratings.users.rows_of(["2", "002"]).tolist() == [1, -1]
+    assert ratings.items.rows_of([8, 7]).tolist() == [1, -1]
+
+
+def test_byte_order_mark_line_ends_blanks_and_quotes(write):
+    content = 'user,item,rating\r\n\r\n"a, b","say ""hi""",4.5\r\n  \r\nc, 7 , 3 \r\n\r\n'
+    ratings = read(write(b"\xef\xbb\xbf" + content.encode()))
+    assert triples(ratings) == [("a, b", 'say "hi"', 4.5), ("c", " 7 ", 3)]
+
+
+def test_old_line_ends(write):
+    assert triples(read(write("1,2,3\r4,5,6\r"))) == [(1, 2, 3), (4, 5, 6)]
+
+
+def test_blanks_around_numbers_do_not_matter(write):
+    assert triples(read(write("user, item, rating\n1, 2, 3\n4, 5, 6\n"))) == [(1, 2, 3), (4, 5, 6)]
+
+
+def test_columns_may_be_named(write):
+    path = write("a,b,c,d,rating\n1,2,3,100,9\n")
+    ratings = read(path, user="b", item="a", rating="c", time="d")
+    assert triples(ratings) == [(2, 1, 3)]
+    assert seconds(ratings) == [100]
+    refused(path, user="x", problem="no column 'x'", expected="a, b, c, d, rating")
+    refused(path, problem="no column for the user and the item among a, b, c, d, rating")
+
+
+def test_separator_and_header_may_be_given(write):
+    path = write("u/i/3\n1/2/4\n")
+    assert triples(read(path, separator="/")) == [("u", "i", 3), ("1", "2", 4)]
+    refused(path, separator="/", header=True, problem="no column for the user")
+    refused(write("user,item,rating\n1,2,3\n"), header=False, line=1, text="user,item,rating")
+    with pytest.raises(InvalidParameterError, match="separator is ''"):
+        read(path, separator="")
+    assert triples(read(write("1--2--3\n4--5--6\n"), separator="--")) == [(1, 2, 3), (4, 5, 6)]
+
+
+def test_a_column_that_is_there_twice_is_refused(write):
+    refused(write("user,item,rating,rating\n1,2,3,4\n"), problem="more than one column 'rating'")
+
+
+def test_duplicates_are_handed_on(write):
+    path = write("1,2,3\n1,2,5\n")
+    assert triples(read(path)) == [(1, 2, 5)]
+    assert triples(read(path, duplicates="mean")) == [(1, 2, 4)]
+    refused(path, duplicates="error", problem="user 1 rated item 2 more than once")
+
+
+@pytest.mark.parametrize(
+    ("cell", "problem"),
+    [
+        ("good", "'good' is not a rating"),
+        ("", "the rating is missing"),
+        ("  ", "the rating is missing"),
+        ("nan", "'nan' is not a rating"),
+        ("NaN", "'NaN' is not a rating"),
+        ("inf", "'inf' is not a rating"),
+        ("-Infinity", "'-Infinity' is not a rating"),
+        ("1e39", "'1e39' is not a rating"),
+        ("4/5", "'4/5' is not a rating"),
+        ("1_0", "'1_0' is not a rating"),
+    ],
+)
+@pytest.mark.parametrize("header", ["", "user,item,rating,time\n", "\n\nuser,item,rating,time\n\n"])
+def test_what_is_no_rating(write, cell, problem, header):
+    bad = f"3,4,{cell},6"
+    path = write(f"{header}1,2,3,4\n\n{bad}\n5,6,also bad,7\n")
+    refused(path, line=header.count("\n") + 3, text=bad, problem=problem, expected="a finite number")
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [("1,2,3", "3 fields"), ("1", "1 field"), ("1,2,3,4,5", "5 fields"), (",2,3,4", "the user id is missing")]
+    + [("1, ,3,4", "the item id is missing"), ("1,2,3,soon", "'soon' is not a time")]
+    + [
+        ("1,2,3,1588687728923", "'1588687728923' is not a time"),
+        ("1,2,3,2020-02-30", "'2020-02-30' is not a time"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1, 60])
+def test_bad_lines_are_found_wherever_they_are(write, bad, problem, place):
+    lines = [f"{row},{row},3,4" for row in range(1, 80)]
+    lines[place] = bad
+    refused(write("\n".join(lines)), line=place + 1, text=bad, problem=problem)
+
+
+def test_the_first_fault_is_reported_whatever_its_kind(write):
+    lines = ["1,2,3,4", "5,6,x,8", "5,6", '5,"6', "\xff"]
+    path = write("\n".join(lines).encode("latin-1"))
+    refused(path, line=2, text="5,6,x,8", problem="'x' is not a rating")
+    lines[1] = "5,6,7,8"
+    refused(write("\n".join(lines).encode("latin-1")), line=3, text="5,6", problem="2 fields")
+    lines[2] = "5,6,7,9"
+    refused(write("\n".join(lines[:4])), line=4, text='5,"6', problem="quotation mark")
+
+
+def test_lines_inside_quotes_are_counted(write):
+    path = write('user,item,rating\n"a\nb",1,3\n\n"c\n\nd",1,4\ne,1,bad\n')
+    refused(path, line=8, text="e,1,bad", problem="'bad' is not a rating")
+    refused(write('a,1,3\nb,1,"4"5\n'), line=2, text='b,1,"4"5', problem="quotation mark")
+
+
+def test_bytes_that_are_not_unicode(write):
+    content = "user,item,rating\n\na,b,3\namélie,b,4\n".encode("latin-1")
+    refused(write(content), line=4, text="am\\xe9lie,b,4", problem="byte 0xe9 is not UTF-8", expected="UTF-8")
+    far = b"1,2,3\n" * 20_000 + b"\xe9,2,3\n"
+    refused(write(far), line=20_001, problem="byte 0xe9 is not UTF-8")
+    unread = "user,item,rating,comment\n1,2,3,\xe9\n".encode("latin-1")
+    refused(write(unread), line=2, problem="byte 0xe9 is not UTF-8")
+
+
+def test_a_field_left_open_by_a_bad_byte_is_not_the_fault(write):
+    path = write(b'user,item,rating\n1,2,3\n"a\nb\xff",1,3\n')
+    refused(path, line=4, text='b\\xff",1,3', problem="byte 0xff is not UTF-8")
+
+
+def test_short_and_long_lines_that_cancel_out(write):
+    lines = ["1,2,3,4"] * 5000
+    lines[3000], lines[4000] = "1,2,3", "1,2,3,4,5"
+    refused(
+        write("\n".join(lines)),
+        line=3001,
+        text="1,2,3",
+        problem="3 fields",
+        expected="4, separated by commas",
+    )
+
+
+def test_two_columns_are_no_ratings(write):
+    refused(write("1,2\n3,4\n"), line=1, text="1,2", problem="only 2 columns", expected="user, item, rating")
+    refused(write("user,item\n3,4\n"), problem="no column for the rating among user, item")
+    refused(write("1\n2\n"), line=1, text="1", problem="only one column", expected="tabs")
+
+
+def test_times_may_be_missing_or_dates(write):
+    path = write("1,2,3,\n4,5,6,2020-01-01\n7,8,9,2020-01-01T00:00:01+01:00\n7,9,9,1.5\n")
+    assert seconds(read(path)) == [None, 1577836800, 1577836801 - 3600, 1]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\n\n", b"  \n\t\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r\n", "\u00a0\n".encode()]
+)
+def test_empty_files(write, content):
+    refused(write(content), problem="the file is empty")
+
+
+def test_header_alone(write):
+    refused(write("user,item,rating\n\n"), problem="a header but nothing below")
+
+
+def test_missing_files_folders_and_locked_files(tmp_path, write, monkeypatch):
+    refused(tmp_path / "nowhere.csv", problem="there is no such file")
+    refused(tmp_path / "some.txt" / "x", problem="there is no such file")
+    refused(tmp_path, problem="this is a folder")
+    path = write("1,2,3\n")
+    refused(path / "x", problem="cannot be read")
+    refused(tmp_path / "a\0b", problem="cannot be read")
+
+    def locked(self, *arguments, **options):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "open", locked)
+    refused(path, problem="permission to read the file is denied")
+
+
+@pytest.mark.parametrize("name", ["x.bin", "x.parquet", "x.csv"])
+def test_random_bytes(write, name):
+    noise = np.random.default_rng(0).bytes(5000)
+    refused(write(noise, name), problem="neither text nor Parquet")
+    refused(write(noise.replace(b"\0", b"\1"), name), line=1, problem="is not UTF-8")
+
+
+@in_tmp_path
+@given(st.binary(min_size=1, max_size=200))
+def test_no_bytes_raise_anything_else(tmp_path, content):
+    path = tmp_path / "bytes"
+    path.write_bytes(content)
+    fault = None
+    try:
+        assert len(read(path)) > 0
+    except DataError as error:
+        fault = str(error)
+    assert fault is None or fault.startswith(str(path))
+
+
+def test_damaged_parquet(tmp_path):
+    path = tmp_path / "x.parquet"
+    pl.DataFrame({"user": range(1000), "item": range(1000), "rating": [1.0] * 1000}).write_parquet(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    refused(path, problem="cut off or damaged")
+    path.write_bytes(whole[:200] + whole[400:])
+    refused(path, problem="cannot be read")
+    path.write_bytes(b"PAR1PAR1")
+    refused(path, problem="cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"rating": [1.0, None]}, "row 2, column 'rating': the rating is missing"),
+        ({"rating": [1.0, float("nan")]}, "row 2, column 'rating': nan is not a rating"),
+        ({"rating": [1.0, float("inf")]}, "row 2, column 'rating': inf is not a rating"),
+        ({"rating": ["1", "2"]}, "column 'rating' is of type String"),
+        ({"rating": [[1], [2]]}, "column 'rating' is of type List"),
+        ({"user": ["a", None]}, "row 2, column 'user': the user id is missing"),
+        ({"user": [1, None]}, "row 2, column 'user': the user id is missing"),
+        ({"item": ["", "b"]}, "row 1, column 'item': the item id is missing"),
+        ({"item": [1.5, 2]}, "fractional"),
+        ({"item": [True, False]}, "Boolean"),
+        ({"time": ["2020-01-01", "soon"]}, "row 2, column 'time': 'soon' is not a time"),
+        ({"time": [1, 10**15]}, "position 1: not a time"),
+        ({"time": [True, False]}, "times of type Boolean"),
+    ],
+)
+def test_parquet_with_wrong_columns(tmp_path, changed, problem):
+    path = tmp_path / "x.parquet"
+    columns = {"user": [1, 2], "item": [1, 2], "rating": [1.0, 2.0], **changed}
+    pl.DataFrame(columns, strict=False).write_parquet(path)
+    refused(path, problem=problem)
+
+
+def test_parquet_that_lacks_columns_or_rows(tmp_path):
+    path = tmp_path / "x.parquet"
+    pl.DataFrame({"user": [1], "stuff": [2]}).write_parquet(path)
+    refused(path, problem="no column for the item and the rating among user, stuff")
+    pl.DataFrame({"user": [], "item": [], "rating": []}).write_parquet(path)
+    refused(path, problem="no rows")
+
+
+cell = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), min_size=1, max_size=6).filter(
+    lambda entry: entry.strip() != "" and not entry.strip().removeprefix("-").isdigit()
+)
+# Single precision survives the trip through decimal text.
+star = st.floats(-1000, 1000, width=32)
+table = st.lists(st.tuples(cell, cell, star), min_size=1, max_size=12, unique_by=lambda row: row[:2])
+
+
+@in_tmp_path
+@given(table)
+def test_round_trip_through_csv(tmp_path, rows):
+    path = tmp_path / "x.csv"
+    pl.DataFrame(rows, schema=["user", "item", "rating"], orient="row").write_csv(path)
+    assert triples(read(path)) == [(user, item, value) for user, item, value in rows]
+
+
+@in_tmp_path
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from(["7", "a", "é", "", '"', '"b"', ",", "\n", "\r\n", "\n\n", " ", ":", "\x1f"]),
+            max_size=7,
+        ),
+        max_size=5,
+    ),
+    st.sampled_from([",", "::"]),
+    st.booleans(),
+)
+def test_quick_and_careful_reading_agree(tmp_path, scraps, separator, has_header):
+    """Whenever the quick way gives a table, it is the one of the careful way."""
+    content = text.with_plain_ends("\n".join(separator.join(line) for line in scraps).encode())
+    shape = text.Shape(separator, has_header, 3)
+    quick = text.read_quickly(content, shape)
+    if quick is not None:
+        careful = pl.concat(text.read_carefully(content, shape, tmp_path)).drop(text.LINE)
+        kept = quick.with_columns(pl.all().fill_null(""))
+        assert kept.rows() == careful.rows()
+
+
+@pytest.mark.parametrize("separator", [",", "::", "\t"])
+def test_the_quick_way_is_used_where_it_can_be(separator):
+    content = "\n".join(separator.join(fields) for fields in (["a", "é", "3"], ["", "c", "4"])) + "\n"
+    shape = text.Shape(separator, False, 3)
+    quick = text.read_quickly(content.encode(), shape)
+    assert quick is not None
+    assert quick.fill_null("").rows() == [("a", "é", "3"), ("", "c", "4")]
+    if len(separator) == 1:
+        quoted = text.read_quickly(content.replace("a", '"a"').encode(), shape)
+        assert quoted is not None
+        assert quoted.rows() == [("a", "é", "3"), ("", "c", "4")]
+
+
+def test_pairs(write, tmp_path):
+    expected = ([1, 1, 2], ["a", "b", "a"])
+    for content in ("1,a\n1,b\n2,a\n", "item;user;x\na;1;\nb;1;\na;2;\n", "1\ta\tfive\n1\tb\t\n2\ta\t3\n"):
+        users, items = read_pairs(write(content))
+        assert (users.to_list(), items.to_list()) == expected
+        assert (users.name, items.name) == ("user", "item")
+    path = tmp_path / "pairs.parquet"
+    pl.DataFrame({"item": expected[1], "user": expected[0]}).write_parquet(path)
+    assert tuple(series.to_list() for series in read_pairs(path)) == expected
+    users, items = read_pairs(write("alice matrix\nbob heat\n"))
+    assert (users.to_list(), items.to_list()) == (["alice", "bob"], ["matrix", "heat"])
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "problem"),
+    [
+        ("user,item\n1,2\n3,\n", 3, "the item id is missing"),
+        ("1,2\n3\n4,5\n", 2, "1 field"),
+        ("1,2\n3,4,5\n4,5\n", 2, "3 fields"),
+        ("1\n2\n", 1, "only one column"),
+        ("user,item\n", None, "nothing below"),
+        ("", None, "empty"),
+    ],
+)
+def test_bad_pairs(write, content, line, problem):
+    path = write(content)
+    with pytest.raises(DataError) as caught:
+        read_pairs(path)
+    assert str(caught.value).startswith(str(path))
+    assert caught.value.line == line
+    assert problem in caught.value.problem
+
+
+GENRES = "unknown|0\nAction|1\nDrama|2\n\n"
+ITEMS = "7|Amélie (1995)|01-Jan-1995||http://x|0|1|1\n8|unknown||||1|0|0\n9|Unrated (1999)||||0|0|1\n"
+
+
+@pytest.mark.parametrize("name", ["u.data", "u1.base", "u5.test", "ua.base"])
+def test_titles_of_movielens_100k(write, name):
+    write(ITEMS.encode("latin-1"), "u.item")
+    write(GENRES, "u.genre")
+    ratings = read(write("1\t8\t3\t100\n2\t7\t4\t200\n2\t6\t1\t200\n", name))
+    assert ratings.items.ids.to_list() == [8, 7, 6]
+    assert ratings.item_titles.to_list() == ["unknown", "Amélie (1995)", None]
+    assert ratings.item_titles.dtype == pl.String
+    assert ratings.item_attributes.schema == {"genres": pl.List(pl.String), "year": pl.Int32}
+    assert ratings.item_attributes.rows() == [(["unknown"], None), (["Action", "Drama"], 1995), (None, None)]
+    assert ratings.describe().has_titles
+
+
+def test_flags_without_names_are_unknown_genres(write):
+    write(ITEMS.encode("latin-1"), "u.item")
+    ratings = read(write("1\t7\t4\t200\n", "u.data"))
+    assert ratings.item_attributes.rows() == [(None, 1995)]
+
+
+def test_titles_of_movielens_1m_and_latest(write, tmp_path):
+    write("7::Amélie: A::Action|Drama\n8::B, The (2001)::\n".encode("latin-1"), "movies.dat")
+    write('movieId,title,genres\n7,"Amélie, A (1999)",Action|Drama\n8,B,(no genres listed)\n', "movies.csv")
+    dat = read(write("1::7::3::100\n1::8::3::100\n", "ratings.dat"))
+    assert dat.item_titles.to_list() == ["Amélie: A", "B, The (2001)"]
+    assert dat.item_attributes.rows() == [(["Action", "Drama"], None), ([], 2001)]
+    comma = read(write("userId,movieId,rating\n1,8,3\n1,7,3\n", "ratings.csv"))
+    assert comma.item_titles.to_list() == ["B", "Amélie, A (1999)"]
+    assert comma.item_attributes.rows() == [([], None), (["Action", "Drama"], 1999)]
+    pl.DataFrame({"user": [1], "item": [7], "rating": [1]}).write_parquet(tmp_path / "ratings.parquet")
+    assert read(tmp_path / "ratings.parquet").item_titles.to_list() == ["Amélie: A"]
+    assert read(write("1,7,3\n", "other.csv")).item_titles is None
+
+
+@pytest.mark.parametrize(
+    "content", ["", "7\n8\n", "a,b\n1,2,3\n", "movieId,name\n99,X\n", b"\0\1\2", "movieId,title\n,X\n"]
+)
+def test_a_broken_sibling_is_a_warning_and_a_broken_file_of_items_an_error(write, content):
+    sibling = write(content, "movies.csv")
+    path = write("userId,movieId,rating\n1,7,3\n", "ratings.csv")
+    with pytest.warns(DataWarning, match="no titles: .*movies.csv") as caught:
+        ratings = read(path)
+    assert caught[0].filename == __file__
+    assert triples(ratings) == [(1, 7, 3)]
+    assert ratings.item_titles is None
+    with pytest.raises(DataError, match="movies.csv"):
+        read(path, items=sibling)
+
+
+def test_named_files_of_items(write, tmp_path):
+    path = write("1,007,3\n1,8,3\n", "ratings.csv")
+    write("not,an\nitem", "movies.csv")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        items = write('year;Name;ID;genre\n;"Ein; Haus (1950)";007;\n1960;Heim (1961);8;x| y \n1;z;7;\n', "a")
+        ratings = read(path, items=items)
+    assert ratings.item_titles.to_list() == ["Ein; Haus (1950)", "Heim (1961)"]
+    assert ratings.item_attributes.rows() == [([], 1950), (["x", "y"], 1960)]
+    table = {"item_id": ["8"], "title": ["T (1900)"], "genres": [["p", "q"]]}
+    pl.DataFrame(table).write_parquet(tmp_path / "b")
+    ratings = read(path, items=tmp_path / "b")
+    assert ratings.item_titles.to_list() == [None, "T (1900)"]
+    assert ratings.item_attributes.rows() == [(None, None), (["p", "q"], 1900)]
+
+
+def test_titles_with_quotation_marks_of_their_own(write):
+    items = write('id\tname\n7\t"Weird Al" Yankovic\n8\tB\n')
+    ratings = read(write("1,7,3\n", "r"), items=items)
+    assert ratings.item_titles.to_list() == ['"Weird Al" Yankovic']
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "problem"),
+    [
+        ("id,title\n7,A\n8\n", 3, "1 field"),
+        ("id,title\n7,A\n,B\n", 3, "the item id is missing"),
+        ("id,title,year\n7,A,soon\n", None, "'soon' is not a year"),
+        ("what,title\n7,A\n", None, "no column for the id among what, title"),
+        ("1,2,3,4\n", 1, "no column is called title"),
+        ("id,title\n", None, "nothing below"),
+        ("id,title\n99,A\n98,B\n", None, "none of its 2 items is among the 1 that were rated"),
+        (b"PAR1\0\0PAR1", None, "cannot be read"),
+        (None, None, "there is no such file"),
+    ],
+)
+def test_bad_files_of_items(write, tmp_path, content, line, problem):
+    path = write("1,7,3\n")
+    items = tmp_path / "items" if content is None else write(content, "items")
+    with pytest.raises(DataError) as caught:
+        read(path, items=items)
+    assert str(caught.value).startswith(str(items))
+    assert caught.value.line == line
+    assert problem in caught.value.problem
+
+
+@needs_data
+def test_movielens_100k():
+    ratings = read(Path(DATA, "ml-100k", "u.data"))
+    assert (len(ratings), ratings.n_users, ratings.n_items) == (100_000, 943, 1682)
+    assert triples(ratings)[0] == (196, 242, 3)
+    assert ratings.mean == pytest.approx(3.52986)
+    assert str(ratings.times[0]) == "1997-12-04T15:55:49"
+    assert ratings.title_of(ratings.items.rows_of([1, 242])).to_list() == ["Toy Story (1995)", "Kolya (1996)"]
+    toy_story = ratings.item_attributes.row(int(ratings.items.rows_of([1])[0]))
+    assert toy_story == (["Animation", "Children's", "Comedy"], 1995)
+    base, test = (read(Path(DATA, "ml-100k", f"u1.{part}")) for part in ("base", "test"))
+    assert (len(base), len(test)) == (80_000, 20_000)
+    assert set(triples(base)) | set(triples(test)) == set(triples(ratings))
+
+
+@needs_data
+def test_movielens_1m(tmp_path):
+    source = Path(DATA, "ml-1m", "ratings.parquet")
+    ratings = read(source)
+    stored = pl.read_parquet(source)
+    assert (len(ratings), ratings.n_users, ratings.n_items) == (1_000_209, 6040, 3706)
+    unknown = np.isnat(ratings.times)
+    np.testing.assert_array_equal(unknown, stored["timestamp"].is_null().to_numpy())
+    assert 0.79 < unknown.mean() < 0.81
+    assert ratings.item_titles.null_count() == 0
+    assert ratings.title_of(ratings.items.rows_of([1193])).to_list() == ["One Flew Over the Cuckoo's Nest (1975)"]
+    stored.select("user", "item", "rating", "timestamp").write_csv(tmp_path / "x.csv")
+    assert read(tmp_path / "x.csv").fingerprint() == ratings.fingerprint()
+
+
+@needs_data
+def test_movielens_latest_small():
+    ratings = read(Path(DATA, "ml-latest-small", "ratings.csv"))
+    assert (len(ratings), ratings.n_users, ratings.n_items) == (100_836, 610, 9724)
+    assert ratings.range == (0.5, 5)
+    assert ratings.item_titles.null_count() == 0
+    assert ratings.title_of(ratings.items.rows_of([1])).to_list() == ["Toy Story (1995)"]

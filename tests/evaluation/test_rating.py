@@ -1,0 +1,28 @@
+"""Measures equal hand-computed examples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tastespace import GlobalMean, Ratings, evaluate
+from tastespace.evaluation.rating import mae, rmse
+
+
+def test_by_hand():
+    predicted, true = np.array([1.0, 2, 4]), np.array([1.0, 4, 3])
+    assert rmse(predicted, true) == pytest.approx((5 / 3) ** 0.5)
+    assert mae(predicted, true) == pytest.approx(1.0)
+
+
+def test_evaluate_counts_cold_pairs_and_keeps_them():
+    model = GlobalMean().fit(Ratings.from_arrays([1, 2], ["x", "y"], [2.0, 4.0]))
+    report = evaluate(model, Ratings.from_arrays([1, 1, 9], ["y", "new", "x"], [3.0, 5.0, 3.0]))
+    assert report.to_dict() == {"rmse": pytest.approx((4 / 3) ** 0.5), "mae": pytest.approx(2 / 3), "n": 3, "cold": 2}
+    assert "3 ratings (2 cold)" in str(report)
+
+
+def test_predictions_are_clipped_to_the_training_range():
+    model = GlobalMean().fit(Ratings.from_arrays([1, 2], ["x", "y"], [2.0, 4.0]))
+    model.rating_range_ = (2.0, 2.5)
+    assert evaluate(model, Ratings.from_arrays([1], ["y"], [3.0]))["rmse"] == pytest.approx(0.5)

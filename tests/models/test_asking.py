@@ -1,0 +1,87 @@
+"""Histories: what counts, what wins, what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from tastespace import ALS, Ratings, load, save
+from tastespace.errors import DataError, DataWarning, InvalidParameterError
+from tastespace.models.asking import asked_users
+from tastespace.randomness import generator
+from tastespace.testing.toys import tastes
+
+RATINGS = Ratings.from_arrays([1, 1, 2], ["x", "y", "x"], [5.0, 3.0, 4.0])
+
+
+def test_history_joins_the_training_ratings_and_the_newer_rating_wins():
+    history = Ratings.from_arrays([1, 1, 7], ["y", "z", "y"], [1.0, 2.0, 5.0])
+    with pytest.warns(DataWarning, match="'z'"):
+        asked = asked_users(RATINGS, [1, 7, 8], history)
+    assert asked.seen.offsets.tolist() == [0, 2, 3, 3]
+    assert asked.seen.columns.tolist() == [0, 1, 1]
+    assert asked.seen.values.tolist() == [5.0, 1.0, 5.0]
+    assert asked.cold.tolist() == [False, False, True]
+
+
+def test_ids_typed_as_text_find_integers_in_both_places():
+    asked = asked_users(RATINGS, ["1", "7"], Ratings.from_arrays([7], ["x"], [1.0]))
+    assert asked.rows.tolist() == [0, -1]
+    assert asked.seen.counts.tolist() == [2, 1]
+
+
+def test_ratings_of_others_in_the_history_do_not_matter():
+    asked = asked_users(RATINGS, [2], Ratings.from_arrays([9, 9], ["x", "y"], [1.0, 1.0]))
+    assert asked.seen.columns.tolist() == [0]
+
+
+def test_an_empty_mapping_is_no_history():
+    assert not asked_users(RATINGS, [1], {}).has_history
+
+
+@pytest.mark.parametrize(
+    ("users", "history", "error", "message"),
+    [
+        ([1, 2], {"x": 5.0}, InvalidParameterError, "one user"),
+        ([1], [("x", 5.0)], InvalidParameterError, "list"),
+        ([1], {"x": "good"}, DataError, "history"),
+        ([1], {"x": float("nan")}, DataError, "finite"),
+    ],
+)
+def test_histories_that_make_no_sense(users, history, error, message):
+    with pytest.raises(error, match=message):
+        asked_users(RATINGS, users, history)
+
+
+def test_folding_in_moves_the_answer_in_the_right_direction():
+    ratings, truth = tastes(200, 60, n_factors=2, density=0.5, noise=0.2, rng=generator(5))
+    model = ALS(n_factors=2, seed=0).fit(ratings)
+    items = np.arange(60)
+    errors = []
+    rng = generator(6)
+    for user in range(20):
+        # A stranger with the tastes of a known user, whose true ratings are known.
+        shown = rng.permutation(60)[:20]
+        history = dict(zip(shown.tolist(), truth[user, shown].tolist(), strict=True))
+        rest = np.setdiff1d(items, shown)
+        folded = model.predict(["stranger"] * len(rest), rest, history=history).mean
+        nobody = model.predict(["stranger"] * len(rest), rest).mean
+        errors.append([np.sqrt(np.mean((guess - truth[user, rest]) ** 2)) for guess in (folded, nobody)])
+    folded, nobody = np.mean(errors, axis=0)
+    assert folded < 0.5 * nobody
+
+
+def test_without_saved_ratings_a_history_stands_alone(tmp_path):
+    ratings = tastes(30, 20, rng=generator(2))[0]
+    save(ALS(n_factors=2, seed=0).fit(ratings), tmp_path / "m", with_ratings=False)
+    model = load(tmp_path / "m")
+    with pytest.warns(DataWarning, match="without its ratings"):
+        known = model.recommend([0], history={1: 5.0})
+    stranger = model.recommend(["nobody"], history={1: 5.0})
+    assert_array_equal(known.item_rows, stranger.item_rows)
+
+
+def test_exclude_wants_seen_none_or_a_list():
+    with pytest.raises(InvalidParameterError, match="exclude is 'none'"):
+        ALS(n_factors=1, regularisation=0.1).fit(RATINGS).recommend([1], exclude="none")
