@@ -1,8 +1,9 @@
 """What the benchmarks share: alternating runs, processes with a fixed number of threads, tables and results.
 
-Times on a shared machine mean little alone. Competitors therefore take turns within one run, and what counts is
-the ratio: the median over the rounds of (competitor's time / our time in the same round). One thread against one
-is compared in processor seconds, which leave out the time given to other programs; several in wall-clock seconds.
+Times on a shared machine mean little alone. Competitors therefore take turns within one run, and what
+counts is the ratio: the median over the rounds of (competitor's time / our time in the same round). One
+thread against one is compared in processor seconds, which leave out the time given to other programs;
+several in wall-clock seconds.
 """
 
 from __future__ import annotations
@@ -22,14 +23,10 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "POLARS_MAX_THREADS",
-    "LK_NUM_THREADS",
-    "LK_NUM_BACKEND_THREADS",
-)
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "POLARS_MAX_THREADS", "LK_NUM_THREADS")
+# Libraries that run threads of their own over BLAS calls want a BLAS of one thread: with two, implicit warns
+# of "severe performance issues" and takes about three times as long. So this is the peers' best.
+BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LK_NUM_BACKEND_THREADS")
 COLUMNS = ("median s (cpu)", "least s (cpu)", "median s (wall)", "least s (wall)")
 PACKAGES = ("tastespace", "numpy", "polars", "cmfrec", "lenskit", "implicit", "torch", "scipy")
 
@@ -59,10 +56,12 @@ class Timing:
 
     def cells(self) -> list[float]:
         """The figures of a table's row, under COLUMNS."""
-        return [statistics.median(self.processor), min(self.processor), statistics.median(self.wall), min(self.wall)]
+        clocks = (self.processor, self.wall)
+        return [pick(seconds) for seconds in clocks for pick in (statistics.median, min)]
 
     def summary(self) -> dict[str, Any]:
-        return {**dict(zip(COLUMNS, self.cells(), strict=True)), "wall": self.wall, "processor": self.processor}
+        figures = dict(zip(COLUMNS, self.cells(), strict=True))
+        return {**figures, "wall": self.wall, "processor": self.processor}
 
 
 def measure(function: Callable[[], Any]) -> tuple[float, float]:
@@ -73,7 +72,7 @@ def measure(function: Callable[[], Any]) -> tuple[float, float]:
 
 
 def alternate(functions: Mapping[str, Callable[[], Any]], rounds: int, *, warm_up: bool = True) -> dict[str, Timing]:
-    """Let the functions take turns, in reversed order every other round, so that none has the better place."""
+    """Let the functions take turns, in reversed order every other round: none has the better place."""
     if warm_up:
         for function in functions.values():
             function()
@@ -87,12 +86,13 @@ def alternate(functions: Mapping[str, Callable[[], Any]], rounds: int, *, warm_u
 
 
 def in_fresh_process(threads: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a module-level function in a new interpreter in which every library is told to use so many threads.
+    """Call a module-level function in a new interpreter where every library is told to use so many threads.
 
     BLAS, OpenMP, polars and LensKit read their settings once, on import; hence a process of its own.
     """
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    settings = dict.fromkeys(THREAD_VARIABLES, str(threads)) | dict.fromkeys(BLAS_VARIABLES, "1")
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
     try:
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
             return pool.submit(function, *arguments).result()
@@ -130,7 +130,8 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A markdown table; floats with three significant digits or so."""
     cells = [list(columns)] + [[_text(value) for value in row] for row in rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
-    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells]
+    padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in cells]
+    lines = ["| " + " | ".join(row) + " |" for row in padded]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)
 
@@ -138,7 +139,8 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 def verdict(name: str, figure: float, target: float, *, at_most: bool = False) -> str:
     """One line: is the target met?"""
     met = figure <= target if at_most else figure >= target
-    return f"{'met   ' if met else 'MISSED'} {name}: {figure:.2f} (target {'<=' if at_most else '>='} {target:g})"
+    wanted = f"target {'<=' if at_most else '>='} {target:g}"
+    return f"{'met   ' if met else 'MISSED'} {name}: {figure:.2f} ({wanted})"
 
 
 def save(name: str, result: Mapping[str, Any]) -> None:
@@ -172,7 +174,8 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
 
 
 def _version(package: str) -> str | None:

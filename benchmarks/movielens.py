@@ -14,7 +14,7 @@ from tastespace import Ratings, Split, random_split
 def ratings(data: Path | str | None) -> Ratings:
     """All ratings, from ml-1m/ratings.parquet in the data folder."""
     if data is None:
-        raise SystemExit("no data folder; pass --data DIR or set TASTESPACE_DATA (expects DIR/ml-1m/ratings.parquet)")
+        raise SystemExit("no data folder; pass --data DIR (with ml-1m/ratings.parquet) or set TASTESPACE_DATA")
     frame = pl.read_parquet(Path(data) / "ml-1m" / "ratings.parquet", columns=["user", "item", "rating"])
     return Ratings.from_frame(frame)
 
@@ -35,7 +35,7 @@ class Learned:
     items: np.ndarray
 
     def rmse(self, parts: Split) -> float:
-        """Over all test ratings, predictions clipped to the training range; what is cold has zero bias and factors."""
+        """Over all test ratings, clipped to the training range; what is cold has zero bias and factors."""
         train, test = parts.train, parts.test
         users, items = train.users.rows_of(test.user_ids()), train.items.rows_of(test.item_ids())
         user_bias, item_bias = np.append(self.user_bias, 0), np.append(self.item_bias, 0)

@@ -1,8 +1,9 @@
 """The best 10 unseen items of all 6 040 users of MovieLens 1M, against implicit, D = 32, one and two threads.
 
-tastespace: ALS with biases, `recommend(all user ids)`, which ends in ids; and the exact scan in it alone, which like
-implicit's `recommend(all user rows, user_items)` takes and gives row numbers. implicit's model has no biases. Both
-leave out what a user has rated, and both are given their ratings grouped by user beforehand.
+tastespace: ALS with biases, `recommend(all user ids)`, which ends in ids; and the exact scan in it alone,
+which like implicit's `recommend(all user rows, user_items)` takes and gives row numbers. implicit's model
+has no biases. Both leave out what a user has rated, and both have the ratings grouped by user beforehand.
+BLAS runs on one thread, as implicit asks for; its own threads are as many as ours.
 """
 
 from __future__ import annotations
@@ -37,9 +38,7 @@ def competitors(data: Path | None, threads: int) -> dict[str, Callable[[], Any]]
     seen = Excluded(by_user.offsets, by_user.columns)
 
     peer = AlternatingLeastSquares(factors=N_FACTORS, iterations=3, num_threads=threads, random_state=0)
-    matrix = csr_matrix(
-        (by_user.values, by_user.columns, by_user.offsets), shape=(ratings.n_users, ratings.n_items)
-    )
+    matrix = csr_matrix((by_user.values, by_user.columns, by_user.offsets), shape=(ratings.n_users, ratings.n_items))
     peer.fit(matrix, show_progress=False)
     rows = np.arange(ratings.n_users)
     return {
@@ -75,7 +74,8 @@ def main() -> None:
         timings = harness.in_fresh_process(threads, measure, options.data, threads, options.rounds)
         clock = "processor" if threads == 1 else "wall"
         ours = timings[OURS]
-        print(f"\n## Best {N_ITEMS} of all ml-1m users, D = {N_FACTORS}, {threads} thread(s), {options.rounds} rounds\n")
+        settings = f"D = {N_FACTORS}, {threads} thread(s), {options.rounds} rounds"
+        print(f"\n## Best {N_ITEMS} of all ml-1m users, {settings}\n")
         print(
             harness.markdown(
                 ["", *harness.COLUMNS, f"x ours ({clock})", f"x ours (least, {clock})"],

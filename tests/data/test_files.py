@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tastespace.data import text
-from tastespace.data.files import Layout, read, read_pairs, sniff
+from tastespace.data.files import Layout, read, read_history, read_pairs, sniff
 from tastespace.errors import DataError, DataWarning, InvalidParameterError
 
 DATA = os.environ.get("TASTESPACE_DATA")
@@ -101,7 +101,7 @@ def test_separators_that_compete(write, content, separator):
 
 
 def test_parquet_is_recognised_by_content(tmp_path):
-    path = tmp_path / "user=5" / "x[1]*.csv"
+    path = tmp_path / "extra=5" / "x[1]*.csv"
     path.parent.mkdir()
     table = pl.DataFrame({"user": ["a", "b"], "item": [2**40, 7], "rating": [1, 2], "time": [None, 5]})
     table.write_parquet(path)
@@ -529,6 +529,11 @@ def test_named_files_of_items(write, tmp_path):
     assert ratings.item_attributes.rows() == [(None, None), (["p", "q"], 1900)]
 
 
+def test_an_item_described_twice_keeps_its_first_description(write):
+    ratings = read(write("1,7,3\n", "r"), items=write("id,title\n7,A\n7,B\n"))
+    assert ratings.item_titles.to_list() == ["A"]
+
+
 def test_titles_with_quotation_marks_of_their_own(write):
     items = write('id\tname\n7\t"Weird Al" Yankovic\n8\tB\n')
     ratings = read(write("1,7,3\n", "r"), items=items)
@@ -596,3 +601,29 @@ def test_movielens_latest_small():
     assert ratings.range == (0.5, 5)
     assert ratings.item_titles.null_count() == 0
     assert ratings.title_of(ratings.items.rows_of([1])).to_list() == ["Toy Story (1995)"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "item,rating\n7,5\nx,2\n",
+        "7,5\nx,2\n",
+        "rating\titem\n5\t7\n2\tx\n",
+        "user,item,rating\nme,7,5\nme,x,2\n",
+        "me;7;5\nme;x;2\n",
+    ],
+)
+def test_a_history_may_go_without_users(content, tmp_path):
+    file = tmp_path / "history.csv"
+    file.write_text(content)
+    history = read_history(file, "me")
+    assert history.user_ids().to_list() == ["me", "me"]
+    assert history.item_ids().to_list() == ["7", "x"]
+    assert history.values.tolist() == [5, 2]
+
+
+def test_a_bad_history_names_its_line(tmp_path):
+    file = tmp_path / "history.csv"
+    file.write_text("item,rating\n7,5\n8,good\n")
+    with pytest.raises(DataError, match=r"line 3.*8,good"):
+        read_history(file, "me")

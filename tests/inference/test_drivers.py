@@ -18,9 +18,7 @@ class Halving:
 
 def run(steps, stop):
     events = []
-    state, trace = ascend(
-        Halving(), 1.0, generator(0), steps=steps, stop=stop, phase="halving", observer=events.append
-    )
+    state, trace = ascend(Halving(), 1.0, generator(0), steps=steps, stop=stop, phase="halving", observer=events.append)
     return state, trace, events
 
 
@@ -28,7 +26,9 @@ def test_steps_are_counted_and_told():
     state, trace, events = run(5, lambda trace: False)
     assert state == 2**-5
     assert [stats["loss"] for stats in trace] == [2**-1, 2**-2, 2**-3, 2**-4, 2**-5]
-    assert [(event.phase, event.step, event.total) for event in events] == [("halving", step, 5) for step in range(1, 6)]
+    assert [(event.phase, event.step, event.total) for event in events] == [
+        ("halving", step, 5) for step in range(1, 6)
+    ]
 
 
 def test_the_stopping_rule_stops():

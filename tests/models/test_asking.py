@@ -32,8 +32,14 @@ def test_ids_typed_as_text_find_integers_in_both_places():
 
 
 def test_ratings_of_others_in_the_history_do_not_matter():
-    asked = asked_users(RATINGS, [2], Ratings.from_arrays([9, 9], ["x", "y"], [1.0, 1.0]))
+    asked = asked_users(RATINGS, [2], Ratings.from_arrays([9, 9, 2], ["x", "y", "x"], [1.0, 1.0, 3.0]))
     assert asked.seen.columns.tolist() == [0]
+    assert asked.seen.values.tolist() == [3.0]
+
+
+def test_a_history_of_others_alone_warns():
+    with pytest.warns(DataWarning, match="only of 9"):
+        asked_users(RATINGS, [2], Ratings.from_arrays([9, 9], ["x", "y"], [1.0, 1.0]))
 
 
 def test_an_empty_mapping_is_no_history():

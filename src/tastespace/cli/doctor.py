@@ -6,9 +6,10 @@ import platform
 from importlib import metadata
 from typing import Any
 
-from tastespace import _native, threads
+from tastespace import threads
 from tastespace.cli import console
 from tastespace.cli.options import Json
+from tastespace.instructions import instruction_set
 from tastespace.version import __version__
 
 PACKAGES = ("numpy", "polars", "safetensors", "typer", "rich")
@@ -22,7 +23,7 @@ def doctor(json: Json = False) -> None:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "threads": threads.available(),
-        "instruction_set": _native.instruction_set(),
+        "instruction_set": instruction_set(),
         "packages": {name: _version(name) for name in PACKAGES},
         "extras": {name: {package: _version(package) for package in packages} for name, packages in EXTRAS.items()},
     }

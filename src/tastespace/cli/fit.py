@@ -91,7 +91,7 @@ def _describe(observed: Ratings, name: str, recommender: Recommender, json: bool
     if json:
         console.print_json({"ratings": description.to_dict(), "model": name, "parameters": parameters})
         return
-    console.print_table(["", ""], [list(row) for row in description.rows()])
+    console.out.print(str(description), markup=False)
     chosen = ", ".join(f"{key}={value}" for key, value in parameters.items() if value is not None)
     console.out.print(f"would fit: {name} ({chosen})", markup=False)
 

@@ -1,10 +1,12 @@
-"""The program `tastespace`: its verbs, and the one place where errors become exit codes."""
+"""The program `tastespace`: its verbs, and the one place where errors become messages and exit codes."""
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +18,7 @@ from tastespace.cli.fit import fit
 from tastespace.cli.predict import predict
 from tastespace.cli.recommend import recommend
 from tastespace.errors import TastespaceError
+from tastespace.instructions import instruction_set
 from tastespace.version import __version__
 
 BAD_INPUT, INTERRUPTED = 1, 130
@@ -27,8 +30,30 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+def guarded(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb, with what goes wrong translated: the one table of errors and exit codes."""
+
+    @functools.wraps(verb)
+    def run_verb(*arguments: Any, **options: Any) -> None:
+        try:
+            instruction_set()  # Says now if TASTESPACE_ISA asks for the impossible.
+            verb(*arguments, **options)
+        except TastespaceError as error:
+            if options.get("json"):
+                console.print_json({"error": {"type": type(error).__name__, "message": str(error)}})
+            console.err.print(f"error: {error}", markup=False, soft_wrap=True)
+            raise typer.Exit(BAD_INPUT) from error
+        except KeyboardInterrupt as error:
+            console.err.print("interrupted; nothing was written", markup=False)
+            raise typer.Exit(INTERRUPTED) from error
+
+    return run_verb
+
+
 for verb in (fit, predict, recommend, evaluate, demo, doctor):
-    app.command()(verb)
+    app.command()(guarded(verb))
 
 
 def _print_version(asked: bool) -> None:
@@ -51,14 +76,6 @@ def run() -> None:
     console.install_warnings()
     try:
         app()
-    except TastespaceError as error:
-        if "--json" in sys.argv:
-            console.print_json({"error": {"type": type(error).__name__, "message": str(error)}})
-        console.err.print(f"error: {error}", markup=False, soft_wrap=True)
-        sys.exit(BAD_INPUT)
-    except KeyboardInterrupt:
-        console.err.print("interrupted; nothing was written", markup=False)
-        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output has gone (`| head`): not our error, and nothing more to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -27,6 +27,7 @@ from tastespace.errors import DataError, InvalidParameterError
 AnyPath = str | os.PathLike[str]
 RATING = ("user", "item", "rating")
 PAIR = ("user", "item")
+OWN_RATING = ("item", "rating")
 
 _PARQUET_MAGIC = b"PAR1"
 _HEAD = 1 << 16
@@ -105,6 +106,15 @@ def read_pairs(
         return id_series(table["user"], "user"), id_series(table["item"], "item")
 
 
+def read_history(path: AnyPath, user: str) -> Ratings:
+    """Ratings of any users; in a file without a column of users they are all of this one."""
+    file = Path(path)
+    with _faults_named(file):
+        table = _read_table(file, {}, OWN_RATING, None, None)
+        users = table["user"] if "user" in table.columns else pl.repeat(user, table.height, eager=True)
+        return Ratings.from_arrays(users, table["item"], table["rating"].to_numpy())
+
+
 def sniff(
     path: AnyPath,
     *,
@@ -157,6 +167,7 @@ def _sniff_text(
         count = "1 column" if width == 1 else f"{width} columns"
         raise DataError(f"only {count}", file=file, line=line, text=first, expected=f"columns for {', '.join(needed)}")
     names = ["user", "item", "rating", "time"] + [f"column {number}" for number in range(5, width + 1)]
+    names = list(needed) if width == len(needed) else names
     return Layout("text", separator, False, tuple(names[:width]))
 
 
@@ -172,10 +183,11 @@ def _has_usual_names(first: list[str], needed: Sequence[str]) -> bool:
 
 
 def _is_likely(rows: text.Rows, needed: Sequence[str]) -> bool:
-    """Whether a way of splitting yields ratings: by the header, or by numbers in the third column."""
+    """Whether a way of splitting yields ratings: by the header, or by numbers where the ratings should be."""
     if _has_usual_names(rows[0], needed):
         return True
-    return sum(len(fields) > 2 and _is_number(fields[2]) for fields in rows) > len(rows) / 2
+    place = 1 if needed == OWN_RATING and text.usual_width(rows) == 2 else 2
+    return sum(len(fields) > place and _is_number(fields[place]) for fields in rows) > len(rows) / 2
 
 
 def _is_number(cell: str) -> bool:
@@ -261,7 +273,7 @@ def _empty(texts: pl.Series) -> pl.Series:
 
 def _with_integer_ids(table: pl.DataFrame) -> pl.DataFrame:
     columns = []
-    for part in PAIR:
+    for part in set(PAIR) & set(table.columns):
         ids = table[part].str.strip_chars()
         are_integers = is_canonical_integer(ids.unique()).all()
         columns.append(ids.cast(pl.Int64) if are_integers else table[part])

