@@ -71,7 +71,9 @@ def measure(function: Callable[[], Any]) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - processor
 
 
-def alternate(functions: Mapping[str, Callable[[], Any]], rounds: int, *, warm_up: bool = True) -> dict[str, Timing]:
+def alternate(
+    functions: Mapping[str, Callable[[], Any]], rounds: int, *, warm_up: bool = True
+) -> dict[str, Timing]:
     """Let the functions take turns, in reversed order every other round: none has the better place."""
     if warm_up:
         for function in functions.values():
@@ -143,8 +145,10 @@ def verdict(name: str, figure: float, target: float, *, at_most: bool = False) -
     return f"{'met   ' if met else 'MISSED'} {name}: {figure:.2f} ({wanted})"
 
 
-def save(name: str, result: Mapping[str, Any]) -> None:
-    """Keep a result, with the machine's description, as benchmarks/results/<name>.json."""
+def save(name: str, result: Mapping[str, Any], options: argparse.Namespace) -> None:
+    """Keep a result, with the machine's description, as benchmarks/results/<name>.json; not a quick one."""
+    if options.quick:
+        return
     RESULTS.mkdir(exist_ok=True)
     text = json.dumps({"machine": machine(), **result}, indent=1)
     (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")

@@ -155,7 +155,7 @@ def main() -> None:
     name = f"ns a rating at {sizes[-1]:.0e} / at 1M"
     line = harness.verdict(name, found[-1]["times_1M"], TARGET, at_most=True)
     result = {"protocol": __doc__, "rounds": options.rounds, "sizes": found, "verdicts": [line]}
-    harness.save("scaling", result)
+    harness.save("scaling", result, options)
     print("\n" + line)
 
 

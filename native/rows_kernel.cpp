@@ -15,8 +15,8 @@ namespace {
 constexpr int tile_rows = TS_VECTOR_BYTES == 64 ? 8 : 4;
 constexpr int tile_lanes = TS_VECTOR_BYTES == 64 ? 3 : 2;
 
-// out[r][c] += sum_b left[b][r] right[b][c] for Rows rows and Columns registers of columns.
-template <class T, int Rows, int Columns>
+// out[r][c] += Sign * sum_b left[b][r] right[b][c] for Rows rows and Columns registers of columns.
+template <class T, int Sign, int Rows, int Columns>
 TS_INLINE void tile(int64_t n, const T *TS_RESTRICT left, int64_t left_stride, const T *TS_RESTRICT right,
                     int64_t right_stride, T *TS_RESTRICT out, int64_t out_stride) {
   constexpr int width = width_of<T>;
@@ -28,7 +28,12 @@ TS_INLINE void tile(int64_t n, const T *TS_RESTRICT left, int64_t left_stride, c
     for (int c = 0; c < Columns; ++c) columns[c] = load(right + b * right_stride + c * width);
     for (int r = 0; r < Rows; ++r) {
       const T factor = left[b * left_stride + r];
-      for (int c = 0; c < Columns; ++c) sums[r][c] += columns[c] * factor;
+      for (int c = 0; c < Columns; ++c) {
+        if (Sign > 0)
+          sums[r][c] += columns[c] * factor;
+        else
+          sums[r][c] -= columns[c] * factor;
+      }
     }
   }
   for (int r = 0; r < Rows; ++r)
@@ -36,16 +41,17 @@ TS_INLINE void tile(int64_t n, const T *TS_RESTRICT left, int64_t left_stride, c
 }
 
 // Rows of out from column register `first` to the end, a tile at a time.
-template <class T, int Rows>
+template <class T, int Sign, int Rows>
 TS_INLINE void strip(int64_t n, const T *left, int64_t left_stride, const T *right, int64_t stride, T *out,
                      int64_t first, int64_t last) {
   constexpr int width = width_of<T>;
   int64_t c = first;
   for (; c + tile_lanes <= last; c += tile_lanes)
-    tile<T, Rows, tile_lanes>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
+    tile<T, Sign, Rows, tile_lanes>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
   for (; c + 2 <= last; c += 2)
-    tile<T, Rows, 2>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
-  for (; c < last; ++c) tile<T, Rows, 1>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
+    tile<T, Sign, Rows, 2>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
+  for (; c < last; ++c)
+    tile<T, Sign, Rows, 1>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
 }
 
 template <class T>
@@ -112,8 +118,8 @@ void accumulate(const RowsProblem<T> &problem, int64_t begin, int64_t end, RowsW
     space.total_square += block_square;
     const T *left = problem.weights ? weighted : gathered;
     for (int64_t r = 0; r < size; r += tile_rows)
-      strip<T, tile_rows>(n, left + r, size, gathered, size, space.gram + r * size, r / width, last);
-    strip<T, 2>(n, extras, 2, gathered, size, space.linear, 0, last);
+      strip<T, 1, tile_rows>(n, left + r, size, gathered, size, space.gram + r * size, r / width, last);
+    strip<T, 1, 2>(n, extras, 2, gathered, size, space.linear, 0, last);
   }
 }
 
@@ -127,21 +133,21 @@ void merge(const RowsProblem<T> &problem, const RowsWorkspace<T> &from, RowsWork
   into.total_square += from.total_square;
 }
 
-// Upper triangular U with U^T U = matrix, in place, four rows at a time; 1/diagonal beside it.
-// Left of the diagonal only the rest of its register is touched, and what stands there is never read.
+// Upper triangular U with U^T U = matrix, in place, a panel of rows at a time; 1/diagonal beside it. What stands left
+// of the diagonal in the register that holds it is carried along and never read.
 template <class T>
 TS_INLINE bool factorize(T *TS_RESTRICT matrix, int64_t n_factors, int64_t size, T *TS_RESTRICT inverse_diagonal) {
   constexpr int width = width_of<T>;
-  constexpr int64_t panel = 4;
-  for (int64_t k = 0; k < n_factors; k += panel) {
-    const int64_t stop = k + panel < n_factors ? k + panel : n_factors;
+  for (int64_t k = 0; k < n_factors; k += tile_rows) {
+    const int64_t stop = k + tile_rows < n_factors ? k + tile_rows : n_factors;
+    const T *panel = matrix + k * size;
     for (int64_t i = k; i < stop; ++i) {
       T *row = matrix + i * size;
       const int64_t from = i / width * width;
-      for (int64_t p = k; p < i; ++p) {
-        const T *above = matrix + p * size;
-        const T factor = above[i];
-        for (int64_t c = from; c < size; c += width) store(row + c, load(row + c) - load(above + c) * factor);
+      for (int64_t c = from; c < size; c += width) {
+        Lanes<T> value = load(row + c);
+        for (int64_t p = 0; p < i - k; ++p) value -= load(panel + p * size + c) * panel[p * size + i];
+        store(row + c, value);
       }
       const T pivot = row[i];
       if (!(pivot > 0) || !(pivot < HUGE_VAL)) return false;
@@ -149,56 +155,64 @@ TS_INLINE bool factorize(T *TS_RESTRICT matrix, int64_t n_factors, int64_t size,
       inverse_diagonal[i] = inverse;
       for (int64_t c = from; c < size; c += width) store(row + c, load(row + c) * inverse);
     }
-    if (stop - k < panel) break;
-    const T *a = matrix + k * size, *b = a + size, *c = b + size, *d = c + size;
-    for (int64_t i = stop; i < n_factors; ++i) {
-      T *row = matrix + i * size;
-      const T fa = a[i], fb = b[i], fc = c[i], fd = d[i];
-      for (int64_t j = i / width * width; j < size; j += width) {
-        Lanes<T> value = load(row + j);
-        value -= load(a + j) * fa;
-        value -= load(b + j) * fb;
-        value -= load(c + j) * fc;
-        value -= load(d + j) * fd;
-        store(row + j, value);
-      }
-    }
+    // The rest loses what the panel explains: the same tiles as the Gram matrix, with the other sign.
+    for (int64_t r = k + tile_rows; r < size; r += tile_rows)
+      strip<T, -1, tile_rows>(tile_rows, panel + r, size, panel, size, matrix + r * size, r / width, size / width);
   }
   return true;
 }
 
-// solution = U^-T right; `right` is destroyed.
-template <class T>
+// solutions = U^-T rights, for one or two right sides at once (their chains overlap); the right sides are destroyed.
+template <class T, int Sides>
 TS_INLINE void solve_transposed(const T *TS_RESTRICT factor, const T *TS_RESTRICT inverse_diagonal, int64_t n_factors,
-                                int64_t size, T *TS_RESTRICT right, T *TS_RESTRICT solution) {
+                                int64_t size, T *TS_RESTRICT rights, T *TS_RESTRICT solutions) {
   constexpr int width = width_of<T>;
   for (int64_t k = 0; k < n_factors; ++k) {
-    const T value = right[k] * inverse_diagonal[k];
-    solution[k] = value;
     const T *row = factor + k * size;
-    for (int64_t c = k / width * width; c < size; c += width) store(right + c, load(right + c) - load(row + c) * value);
+    T values[Sides];
+    for (int side = 0; side < Sides; ++side)
+      solutions[side * size + k] = values[side] = rights[side * size + k] * inverse_diagonal[k];
+    for (int64_t c = k / width * width; c < size; c += width) {
+      const Lanes<T> elements = load(row + c);
+      for (int side = 0; side < Sides; ++side)
+        store(rights + side * size + c, load(rights + side * size + c) - elements * values[side]);
+    }
   }
 }
 
-// solution = U^-1 right; `solution` must be zero on entry up to its padding.
+// solution = U^-1 right, a register of rows at a time: first what later rows contribute, as independent dot products,
+// then the small triangle on the diagonal. `solution` must be zero beyond n_factors.
 template <class T>
 TS_INLINE void solve_upper(const T *TS_RESTRICT factor, const T *TS_RESTRICT inverse_diagonal, int64_t n_factors,
                            int64_t size, const T *TS_RESTRICT right, T *TS_RESTRICT solution) {
   constexpr int width = width_of<T>;
-  for (int64_t k = n_factors - 1; k >= 0; --k) {
-    const T *row = factor + k * size;
-    const int64_t from = k / width * width;
-    Lanes<T> dot = load(row + from) * load(solution + from);
-    for (int64_t c = from + width; c < size; c += width) dot += load(row + c) * load(solution + c);
-    solution[k] = (right[k] - sum<T>(dot)) * inverse_diagonal[k];
+  for (int64_t low = (n_factors - 1) / width * width; low >= 0; low -= width) {
+    const int64_t high = low + width < n_factors ? low + width : n_factors;
+    T rest[width];
+    for (int64_t i = low; i < high; ++i) {
+      rest[i - low] = right[i];
+      if (low + width >= size) continue;
+      const T *row = factor + i * size;
+      Lanes<T> dot = load(row + low + width) * load(solution + low + width);
+      for (int64_t c = low + 2 * width; c < size; c += width) dot += load(row + c) * load(solution + c);
+      rest[i - low] -= sum<T>(dot);
+    }
+    for (int64_t k = high - 1; k >= low; --k) {
+      const T value = rest[k - low] * inverse_diagonal[k];
+      solution[k] = value;
+      for (int64_t i = low; i < k; ++i) rest[i - low] -= factor[i * size + k] * value;
+    }
   }
 }
 
 template <class T>
-TS_INLINE double squared_norm(const T *values, int64_t n) {
-  double total = 0;
-  for (int64_t d = 0; d < n; ++d) total += double(values[d]) * double(values[d]);
-  return total;
+TS_INLINE double dot(const T *left, const T *right, int64_t n) {
+  double part[4] = {0, 0, 0, 0};  // four chains: one alone would wait for each addition
+  int64_t d = 0;
+  for (; d + 4 <= n; d += 4)
+    for (int i = 0; i < 4; ++i) part[i] += double(left[d + i]) * double(right[d + i]);
+  for (; d < n; ++d) part[0] += double(left[d]) * double(right[d]);
+  return (part[0] + part[1]) + (part[2] + part[3]);
 }
 
 template <class T>
@@ -220,24 +234,27 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
   for (int64_t d = 0; d < size; ++d) forward[d] = border_forward[d] = solution[d] = 0;
 
   if (!factorize(gram, n_factors, size, inverse_diagonal)) return false;
-  solve_transposed(gram, inverse_diagonal, n_factors, size, right, forward);
-  double explained = squared_norm(forward, n_factors);
   const T *noise = problem.noise ? problem.noise + row * n_factors : nullptr;
+  double explained;
   if (problem.out_bias) {
     // The bias is one more row and column of the matrix, kept outside it: its border, not its padding.
     for (int64_t d = 0; d < n_factors; ++d) border[d] *= alpha;
-    solve_transposed(gram, inverse_diagonal, n_factors, size, border, border_forward);
-    T product = 0;
-    for (int64_t d = 0; d < n_factors; ++d) product += border_forward[d] * forward[d];
-    const T pivot =
-        alpha * space.total_weight + scale * problem.bias_precision - T(squared_norm(border_forward, n_factors));
+    solve_transposed<T, 2>(gram, inverse_diagonal, n_factors, size, right, forward);
+    explained = dot(forward, forward, n_factors);
+    const T pivot = T(double(alpha) * double(space.total_weight) + double(scale) * double(problem.bias_precision) -
+                      dot(border_forward, border_forward, n_factors));
     if (!(pivot > 0)) return false;
     const T inverse = T(1) / std::sqrt(pivot);
-    const T bias_forward = (alpha * space.total_linear + scale * problem.bias_linear - product) * inverse;
+    const T bias_forward =
+        (alpha * space.total_linear + scale * problem.bias_linear - T(dot(border_forward, forward, n_factors))) *
+        inverse;
     explained += double(bias_forward) * double(bias_forward);
     const T bias = (bias_forward + (problem.bias_noise ? problem.bias_noise[row] : T(0))) * inverse;
     problem.out_bias[row] = bias;
     for (int64_t d = 0; d < n_factors; ++d) forward[d] -= border_forward[d] * bias;
+  } else {
+    solve_transposed<T, 1>(gram, inverse_diagonal, n_factors, size, right, forward);
+    explained = dot(forward, forward, n_factors);
   }
   if (noise)
     for (int64_t d = 0; d < n_factors; ++d) forward[d] += noise[d];

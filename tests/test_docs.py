@@ -13,7 +13,10 @@ import pytest
 import typer
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "docs/tutorial.md", *(str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("docs/how-to/*.md")))]
+PAGES = [
+    "README.md",
+    *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("docs/**/*.md")) if "```python" in path.read_text()),
+]
 # A fenced block, and the comment that may stand on the line above it.
 BLOCK = re.compile(r"^(?P<mark><!-- not run -->\n+)?```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 
