@@ -35,13 +35,16 @@ format: $(READY)
 # The kernel tests under the address and undefined-behaviour sanitizers. Without -S the editable install would win
 # over the instrumented build.
 SANITIZED := build/sanitized
+SANITIZED_PYTHON := \
+	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 PYTHONMALLOC=malloc \
+	PYTHONPATH="$(SANITIZED)/package:$$(python -c 'import site; print(site.getsitepackages()[0])')" python -S
 sanitize: $(READY)
 	python -m pip install -q --no-build-isolation --no-deps --upgrade --target $(SANITIZED)/package . \
 	  -C build-dir=$(SANITIZED)/build -C cmake.define.TASTESPACE_SANITIZE=ON -C cmake.build-type=RelWithDebInfo
-	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
-	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 PYTHONMALLOC=malloc \
-	PYTHONPATH="$(SANITIZED)/package:$$(python -c 'import site; print(site.getsitepackages()[0])')" \
-	python -S -m pytest -q -s -p no:cacheprovider tests/native --deselect tests/native/test_instruction_sets.py
+	$(SANITIZED_PYTHON) -c 'import tastespace._native as native; assert "$(SANITIZED)" in native.__file__, native.__file__'
+	for isa in base ""; do TASTESPACE_ISA=$$isa $(SANITIZED_PYTHON) -m pytest -q -s -p no:cacheprovider tests/native \
+	  --deselect tests/native/test_instruction_sets.py || exit 1; done
 
 bench: $(READY)
 	benchmarks/run

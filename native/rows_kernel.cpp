@@ -82,44 +82,100 @@ TS_INLINE void copy_row(const T *TS_RESTRICT from, T *TS_RESTRICT to, int64_t n)
   if (n % width) store(to + n - width, load(from + n - width));
 }
 
+// Weight and weighted target of each rating of a block, and their totals.
+template <class T>
+TS_INLINE void read_ratings(const RowsProblem<T> &problem, int64_t start, int64_t n, RowsWorkspace<T> &space) {
+  T total_weight = 0, total_linear = 0;
+  double total_square = 0;
+  for (int64_t b = 0; b < n; ++b) {
+    const int64_t k = start + b;
+    const T weight = problem.weights ? problem.weights[k] : T(1);
+    const T bias = problem.other_bias ? problem.other_bias[problem.columns[k]] : T(0);
+    const T target = problem.targets[k] - bias, linear = weight * target;
+    space.extras[2 * b] = linear;
+    space.extras[2 * b + 1] = weight;
+    total_weight += weight;
+    total_linear += linear;
+    total_square += double(linear) * double(target);
+  }
+  space.total_weight += total_weight;
+  space.total_linear += total_linear;
+  space.total_square += total_square;
+}
+
+template <class T>
+TS_INLINE const T *rated_row(const RowsProblem<T> &problem, int64_t k, int64_t end) {
+  constexpr int64_t line = 64 / int64_t(sizeof(T));
+  if (k + 8 < end) {
+    const T *ahead = problem.other + int64_t(problem.columns[k + 8]) * problem.n_factors;
+    for (int64_t d = 0; d < problem.n_factors; d += line) TS_PREFETCH(ahead + d);
+  }
+  return problem.other + int64_t(problem.columns[k]) * problem.n_factors;
+}
+
+// Copies the rated rows of a block side by side. When a row is a whole number of registers, the linear sums are taken
+// on the way; elsewhere they take a pass of their own over the copies.
+template <class T, int Registers>
+TS_INLINE void gather(const RowsProblem<T> &problem, int64_t start, int64_t n, int64_t end, RowsWorkspace<T> &space) {
+  constexpr int width = width_of<T>;
+  Lanes<T> sums[2][Registers];
+  for (int side = 0; side < 2; ++side)
+    for (int r = 0; r < Registers; ++r) sums[side][r] = load(space.linear + (side * Registers + r) * width);
+  for (int64_t b = 0; b < n; ++b) {
+    const T *from = rated_row(problem, start + b, end);
+    const T linear = space.extras[2 * b], weight = space.extras[2 * b + 1];
+    for (int r = 0; r < Registers; ++r) {
+      const Lanes<T> values = load(from + r * width);
+      store(space.gathered + (b * Registers + r) * width, values);
+      sums[0][r] += values * linear;
+      sums[1][r] += values * weight;
+    }
+  }
+  for (int side = 0; side < 2; ++side)
+    for (int r = 0; r < Registers; ++r) store(space.linear + (side * Registers + r) * width, sums[side][r]);
+}
+
+template <class T>
+TS_INLINE void gather_any(const RowsProblem<T> &problem, int64_t start, int64_t n, int64_t end, int64_t size,
+                          RowsWorkspace<T> &space) {
+  if (problem.n_factors == size) {
+    switch (size / width_of<T>) {
+      case 1:
+        return gather<T, 1>(problem, start, n, end, space);
+      case 2:
+        return gather<T, 2>(problem, start, n, end, space);
+      case 3:
+        return gather<T, 3>(problem, start, n, end, space);
+      case 4:
+        return gather<T, 4>(problem, start, n, end, space);
+      case 6:
+        return gather<T, 6>(problem, start, n, end, space);
+      case 8:
+        return gather<T, 8>(problem, start, n, end, space);
+    }
+  }
+  for (int64_t b = 0; b < n; ++b)
+    copy_row(rated_row(problem, start + b, end), space.gathered + b * size, problem.n_factors);
+  strip<T, 1, 2>(n, space.extras, 2, space.gathered, size, space.linear, 0, size / width_of<T>);
+}
+
 template <class T>
 void accumulate(const RowsProblem<T> &problem, int64_t begin, int64_t end, RowsWorkspace<T> &space) {
   constexpr int width = width_of<T>;
-  const int64_t n_factors = problem.n_factors, size = padded_factors<T>(n_factors);
-  const int64_t last = size / width;
-  const int32_t *columns = problem.columns;
-  T *gathered = space.gathered, *weighted = space.weighted, *extras = space.extras;
+  const int64_t size = padded_factors<T>(problem.n_factors);
   for (int64_t start = begin; start < end; start += rows_block) {
     const int64_t n = end - start < rows_block ? end - start : rows_block;
-    T block_weight = 0, block_linear = 0;
-    double block_square = 0;
-    for (int64_t b = 0; b < n; ++b) {
-      const int64_t k = start + b;
-      if (k + 8 < end) {
-        const T *ahead = problem.other + int64_t(columns[k + 8]) * n_factors;
-        for (int64_t d = 0; d < n_factors; d += 64 / int64_t(sizeof(T))) TS_PREFETCH(ahead + d);
-      }
-      const int64_t column = columns[k];
-      copy_row(problem.other + column * n_factors, gathered + b * size, n_factors);
-      const T weight = problem.weights ? problem.weights[k] : T(1);
-      const T target = problem.other_bias ? problem.targets[k] - problem.other_bias[column] : problem.targets[k];
-      const T linear = weight * target;
-      extras[2 * b] = linear;
-      extras[2 * b + 1] = weight;
-      block_weight += weight;
-      block_linear += linear;
-      block_square += double(linear) * double(target);
-      if (problem.weights)
-        for (int64_t d = 0; d < size; d += width)
-          store(weighted + b * size + d, load(gathered + b * size + d) * weight);
+    read_ratings(problem, start, n, space);
+    gather_any(problem, start, n, end, size, space);
+    const T *left = space.gathered;
+    if (problem.weights) {
+      left = space.weighted;
+      for (int64_t b = 0; b < n; ++b)
+        for (int64_t d = b * size; d < (b + 1) * size; d += width)
+          store(space.weighted + d, load(space.gathered + d) * problem.weights[start + b]);
     }
-    space.total_weight += block_weight;
-    space.total_linear += block_linear;
-    space.total_square += block_square;
-    const T *left = problem.weights ? weighted : gathered;
     for (int64_t r = 0; r < size; r += tile_rows)
-      strip<T, 1, tile_rows>(n, left + r, size, gathered, size, space.gram + r * size, r / width, last);
-    strip<T, 1, 2>(n, extras, 2, gathered, size, space.linear, 0, last);
+      strip<T, 1, tile_rows>(n, left + r, size, space.gathered, size, space.gram + r * size, r / width, size / width);
   }
 }
 
@@ -136,28 +192,41 @@ void merge(const RowsProblem<T> &problem, const RowsWorkspace<T> &from, RowsWork
 // Upper triangular U with U^T U = matrix, in place, a panel of rows at a time; 1/diagonal beside it. What stands left
 // of the diagonal in the register that holds it is carried along and never read.
 template <class T>
-TS_INLINE bool factorize(T *TS_RESTRICT matrix, int64_t n_factors, int64_t size, T *TS_RESTRICT inverse_diagonal) {
+TS_INLINE bool factorize(T *TS_RESTRICT matrix, int64_t size, T *TS_RESTRICT inverse_diagonal) {
   constexpr int width = width_of<T>;
-  for (int64_t k = 0; k < n_factors; k += tile_rows) {
-    const int64_t stop = k + tile_rows < n_factors ? k + tile_rows : n_factors;
-    const T *panel = matrix + k * size;
-    for (int64_t i = k; i < stop; ++i) {
-      T *row = matrix + i * size;
-      const int64_t from = i / width * width;
-      for (int64_t c = from; c < size; c += width) {
-        Lanes<T> value = load(row + c);
-        for (int64_t p = 0; p < i - k; ++p) value -= load(panel + p * size + c) * panel[p * size + i];
-        store(row + c, value);
-      }
-      const T pivot = row[i];
+  constexpr int rows = tile_rows;
+  for (int64_t k = 0; k < size; k += rows) {
+    T *panel = matrix + k * size;
+    // The block on the diagonal first, in scalars: its chain of square roots waits for no register to be stored.
+    T block[rows][rows], inverse[rows];
+    for (int i = 0; i < rows; ++i)
+      for (int j = i; j < rows; ++j) block[i][j] = panel[i * size + k + j];
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+      const T pivot = block[i][i];
       if (!(pivot > 0) || !(pivot < HUGE_VAL)) return false;
-      const T inverse = T(1) / std::sqrt(pivot);
-      inverse_diagonal[i] = inverse;
-      for (int64_t c = from; c < size; c += width) store(row + c, load(row + c) * inverse);
+      inverse_diagonal[k + i] = inverse[i] = T(1) / std::sqrt(pivot);
+#pragma GCC unroll 8
+      for (int j = i + 1; j < rows; ++j) block[i][j] *= inverse[i];
+#pragma GCC unroll 8
+      for (int r = i + 1; r < rows; ++r)
+#pragma GCC unroll 8
+        for (int j = r; j < rows; ++j) block[r][j] -= block[i][r] * block[i][j];
+    }
+    for (int64_t c = k / width * width; c < size; c += width) {
+      Lanes<T> values[rows];
+      for (int i = 0; i < rows; ++i) values[i] = load(panel + i * size + c);
+#pragma GCC unroll 8
+      for (int i = 0; i < rows; ++i) {
+        values[i] = values[i] * inverse[i];
+#pragma GCC unroll 8
+        for (int r = i + 1; r < rows; ++r) values[r] -= values[i] * block[i][r];
+        store(panel + i * size + c, values[i]);
+      }
     }
     // The rest loses what the panel explains: the same tiles as the Gram matrix, with the other sign.
-    for (int64_t r = k + tile_rows; r < size; r += tile_rows)
-      strip<T, -1, tile_rows>(tile_rows, panel + r, size, panel, size, matrix + r * size, r / width, size / width);
+    for (int64_t r = k + rows; r < size; r += rows)
+      strip<T, -1, rows>(rows, panel + r, size, panel, size, matrix + r * size, r / width, size / width);
   }
   return true;
 }
@@ -229,11 +298,13 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
     const T *prior = problem.prior_precision + r * n_factors;
     for (int64_t c = r / width * width; c < n_factors; ++c) to[c] = alpha * to[c] + scale * prior[c];
   }
+  // The padding is factored along: ones on its diagonal leave it alone.
+  for (int64_t d = n_factors; d < size; ++d) gram[d * size + d] = 1;
   const T *prior_linear = problem.prior_linear + row * problem.prior_linear_stride;
   for (int64_t d = 0; d < n_factors; ++d) right[d] = alpha * right[d] + scale * prior_linear[d];
   for (int64_t d = 0; d < size; ++d) forward[d] = border_forward[d] = solution[d] = 0;
 
-  if (!factorize(gram, n_factors, size, inverse_diagonal)) return false;
+  if (!factorize(gram, size, inverse_diagonal)) return false;
   const T *noise = problem.noise ? problem.noise + row * n_factors : nullptr;
   double explained;
   if (problem.out_bias) {

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -55,10 +56,11 @@ def test_the_python_of_a_page_runs(page, ratings_files, tmp_path, monkeypatch):
     for file in ratings_files.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": "page"}
+    module = types.ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)  # dataclasses look their module up
     for line, code in python_blocks((ROOT / page).read_text()):
         # Blank lines in front, so that a traceback names the line of the page.
-        exec(compile("\n" * (line - 1) + code, page, "exec"), namespace)
+        exec(compile("\n" * (line - 1) + code, page, "exec", dont_inherit=True), module.__dict__)
 
 
 def test_blocks_are_found_and_marked_ones_left_out():
