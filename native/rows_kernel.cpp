@@ -40,18 +40,46 @@ TS_INLINE void tile(int64_t n, const T *TS_RESTRICT left, int64_t left_stride, c
     for (int c = 0; c < Columns; ++c) store(out + r * out_stride + c * width, sums[r][c]);
 }
 
-// Rows of out from column register `first` to the end, a tile at a time.
+// The columns of Rows rows of out from register `first` to the end: three registers at a time, two where that leaves
+// no single one, which would starve the multipliers.
 template <class T, int Sign, int Rows>
 TS_INLINE void strip(int64_t n, const T *left, int64_t left_stride, const T *right, int64_t stride, T *out,
                      int64_t first, int64_t last) {
   constexpr int width = width_of<T>;
-  int64_t c = first;
-  for (; c + tile_lanes <= last; c += tile_lanes)
-    tile<T, Sign, Rows, tile_lanes>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
-  for (; c + 2 <= last; c += 2)
-    tile<T, Sign, Rows, 2>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
-  for (; c < last; ++c)
-    tile<T, Sign, Rows, 1>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
+  for (int64_t c = first; c < last;) {
+    const int64_t remaining = last - c;
+    if (tile_lanes > 2 && remaining >= 3 && remaining != 4) {
+      tile<T, Sign, Rows, tile_lanes>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
+      c += tile_lanes;
+    } else if (remaining >= 2) {
+      tile<T, Sign, Rows, 2>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
+      c += 2;
+    } else {
+      tile<T, Sign, Rows, 1>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
+      c += 1;
+    }
+  }
+}
+
+// Rows whose diagonal lies in the same register: they need the same columns.
+template <class T>
+constexpr int group_rows = width_of<T> > tile_rows ? width_of<T> : tile_rows;
+
+// out += left^T right, the upper triangle by groups of rows; a group with one register of columns is one tile.
+template <class T>
+TS_INLINE void triangle(int64_t n, const T *left, const T *right, int64_t size, T *out) {
+  constexpr int width = width_of<T>;
+  const int64_t last = size / width;
+  for (int64_t r = 0; r < size; r += group_rows<T>) {
+    const int64_t first = r / width;
+    if (last - first == 1) {
+      tile<T, 1, group_rows<T>, 1>(n, left + r, size, right + first * width, size, out + r * size + first * width,
+                                   size);
+    } else {
+      for (int64_t half = r; half < r + group_rows<T>; half += tile_rows)
+        strip<T, 1, tile_rows>(n, left + half, size, right, size, out + half * size, first, last);
+    }
+  }
 }
 
 template <class T>
@@ -103,14 +131,12 @@ TS_INLINE void read_ratings(const RowsProblem<T> &problem, int64_t start, int64_
   space.total_square += total_square;
 }
 
+// How many rated rows ahead the memory is asked for: about the time that it takes to answer.
+constexpr int64_t look_ahead = 8;
+
 template <class T>
-TS_INLINE const T *rated_row(const RowsProblem<T> &problem, int64_t k, int64_t end) {
-  constexpr int64_t line = 64 / int64_t(sizeof(T));
-  if (k + 8 < end) {
-    const T *ahead = problem.other + int64_t(problem.columns[k + 8]) * problem.n_factors;
-    for (int64_t d = 0; d < problem.n_factors; d += line) TS_PREFETCH(ahead + d);
-  }
-  return problem.other + int64_t(problem.columns[k]) * problem.n_factors;
+TS_INLINE void prefetch_row(const T *row, int64_t n_factors) {
+  for (int64_t d = 0; d < n_factors; d += 64 / int64_t(sizeof(T))) TS_PREFETCH(row + d);
 }
 
 // Copies the rated rows of a block side by side. When a row is a whole number of registers, the linear sums are taken
@@ -118,15 +144,21 @@ TS_INLINE const T *rated_row(const RowsProblem<T> &problem, int64_t k, int64_t e
 template <class T, int Registers>
 TS_INLINE void gather(const RowsProblem<T> &problem, int64_t start, int64_t n, int64_t end, RowsWorkspace<T> &space) {
   constexpr int width = width_of<T>;
+  const T *TS_RESTRICT other = problem.other;
+  const int32_t *TS_RESTRICT columns = problem.columns + start;
+  const T *TS_RESTRICT extras = space.extras;
+  T *TS_RESTRICT gathered = space.gathered;
+  const int64_t n_ahead = end - start - look_ahead;
   Lanes<T> sums[2][Registers];
   for (int side = 0; side < 2; ++side)
     for (int r = 0; r < Registers; ++r) sums[side][r] = load(space.linear + (side * Registers + r) * width);
   for (int64_t b = 0; b < n; ++b) {
-    const T *from = rated_row(problem, start + b, end);
-    const T linear = space.extras[2 * b], weight = space.extras[2 * b + 1];
+    if (b < n_ahead) prefetch_row(other + int64_t(columns[b + look_ahead]) * (Registers * width), Registers * width);
+    const T *from = other + int64_t(columns[b]) * (Registers * width);
+    const T linear = extras[2 * b], weight = extras[2 * b + 1];
     for (int r = 0; r < Registers; ++r) {
       const Lanes<T> values = load(from + r * width);
-      store(space.gathered + (b * Registers + r) * width, values);
+      store(gathered + (b * Registers + r) * width, values);
       sums[0][r] += values * linear;
       sums[1][r] += values * weight;
     }
@@ -154,8 +186,12 @@ TS_INLINE void gather_any(const RowsProblem<T> &problem, int64_t start, int64_t 
         return gather<T, 8>(problem, start, n, end, space);
     }
   }
-  for (int64_t b = 0; b < n; ++b)
-    copy_row(rated_row(problem, start + b, end), space.gathered + b * size, problem.n_factors);
+  const int64_t n_factors = problem.n_factors;
+  for (int64_t b = 0; b < n; ++b) {
+    const int32_t *column = problem.columns + start + b;
+    if (start + b + look_ahead < end) prefetch_row(problem.other + int64_t(column[look_ahead]) * n_factors, n_factors);
+    copy_row(problem.other + int64_t(*column) * n_factors, space.gathered + b * size, n_factors);
+  }
   strip<T, 1, 2>(n, space.extras, 2, space.gathered, size, space.linear, 0, size / width_of<T>);
 }
 
@@ -174,8 +210,7 @@ void accumulate(const RowsProblem<T> &problem, int64_t begin, int64_t end, RowsW
         for (int64_t d = b * size; d < (b + 1) * size; d += width)
           store(space.weighted + d, load(space.gathered + d) * problem.weights[start + b]);
     }
-    for (int64_t r = 0; r < size; r += tile_rows)
-      strip<T, 1, tile_rows>(n, left + r, size, space.gathered, size, space.gram + r * size, r / width, size / width);
+    triangle(n, left, space.gathered, size, space.gram);
   }
 }
 
@@ -197,6 +232,8 @@ TS_INLINE bool factorize(T *TS_RESTRICT matrix, int64_t size, T *TS_RESTRICT inv
   constexpr int rows = tile_rows;
   for (int64_t k = 0; k < size; k += rows) {
     T *panel = matrix + k * size;
+    // What the rows above explain: the same tiles as the Gram matrix, with the other sign.
+    strip<T, -1, rows>(k, matrix + k, size, matrix, size, panel, k / width, size / width);
     // The block on the diagonal first, in scalars: its chain of square roots waits for no register to be stored.
     T block[rows][rows], inverse[rows];
     for (int i = 0; i < rows; ++i)
@@ -224,9 +261,6 @@ TS_INLINE bool factorize(T *TS_RESTRICT matrix, int64_t size, T *TS_RESTRICT inv
         store(panel + i * size + c, values[i]);
       }
     }
-    // The rest loses what the panel explains: the same tiles as the Gram matrix, with the other sign.
-    for (int64_t r = k + rows; r < size; r += rows)
-      strip<T, -1, rows>(rows, panel + r, size, panel, size, matrix + r * size, r / width, size / width);
   }
   return true;
 }
@@ -296,7 +330,9 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
   for (int64_t r = 0; r < n_factors; ++r) {
     T *to = gram + r * size;
     const T *prior = problem.prior_precision + r * n_factors;
-    for (int64_t c = r / width * width; c < n_factors; ++c) to[c] = alpha * to[c] + scale * prior[c];
+    int64_t c = r / width * width;
+    for (; c + width <= n_factors; c += width) store(to + c, load(to + c) * alpha + load(prior + c) * scale);
+    for (; c < n_factors; ++c) to[c] = alpha * to[c] + scale * prior[c];
   }
   // The padding is factored along: ones on its diagonal leave it alone.
   for (int64_t d = n_factors; d < size; ++d) gram[d * size + d] = 1;

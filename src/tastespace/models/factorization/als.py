@@ -80,8 +80,7 @@ class AlternatingLeastSquares:
 
 def penalty_of(points: Points, prior: RowPrior) -> float:
     """1/2 sum over rows of scale * (precision |x|^2 + bias precision c^2), in double."""
-    factors = points.factors.astype(np.float64)
-    rows = np.einsum("nd,de,ne->n", factors, prior.precision.astype(np.float64), factors, optimize=True)
+    rows = np.einsum("nd,nd->n", points.factors @ prior.precision, points.factors, dtype=np.float64)
     if points.bias is not None:
         rows += prior.bias_precision * points.bias.astype(np.float64) ** 2
     return 0.5 * float(rows.sum() if prior.scale is None else rows @ prior.scale.astype(np.float64))
