@@ -46,8 +46,13 @@ sanitize: $(READY)
 	for isa in base ""; do TASTESPACE_ISA=$$isa $(SANITIZED_PYTHON) -m pytest -q -s -p no:cacheprovider tests/native \
 	  --deselect tests/native/test_instruction_sets.py || exit 1; done
 
-bench: $(READY)
-	benchmarks/run
+# Against other libraries, which live in an environment of their own.
+BENCH := .venv-bench
+bench:
+	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install -q -r benchmarks/peers.txt
+	$(BENCH)/bin/python -m pip install -q .
+	for name in als scaling recommend; do $(BENCH)/bin/python benchmarks/$$name.py || exit 1; done
 
 docs: $(READY)
 	mkdocs build --strict

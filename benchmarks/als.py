@@ -70,9 +70,7 @@ class Competitors:
 
     def tastespace(self, n_factors: int, strength: float, sweeps: int, *, threads: int = 1) -> ALS:
         """Weighted-lambda, as the peers have it, and no early stop."""
-        model = ALS(
-            n_factors=n_factors, regularisation=strength, weighting="weighted", seed=0, threads=threads
-        )
+        model = ALS(n_factors=n_factors, regularisation=strength, weighting="weighted", seed=0, threads=threads)
         model.set_params(sweeps=sweeps, tolerance=0.0).fit(ungrouped(self.train))
         assert len(model.posterior_.losses) == sweeps
         return model
@@ -145,9 +143,7 @@ def thread_times(data: Path | None, n_factors: int, rounds: int) -> dict[int, ha
     return {int(threads): timing for threads, timing in timings.items()}
 
 
-def best_of_grid(
-    competitors: Competitors, parts: Split, name: str, n_factors: int, quick: bool
-) -> dict[str, Any]:
+def best_of_grid(competitors: Competitors, parts: Split, name: str, n_factors: int, quick: bool) -> dict[str, Any]:
     """A peer's best test RMSE over strengths and sweeps (of equals within 1e-4, that with fewest sweeps)."""
     tried, search = [], 0.0
     for strength in STRENGTHS[name][1:2] if quick else STRENGTHS[name]:

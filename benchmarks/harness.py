@@ -71,9 +71,7 @@ def measure(function: Callable[[], Any]) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - processor
 
 
-def alternate(
-    functions: Mapping[str, Callable[[], Any]], rounds: int, *, warm_up: bool = True
-) -> dict[str, Timing]:
+def alternate(functions: Mapping[str, Callable[[], Any]], rounds: int, *, warm_up: bool = True) -> dict[str, Timing]:
     """Let the functions take turns, in reversed order every other round: none has the better place."""
     if warm_up:
         for function in functions.values():

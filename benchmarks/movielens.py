@@ -14,9 +14,7 @@ from tastespace import Ratings, Split, random_split
 def ratings(data: Path | str | None) -> Ratings:
     """All ratings, from ml-1m/ratings.parquet in the data folder."""
     if data is None:
-        raise SystemExit(
-            "no data folder; pass --data DIR (with ml-1m/ratings.parquet) or set TASTESPACE_DATA"
-        )
+        raise SystemExit("no data folder; pass --data DIR (with ml-1m/ratings.parquet) or set TASTESPACE_DATA")
     frame = pl.read_parquet(Path(data) / "ml-1m" / "ratings.parquet", columns=["user", "item", "rating"])
     return Ratings.from_frame(frame)
 

@@ -38,9 +38,7 @@ def competitors(data: Path | None, threads: int) -> dict[str, Callable[[], Any]]
     seen = Excluded(by_user.offsets, by_user.columns)
 
     peer = AlternatingLeastSquares(factors=N_FACTORS, iterations=3, num_threads=threads, random_state=0)
-    matrix = csr_matrix(
-        (by_user.values, by_user.columns, by_user.offsets), shape=(ratings.n_users, ratings.n_items)
-    )
+    matrix = csr_matrix((by_user.values, by_user.columns, by_user.offsets), shape=(ratings.n_users, ratings.n_items))
     peer.fit(matrix, show_progress=False)
     rows = np.arange(ratings.n_users)
     return {
@@ -60,8 +58,7 @@ def measure(data: Path | None, threads: int, rounds: int) -> dict[str, harness.T
     functions = competitors(data, threads)
     check(functions)
     repeated = {
-        name: lambda function=function: [function() for _ in range(AGAIN)]
-        for name, function in functions.items()
+        name: lambda function=function: [function() for _ in range(AGAIN)] for name, function in functions.items()
     }
     return {
         name: harness.Timing([s / AGAIN for s in timing.wall], [s / AGAIN for s in timing.processor])
@@ -89,8 +86,7 @@ def main() -> None:
             )
         )
         result[f"{threads} threads"] = {
-            name: {**timing.summary(), "times_ours": timing.times(ours, clock)}
-            for name, timing in timings.items()
+            name: {**timing.summary(), "times_ours": timing.times(ours, clock)} for name, timing in timings.items()
         }
         factor = timings[IMPLICIT].times(ours, clock)
         verdicts.append(harness.verdict(f"implicit, {threads} thread(s), x ours", factor, TARGET))

@@ -26,7 +26,7 @@
 namespace tastespace {
 namespace TS_ISA {
 
-#if defined(__GNUC__)
+#if defined(__GNUC__) && !defined(TS_PORTABLE)
 
 template <class T>
 struct LanesOf;
@@ -60,7 +60,7 @@ template <class T>
 struct Lanes {
   static constexpr int width = TS_VECTOR_BYTES / int(sizeof(T));
   T lane[width];
-  T operator[](int i) const { return lane[i]; }
+
   Lanes &operator+=(const Lanes &other) {
     for (int i = 0; i < width; ++i) lane[i] += other.lane[i];
     return *this;
@@ -69,17 +69,19 @@ struct Lanes {
     for (int i = 0; i < width; ++i) lane[i] -= other.lane[i];
     return *this;
   }
+  Lanes operator+(const Lanes &other) const { return Lanes(*this) += other; }
+  Lanes operator-(const Lanes &other) const { return Lanes(*this) -= other; }
+  Lanes operator*(T factor) const {
+    Lanes product;
+    for (int i = 0; i < width; ++i) product.lane[i] = lane[i] * factor;
+    return product;
+  }
+  Lanes operator*(const Lanes &other) const {
+    Lanes product;
+    for (int i = 0; i < width; ++i) product.lane[i] = lane[i] * other.lane[i];
+    return product;
+  }
 };
-template <class T>
-TS_INLINE Lanes<T> operator*(Lanes<T> lanes, T factor) {
-  for (int i = 0; i < Lanes<T>::width; ++i) lanes.lane[i] *= factor;
-  return lanes;
-}
-template <class T>
-TS_INLINE Lanes<T> operator*(Lanes<T> left, const Lanes<T> &right) {
-  for (int i = 0; i < Lanes<T>::width; ++i) left.lane[i] *= right.lane[i];
-  return left;
-}
 template <class T>
 TS_INLINE Lanes<T> load(const T *from) {
   Lanes<T> lanes;

@@ -14,6 +14,8 @@ namespace {
 // Registers decide the tile: 32 of 64 bytes hold 8 x 3 sums, 16 of fewer bytes hold 4 x 2.
 constexpr int tile_rows = TS_VECTOR_BYTES == 64 ? 8 : 4;
 constexpr int tile_lanes = TS_VECTOR_BYTES == 64 ? 3 : 2;
+// Rows of the factorization that are finished together: more would wait longer for their square roots.
+constexpr int panel_rows = 4;
 
 // out[r][c] += Sign * sum_b left[b][r] right[b][c] for Rows rows and Columns registers of columns.
 template <class T, int Sign, int Rows, int Columns>
@@ -229,7 +231,7 @@ void merge(const RowsProblem<T> &problem, const RowsWorkspace<T> &from, RowsWork
 template <class T>
 TS_INLINE bool factorize(T *TS_RESTRICT matrix, int64_t size, T *TS_RESTRICT inverse_diagonal) {
   constexpr int width = width_of<T>;
-  constexpr int rows = tile_rows;
+  constexpr int rows = panel_rows;
   for (int64_t k = 0; k < size; k += rows) {
     T *panel = matrix + k * size;
     // What the rows above explain: the same tiles as the Gram matrix, with the other sign.

@@ -29,7 +29,7 @@ from safetensors.numpy import save_file
 from tastespace.data.compressed import Compressed
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
-from tastespace.errors import ArtifactError
+from tastespace.errors import ArtifactError, InvalidParameterError
 from tastespace.models import MODELS, Recommender
 from tastespace.version import __version__
 
@@ -54,7 +54,11 @@ def save(
     Without its ratings an artifact is smaller and tells nothing about its users' pasts, but can no longer leave
     out what they have seen. `measures` are kept in the manifest (such as ``{"holdout": {"rmse": 0.85}}``).
     """
-    recommender._require_fitted()
+    recommender.require_fitted()
+    if type(recommender) not in MODELS.values():
+        raise InvalidParameterError(
+            f"{type(recommender).__name__} is not in the table of models; expected one of {', '.join(MODELS)}"
+        )
     path = Path(path)
     check_writable(path)
     ratings = recommender.ratings_
@@ -71,7 +75,7 @@ def save(
         _items_frame(ratings).write_parquet(temporary / "items.parquet")
         files = {entry.name: entry.stat().st_size for entry in sorted(temporary.iterdir())}
         manifest = _manifest(recommender, files, measures or {})
-        (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+        (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2, default=_plain) + "\n")
         _move(temporary, path)
     except OSError as error:
         raise ArtifactError(f"cannot write the artifact {path}: {error.strerror or error}") from error
@@ -169,6 +173,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     # The writer scrambles anything that is not C-ordered, without a word.
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+    path.chmod(0o644)  # It also lets nobody else read the file, unlike those beside it.
 
 
 def _items_frame(ratings: Ratings) -> pl.DataFrame:
@@ -226,6 +231,13 @@ def _manifest(
         "measures": measures,
         "files": files,
     }
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy, which JSON does not know, as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise InvalidParameterError(f"a parameter is {value!r}; expected numbers, texts or None, which can be saved")
 
 
 def _move(temporary: Path, path: Path) -> None:

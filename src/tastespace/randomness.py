@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from numbers import Integral
 
 import numpy as np
 from numpy.random import Generator
@@ -19,9 +20,9 @@ def resolve(seed: int | None) -> int:
     """The seed itself, or a fresh one that can be written down and used again."""
     if seed is None:
         return secrets.randbits(63)
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
         raise InvalidParameterError(f"seed is {seed!r}; expected a whole number of at least 0, or None for a fresh one")
-    return seed
+    return int(seed)
 
 
 def generator(seed: int) -> Generator:

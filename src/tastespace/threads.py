@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from numbers import Integral
 
 from tastespace.errors import InvalidParameterError
 
@@ -18,6 +19,6 @@ def resolve(threads: int | None) -> int:
     """The number asked for, or all cores; the number never changes a result."""
     if threads is None:
         return available()
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise InvalidParameterError(f"threads is {threads!r}; expected at least 1, or None for all cores")
-    return threads
+    if isinstance(threads, bool) or not isinstance(threads, Integral) or threads < 1:
+        raise InvalidParameterError(f"threads is {threads!r}; expected at least 1, or nothing for all cores")
+    return int(threads)

@@ -17,7 +17,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tastespace import ALS, Ratings, artifact, load, save
-from tastespace.errors import ArtifactError, NotFittedError
+from tastespace.errors import ArtifactError, InvalidParameterError, NotFittedError
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -205,3 +205,18 @@ def test_killed_while_saving_nothing_is_half_written(saved):
     result = subprocess.run([sys.executable, "-c", program, str(saved)], check=False, env=dict(os.environ))
     assert result.returncode == -signal.SIGKILL
     assert load(saved).n_factors == 2
+
+
+def test_everybody_may_read_it_and_numpy_numbers_can_be_saved(tmp_path):
+    model = ALS(n_factors=np.int64(2), regularisation=np.float32(0.5), seed=np.int64(3))
+    save(model.fit(tastes(10, 9, rng=generator(1))[0]), tmp_path / "m")
+    assert load(tmp_path / "m").n_factors == 2
+    assert {entry.stat().st_mode & 0o777 for entry in (tmp_path / "m").iterdir()} == {0o644}
+
+
+def test_a_class_that_load_could_not_find_is_not_saved(tmp_path):
+    class Mine(ALS):
+        pass
+
+    with pytest.raises(InvalidParameterError, match="Mine is not in the table of models"):
+        save(Mine(regularisation=0.1).fit(tastes(10, 9, rng=generator(1))[0]), tmp_path / "m")

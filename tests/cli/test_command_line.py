@@ -73,7 +73,7 @@ def test_fit_says_what_it_did_and_what_to_do_next(folder, tmp_path):
     result = tastespace("fit", folder / "ratings.csv", "--out", tmp_path / "m", "--holdout", 0.1, "--n-factors", 3)
     assert result.returncode == 0
     assert re.search(r"als fitted on [\d,]+ ratings by 60 users of 40 items in", result.stdout)
-    assert "holdout: RMSE" in result.stdout
+    assert "holdout: rmse" in result.stdout
     assert "tastespace recommend" in result.stdout
 
 
@@ -208,9 +208,9 @@ def test_predict(folder, tmp_path):
     (tmp_path / "pairs.csv").write_text("user,item\n1,2\nnobody,2\n1,999\n")
     said = as_json(tastespace("predict", folder / "model", tmp_path / "pairs.csv", "--json"))["predictions"]
     assert [(entry["user"], entry["item"], entry["cold"]) for entry in said] == [
-        ("1", 2, False),
+        (1, 2, False),
         ("nobody", 2, True),
-        ("1", 999, True),
+        (1, 999, True),
     ]
     low, high = load(folder / "model").rating_range_
     assert all(low <= entry["mean"] <= high for entry in said)
@@ -223,7 +223,7 @@ def test_evaluate(folder):
     said = as_json(tastespace("evaluate", folder / "model", folder / "test.csv", "--json"))
     assert said.keys() == {"rmse", "mae", "n", "cold"}
     shown = tastespace("evaluate", folder / "model", folder / "test.csv")
-    assert f"RMSE {said['rmse']:.4f}" in shown.stdout
+    assert f"rmse {said['rmse']:.4f}" in shown.stdout
     assert "clipped" in shown.stdout
 
 

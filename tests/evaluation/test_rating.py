@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tastespace import GlobalMean, Ratings, evaluate
+from tastespace import GlobalMean, Ratings, Split, evaluate
 from tastespace.evaluation.rating import mae, rmse
 
 
@@ -26,3 +26,8 @@ def test_predictions_are_clipped_to_the_training_range():
     model = GlobalMean().fit(Ratings.from_arrays([1, 2], ["x", "y"], [2.0, 4.0]))
     model.rating_range_ = (2.0, 2.5)
     assert evaluate(model, Ratings.from_arrays([1], ["y"], [3.0]))["rmse"] == pytest.approx(0.5)
+
+
+def test_a_split_stands_for_its_test_part():
+    split = Split(Ratings.from_arrays([1, 2], ["x", "y"], [2.0, 4.0]), Ratings.from_arrays([1], ["y"], [4.0]))
+    assert evaluate(GlobalMean().fit(split.train), split).to_dict() == {"rmse": 1.0, "mae": 1.0, "n": 1, "cold": 0}

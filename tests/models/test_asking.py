@@ -13,12 +13,13 @@ from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
 RATINGS = Ratings.from_arrays([1, 1, 2], ["x", "y", "x"], [5.0, 3.0, 4.0])
+RANGE = (1.0, 5.0)
 
 
 def test_history_joins_the_training_ratings_and_the_newer_rating_wins():
     history = Ratings.from_arrays([1, 1, 7], ["y", "z", "y"], [1.0, 2.0, 5.0])
     with pytest.warns(DataWarning, match="'z'"):
-        asked = asked_users(RATINGS, [1, 7, 8], history)
+        asked = asked_users(RATINGS, [1, 7, 8], history, RANGE)
     assert asked.seen.offsets.tolist() == [0, 2, 3, 3]
     assert asked.seen.columns.tolist() == [0, 1, 1]
     assert asked.seen.values.tolist() == [5.0, 1.0, 5.0]
@@ -26,24 +27,24 @@ def test_history_joins_the_training_ratings_and_the_newer_rating_wins():
 
 
 def test_ids_typed_as_text_find_integers_in_both_places():
-    asked = asked_users(RATINGS, ["1", "7"], Ratings.from_arrays([7], ["x"], [1.0]))
+    asked = asked_users(RATINGS, ["1", "7"], Ratings.from_arrays([7], ["x"], [1.0]), RANGE)
     assert asked.rows.tolist() == [0, -1]
     assert asked.seen.counts.tolist() == [2, 1]
 
 
 def test_ratings_of_others_in_the_history_do_not_matter():
-    asked = asked_users(RATINGS, [2], Ratings.from_arrays([9, 9, 2], ["x", "y", "x"], [1.0, 1.0, 3.0]))
+    asked = asked_users(RATINGS, [2], Ratings.from_arrays([9, 9, 2], ["x", "y", "x"], [1.0, 1.0, 3.0]), RANGE)
     assert asked.seen.columns.tolist() == [0]
     assert asked.seen.values.tolist() == [3.0]
 
 
 def test_a_history_of_others_alone_warns():
     with pytest.warns(DataWarning, match="only of 9"):
-        asked_users(RATINGS, [2], Ratings.from_arrays([9, 9], ["x", "y"], [1.0, 1.0]))
+        asked_users(RATINGS, [2], Ratings.from_arrays([9, 9], ["x", "y"], [1.0, 1.0]), RANGE)
 
 
 def test_an_empty_mapping_is_no_history():
-    assert not asked_users(RATINGS, [1], {}).has_history
+    assert not asked_users(RATINGS, [1], {}, RANGE).has_history
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_an_empty_mapping_is_no_history():
 )
 def test_histories_that_make_no_sense(users, history, error, message):
     with pytest.raises(error, match=message):
-        asked_users(RATINGS, users, history)
+        asked_users(RATINGS, users, history, RANGE)
 
 
 def test_folding_in_moves_the_answer_in_the_right_direction():
@@ -91,3 +92,15 @@ def test_without_saved_ratings_a_history_stands_alone(tmp_path):
 def test_exclude_wants_seen_none_or_a_list():
     with pytest.raises(InvalidParameterError, match="exclude is 'none'"):
         ALS(n_factors=1, regularisation=0.1).fit(RATINGS).recommend([1], exclude="none")
+
+
+def test_a_rating_outside_the_scale_warns():
+    with pytest.warns(DataWarning, match="1 to 500.*fitted on 1 to 5"):
+        asked_users(RATINGS, [1], {"x": 500.0, "y": 1.0}, RANGE)
+
+
+def test_one_id_is_a_list_of_one():
+    model = ALS(n_factors=1, regularisation=0.1, seed=0).fit(RATINGS)
+    assert len(model.predict(1, "x")) == 1
+    assert model.recommend(np.int64(2), np.int64(1)).item_ids.to_list() == ["y"]
+    assert model.recommend(2, exclude="seen", only="y").item_ids.to_list()[0] == "y"

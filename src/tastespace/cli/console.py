@@ -17,8 +17,10 @@ from rich.table import Table
 from tastespace.errors import TastespaceWarning
 from tastespace.progress import Observer, Progress
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+# Lines are broken for a person's terminal only; a file or another program gets them whole.
+UNBROKEN = 10_000
+out = Console(highlight=False, width=None if sys.stdout.isatty() else UNBROKEN)
+err = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else UNBROKEN)
 
 
 def print_json(content: dict[str, Any]) -> None:

@@ -71,7 +71,10 @@ def demo(
             for name, report in reports.items()
         ],
     )
-    console.out.print(f"\nFor user {user}, of the films he or she has not rated:", markup=False)
+    whom = f"For user {user}, of the films they have not rated:"
+    if ranking.cold[0]:
+        whom = f"User {user} is not among the {ratings.n_users}; this is the list for anybody:"
+    console.out.print(f"\n{whom}", markup=False)
     console.print_table(
         ["", "film", "score"],
         [[str(row["rank"]), row["title"] or str(row["item"]), f"{row['score']:.2f}"] for row in top.rows(named=True)],

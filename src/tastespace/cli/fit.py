@@ -10,7 +10,7 @@ import typer
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.options import Json, Threads, make_model, read_config, read_settings
+from tastespace.cli.options import Json, Threads, make_model, read_config, read_settings, reading_options
 from tastespace.data.files import read
 from tastespace.data.ratings import Ratings
 from tastespace.data.splitting import random_split
@@ -72,10 +72,9 @@ def fit(
     if out is not None:
         artifact.check_writable(out)
     columns = {"user": user_column, "item": item_column, "rating": rating_column, "time": time_column}
-    named = settled.get("data", {}) | {part: column for part, column in columns.items() if column is not None}
-    unknown = named.keys() - {"user", "item", "rating", "time", "separator", "header", "items", "duplicates"}
-    if unknown:
-        raise InvalidParameterError(f"[data] has {', '.join(sorted(unknown))}; expected user, item, rating, time, …")
+    named = reading_options(settled.get("data", {})) | {
+        part: name for part, name in columns.items() if name is not None
+    }
     if items is not None:
         named["items"] = items
     observed = read(ratings, **named)

@@ -8,8 +8,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
+import polars as pl
 import typer
 
+from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import DataError, InvalidParameterError
 from tastespace.models import MODELS, Recommender
 
@@ -35,6 +37,26 @@ def read_config(path: Path | None) -> dict[str, Any]:
     if unknown:
         raise DataError(f"unknown entry {', '.join(sorted(unknown))}", file=path, expected="tables [model] and [data]")
     return config
+
+
+def reading_options(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The [data] table of a configuration, checked: how a file of ratings is to be read."""
+    kinds = dict.fromkeys(("user", "item", "rating", "time", "separator", "items", "duplicates"), str) | {
+        "header": bool
+    }
+    for key, value in table.items():
+        if key not in kinds:
+            raise InvalidParameterError(f"[data] has no entry {key!r}; expected one of {', '.join(kinds)}")
+        if not isinstance(value, kinds[key]):
+            expected = "true or false" if kinds[key] is bool else "a text"
+            raise InvalidParameterError(f"[data] has {key} = {value!r}; expected {expected}")
+    return dict(table)
+
+
+def known_ids(vocabulary: Vocabulary, ids: pl.Series) -> list[Any]:
+    """Ids as the model knows them: typed at a terminal or read beside words, an integer is a text."""
+    known = vocabulary.at(vocabulary.rows_of(ids))
+    return [asked if found is None else found for asked, found in zip(ids, known, strict=True)]
 
 
 def read_settings(settings: list[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import typer
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.options import Json, Model, Threads
+from tastespace.cli.options import Json, Model, Threads, known_ids
 from tastespace.data.files import read_pairs
 
 SHOWN = 50
@@ -25,7 +25,14 @@ def predict(
     recommender = artifact.load(model).set_params(threads=threads)
     users, items = read_pairs(pairs)
     prediction = recommender.predict(users, items)
-    rows = prediction.to_polars().rows(named=True)
+    frame = prediction.to_polars()
+    known = {
+        "user": known_ids(recommender.ratings_.users, users),
+        "item": known_ids(recommender.ratings_.items, items),
+    }
+    rows = [
+        {**row, "user": known["user"][k], "item": known["item"][k]} for k, row in enumerate(frame.iter_rows(named=True))
+    ]
     if json:
         console.print_json({"predictions": [{**row, "mean": round(row["mean"], 5)} for row in rows]})
         return

@@ -10,8 +10,8 @@ import typer
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.options import Json, Model, Threads
-from tastespace.data.files import read_history
+from tastespace.cli.options import Json, Model, Threads, known_ids
+from tastespace.data.files import has_users, read_history
 from tastespace.ranking import Ranking
 
 
@@ -37,6 +37,8 @@ def recommend(
     if include_seen and exclude:
         raise typer.BadParameter("expected --include-seen or --exclude, not both")
     recommender = artifact.load(model).set_params(threads=threads)
+    if history is not None and user and len(user) > 1 and not has_users(history):
+        raise typer.BadParameter(f"{history} has no column of users, so that it can be of one --user only")
     new = None if history is None else read_history(history, user[0] if user else "you")
     ranking = recommender.recommend(
         pl.Series("user", user, dtype=pl.String) if user else None,
@@ -45,18 +47,12 @@ def recommend(
         only=only or None,
         exclude=None if include_seen else exclude or "seen",
     )
-    users = ranking.user_ids if not user else _as_known(recommender.ratings_.users.ids, user)
+    users = known_ids(recommender.ratings_.users, ranking.user_ids)
     if json:
         console.print_json({"users": [_entry(ranking, position, users[position]) for position in range(len(ranking))]})
         return
     for position in range(len(ranking)):
         _show(ranking, position, users[position])
-
-
-def _as_known(known: pl.Series, asked: list[str]) -> list[Any]:
-    """Ids typed at a terminal are text; where the model's are integers, say them as integers again."""
-    integers = {str(entry): entry for entry in known} if known.dtype == pl.Int64 else {}
-    return [integers.get(text, text) for text in asked]
 
 
 def _entry(ranking: Ranking, position: int, user: Any) -> dict[str, Any]:

@@ -115,6 +115,12 @@ def read_history(path: AnyPath, user: str) -> Ratings:
         return Ratings.from_arrays(users, table["item"], table["rating"].to_numpy())
 
 
+def has_users(path: AnyPath) -> bool:
+    """Whether a history names its users."""
+    layout = sniff(path, needed=OWN_RATING)
+    return usual_column(layout.columns, USUAL_NAMES["user"]) is not None
+
+
 def sniff(
     path: AnyPath,
     *,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,11 @@ def id_series(values: Ids, name: str = "ids") -> pl.Series:
     if series.dtype in (pl.String, pl.Categorical, pl.Enum):
         return series.cast(pl.String)
     raise DataError(f"{name}: ids of type {series.dtype}", expected="integers or strings")
+
+
+def listed(ids: Ids) -> Ids:
+    """A single id as a list of one; anything else as it is."""
+    return [ids] if isinstance(ids, str | Integral) else ids
 
 
 def _as_series(values: Ids, name: str) -> pl.Series:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.data.ratings import Ratings
+from tastespace.data.splitting import Split
 from tastespace.evaluation.rating import mae, rmse
 from tastespace.models import Recommender
 
@@ -33,12 +34,17 @@ class Report:
         return {**self.measures, "n": self.n, "cold": self.cold}
 
     def __str__(self) -> str:
-        figures = ", ".join(f"{name.upper()} {value:.4f}" for name, value in self.measures.items())
-        return f"{figures} over {self.n:,} ratings ({self.cold:,} cold)"
+        figures = ", ".join(f"{name} {value:.4f}" for name, value in self.measures.items())
+        return f"{figures} over {self.n:,} rating{'s' if self.n != 1 else ''} ({self.cold:,} cold)"
 
 
-def evaluate(recommender: Recommender, test: Ratings, metrics: Mapping[str, Metric] = STANDARD) -> Report:
-    """Measure predictions, clipped to the training range, against test ratings; cold pairs count like any other."""
+def evaluate(recommender: Recommender, test: Ratings | Split, metrics: Mapping[str, Metric] = STANDARD) -> Report:
+    """Measure predictions, clipped to the training range, against test ratings (or the test part of a split).
+
+    Cold pairs count like any other.
+    """
+    if isinstance(test, Split):
+        test = test.test
     prediction = recommender.predict(test.user_ids(), test.item_ids())
     return Report(
         measures={name: metric(prediction.mean, test.values) for name, metric in metrics.items()},

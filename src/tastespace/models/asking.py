@@ -13,7 +13,7 @@ import polars as pl
 from tastespace.arrays import BoolArray, IntArray
 from tastespace.data.compressed import Compressed
 from tastespace.data.ratings import Ratings
-from tastespace.data.vocabulary import Ids, Vocabulary, id_series
+from tastespace.data.vocabulary import Ids, Vocabulary, id_series, listed
 from tastespace.errors import DataError, DataWarning, InvalidParameterError, UnknownIdError
 from tastespace.index.index import Excluded
 
@@ -35,20 +35,16 @@ class Asked:
         return np.asarray((self.rows < 0) & (self.seen.counts == 0))
 
 
-def asked_users(trained: Ratings, user_ids: Ids, history: History | None) -> Asked:
+def asked_users(trained: Ratings, user_ids: Ids, history: History | None, rating_range: tuple[float, float]) -> Asked:
     """The users asked about, with what they rated before and since; the newer rating of an item wins."""
     users = Vocabulary(id_series(user_ids, "user").unique(maintain_order=True))
     rows = trained.users.rows_of(users.ids)
     before = trained.by_user.take(rows) if len(trained) else _nothing(len(users))
-    since = _since(trained, users, history)
+    since = _since(trained, users, history, rating_range)
     if since is None:
         return Asked(users, rows, before, has_history=False)
     if not len(trained) and (rows >= 0).any():
-        warnings.warn(
-            "the model was saved without its ratings, so that for users with a history only the history counts",
-            DataWarning,
-            stacklevel=4,
-        )
+        _warn("the model was saved without its ratings, so that for users with a history only the history counts")
     both = pl.concat([_frame(before.rows(), before.columns, before.values), since])
     both = both.unique(["user", "item"], keep="last", maintain_order=True).sort("user", "item")
     columns = (both["user"].to_numpy(), both["item"].to_numpy(), both["value"].to_numpy())
@@ -65,7 +61,7 @@ def excluded_items(trained: Ratings, asked: Asked, exclude: Ids | None) -> Exclu
             raise InvalidParameterError(f"exclude is {exclude!r}; expected 'seen', None or a list of items")
         return Excluded(seen.offsets, seen.columns)
     # Unknown items in such a list are fine: it often names things that nobody has rated yet.
-    banned = np.unique(trained.items.rows_of(id_series(exclude, "exclude")))
+    banned = np.unique(trained.items.rows_of(id_series(listed(exclude), "exclude")))
     banned = banned[banned >= 0]
     everybody = np.arange(len(seen), dtype=np.int32)
     rows = np.concatenate([seen.rows(), np.repeat(everybody, len(banned))])
@@ -79,7 +75,7 @@ def allowed_items(trained: Ratings, only: Ids | None) -> BoolArray | None:
     """A flag an item: may it be recommended? None for all; an unknown item is an error that names it."""
     if only is None:
         return None
-    asked = id_series([only] if isinstance(only, str | int) else only, "only")
+    asked = id_series(listed(only), "only")
     rows = trained.items.rows_of(asked)
     if (rows < 0).any():
         unknown = asked.filter(pl.Series(rows < 0))
@@ -89,7 +85,9 @@ def allowed_items(trained: Ratings, only: Ids | None) -> BoolArray | None:
     return allowed
 
 
-def _since(trained: Ratings, users: Vocabulary, history: History | None) -> pl.DataFrame | None:
+def _since(
+    trained: Ratings, users: Vocabulary, history: History | None, rating_range: tuple[float, float]
+) -> pl.DataFrame | None:
     """The history as (position in users, item row, value), less what the model cannot use."""
     if history is None:
         return None
@@ -108,25 +106,27 @@ def _since(trained: Ratings, users: Vocabulary, history: History | None) -> pl.D
             history = Ratings.from_arrays([users.ids[0]] * len(history), list(history), list(history.values()))
         except (TypeError, ValueError) as error:
             raise DataError(f"the history is not {{item: rating}}: {error}") from error
+    (low, high), (least, most) = rating_range, history.range
+    if least < low or most > high:
+        _warn(f"the history has ratings from {least:g} to {most:g}; the model was fitted on {low:g} to {high:g}")
     rows = trained.items.rows_of(history.items.ids)
     if (rows < 0).any():
         unknown = history.items.ids.filter(pl.Series(rows < 0))
-        warnings.warn(
+        _warn(
             f"{len(unknown)} of {len(rows)} items in the history are unknown to the model and tell it nothing: "
-            f"{_names(unknown)}",
-            DataWarning,
-            stacklevel=5,
+            f"{_names(unknown)}"
         )
     places = users.rows_of(history.users.ids)
     if (places < 0).all():
-        warnings.warn(
-            f"the history has no ratings of the users asked about, only of {_names(history.users.ids)}",
-            DataWarning,
-            stacklevel=5,
-        )
+        _warn(f"the history has no ratings of the users asked about, only of {_names(history.users.ids)}")
     positions, items = places[history.user_rows], rows[history.item_rows]
     keep = (positions >= 0) & (items >= 0)
     return _frame(positions[keep], items[keep], history.values[keep])
+
+
+def _warn(message: str) -> None:
+    """A warning that points at whoever called `predict` or `recommend`."""
+    warnings.warn(message, DataWarning, stacklevel=6)
 
 
 def _frame(users: Any, items: Any, values: Any) -> pl.DataFrame:

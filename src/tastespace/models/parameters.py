@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import Any
 
 from tastespace.errors import InvalidParameterError
@@ -11,7 +12,7 @@ from tastespace.errors import InvalidParameterError
 
 def whole_number(name: str, value: Any, *, least: int) -> None:
     """The value is an integer of at least this size."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least {least}")
 
 
@@ -19,7 +20,7 @@ def number(
     name: str, value: Any, *, above: float | None = None, least: float | None = None, below: float = math.inf
 ) -> None:
     """The value is a finite number within its bounds."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    good = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if good and (above is None or value > above) and (least is None or value >= least) and value < below:
         return
     bounds = [f"above {above:g}" if above is not None else "", f"of at least {least:g}" if least is not None else ""]

@@ -11,7 +11,7 @@ from numpy.random import Generator
 
 from tastespace import randomness, threads
 from tastespace.data.ratings import Ratings
-from tastespace.data.vocabulary import Ids, id_series
+from tastespace.data.vocabulary import Ids, id_series, listed
 from tastespace.errors import InvalidParameterError, NotFittedError
 from tastespace.index.exact import Exact
 from tastespace.index.index import Index
@@ -76,11 +76,11 @@ class Recommender(ABC):
         Unknown users and items get the prior's answer and are flagged cold. `history` are ratings that the
         model has not seen, of users old or new (see `recommend`).
         """
-        self._require_fitted()
-        users, items = id_series(user_ids, "user"), id_series(item_ids, "item")
+        self.require_fitted()
+        users, items = id_series(listed(user_ids), "user"), id_series(listed(item_ids), "item")
         if len(users) != len(items):
             raise InvalidParameterError(f"{len(users)} users and {len(items)} items; expected as many of each")
-        asked = asked_users(self.ratings_, users, history)
+        asked = asked_users(self.ratings_, users, history, self.rating_range_)
         positions, item_rows = asked.users.rows_of(users), self.ratings_.items.rows_of(items)
         belief = self._belief(asked)
         mean = self.posterior_.predict(belief, positions, item_rows, threads.resolve(self.threads))
@@ -113,14 +113,14 @@ class Recommender(ABC):
         ones. `only` is a list of items to choose from; an unknown item in it is an error. `index` is a built
         index over the posterior's item vectors; without one every item is looked at.
         """
-        self._require_fitted()
+        self.require_fitted()
         whole_number("n", n, least=1)
         if user_ids is None:
             if history is None:
                 raise InvalidParameterError("recommend got neither users nor a history; expected at least one")
             user_ids = history.users.ids if isinstance(history, Ratings) else ["you"]
-        users = id_series([user_ids] if isinstance(user_ids, str | int) else user_ids, "user")
-        asked = asked_users(self.ratings_, users, history)
+        users = id_series(listed(user_ids), "user")
+        asked = asked_users(self.ratings_, users, history, self.rating_range_)
         belief = self._belief(asked)
         found = (index or self._exact_index()).search(
             self.posterior_.query_vectors(belief),
@@ -155,7 +155,8 @@ class Recommender(ABC):
             setattr(self, name, value)
         return self
 
-    def _require_fitted(self) -> None:
+    def require_fitted(self) -> None:
+        """Refuse to answer before `fit`."""
         if not self.is_fitted:
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(ratings) first")
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tastespace.errors import DataError, MissingExtraError
 from tastespace.evaluation.evaluate import Report
 from tastespace.ranking import Ranking
 
-INK, ACCENT, PALE = "#22303c", "#0f7b8a", "#b9c7cf"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INK, ACCENT, PALE, GRID = "#22303c", "#0f7b8a", "#8fa3ae", "#e6ebee"
 
 
 def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> None:
@@ -24,19 +28,11 @@ def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> No
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), width_ratios=[2, 3], layout="constrained")
     names = list(reports)
     errors = [reports[name]["rmse"] for name in names]
-    bars = left.bar(names, errors, color=[PALE] * (len(names) - 1) + [ACCENT], width=0.6)
-    left.bar_label(bars, [f"{value:.3f}" for value in errors], padding=3, color=INK)
-    left.set_ylim(0.9 * min(errors), 1.04 * max(errors))
+    _dots(left, names, errors, [PALE] * (len(names) - 1) + [ACCENT], "{:.3f}")
     left.set_title("RMSE on held-out ratings (less is better)", loc="left", fontsize=10, color=INK)
-    top = ranking.of(0)
-    titles = [row.get("title") or str(row["item"]) for row in top.rows(named=True)]
-    scores = top["score"].to_list()
-    places = list(range(len(titles)))
-    right.hlines(places, min(scores) - 0.3, scores, color=PALE, linewidth=2)
-    right.plot(scores, places, "o", color=ACCENT)
-    right.set_yticks(places, titles)
-    right.invert_yaxis()
-    right.set_xlim(left=min(scores) - 0.3)
+    rows = ranking.of(0).rows(named=True)
+    scores = [row["score"] for row in rows]
+    _dots(right, [row.get("title") or str(row["item"]) for row in rows], scores, [ACCENT] * len(rows), "{:.2f}")
     right.set_title(f"Recommended to user {ranking.user_ids[0]}: predicted rating", loc="left", fontsize=10, color=INK)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
@@ -47,3 +43,15 @@ def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> No
         raise DataError(f"cannot write the picture ({error})", file=path, expected="a writable .png file") from error
     finally:
         plt.close(figure)
+
+
+def _dots(axes: Axes, labels: list[str], values: list[float], colours: list[str], form: str) -> None:
+    """A dot a row with its value beside it: no bar, so no zero is needed to read it fairly."""
+    places = range(len(labels))
+    axes.hlines(places, 0, 1, transform=axes.get_yaxis_transform(), color=GRID, linewidth=1, zorder=0)
+    axes.scatter(values, places, c=colours, s=60, zorder=2)
+    for place, value in zip(places, values, strict=True):
+        axes.annotate(form.format(value), (value, place), (8, 0), textcoords="offset points", va="center", color=INK)
+    axes.set_yticks(places, labels)
+    axes.invert_yaxis()
+    axes.margins(x=0.15, y=0.1)

@@ -126,7 +126,7 @@ class RecommenderConformance:
             Ratings.from_arrays([1], [1], [4.0]),
             Ratings.from_arrays([1] * 5, range(5), [3.0] * 5),
             Ratings.from_arrays(range(5), [1] * 5, [1.0, 2, 3, 4, 5]),
-            Ratings.from_arrays(np.arange(40) % 8, np.arange(40) // 8, [2.0] * 40),
+            Ratings.from_arrays(np.arange(400) % 20, np.arange(400) // 20, [2.0] * 400),
         ],
         ids=["one rating", "one user", "one item", "all equal"],
     )

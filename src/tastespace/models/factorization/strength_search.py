@@ -27,6 +27,8 @@ FIRST, RATIO, FINE, LAST = 0.02, 1.3, 1.09, 3.0  # for ratings of standard devia
 PLAIN = 100.0  # a penalty that does not grow with the ratings of a row must be stronger by about their number
 WORSE_IN_A_ROW = 2
 MEANINGFUL = 1e-4  # a smaller relative gain is noise, and following it leads nowhere
+# One step either way and no more: held-out ratings are mostly those of busy users, whose biases need no penalty,
+# whereas a stranger with one rating does.
 BIAS_STEPS = (1 / 3, 3.0)
 DEFAULT_STRENGTH = 0.1  # where there are too few ratings to hold any out
 LEAST_HELD_OUT = 20
@@ -118,14 +120,11 @@ def search_strengths(
         observer(Progress("searching regularisation", len(tried), None, _figures(trial)))
         return trial
 
-    def follow(best: Trial, blocks: Sequence[str], factor: float) -> Trial:
-        """Step the strengths of some blocks by a factor as long as that helps."""
-        while True:
-            scaled = {block: getattr(best.strengths, block) * factor for block in blocks}
-            trial = attempt(replace(best.strengths, **scaled), best.state)
-            if trial.rmse > (1 - MEANINGFUL) * best.rmse:
-                return best
-            best = trial
+    def scaled(best: Trial, blocks: Sequence[str], factor: float) -> Trial:
+        """The best trial, or the better one with the strengths of some blocks times a factor."""
+        strengths = replace(best.strengths, **{block: getattr(best.strengths, block) * factor for block in blocks})
+        trial = attempt(strengths, best.state)
+        return trial if trial.rmse < (1 - MEANINGFUL) * best.rmse else best
 
     sd = validation.train.standard_deviation or 1.0
     unit = 1.0 if weighting.per_rating else PLAIN
@@ -136,13 +135,14 @@ def search_strengths(
         current = attempt(Strengths(strength * sd, strength * sd, strength, strength), current.state)
         worse = 0 if current.rmse < best.rmse else worse + 1
         best = min(best, current, key=lambda trial: trial.rmse)
-    everything = ("users", "items", "user_bias", "item_bias")
-    for blocks, factors in ((everything, (1 / FINE, FINE)), (("user_bias",), BIAS_STEPS), (("item_bias",), BIAS_STEPS)):
-        for factor in factors:
-            followed = follow(best, blocks, factor)
-            if followed is not best:
-                best = followed
-                break  # Down helped, so up does not.
+    for factor in (1 / FINE, FINE):
+        while (better := scaled(best, ("users", "items", "user_bias", "item_bias"), factor)) is not best:
+            best = better
+    for block in ("user_bias", "item_bias"):
+        for factor in BIAS_STEPS:
+            if (better := scaled(best, (block,), factor)) is not best:
+                best = better
+                break  # Weaker helped, so stronger does not.
     return best
 
 
