@@ -58,6 +58,6 @@ struct RowsKernel {
 };
 
 // Ratings gathered at a time: small enough that a block stays in the first-level cache.
-constexpr int64_t rows_block = 32;
+constexpr int64_t rows_block = 64;
 
 }  // namespace tastespace

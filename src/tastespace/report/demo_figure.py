@@ -54,4 +54,4 @@ def _dots(axes: Axes, labels: list[str], values: list[float], colours: list[str]
         axes.annotate(form.format(value), (value, place), (8, 0), textcoords="offset points", va="center", color=INK)
     axes.set_yticks(places, labels)
     axes.invert_yaxis()
-    axes.margins(x=0.15, y=0.1)
+    axes.margins(x=0.2, y=0.1)
