@@ -73,7 +73,7 @@ def test_fit_says_what_it_did_and_what_to_do_next(folder, tmp_path):
     result = tastespace("fit", folder / "ratings.csv", "--out", tmp_path / "m", "--holdout", 0.1, "--n-factors", 3)
     assert result.returncode == 0
     assert re.search(r"als fitted on [\d,]+ ratings by 60 users of 40 items in", result.stdout)
-    assert "holdout: rmse" in result.stdout
+    assert "holdout: RMSE" in result.stdout
     assert "tastespace recommend" in result.stdout
 
 
@@ -223,7 +223,7 @@ def test_evaluate(folder):
     said = as_json(tastespace("evaluate", folder / "model", folder / "test.csv", "--json"))
     assert said.keys() == {"rmse", "mae", "n", "cold"}
     shown = tastespace("evaluate", folder / "model", folder / "test.csv")
-    assert f"rmse {said['rmse']:.4f}" in shown.stdout
+    assert f"RMSE {said['rmse']:.4f}" in shown.stdout
     assert "clipped" in shown.stdout
 
 

@@ -17,6 +17,7 @@ from tastespace.models import Recommender
 Metric = Callable[[NDArray[Any], NDArray[Any]], float]
 
 STANDARD: Mapping[str, Metric] = {"rmse": rmse, "mae": mae}
+LABELS = {"rmse": "RMSE", "mae": "MAE"}  # how a person writes them
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Report:
         return {**self.measures, "n": self.n, "cold": self.cold}
 
     def __str__(self) -> str:
-        figures = ", ".join(f"{name} {value:.4f}" for name, value in self.measures.items())
+        figures = ", ".join(f"{LABELS.get(name, name)} {value:.4f}" for name, value in self.measures.items())
         return f"{figures} over {self.n:,} rating{'s' if self.n != 1 else ''} ({self.cold:,} cold)"
 
 
