@@ -320,3 +320,13 @@ def test_inputs_are_not_changed(rows):
         array.setflags(write=False)
     ratings = Ratings.from_arrays(users, items, values)
     assert set(triples(ratings)) <= {tuple(row) for row in rows}
+
+
+def test_ratings_cannot_be_changed():
+    given = np.array([1.0, 2.0], dtype=np.float32)
+    ratings = Ratings.from_arrays([1, 2], [1, 2], given)
+    for array in (ratings.user_rows, ratings.item_rows, ratings.values):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+    given[0] = 9.0  # the caller's own array stays the caller's
+    assert ratings.values.tolist() == [1.0, 2.0]

@@ -41,6 +41,11 @@ class Ratings:
     item_attributes: pl.DataFrame | None = None  # one row an item: genres, year ...
     merged: int = 0  # ratings that a later or combined one of the same pair has replaced
 
+    def __post_init__(self) -> None:
+        for array in (self.user_rows, self.item_rows, self.values, self.times):
+            if array is not None:
+                array.flags.writeable = False  # Whoever holds these ratings may rely on them.
+
     @classmethod
     def from_arrays(
         cls, user_ids: Ids, item_ids: Ids, values: Any, times: Any = None, *, duplicates: Duplicates = "last"

@@ -83,7 +83,6 @@ class RecommenderConformance:
 
     def test_fit_returns_itself_and_leaves_the_ratings_alone(self, ratings: Ratings) -> None:
         before = copy.deepcopy((ratings.user_rows, ratings.item_rows, ratings.values))
-        ratings.values.flags.writeable = False
         recommender = self.make(seed=1)
         assert recommender.fit(ratings) is recommender
         for array, kept in zip((ratings.user_rows, ratings.item_rows, ratings.values), before, strict=True):
