@@ -65,7 +65,7 @@ constraints:
 	 build/constraints/bin/pip freeze --all | grep -viE '^(tastespace|setuptools)'; echo torch==2.13.0) > constraints.txt
 
 clean:
-	rm -rf build dist site $(VENV)
+	rm -rf build dist site $(VENV) $(BENCH)
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -352,7 +352,7 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
     explained = dot(forward, forward, n_factors);
     const T pivot = T(double(alpha) * double(space.total_weight) + double(scale) * double(problem.bias_precision) -
                       dot(border_forward, border_forward, n_factors));
-    if (!(pivot > 0)) return false;
+    if (!(pivot > 0) || !(pivot < HUGE_VAL)) return false;
     const T inverse = T(1) / std::sqrt(pivot);
     const T bias_forward =
         (alpha * space.total_linear + scale * problem.bias_linear - T(dot(border_forward, forward, n_factors))) *

@@ -107,7 +107,16 @@ def load(path: str | Path) -> Recommender:
         posterior = model.posterior_class.from_arrays(read_arrays(path / "posterior.safetensors"))
         data = manifest["data"]
         return recommender.restore(_read_ratings(path), posterior, manifest["seed"], (data["minimum"], data["maximum"]))
-    except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+    except ArtifactError:
+        raise
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        OSError,
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+    ) as error:
         raise ArtifactError(f"{path}: the artifact is damaged ({error}); fit or copy it again") from error
 
 

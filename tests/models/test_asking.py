@@ -104,3 +104,20 @@ def test_one_id_is_a_list_of_one():
     assert len(model.predict(1, "x")) == 1
     assert model.recommend(np.int64(2), np.int64(1)).item_ids.to_list() == ["y"]
     assert model.recommend(2, exclude="seen", only="y").item_ids.to_list()[0] == "y"
+
+
+def test_a_warning_points_at_whoever_asked():
+    model = ALS(n_factors=1, regularisation=0.1, seed=0).fit(RATINGS)
+    for ask in (
+        lambda: model.recommend(history={"wibble": 5.0}),
+        lambda: model.predict([1], ["x"], history=Ratings.from_arrays([9], ["x"], [5.0])),
+        lambda: model.predict([1], ["x"], history={"x": 99.0}),
+    ):
+        with pytest.warns(DataWarning) as caught:
+            ask()
+        assert caught[0].filename == __file__
+
+
+def test_only_ratings_that_count_are_held_against_the_scale():
+    history = Ratings.from_arrays([9, 1], ["x", "y"], [500.0, 3.0])
+    assert asked_users(RATINGS, [1], history, RANGE).has_history

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -106,9 +107,6 @@ def _since(
             history = Ratings.from_arrays([users.ids[0]] * len(history), list(history), list(history.values()))
         except (TypeError, ValueError) as error:
             raise DataError(f"the history is not {{item: rating}}: {error}") from error
-    (low, high), (least, most) = rating_range, history.range
-    if least < low or most > high:
-        _warn(f"the history has ratings from {least:g} to {most:g}; the model was fitted on {low:g} to {high:g}")
     rows = trained.items.rows_of(history.items.ids)
     if (rows < 0).any():
         unknown = history.items.ids.filter(pl.Series(rows < 0))
@@ -121,12 +119,20 @@ def _since(
         _warn(f"the history has no ratings of the users asked about, only of {_names(history.users.ids)}")
     positions, items = places[history.user_rows], rows[history.item_rows]
     keep = (positions >= 0) & (items >= 0)
-    return _frame(positions[keep], items[keep], history.values[keep])
+    values, (low, high) = history.values[keep], rating_range
+    if len(values) and (values.min() < low or values.max() > high):
+        _warn(
+            f"the history has ratings from {values.min():g} to {values.max():g}; the model was fitted on {low:g} to {high:g}"
+        )
+    return _frame(positions[keep], items[keep], values)
 
 
 def _warn(message: str) -> None:
-    """A warning that points at whoever called `predict` or `recommend`."""
-    warnings.warn(message, DataWarning, stacklevel=6)
+    """A warning that points at whoever asked: the first caller outside the library."""
+    level = 1
+    while sys._getframe(level).f_globals.get("__name__", "").startswith("tastespace."):
+        level += 1
+    warnings.warn(message, DataWarning, stacklevel=level + 1)
 
 
 def _frame(users: Any, items: Any, values: Any) -> pl.DataFrame:

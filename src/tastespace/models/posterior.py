@@ -96,4 +96,4 @@ class Prediction:
     def __repr__(self) -> str:
         with pl.Config(tbl_rows=10, tbl_hide_dataframe_shape=True):
             cold = int(np.count_nonzero(self.cold))
-            return f"Prediction of {len(self)} ratings ({cold} cold)\n{self.to_polars()}"
+            return f"Prediction of {len(self)} rating{'s' if len(self) != 1 else ''} ({cold} cold)\n{self.to_polars()}"

@@ -15,6 +15,7 @@ from tastespace.data.vocabulary import Ids, id_series, listed
 from tastespace.errors import InvalidParameterError, NotFittedError
 from tastespace.index.exact import Exact
 from tastespace.index.index import Index
+from tastespace.instructions import instruction_set
 from tastespace.models.asking import Asked, History, allowed_items, asked_users, excluded_items
 from tastespace.models.parameters import whole_number
 from tastespace.models.posterior import IndexablePosterior, Prediction
@@ -41,6 +42,7 @@ class Recommender(ABC):
 
     def check(self) -> None:
         """Refuse parameters that make no sense; a subclass adds its own."""
+        instruction_set()  # Says now, not in the first kernel, if TASTESPACE_ISA asks for the impossible.
         randomness.resolve(self.seed)
         threads.resolve(self.threads)
 
@@ -59,6 +61,7 @@ class Recommender(ABC):
         self, observed: Ratings, posterior: IndexablePosterior[Any], seed: int, rating_range: tuple[float, float]
     ) -> Self:
         """Take a conclusion as one's own: what `fit` and the artifact end with."""
+        instruction_set()
         self.ratings_ = observed  # the ids at least; an artifact may have been saved without the ratings
         self.posterior_ = posterior
         self.seed_ = seed

@@ -13,7 +13,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import ascend, small_change
 from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
 from tastespace.models.factorization.point import Penalty, PointPosterior, Strengths, Weighting
-from tastespace.models.factorization.strength_search import DEFAULT_STRENGTH, Validation, search_strengths
+from tastespace.models.factorization.strength_search import DEFAULT_STRENGTH, Validation, search_strengths, standard
 from tastespace.models.parameters import choice, number, whole_number
 from tastespace.models.recommender import Recommender
 from tastespace.progress import Observer
@@ -90,12 +90,12 @@ class ALS(Recommender):
             return Penalty(self._overridden(Strengths.tied(self.regularisation)), weighting), None
         validation = Validation.split(observed, self.validation_share, rng)
         if validation is None:
-            strength = DEFAULT_STRENGTH * (observed.standard_deviation or 1.0)
-            return Penalty(self._overridden(Strengths.tied(strength)), weighting), None
+            return Penalty(self._overridden(standard(DEFAULT_STRENGTH, observed)), weighting), None
         best = search_strengths(
             validation,
             lambda train, penalty: self._bind(train, Penalty(self._overridden(penalty.strengths), weighting)),
             weighting=weighting,
+            biases=self.biases,
             sweeps=self.sweeps,
             threads=threads.resolve(self.threads),
             rng=rng,

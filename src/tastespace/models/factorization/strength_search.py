@@ -88,11 +88,18 @@ class Trial:
     state: Factors
 
 
+def standard(strength: float, ratings: Ratings) -> Strengths:
+    """A strength for ratings of standard deviation 1 as the strengths of these ratings."""
+    factors = strength * (ratings.standard_deviation or 1.0)
+    return Strengths(factors, factors, strength, strength)
+
+
 def search_strengths(
     validation: Validation,
     bind: Bind,
     *,
     weighting: Weighting,
+    biases: bool,
     sweeps: int,
     threads: int,
     rng: Generator,
@@ -126,19 +133,18 @@ def search_strengths(
         trial = attempt(strengths, best.state)
         return trial if trial.rmse < (1 - MEANINGFUL) * best.rmse else best
 
-    sd = validation.train.standard_deviation or 1.0
     unit = 1.0 if weighting.per_rating else PLAIN
     strength, worse = FIRST * unit, 0
-    current = best = attempt(Strengths(strength * sd, strength * sd, strength, strength), None)
+    current = best = attempt(standard(strength, validation.train), None)
     while worse < WORSE_IN_A_ROW and strength < LAST * unit:
         strength *= RATIO
-        current = attempt(Strengths(strength * sd, strength * sd, strength, strength), current.state)
+        current = attempt(standard(strength, validation.train), current.state)
         worse = 0 if current.rmse < best.rmse else worse + 1
         best = min(best, current, key=lambda trial: trial.rmse)
     for factor in (1 / FINE, FINE):
         while (better := scaled(best, ("users", "items", "user_bias", "item_bias"), factor)) is not best:
             best = better
-    for block in ("user_bias", "item_bias"):
+    for block in ("user_bias", "item_bias") if biases else ():
         for factor in BIAS_STEPS:
             if (better := scaled(best, (block,), factor)) is not best:
                 best = better
