@@ -121,9 +121,8 @@ def _since(
     keep = (positions >= 0) & (items >= 0)
     values, (low, high) = history.values[keep], rating_range
     if len(values) and (values.min() < low or values.max() > high):
-        _warn(
-            f"the history has ratings from {values.min():g} to {values.max():g}; the model was fitted on {low:g} to {high:g}"
-        )
+        spread = f"{values.min():g} to {values.max():g}"
+        _warn(f"the history has ratings from {spread}; the model was fitted on {low:g} to {high:g}")
     return _frame(positions[keep], items[keep], values)
 
 
