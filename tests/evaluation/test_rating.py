@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tastespace import GlobalMean, Ratings, Split, evaluate
+from tastespace import DampedBias, GlobalMean, Ratings, Split, evaluate
 from tastespace.evaluation.rating import mae, rmse
 
 
@@ -31,3 +31,11 @@ def test_predictions_are_clipped_to_the_training_range():
 def test_a_split_stands_for_its_test_part():
     split = Split(Ratings.from_arrays([1, 2], ["x", "y"], [2.0, 4.0]), Ratings.from_arrays([1], ["y"], [4.0]))
     assert evaluate(GlobalMean().fit(split.train), split).to_dict() == {"rmse": 1.0, "mae": 1.0, "n": 1, "cold": 0}
+
+
+def test_strangers_of_a_split_are_folded_in_by_their_history():
+    train = Ratings.from_arrays([1, 2], ["x", "y"], [2.0, 4.0])
+    history, test = Ratings.from_arrays([9], ["x"], [4.0]), Ratings.from_arrays([9], ["y"], [4.0])
+    model = DampedBias(user_damping=1.0, item_damping=1e9).fit(train)
+    assert evaluate(model, Split(train, test, history)).to_dict()["rmse"] == pytest.approx(0.5)
+    assert evaluate(model, Split(train, test, history)).cold == 0

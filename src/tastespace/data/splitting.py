@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tastespace.arrays import BoolArray
 from tastespace.data.ratings import Ratings
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import DataError, InvalidParameterError
 from tastespace.randomness import generator
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
     """Two parts of the same ratings. Each has the vocabulary of its own ids alone; the test part is matched
-    by id, and ids that the training part lacks are cold and stay."""
+    by id, and ids that the training part lacks are cold and stay.
+
+    `history` are ratings of users that the model has not met: not for fitting, but to go by when it is asked.
+    """
 
     train: Ratings
     test: Ratings
+    history: Ratings | None = None
 
 
 def random_split(ratings: Ratings, share: float = 0.1, *, seed: int = 0) -> Split:
@@ -26,11 +35,129 @@ def random_split(ratings: Ratings, share: float = 0.1, *, seed: int = 0) -> Spli
     Exactly ``numpy.random.default_rng(seed).permutation(n)`` over the ratings in file order, the first
     ``int(share * n)`` being the test part; both parts keep the file order.
     """
-    n = len(ratings)
+    n_test = _count_of(share, len(ratings), "ratings")
+    order = generator(seed).permutation(len(ratings))
+    return _split(ratings, order[:n_test])
+
+
+def k_fold(ratings: Ratings, k: int = 5, *, seed: int = 0) -> Iterator[Split]:
+    """k splits whose test parts together are all ratings, each once; for cross-validation."""
+    if isinstance(k, bool) or not isinstance(k, Integral) or not 2 <= k <= len(ratings):
+        raise InvalidParameterError(f"k is {k!r}; expected a whole number from 2 to the {len(ratings)} ratings")
+    order = generator(seed).permutation(len(ratings))
+    return (_split(ratings, fold) for fold in np.array_split(order, int(k)))
+
+
+def leave_one_out(ratings: Ratings, *, seed: int = 0) -> Split:
+    """One rating of each user, at random, as the test part; users with a single rating keep it for training."""
+    return _last_of_each_user(ratings, generator(seed).random(len(ratings)), 1)
+
+
+def last_per_user(ratings: Ratings, k: int = 1) -> Split:
+    """The last k ratings of each user as the test part; at least one of each user stays for training.
+
+    Ratings of the same second count in file order. What others rated later is in the training part: for a test
+    without any look ahead use `time_split`.
+    """
+    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
+        raise InvalidParameterError(f"k is {k!r}; expected a whole number of at least 1")
+    return _last_of_each_user(ratings, _known_times(ratings).astype(np.int64), int(k))
+
+
+def time_split(ratings: Ratings, share: float | None = None, *, at: Any = None) -> Split:
+    """What was rated from one moment on as the test part: the last `share` of the ratings, or `at` a date.
+
+    Ratings of the same second are never torn apart, so that the share may be missed by a few.
+    """
+    times = _known_times(ratings)
+    if (share is None) == (at is None):
+        raise InvalidParameterError("time_split got both or neither of share and at; expected one of them")
+    if share is not None:
+        moment = np.sort(times)[len(ratings) - _count_of(share, len(ratings), "ratings")]
+    else:
+        try:
+            moment = np.datetime64(at, "s")
+        except ValueError as error:
+            raise InvalidParameterError(f"at is {at!r}; expected a date such as 2024-05-31") from error
+    test = np.flatnonzero(times >= moment)
+    if not 0 < len(test) < len(ratings):
+        raise InvalidParameterError(
+            f"{'no' if len(test) == 0 else 'every'} rating is from {moment} on; expected a moment between "
+            f"{times.min()} and {times.max()}"
+        )
+    return _split(ratings, test)
+
+
+def held_out_users(ratings: Ratings, share: float = 0.1, *, given: float = 0.5, seed: int = 0) -> Split:
+    """A share of the users, with all their ratings, kept from training.
+
+    A share `given` of the ratings of each, at random, is the split's history, to fold them in by; the rest is
+    the test part. Users whose history or test part would be empty are in training.
+    """
+    _check_share("given", given)
+    rng = generator(seed)
+    order = rng.random(len(ratings))
+    counts = np.bincount(ratings.user_rows, minlength=ratings.n_users)
+    n_given = (given * counts).astype(np.int64)
+    able = np.flatnonzero(n_given >= 1)
+    chosen = rng.permutation(able)[: _count_of(share, ratings.n_users, "users")]
+    if not len(chosen):
+        raise DataError("no user has ratings for both a history and a test", expected="users with several ratings")
+    is_out: BoolArray = np.isin(ratings.user_rows, chosen)
+    is_history = is_out & (_rank_within_user(ratings, order) < n_given[ratings.user_rows])
+    return Split(
+        train=ratings.take(np.flatnonzero(~is_out)),
+        test=ratings.take(np.flatnonzero(is_out & ~is_history)),
+        history=ratings.take(np.flatnonzero(is_history)),
+    )
+
+
+def _split(ratings: Ratings, test: NDArray[Any]) -> Split:
+    is_test: BoolArray = np.zeros(len(ratings), np.bool_)
+    is_test[test] = True
+    return Split(train=ratings.take(np.flatnonzero(~is_test)), test=ratings.take(np.flatnonzero(is_test)))
+
+
+def _last_of_each_user(ratings: Ratings, key: NDArray[Any], k: int) -> Split:
+    """The k ratings of each user with the largest key, but never all of them."""
+    counts = np.bincount(ratings.user_rows, minlength=ratings.n_users)
+    n_test = np.minimum(k, counts - 1)
+    rank = _rank_within_user(ratings, key)
+    test = np.flatnonzero(rank >= (counts - n_test)[ratings.user_rows])
+    if not len(test):
+        raise DataError("every user has a single rating", expected="users with at least two")
+    return _split(ratings, test)
+
+
+def _rank_within_user(ratings: Ratings, key: NDArray[Any]) -> NDArray[np.int64]:
+    """The place of each rating among those of its user by this key, from 0; ties in file order."""
+    order = np.lexsort((key, ratings.user_rows))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(ratings.user_rows, minlength=ratings.n_users))])
+    rank = np.empty(len(ratings), np.int64)
+    rank[order] = np.arange(len(ratings)) - starts[ratings.user_rows[order]]
+    return rank
+
+
+def _known_times(ratings: Ratings) -> NDArray[np.datetime64]:
+    if ratings.times is None:
+        raise DataError("the ratings have no times", expected="a time of each rating, to split by time")
+    unknown = int(np.count_nonzero(np.isnat(ratings.times)))
+    if unknown:
+        raise DataError(
+            f"{unknown} of {len(ratings)} ratings have no time", expected="a time of each rating, to split by time"
+        )
+    return ratings.times
+
+
+def _check_share(name: str, share: float) -> None:
     if not 0 < share < 1:
-        raise InvalidParameterError(f"share is {share!r}; expected a number between 0 and 1, both excluded")
-    n_test = int(share * n)
-    if n_test == 0:
-        raise InvalidParameterError(f"a share of {share:g} of {n} ratings is no rating; expected a larger share")
-    order = generator(seed).permutation(n)
-    return Split(train=ratings.take(np.sort(order[n_test:])), test=ratings.take(np.sort(order[:n_test])))
+        raise InvalidParameterError(f"{name} is {share!r}; expected a number between 0 and 1, both excluded")
+
+
+def _count_of(share: float, n: int, what: str) -> int:
+    _check_share("share", share)
+    if int(share * n) == 0:
+        raise InvalidParameterError(
+            f"a share of {share:g} of {n} {what} is no {what.rstrip('s')}; expected a larger share"
+        )
+    return int(share * n)

@@ -42,11 +42,12 @@ class Report:
 def evaluate(recommender: Recommender, test: Ratings | Split, metrics: Mapping[str, Metric] = STANDARD) -> Report:
     """Measure predictions, clipped to the training range, against test ratings (or the test part of a split).
 
-    Cold pairs count like any other.
+    Cold pairs count like any other. The history of a split is what its strangers are folded in by.
     """
+    history = None
     if isinstance(test, Split):
-        test = test.test
-    prediction = recommender.predict(test.user_ids(), test.item_ids())
+        history, test = test.history, test.test
+    prediction = recommender.predict(test.user_ids(), test.item_ids(), history=history)
     return Report(
         measures={name: metric(prediction.mean, test.values) for name, metric in metrics.items()},
         n=len(test),
