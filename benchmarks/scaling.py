@@ -18,7 +18,7 @@ import harness
 import numpy as np
 
 from tastespace.data.compressed import Compressed
-from tastespace.models.factorization.point import Penalty, Strengths, Weighting
+from tastespace.models.factorization.penalty import Penalty, Strengths, Weighting
 from tastespace.models.factorization.rows import Points, Side, solve_rows
 
 LARGEST, SMALLEST = 100e6, 1e6

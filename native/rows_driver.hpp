@@ -71,33 +71,32 @@ int64_t solve_rows(const RowsProblem<T> &problem, int threads) {
       total += a_row + a_rating * double(n);
   }
 
+  // Huge rows: pieces of them in parallel, a batch at a time, merged in order.
   struct Piece {
-    int64_t begin, end;
+    int64_t row, begin, end;
   };
-  for (size_t at = 0; at < huge.size();) {
-    std::vector<int64_t> rows, first_piece;
-    std::vector<Piece> pieces;
-    for (; at < huge.size() && (pieces.empty() || int64_t(pieces.size()) < rows_pieces_at_once); ++at) {
-      rows.push_back(huge[at]);
-      first_piece.push_back(int64_t(pieces.size()));
-      for (int64_t k = offsets[huge[at]]; k < offsets[huge[at] + 1]; k += rows_piece)
-        pieces.push_back({k, std::min(k + rows_piece, offsets[huge[at] + 1])});
+  std::vector<Piece> pieces;
+  for (int64_t row : huge)
+    for (int64_t k = offsets[row]; k < offsets[row + 1]; k += rows_piece)
+      pieces.push_back({row, k, std::min(k + rows_piece, offsets[row + 1])});
+  if (!pieces.empty()) {
+    RowsMemory<T> whole(size);
+    std::vector<RowsMemory<T>> parts;
+    for (int64_t i = 0; i < std::min(int64_t(pieces.size()), rows_pieces_at_once); ++i) parts.emplace_back(size);
+    for (size_t start = 0; start < pieces.size(); start += parts.size()) {
+      const size_t n = std::min(parts.size(), pieces.size() - start);
+      parallel_for(int64_t(n), threads, [&](int64_t i, int) {
+        kernel.clear(problem, parts[size_t(i)].space);
+        kernel.accumulate(problem, pieces[start + size_t(i)].begin, pieces[start + size_t(i)].end,
+                          parts[size_t(i)].space);
+      });
+      for (size_t i = 0; i < n; ++i) {
+        const Piece &piece = pieces[start + i];
+        if (piece.begin == offsets[piece.row]) kernel.clear(problem, whole.space);
+        kernel.merge(problem, parts[i].space, whole.space);
+        if (piece.end == offsets[piece.row + 1] && !kernel.finish(problem, piece.row, whole.space)) fail(piece.row);
+      }
     }
-    first_piece.push_back(int64_t(pieces.size()));
-    std::vector<RowsMemory<T>> memories;
-    memories.reserve(pieces.size());
-    for (size_t i = 0; i < pieces.size(); ++i) memories.emplace_back(size);
-    parallel_for(int64_t(pieces.size()), threads, [&](int64_t piece, int) {
-      RowsWorkspace<T> &space = memories[size_t(piece)].space;
-      kernel.clear(problem, space);
-      kernel.accumulate(problem, pieces[size_t(piece)].begin, pieces[size_t(piece)].end, space);
-    });
-    parallel_for(int64_t(rows.size()), threads, [&](int64_t i, int) {
-      RowsWorkspace<T> &space = memories[size_t(first_piece[size_t(i)])].space;
-      for (int64_t piece = first_piece[size_t(i)] + 1; piece < first_piece[size_t(i) + 1]; ++piece)
-        kernel.merge(problem, memories[size_t(piece)].space, space);
-      if (!kernel.finish(problem, rows[size_t(i)], space)) fail(rows[size_t(i)]);
-    });
   }
 
   const double share = total / double(rows_blocks_per_thread * std::max(threads, 1));
@@ -112,9 +111,10 @@ int64_t solve_rows(const RowsProblem<T> &problem, int threads) {
     }
   }
   if (starts.back() != problem.n_rows) starts.push_back(problem.n_rows);
+  const int64_t n_blocks = int64_t(starts.size()) - 1;
   std::vector<RowsMemory<T>> memories;
-  for (int i = 0; i < std::max(threads, 1); ++i) memories.emplace_back(size);
-  parallel_for(int64_t(starts.size()) - 1, threads, [&](int64_t block, int worker) {
+  for (int64_t i = 0; i < std::min(int64_t(std::max(threads, 1)), n_blocks); ++i) memories.emplace_back(size);
+  parallel_for(n_blocks, threads, [&](int64_t block, int worker) {
     RowsWorkspace<T> &space = memories[size_t(worker)].space;
     for (int64_t row = starts[size_t(block)]; row < starts[size_t(block) + 1]; ++row) {
       if (offsets[row + 1] - offsets[row] > rows_piece) continue;

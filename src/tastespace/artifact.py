@@ -36,6 +36,7 @@ from tastespace.version import __version__
 FORMAT = "tastespace"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
+FILES = ("posterior.safetensors", "ratings.safetensors", "users.parquet", "items.parquet")
 # How the safetensors format calls the types that we write.
 DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
 # Not a property of the model but of the machine it was fitted on.
@@ -59,7 +60,7 @@ def save(
         raise InvalidParameterError(
             f"{type(recommender).__name__} is not in the table of models; expected one of {', '.join(MODELS)}"
         )
-    path = Path(path)
+    path = Path(path).resolve()
     check_writable(path)
     ratings = recommender.ratings_
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
@@ -105,11 +106,14 @@ def load(path: str | Path) -> Recommender:
         parameters = {name: value for name, value in manifest["parameters"].items() if name in known}
         recommender = model(**parameters)
         posterior = model.posterior_class.from_arrays(read_arrays(path / "posterior.safetensors"))
-        data = manifest["data"]
-        return recommender.restore(_read_ratings(path), posterior, manifest["seed"], (data["minimum"], data["maximum"]))
+        ratings, data = _read_ratings(path), manifest["data"]
+        recommender.restore(ratings, posterior, manifest["seed"], (float(data["minimum"]), float(data["maximum"])))
+        _try_out(recommender)
     except ArtifactError:
         raise
     except (
+        AttributeError,
+        IndexError,
         KeyError,
         TypeError,
         ValueError,
@@ -118,6 +122,20 @@ def load(path: str | Path) -> Recommender:
         pl.exceptions.PanicException,
     ) as error:
         raise ArtifactError(f"{path}: the artifact is damaged ({error}); fit or copy it again") from error
+    return recommender
+
+
+def _try_out(recommender: Recommender) -> None:
+    """Ask about the last user and the last item, and about all ratings of one: parts that do not fit say so now."""
+    ratings = recommender.ratings_
+    last_user, last_item = np.array([ratings.n_users - 1], np.int32), np.array([ratings.n_items - 1], np.int32)
+    posterior = recommender.posterior_
+    posterior.predict(posterior.known(last_user), np.zeros(1, np.int32), last_item, 1)
+    by_user = ratings.by_user
+    if len(by_user) != ratings.n_users or int(by_user.offsets[-1]) != len(by_user.columns) != len(by_user.values):
+        raise ValueError("the ratings do not fit the users")
+    if len(by_user.columns) and not 0 <= by_user.columns.min() <= by_user.columns.max() < ratings.n_items:
+        raise ValueError("the ratings do not fit the items")
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
@@ -142,18 +160,33 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     missing = {"model", "parameters", "seed", "data", "files"} - manifest.keys()
     if missing:
         raise ArtifactError(f"{path}: the {MANIFEST} lacks {', '.join(sorted(missing))}; fit or copy it again")
+    kinds = {"model": str, "parameters": dict, "seed": int, "data": dict, "files": dict}
+    wrong = [name for name, kind in kinds.items() if not isinstance(manifest[name], kind)]
+    if wrong:
+        raise ArtifactError(f"{path}: the {MANIFEST} has a strange {', '.join(wrong)}; fit or copy it again")
     return manifest
 
 
 def check_writable(path: str | Path) -> None:
     """Refuse early, before hours of work, a place where an artifact cannot be put."""
-    path = Path(path)
-    if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not (path / MANIFEST).is_file())):
+    path = Path(path).resolve()
+    if path.exists() and not _is_replaceable(path):
         raise ArtifactError(f"{path} exists and is not a tastespace artifact; expected a new name, or one to replace")
     if not path.parent.is_dir():
         raise ArtifactError(f"there is no folder {path.parent}; create it first")
     if not os.access(path.parent, os.W_OK):
         raise ArtifactError(f"the folder {path.parent} cannot be written to; choose another, or change its permissions")
+
+
+def _is_replaceable(path: Path) -> bool:
+    """An empty folder, or one with an artifact and nothing else: what is there besides may be dear to somebody."""
+    if not path.is_dir():
+        return False
+    there = {entry.name for entry in path.iterdir()}
+    if not there:
+        return True
+    # A damaged artifact may be replaced as well; a manifest of another program does not speak of us.
+    return MANIFEST in there and there <= {MANIFEST, *FILES} and FORMAT in (path / MANIFEST).read_text(errors="replace")
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -260,7 +293,7 @@ def _move(temporary: Path, path: Path) -> None:
     path.rename(old)
     try:
         temporary.rename(path)
-    except OSError:
+    except BaseException:  # Also when interrupted: the old artifact goes back to its place.
         old.rename(path)
         raise
     shutil.rmtree(old, ignore_errors=True)

@@ -6,6 +6,8 @@ classes, and only these, into an exit code or a status.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 
@@ -79,3 +81,9 @@ class DataWarning(TastespaceWarning):
 def shortened(text: str, length: int = 80) -> str:
     """Enough of a text to recognise it by."""
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def named(ids: Iterable[object], most: int = 5) -> str:
+    """The first few ids, as they would be typed."""
+    first = list(islice(ids, most + 1))
+    return ", ".join(repr(entry) for entry in first[:most]) + (" …" if len(first) > most else "")

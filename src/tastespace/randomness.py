@@ -6,7 +6,6 @@ whatever the number of threads, because kernels receive noise and never make it.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from numbers import Integral
 
@@ -28,10 +27,3 @@ def resolve(seed: int | None) -> int:
 def generator(seed: int) -> Generator:
     """The generator of a seed."""
     return np.random.default_rng(resolve(seed))
-
-
-def derive(seed: int, *key: object) -> Generator:
-    """A generator for one purpose (a user, a request), repeatable and independent of all others."""
-    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in key)
-    words = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype=np.uint32)
-    return np.random.default_rng(np.random.SeedSequence([resolve(seed), *(int(word) for word in words)]))

@@ -1,4 +1,4 @@
-"""From beliefs to lists: what a user is shown, in order."""
+"""From scores to lists: what may be shown to a user, and what is, in order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ import numpy as np
 import polars as pl
 
 from tastespace.arrays import BoolArray, FloatMatrix, IntArray
+from tastespace.data.compressed import Compressed
+from tastespace.data.ratings import Ratings
+from tastespace.data.vocabulary import Ids, id_series, listed
+from tastespace.errors import InvalidParameterError, UnknownIdError, named
 from tastespace.frames import to_pandas
+from tastespace.index.index import Excluded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +46,8 @@ class Ranking:
 
     def of(self, position: int) -> pl.DataFrame:
         """The list of the user at this position: rank, item, title, score."""
+        if not 0 <= position < len(self):
+            raise InvalidParameterError(f"position is {position}; expected one from 0 to {len(self) - 1}")
         n = self.item_rows.shape[1]
         here = slice(position * n, (position + 1) * n)
         columns: dict[str, Any] = {"rank": np.arange(1, n + 1), "item": self.item_ids[here]}
@@ -80,3 +87,36 @@ class Ranking:
         if len(self) > 3:
             lines.append(f"… and {len(self) - 3} more; to_polars() has them all")
         return "\n".join(lines)
+
+
+def excluded_items(trained: Ratings, seen: Compressed, exclude: Ids | None) -> Excluded | None:
+    """What must not be recommended: what a user has seen, and a list for everybody."""
+    if exclude is None:
+        return None
+    if isinstance(exclude, str):
+        if exclude != "seen":
+            raise InvalidParameterError(f"exclude is {exclude!r}; expected 'seen', None or a list of items")
+        return Excluded(seen.offsets, seen.columns)
+    # Unknown items in such a list are fine: it often names things that nobody has rated yet.
+    banned = np.unique(trained.items.rows_of(id_series(listed(exclude), "exclude")))
+    banned = banned[banned >= 0]
+    everybody = np.arange(len(seen), dtype=np.int32)
+    rows = np.concatenate([seen.rows(), np.repeat(everybody, len(banned))])
+    items = np.concatenate([seen.columns, np.tile(banned, len(seen))])
+    order = np.lexsort((items, rows))
+    both = Compressed.group(rows[order], items[order], np.zeros(len(items), np.float32), len(seen))
+    return Excluded(both.offsets, both.columns)
+
+
+def allowed_items(trained: Ratings, only: Ids | None) -> BoolArray | None:
+    """A flag an item: may it be recommended? None for all; an unknown item is an error that names it."""
+    if only is None:
+        return None
+    asked = id_series(listed(only), "only")
+    rows = trained.items.rows_of(asked)
+    if (rows < 0).any():
+        unknown = asked.filter(pl.Series(rows < 0))
+        raise UnknownIdError(f"the model knows no item {named(unknown)}", expected="items of the training ratings")
+    allowed = np.zeros(trained.n_items, np.bool_)
+    allowed[rows] = True
+    return allowed

@@ -7,6 +7,8 @@ from numbers import Integral
 
 from tastespace.errors import InvalidParameterError
 
+MOST = 1024  # more would only cost memory
+
 
 def available() -> int:
     """Cores this process may run on (a container's share, not the machine's)."""
@@ -21,4 +23,4 @@ def resolve(threads: int | None) -> int:
         return available()
     if isinstance(threads, bool) or not isinstance(threads, Integral) or threads < 1:
         raise InvalidParameterError(f"threads is {threads!r}; expected at least 1, or nothing for all cores")
-    return int(threads)
+    return min(int(threads), MOST)

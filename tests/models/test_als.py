@@ -12,7 +12,7 @@ from tastespace import ALS, DampedBias, Ratings, evaluate, random_split, read
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
 from tastespace.models.factorization.als import AlternatingLeastSquares
 from tastespace.models.factorization.estimators import WEIGHTINGS
-from tastespace.models.factorization.point import Penalty, Strengths, Weighting
+from tastespace.models.factorization.penalty import Penalty, Strengths, Weighting
 from tastespace.models.factorization.rows import Points, RowPrior, Side, solve_rows
 from tastespace.models.factorization.strength_search import Validation
 from tastespace.randomness import generator

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -15,7 +16,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 
 from tastespace.errors import TastespaceWarning
-from tastespace.progress import Observer, Progress
+from tastespace.progress import Observer, Progress, silent
 
 # Lines are broken for a person's terminal only; a file or another program gets them whole.
 UNBROKEN = 10_000
@@ -23,9 +24,17 @@ out = Console(highlight=False, width=None if sys.stdout.isatty() else UNBROKEN)
 err = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else UNBROKEN)
 
 
+def accept_any_text() -> None:
+    """A terminal or pipe that cannot show a letter of a title gets a question mark, not an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
 def print_json(content: dict[str, Any]) -> None:
-    """One object, for machines."""
-    sys.stdout.write(json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
+    """One object, for machines: in letters where the output has them all, escaped where not."""
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    sys.stdout.write(json.dumps(content, ensure_ascii=not is_unicode, allow_nan=False) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
@@ -61,7 +70,7 @@ def install_warnings() -> None:
 def progress() -> Iterator[Observer]:
     """An observer that draws a bar for each phase, if a person is watching."""
     if not err.is_terminal:
-        yield lambda event: None
+        yield silent
         return
     bars = Bars(
         TextColumn("{task.description}"),

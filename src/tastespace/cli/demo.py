@@ -45,9 +45,9 @@ def demo(
             seconds[name] = time.perf_counter() - began
             reports[name] = evaluate(recommender, split.test)
     ranking = recommenders["als"].recommend([user], 10)
-    draw_demo(reports, ranking, picture)
     top = ranking.of(0)
     if json:
+        draw_demo(reports, ranking, picture)
         console.print_json(
             {
                 "n_ratings": len(ratings),
@@ -79,4 +79,5 @@ def demo(
         ["", "film", "score"],
         [[str(row["rank"]), row["title"] or str(row["item"]), f"{row['score']:.2f}"] for row in top.rows(named=True)],
     )
+    draw_demo(reports, ranking, picture)
     console.out.print(f"\npicture written to {picture}", markup=False)

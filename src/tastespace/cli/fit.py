@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from tastespace.data.splitting import random_split
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.evaluate import Report, evaluate
 from tastespace.models import MODELS, Recommender
+from tastespace.randomness import resolve
 
 DEFAULT_MODEL = "als"
 
@@ -35,9 +37,11 @@ def fit(
     refit: Annotated[
         bool, typer.Option("--refit", help="After --holdout: fit again on all ratings, and save that.")
     ] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same model; also splits.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Same seed, same model; also splits.", show_default="0")
+    ] = None,
     threads: Threads = None,
-    config: Annotated[Path | None, typer.Option("--config", help="TOML file with [model] and [data].")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="TOML file with tables model and data.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter of the model, as key=value; can be repeated.")
     ] = None,
@@ -65,8 +69,8 @@ def fit(
     table = dict(settled.get("model", {}))
     name = model or table.pop("name", DEFAULT_MODEL)
     table.pop("name", None)
-    flags = {"n_factors": n_factors, "threads": threads}
-    parameters: dict[str, Any] = {"seed": seed, **table, **read_settings(settings or [])}
+    flags = {"n_factors": n_factors, "threads": threads, "seed": seed}
+    parameters: dict[str, Any] = {"seed": 0, **table, **read_settings(settings or [])}
     parameters |= {key: value for key, value in flags.items() if value is not None}
     recommender = make_model(name, parameters)
     if out is not None:
@@ -82,7 +86,7 @@ def fit(
     if dry_run:
         _describe(observed, name, recommender, json)
         return
-    _fit(observed, tested, holdout, refit, recommender, name, seed, out, without_ratings, json)
+    _fit(observed, tested, holdout, refit, recommender, name, out, without_ratings, json)
 
 
 def _describe(observed: Ratings, name: str, recommender: Recommender, json: bool) -> None:
@@ -102,24 +106,21 @@ def _fit(
     refit: bool,
     recommender: Recommender,
     name: str,
-    seed: int,
     out: Path | None,
     without_ratings: bool,
     json: bool,
 ) -> None:
     train, label = observed, "test"
     if holdout is not None:
-        split = random_split(observed, holdout, seed=seed)
+        split = random_split(observed, holdout, seed=resolve(recommender.seed))
         train, tested, label = split.train, split.test, "holdout"
-    began = time.perf_counter()
     reports: dict[str, Report] = {}
     with console.progress() as observer:
-        recommender.fit(train, observer=observer)
+        seconds = _timed(lambda: recommender.fit(train, observer=observer))
         if tested is not None:
             reports[label] = evaluate(recommender, tested)
         if refit:
-            recommender.fit(observed, observer=observer)
-    seconds = time.perf_counter() - began
+            seconds += _timed(lambda: recommender.fit(observed, observer=observer))
     measures = {key: report.to_dict() for key, report in reports.items()}
     assert out is not None
     artifact.save(recommender, out, with_ratings=not without_ratings, measures=measures)
@@ -146,3 +147,10 @@ def _fit(
     for key, report in reports.items():
         console.out.print(f"{key}: {report}", markup=False)
     console.out.print(f"saved to {out}; next: tastespace recommend {out} --user {observed.users.ids[0]}", markup=False)
+
+
+def _timed(work: Callable[[], Any]) -> float:
+    """The seconds that it takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began

@@ -45,6 +45,9 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
                 console.print_json({"error": {"type": type(error).__name__, "message": str(error)}})
             console.err.print(f"error: {error}", markup=False, soft_wrap=True)
             raise typer.Exit(BAD_INPUT) from error
+        except MemoryError as error:
+            console.err.print("error: there is not enough memory; try fewer factors or fewer ratings", markup=False)
+            raise typer.Exit(BAD_INPUT) from error
         except KeyboardInterrupt as error:
             console.err.print("interrupted; nothing was written", markup=False)
             raise typer.Exit(INTERRUPTED) from error
@@ -74,6 +77,7 @@ def common(
 def run() -> None:
     """Exit with 0, 1 (bad input, one clear message) or 2 (usage); never show a traceback for bad input."""
     console.install_warnings()
+    console.accept_any_text()
     try:
         app()
     except BrokenPipeError:

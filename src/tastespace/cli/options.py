@@ -75,7 +75,7 @@ def read_settings(settings: list[str]) -> dict[str, Any]:
 
 def make_model(name: str, parameters: Mapping[str, Any]) -> Recommender:
     """The recommender of this name with these parameters, all checked."""
-    if name not in MODELS:
+    if not isinstance(name, str) or name not in MODELS:
         raise InvalidParameterError(f"there is no model {name!r}; expected one of {', '.join(MODELS)}")
     known = [field.name for field in fields(MODELS[name])]
     for key in parameters:

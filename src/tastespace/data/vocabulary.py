@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -15,6 +16,10 @@ from tastespace.arrays import IntArray, contiguous
 from tastespace.errors import DataError
 
 Ids = Any  # a polars or pandas series, a numpy array, or any iterable of strings or integers
+
+
+# Below one in so many, a dictionary made once is faster than a join, which looks at all ids every time.
+FEW = 100
 
 
 def id_series(values: Ids, name: str = "ids") -> pl.Series:
@@ -97,6 +102,10 @@ class Vocabulary:
         vocabulary = cls(series.unique(maintain_order=True))
         return vocabulary, vocabulary._join(series)
 
+    @cached_property
+    def _row_of(self) -> dict[Any, int]:
+        return {entry: row for row, entry in enumerate(self.ids)}
+
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -122,6 +131,8 @@ class Vocabulary:
         return pl.select(pl.when(pl.Series(rows >= 0)).then(found)).to_series().alias(self.ids.name)
 
     def _join(self, series: pl.Series) -> IntArray:
+        if FEW * len(series) < len(self):
+            return np.array([self._row_of.get(entry, -1) for entry in series], np.int32)
         table = pl.DataFrame({"id": self.ids, "row": np.arange(len(self), dtype=np.int32)})
         asked = pl.DataFrame({"id": series})
         found = asked.join(table, on="id", how="left", maintain_order="left")["row"]

@@ -14,9 +14,8 @@ import polars as pl
 from tastespace.arrays import BoolArray, IntArray
 from tastespace.data.compressed import Compressed
 from tastespace.data.ratings import Ratings
-from tastespace.data.vocabulary import Ids, Vocabulary, id_series, listed
-from tastespace.errors import DataError, DataWarning, InvalidParameterError, UnknownIdError
-from tastespace.index.index import Excluded
+from tastespace.data.vocabulary import Ids, Vocabulary, id_series
+from tastespace.errors import DataError, DataWarning, InvalidParameterError, named
 
 History = Ratings | Mapping[Any, float]  # Ratings of any users, or {item: rating} of one
 
@@ -28,7 +27,7 @@ class Asked:
     users: Vocabulary
     rows: IntArray
     seen: Compressed  # items each has rated, training and history together, ascending
-    has_history: bool
+    has_history: BoolArray  # who rated something since training that the model can use
 
     @property
     def cold(self) -> BoolArray:
@@ -42,48 +41,16 @@ def asked_users(trained: Ratings, user_ids: Ids, history: History | None, rating
     rows = trained.users.rows_of(users.ids)
     before = trained.by_user.take(rows) if len(trained) else _nothing(len(users))
     since = _since(trained, users, history, rating_range)
-    if since is None:
-        return Asked(users, rows, before, has_history=False)
-    if not len(trained) and (rows >= 0).any():
+    has_history: BoolArray = np.zeros(len(users), np.bool_)
+    if since is None or not since.height:
+        return Asked(users, rows, before, has_history)
+    has_history[since["user"].to_numpy()] = True
+    if not len(trained) and (rows[has_history] >= 0).any():
         _warn("the model was saved without its ratings, so that for users with a history only the history counts")
     both = pl.concat([_frame(before.rows(), before.columns, before.values), since])
     both = both.unique(["user", "item"], keep="last", maintain_order=True).sort("user", "item")
     columns = (both["user"].to_numpy(), both["item"].to_numpy(), both["value"].to_numpy())
-    return Asked(users, rows, Compressed.group(*columns, len(users)), has_history=True)
-
-
-def excluded_items(trained: Ratings, asked: Asked, exclude: Ids | None) -> Excluded | None:
-    """What must not be recommended: what a user has seen, and a list for everybody."""
-    if exclude is None:
-        return None
-    seen = asked.seen
-    if isinstance(exclude, str):
-        if exclude != "seen":
-            raise InvalidParameterError(f"exclude is {exclude!r}; expected 'seen', None or a list of items")
-        return Excluded(seen.offsets, seen.columns)
-    # Unknown items in such a list are fine: it often names things that nobody has rated yet.
-    banned = np.unique(trained.items.rows_of(id_series(listed(exclude), "exclude")))
-    banned = banned[banned >= 0]
-    everybody = np.arange(len(seen), dtype=np.int32)
-    rows = np.concatenate([seen.rows(), np.repeat(everybody, len(banned))])
-    items = np.concatenate([seen.columns, np.tile(banned, len(seen))])
-    order = np.lexsort((items, rows))
-    both = Compressed.group(rows[order], items[order], np.zeros(len(items), np.float32), len(seen))
-    return Excluded(both.offsets, both.columns)
-
-
-def allowed_items(trained: Ratings, only: Ids | None) -> BoolArray | None:
-    """A flag an item: may it be recommended? None for all; an unknown item is an error that names it."""
-    if only is None:
-        return None
-    asked = id_series(listed(only), "only")
-    rows = trained.items.rows_of(asked)
-    if (rows < 0).any():
-        unknown = asked.filter(pl.Series(rows < 0))
-        raise UnknownIdError(f"the model knows no item {_names(unknown)}", expected="items of the training ratings")
-    allowed = np.zeros(trained.n_items, np.bool_)
-    allowed[rows] = True
-    return allowed
+    return Asked(users, rows, Compressed.group(*columns, len(users)), has_history)
 
 
 def _since(
@@ -112,11 +79,11 @@ def _since(
         unknown = history.items.ids.filter(pl.Series(rows < 0))
         _warn(
             f"{len(unknown)} of {len(rows)} items in the history are unknown to the model and tell it nothing: "
-            f"{_names(unknown)}"
+            f"{named(unknown)}"
         )
     places = users.rows_of(history.users.ids)
     if (places < 0).all():
-        _warn(f"the history has no ratings of the users asked about, only of {_names(history.users.ids)}")
+        _warn(f"the history has no ratings of the users asked about, only of {named(history.users.ids)}")
     positions, items = places[history.user_rows], rows[history.item_rows]
     keep = (positions >= 0) & (items >= 0)
     values, (low, high) = history.values[keep], rating_range
@@ -140,7 +107,3 @@ def _frame(users: Any, items: Any, values: Any) -> pl.DataFrame:
 
 def _nothing(n: int) -> Compressed:
     return Compressed(np.zeros(n + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
-
-
-def _names(ids: pl.Series) -> str:
-    return ", ".join(repr(entry) for entry in ids.head(5)) + (" …" if len(ids) > 5 else "")

@@ -36,6 +36,10 @@ class Posterior(Protocol[Belief]):
         """What is believed about users with these ratings (columns are item rows), without retraining."""
         ...
 
+    def choose(self, which: BoolArray, one: Belief, other: Belief) -> Belief:
+        """The one belief where `which`, the other elsewhere."""
+        ...
+
     def predict(self, belief: Belief, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
         """Expected ratings of pairs; item row -1 is an item never seen."""
         ...

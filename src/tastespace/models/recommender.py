@@ -16,11 +16,11 @@ from tastespace.errors import InvalidParameterError, NotFittedError
 from tastespace.index.exact import Exact
 from tastespace.index.index import Index
 from tastespace.instructions import instruction_set
-from tastespace.models.asking import Asked, History, allowed_items, asked_users, excluded_items
+from tastespace.models.asking import Asked, History, asked_users
 from tastespace.models.parameters import whole_number
 from tastespace.models.posterior import IndexablePosterior, Prediction
 from tastespace.progress import Observer, silent
-from tastespace.ranking import Ranking
+from tastespace.ranking import Ranking, allowed_items, excluded_items
 
 
 @dataclass(kw_only=True)
@@ -66,7 +66,7 @@ class Recommender(ABC):
         self.posterior_ = posterior
         self.seed_ = seed
         self.rating_range_ = rating_range
-        self._index: Index | None = None
+        self._exact: Exact | None = None
         return self
 
     @property
@@ -121,14 +121,14 @@ class Recommender(ABC):
         if user_ids is None:
             if history is None:
                 raise InvalidParameterError("recommend got neither users nor a history; expected at least one")
-            user_ids = history.users.ids if isinstance(history, Ratings) else ["you"]
+            user_ids = history.users.ids if isinstance(history, Ratings) else [self._stranger()]
         users = id_series(listed(user_ids), "user")
         asked = asked_users(self.ratings_, users, history, self.rating_range_)
         belief = self._belief(asked)
-        found = (index or self._exact_index()).search(
+        found = (self._exact_index() if index is None else index).search(
             self.posterior_.query_vectors(belief),
             min(n, max(self.ratings_.n_items, 1)),
-            excluded=excluded_items(self.ratings_, asked, exclude),
+            excluded=excluded_items(self.ratings_, asked.seen, exclude),
             allowed=allowed_items(self.ratings_, only),
         )
         positions = asked.users.rows_of(users)
@@ -164,11 +164,22 @@ class Recommender(ABC):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(ratings) first")
 
     def _belief(self, asked: Asked) -> Any:
-        if asked.has_history:
-            return self.posterior_.fold_in(asked.seen, threads.resolve(self.threads))
-        return self.posterior_.known(asked.rows)
+        """As training left it, or folded in where there is news."""
+        known = self.posterior_.known(asked.rows)
+        if not asked.has_history.any():
+            return known
+        folded = self.posterior_.fold_in(asked.seen, threads.resolve(self.threads))
+        return self.posterior_.choose(asked.has_history, folded, known)
+
+    def _stranger(self) -> str:
+        """A name for somebody whom the training ratings do not know."""
+        name = "you"
+        while self.ratings_.users.rows_of([name])[0] >= 0:
+            name += "'"
+        return name
 
     def _exact_index(self) -> Index:
-        if self._index is None:
-            self._index = Exact(threads=self.threads).build(self.posterior_.item_vectors())
-        return self._index
+        if self._exact is None:
+            self._exact = Exact().build(self.posterior_.item_vectors())
+        self._exact.threads = self.threads
+        return self._exact

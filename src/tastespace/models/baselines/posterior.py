@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tastespace.arrays import FloatArray, FloatMatrix, IntArray
+from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from tastespace.data.compressed import Compressed
 
 
@@ -25,7 +25,7 @@ class BiasPosterior:
 
     def known(self, user_rows: IntArray) -> FloatArray:
         """The bias of each user; a stranger has none."""
-        return np.where(user_rows < 0, 0, np.append(self.user_bias, 0)[user_rows]).astype(np.float32)
+        return _taken(self.user_bias, user_rows)
 
     def fold_in(self, history: Compressed, threads: int) -> FloatArray:
         residuals = history.values - self.mean - self.item_bias[history.columns]
@@ -33,8 +33,10 @@ class BiasPosterior:
         return np.asarray(total / np.maximum(history.counts + self.user_damping, 1e-12), np.float32)
 
     def predict(self, belief: FloatArray, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
-        item_bias = np.where(item_rows < 0, 0, np.append(self.item_bias, 0)[item_rows])
-        return (self.mean + belief[belief_rows] + item_bias).astype(np.float32)
+        return (self.mean + belief[belief_rows] + _taken(self.item_bias, item_rows)).astype(np.float32)
+
+    def choose(self, which: BoolArray, one: FloatArray, other: FloatArray) -> FloatArray:
+        return np.where(which, one, other)
 
     def query_vectors(self, belief: FloatArray) -> FloatMatrix:
         return np.ones((len(belief), 1), np.float32)
@@ -57,3 +59,10 @@ class BiasPosterior:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> BiasPosterior:
         mean, damping = (float(value) for value in arrays["constants"])
         return cls(mean, arrays["user_bias"], arrays["item_bias"], arrays["item_appeal"], damping)
+
+
+def _taken(values: FloatArray, rows: IntArray) -> FloatArray:
+    """The values of rows; 0 for row -1."""
+    taken = values[np.maximum(rows, 0)]
+    taken[rows < 0] = 0
+    return taken

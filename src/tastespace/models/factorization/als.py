@@ -17,7 +17,7 @@ from numpy.random import Generator
 
 from tastespace.data.ratings import Ratings
 from tastespace.inference.transition import Stats
-from tastespace.models.factorization.point import Penalty
+from tastespace.models.factorization.penalty import Penalty
 from tastespace.models.factorization.rows import Points, RowPrior, Side, solve_rows
 
 START_SD = 0.1

@@ -10,14 +10,16 @@ from numpy.random import Generator
 
 from tastespace import threads
 from tastespace.data.ratings import Ratings
-from tastespace.inference.drivers import ascend, small_change
+from tastespace.inference.drivers import ascend, no_improvement, small_change
 from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
-from tastespace.models.factorization.point import Penalty, PointPosterior, Strengths, Weighting
+from tastespace.models.factorization.penalty import Penalty, Strengths, Weighting
+from tastespace.models.factorization.point import PointPosterior
 from tastespace.models.factorization.strength_search import DEFAULT_STRENGTH, Validation, search_strengths, standard
 from tastespace.models.parameters import choice, number, whole_number
 from tastespace.models.recommender import Recommender
 from tastespace.progress import Observer
 
+PATIENCE = 3  # sweeps without a better held-out error before early stopping stops
 WEIGHTINGS = {
     "blended": Weighting(per_rating=1.0, base=100.0),
     "weighted": Weighting(per_rating=1.0, base=0.0),
@@ -35,7 +37,9 @@ class ALS(Recommender):
     of a row grows with its number of ratings n: "weighted" n (weighted-lambda), "plain" not at all, "blended"
     (the default) n + 100, which predicts better than either and keeps items with few ratings from the top.
 
-    Stops when a sweep lowers the loss by less than `tolerance` of itself, after at most `sweeps` sweeps.
+    Stops when a sweep lowers the loss by less than `tolerance` of itself, after at most `sweeps` sweeps. With
+    `early_stopping` a share of the ratings is held out first to find the number of sweeps that predicts them best.
+    `validation_share` is that share, here and for "auto".
     """
 
     n_factors: int = 32
@@ -48,6 +52,7 @@ class ALS(Recommender):
     biases: bool = True
     sweeps: int = 30
     tolerance: float = 1e-4
+    early_stopping: bool = False
     validation_share: float = 0.1
     precision: Literal["float32", "float64"] = "float32"
 
@@ -62,6 +67,7 @@ class ALS(Recommender):
         choice("weighting", self.weighting, list(WEIGHTINGS))
         choice("precision", self.precision, ["float32", "float64"])
         choice("biases", self.biases, [True, False])
+        choice("early_stopping", self.early_stopping, [True, False])
         if self.regularisation != "auto":
             number("regularisation", self.regularisation, above=0)
         for name in ("user", "item", "user_bias", "item_bias"):
@@ -69,13 +75,17 @@ class ALS(Recommender):
                 number(f"{name}_regularisation", value, above=0)
 
     def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
-        penalty, start = self._penalty(observed, rng, observer)
+        validation = Validation.split(observed, self.validation_share, rng) if self._needs_validation() else None
+        penalty, start = self._penalty(observed, validation, rng, observer)
         transition = self._bind(observed, penalty)
+        sweeps = self.sweeps
+        if self.early_stopping and validation is not None:
+            sweeps = self._best_sweeps(validation, penalty, start, rng, observer)
         state, trace = ascend(
             transition,
             transition.init(rng) if start is None else start,
             rng,
-            steps=self.sweeps,
+            steps=sweeps,
             stop=small_change("loss", self.tolerance),
             phase="sweep",
             observer=observer,
@@ -83,12 +93,35 @@ class ALS(Recommender):
         losses = np.array([stats["loss"] for stats in trace])
         return PointPosterior(observed.mean, state.users, state.items, penalty, losses)
 
-    def _penalty(self, observed: Ratings, rng: Generator, observer: Observer) -> tuple[Penalty, Factors | None]:
+    def _needs_validation(self) -> bool:
+        own = [self.user_regularisation, self.item_regularisation]
+        if self.biases:
+            own += [self.user_bias_regularisation, self.item_bias_regularisation]
+        return self.early_stopping or (self.regularisation == "auto" and None in own)
+
+    def _best_sweeps(
+        self, validation: Validation, penalty: Penalty, start: Factors | None, rng: Generator, observer: Observer
+    ) -> int:
+        """After how many sweeps the held-out ratings are predicted best."""
+        transition = validation.measured(self._bind(validation.train, penalty), threads.resolve(self.threads))
+        _, trace = ascend(
+            transition,
+            transition.init(rng) if start is None else start,
+            rng,
+            steps=self.sweeps,
+            stop=no_improvement("held-out rmse", PATIENCE),
+            phase="finding when to stop",
+            observer=observer,
+        )
+        return 1 + min(range(len(trace)), key=lambda step: trace[step]["held-out rmse"])
+
+    def _penalty(
+        self, observed: Ratings, validation: Validation | None, rng: Generator, observer: Observer
+    ) -> tuple[Penalty, Factors | None]:
         """The penalty, and where the search for it ended, to start from."""
         weighting = WEIGHTINGS[self.weighting]
         if self.regularisation != "auto":
             return Penalty(self._overridden(Strengths.tied(self.regularisation)), weighting), None
-        validation = Validation.split(observed, self.validation_share, rng)
         if validation is None:
             return Penalty(self._overridden(standard(DEFAULT_STRENGTH, observed)), weighting), None
         best = search_strengths(

@@ -9,62 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tastespace import _native
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.data.compressed import Compressed
-from tastespace.models.factorization.rows import Points, RowPrior, Side, solve_rows
-
-
-@dataclass(frozen=True)
-class Weighting:
-    """How a row's penalty grows with its ratings: per_rating * n + base.
-
-    Weighted-lambda is n (Zhou et al. 2008), plain is 1; n + base does better than either: like plain, it holds
-    rows with few ratings back, like weighted-lambda, it does not let go of those with many.
-    """
-
-    per_rating: float
-    base: float
-
-    def of(self, counts: NDArray[Any]) -> NDArray[Any]:
-        """The weight of each row; a row without ratings has that of one, so that its answer is the prior's."""
-        return np.asarray(self.per_rating * np.maximum(counts, 1) + self.base)
-
-
-@dataclass(frozen=True)
-class Strengths:
-    """How strongly each block is pulled to zero."""
-
-    users: float
-    items: float
-    user_bias: float
-    item_bias: float
-
-    @classmethod
-    def tied(cls, strength: float) -> Strengths:
-        """The same strength for all blocks."""
-        return cls(strength, strength, strength, strength)
-
-
-@dataclass(frozen=True)
-class Penalty:
-    """The regularisation of a factorization: strengths, times the weight of a row."""
-
-    strengths: Strengths
-    weighting: Weighting
-
-    def prior(self, of: str, n_factors: int, counts: NDArray[Any], dtype: Any) -> RowPrior:
-        """The prior of one side, "users" or "items"."""
-        strengths = self.strengths
-        factors, bias = (
-            (strengths.users, strengths.user_bias) if of == "users" else (strengths.items, strengths.item_bias)
-        )
-        return RowPrior(
-            precision=factors * np.eye(n_factors, dtype=dtype),
-            linear=np.zeros((1, n_factors), dtype),
-            bias_precision=bias,
-            scale=self.weighting.of(counts).astype(dtype),
-        )
+from tastespace.models.factorization.penalty import Penalty, Strengths, Weighting
+from tastespace.models.factorization.rows import Points, Side, score_pairs, solve_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,21 +42,14 @@ class PointPosterior:
         prior = self.penalty.prior("users", self.items.factors.shape[1], history.counts, dtype)
         return solve_rows(side, self.items, prior, name="user", threads=threads).points
 
+    def choose(self, which: BoolArray, one: Points, other: Points) -> Points:
+        factors = np.where(which[:, None], one.factors, other.factors)
+        if one.bias is None or other.bias is None:
+            return Points(factors)
+        return Points(factors, np.where(which, one.bias, other.bias))
+
     def predict(self, belief: Points, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
-        out = np.empty(len(belief_rows), np.float32)
-        users, items = _single(belief), _single(self.items)
-        _native.score_pairs(
-            contiguous(belief_rows, np.int32),
-            contiguous(item_rows, np.int32),
-            users.factors,
-            items.factors,
-            users.bias,
-            items.bias,
-            self.mean,
-            out,
-            threads,
-        )
-        return out
+        return score_pairs(belief, belief_rows, self.items, item_rows, self.mean, threads)
 
     def query_vectors(self, belief: Points) -> FloatMatrix:
         ones = np.ones((len(belief.factors), 0 if self.items.bias is None else 1), np.float32)
@@ -148,9 +89,3 @@ class PointPosterior:
             ),
             losses=arrays["losses"],
         )
-
-
-def _single(points: Points) -> Points:
-    """In single precision, as scores are computed."""
-    bias = None if points.bias is None else contiguous(points.bias, np.float32)
-    return Points(contiguous(points.factors, np.float32), bias)

@@ -1,4 +1,4 @@
-"""The row kernel: solve or draw all rows of one side given the other. The one door to `_native.solve_rows`."""
+"""The kernels of this family, in their one place: all rows of one side given the other, and scores of pairs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tastespace import _native
-from tastespace.arrays import AnyFloats, DoubleArray, IntArray, OffsetArray, contiguous
+from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, IntArray, OffsetArray, contiguous
 from tastespace.errors import NonFiniteStateError
 
 
@@ -101,3 +101,29 @@ def solve_rows(
             "factors and a regularisation above 0 (try a larger one, or precision='float64')"
         )
     return solved
+
+
+def score_pairs(
+    users: Points, user_rows: IntArray, items: Points, item_rows: IntArray, offset: float, threads: int
+) -> FloatArray:
+    """offset + biases + inner product of each pair, in single precision; row -1 contributes nothing."""
+    out = np.empty(len(user_rows), np.float32)
+    users, items = _single(users), _single(items)
+    _native.score_pairs(
+        contiguous(user_rows, np.int32),
+        contiguous(item_rows, np.int32),
+        users.factors,
+        items.factors,
+        users.bias,
+        items.bias,
+        offset,
+        out,
+        threads,
+    )
+    return out
+
+
+def _single(points: Points) -> Points:
+    """In single precision, as scores are computed."""
+    bias = None if points.bias is None else contiguous(points.bias, np.float32)
+    return Points(contiguous(points.factors, np.float32), bias)

@@ -20,8 +20,9 @@ from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import ascend, no_improvement
 from tastespace.inference.transition import Stats, Transition
 from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
-from tastespace.models.factorization.point import Penalty, PointPosterior, Strengths, Weighting
-from tastespace.progress import Observer, Progress
+from tastespace.models.factorization.penalty import Penalty, Strengths, Weighting
+from tastespace.models.factorization.rows import score_pairs
+from tastespace.progress import Observer, Progress, silent
 
 FIRST, RATIO, FINE, LAST = 0.02, 1.3, 1.09, 3.0  # for ratings of standard deviation 1
 PLAIN = 100.0  # a penalty that does not grow with the ratings of a row must be stronger by about their number
@@ -42,7 +43,6 @@ class Validation:
 
     train: Ratings
     held_out: Ratings
-    mean: float
 
     @classmethod
     def split(cls, observed: Ratings, share: float, rng: Generator) -> Validation | None:
@@ -53,12 +53,16 @@ class Validation:
             return None
         held_out: BoolArray = np.zeros(n, np.bool_)
         held_out[rng.permutation(n)[:n_held_out]] = True
-        train = observed.masked(~held_out)
-        return cls(train, observed.masked(held_out), train.mean)
+        return cls(observed.masked(~held_out), observed.masked(held_out))
 
-    def rmse(self, state: Factors, penalty: Penalty, threads: int) -> float:
-        posterior = PointPosterior(self.mean, state.users, state.items, penalty, np.zeros(0))
-        predicted = posterior.predict(state.users, self.held_out.user_rows, self.held_out.item_rows, threads)
+    def measured(self, transition: Transition[Factors], threads: int) -> Validated:
+        """The transition, with the held-out error after each step."""
+        return Validated(transition, lambda state: self.rmse(state, threads))
+
+    def rmse(self, state: Factors, threads: int) -> float:
+        """The error of predictions, clipped as they will be."""
+        user_rows, item_rows = self.held_out.user_rows, self.held_out.item_rows
+        predicted = score_pairs(state.users, user_rows, state.items, item_rows, self.train.mean, threads)
         low, high = self.train.range
         errors = np.clip(predicted, low, high).astype(np.float64) - self.held_out.values
         return float(np.sqrt(np.mean(errors**2)))
@@ -110,7 +114,7 @@ def search_strengths(
 
     def attempt(strengths: Strengths, start: Factors | None) -> Trial:
         penalty = Penalty(strengths, weighting)
-        transition = Validated(bind(validation.train, penalty), lambda state: validation.rmse(state, penalty, threads))
+        transition = validation.measured(bind(validation.train, penalty), threads)
         state = transition.init(rng) if start is None else start
         # The trial is worth its last error, not its luckiest: the refit runs to convergence as well.
         state, trace = ascend(
@@ -120,7 +124,7 @@ def search_strengths(
             steps=sweeps,
             stop=settled,
             phase="trial",
-            observer=lambda progress: None,
+            observer=silent,
         )
         trial = Trial(strengths, trace[-1]["held-out rmse"], state)
         tried.append(trial)
