@@ -59,8 +59,13 @@ def test_the_manifest_says_what_it_is(saved):
     assert manifest["files"].keys() == {entry.name for entry in saved.iterdir()} - {"manifest.json"}
 
 
-def test_arrays_are_mapped_not_read(saved):
-    array = load(saved).posterior_.items.factors
+@pytest.mark.parametrize(
+    "pick",
+    [lambda model: model.posterior_.items.factors, lambda model: model.ratings_.by_user.columns],
+    ids=["posterior", "ratings"],
+)
+def test_arrays_are_mapped_not_read(saved, pick):
+    array = pick(load(saved))
     base = array
     while not isinstance(base, np.memmap):
         assert base.base is not None, "the array has memory of its own"
@@ -113,6 +118,16 @@ def match_sizes(path):
     edit(path, files={entry.name: entry.stat().st_size for entry in path.iterdir() if entry.name != "manifest.json"})
 
 
+def exchange(path, name):
+    """Put a file of a larger (then of a smaller) model in the place of this one's."""
+    other = path.parent / "other"
+    size = 40 if name.endswith("safetensors") and "ratings" in name else 6
+    save(ALS(n_factors=2, regularisation=0.1, seed=0).fit(tastes(size, size, rng=generator(5))[0]), other)
+    shutil.copy(other / name, path / name)
+    shutil.rmtree(other)
+    match_sizes(path)
+
+
 DAMAGES = {
     "truncated": (cut, "has .* bytes; expected"),
     "truncated with a manifest to match": (lambda path: (cut(path), match_sizes(path)), "damaged"),
@@ -131,6 +146,14 @@ DAMAGES = {
     "not an object": (lambda path: (path / "manifest.json").write_text("[1]"), "not a tastespace artifact"),
     "no manifest": (lambda path: (path / "manifest.json").unlink(), "not a tastespace artifact"),
     "gone": (shutil.rmtree, "no artifact"),
+    "files a list": (lambda path: edit(path, files=[]), "strange files"),
+    "parameters a list": (lambda path: edit(path, parameters=[]), "strange parameters"),
+    "model a list": (lambda path: edit(path, model=[]), "strange model"),
+    "range of words": (lambda path: edit(path, data={"minimum": "a", "maximum": 5}), "damaged"),
+    "users of another model": (lambda path: exchange(path, "users.parquet"), "damaged"),
+    "items of another model": (lambda path: exchange(path, "items.parquet"), "damaged"),
+    "posterior of another model": (lambda path: exchange(path, "posterior.safetensors"), "damaged"),
+    "ratings of another model": (lambda path: exchange(path, "ratings.safetensors"), "damaged"),
 }
 
 
@@ -153,7 +176,11 @@ def test_what_is_not_an_artifact_is_never_overwritten(tmp_path, saved):
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers" / "thesis.txt").write_text("years of work")
     (tmp_path / "file").write_text("hello")
-    for name in ("papers", "file"):
+    (tmp_path / "webapp").mkdir()
+    (tmp_path / "webapp" / "manifest.json").write_text('{"name": "my app"}')
+    shutil.copytree(saved, tmp_path / "notes")
+    (tmp_path / "notes" / "thoughts.txt").write_text("about this tastespace model")
+    for name in ("papers", "file", "webapp", "notes"):
         with pytest.raises(ArtifactError, match="exists and is not"):
             save(model, tmp_path / name)
     assert (tmp_path / "papers" / "thesis.txt").read_text() == "years of work"
@@ -175,19 +202,28 @@ def test_a_failure_in_the_middle_leaves_the_old_artifact(saved, monkeypatch):
     assert [entry.name for entry in saved.parent.iterdir()] == ["model"]
 
 
-def test_a_failure_while_moving_puts_the_old_artifact_back(saved, monkeypatch):
+@pytest.mark.parametrize("failure", [OSError(5, "Input/output error"), KeyboardInterrupt()], ids=["error", "Ctrl-C"])
+def test_a_failure_while_moving_puts_the_old_artifact_back(saved, failure, monkeypatch):
     model = load(saved)
     rename = Path.rename
 
     def fail_second(path, target):
         if path.name.startswith(".model-") and "old" not in path.name:
-            raise OSError(5, "Input/output error")
+            raise failure
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", fail_second)
-    with pytest.raises(ArtifactError, match="Input/output error"):
+    with pytest.raises((ArtifactError, KeyboardInterrupt)):
         save(model, saved)
     assert load(saved).n_factors == 2
+    assert [entry.name for entry in saved.parent.iterdir()] == ["model"]
+
+
+def test_a_link_is_followed(saved, tmp_path):
+    (tmp_path / "link").symlink_to(saved)
+    save(ALS(n_factors=3, regularisation=0.1).fit(tastes(10, 9, rng=generator(1))[0]), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert load(saved).n_factors == 3
 
 
 def test_killed_while_saving_nothing_is_half_written(saved):

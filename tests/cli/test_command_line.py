@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -137,6 +138,19 @@ def test_parameters_come_from_the_config_and_set_wins(folder, tmp_path):
     assert (said["n_users"], said["n_items"]) == (40, 60)
 
 
+def test_a_seed_given_by_hand_beats_the_config_for_model_and_split(folder, tmp_path):
+    (tmp_path / "fit.toml").write_text("[model]\nseed = 3\n")
+    options = ("--config", tmp_path / "fit.toml", "--holdout", 0.1, "--n-factors", 2, "--json")
+    by_hand = as_json(tastespace("fit", folder / "ratings.csv", "-o", tmp_path / "a", *options, "--seed", 7))
+    by_config = as_json(tastespace("fit", folder / "ratings.csv", "-o", tmp_path / "b", *options))
+    assert (by_hand["parameters"]["seed"], by_config["parameters"]["seed"]) == (7, 3)
+    plain = ("--holdout", 0.1, "--n-factors", 2, "--json", "--seed", 3)
+    assert (
+        as_json(tastespace("fit", folder / "ratings.csv", "-o", tmp_path / "c", *plain))["holdout"]
+        == by_config["holdout"]
+    )
+
+
 def test_dry_run_describes_and_writes_nothing(folder, tmp_path):
     result = tastespace("fit", folder / "ratings.csv", "--out", tmp_path / "m", "--dry-run")
     assert result.returncode == 0
@@ -217,6 +231,15 @@ def test_predict(folder, tmp_path):
     shown = tastespace("predict", folder / "model", tmp_path / "pairs.csv")
     assert "2 cold" in shown.stdout
     assert "Film 2" in shown.stdout
+
+
+def test_titles_that_the_output_cannot_show(tmp_path):
+    (tmp_path / "ratings.csv").write_text("user,item,rating\n1,é,5\n1,ü,3\n2,é,4\n2,☃,4\n")
+    tastespace("fit", tmp_path / "ratings.csv", "-o", tmp_path / "m", "--n-factors", 1)
+    shown = tastespace("recommend", tmp_path / "m", "-u", 1, PYTHONIOENCODING="ascii")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    said = as_json(tastespace("recommend", tmp_path / "m", "-u", 1, "--json", PYTHONIOENCODING="ascii"))
+    assert said["users"][0]["items"][0]["item"] == "☃"
 
 
 def test_evaluate(folder):
@@ -340,7 +363,15 @@ def test_wrong_usage_exits_with_2(arguments, folder):
 
 
 def test_bad_config(folder, tmp_path):
-    for content, part in (("[model", "TOML"), ("colour = 3\n", "colour"), ("[model]\nwibble = 1\n", "wibble")):
+    for content, part in (
+        ("[model", "TOML"),
+        ("colour = 3\n", "colour"),
+        ("[model]\nwibble = 1\n", "wibble"),
+        ("[model]\nname = []\n", "no model"),
+        ("[data]\nitems = 3\n", "items = 3"),
+        ('[data]\nheader = "yes"\n', "true or false"),
+        ("[data]\nwibble = 1\n", "wibble"),
+    ):
         file = write(tmp_path / "fit.toml", content)
         result = tastespace("fit", folder / "ratings.csv", "-o", tmp_path / "m", "--config", file)
         assert_one_clear_message(result, part)
@@ -388,6 +419,17 @@ def test_a_history_with_unknown_items_warns_and_goes_on(folder, tmp_path):
     assert result.stderr.startswith("warning: 1 of 2 items in the history are unknown")
 
 
+def wait_until_busy(process, seconds):
+    """Until the process has computed for so long: on a slow machine, too, it is past its imports then."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    while process.poll() is None:
+        user, system = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+        if (int(user) + int(system)) / ticks > seconds:
+            return
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc to know when to interrupt")
 def test_interrupted_nothing_is_half_written(tmp_path):
     """Ctrl-C in the middle of a long fit."""
     rng = generator(0)
@@ -399,7 +441,7 @@ def test_interrupted_nothing_is_half_written(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(4)
+    wait_until_busy(process, seconds=5)
     assert process.poll() is None, "the fit must still run when it is interrupted"
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)

@@ -32,6 +32,7 @@ class TestGlobalMean(RecommenderConformance):
 
 class TestPopular(RecommenderConformance):
     is_personal = False
+    scores_are_ratings = False
 
     def make(self, **parameters):
         return Popular(**parameters)

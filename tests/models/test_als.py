@@ -14,7 +14,8 @@ from tastespace.models.factorization.als import AlternatingLeastSquares
 from tastespace.models.factorization.estimators import WEIGHTINGS
 from tastespace.models.factorization.penalty import Penalty, Strengths, Weighting
 from tastespace.models.factorization.rows import Points, RowPrior, Side, solve_rows
-from tastespace.models.factorization.strength_search import Validation
+from tastespace.models.factorization.strength_search import Validation, search_strengths
+from tastespace.progress import silent
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -191,12 +192,106 @@ def test_a_broken_state_names_its_block():
         {"tolerance": -1},
         {"validation_share": 1.0},
         {"biases": "yes"},
+        {"early_stopping": "yes"},
     ],
     ids=str,
 )
 def test_senseless_parameters_are_named(wrong, ratings):
     with pytest.raises(InvalidParameterError, match=f"{next(iter(wrong))} is .*expected"):
         ALS(**wrong).fit(ratings)
+
+
+def test_precision_sweeps_tolerance_and_seed_are_obeyed(ratings):
+    fixed = {"n_factors": 3, "regularisation": 0.05}
+    assert ALS(precision="float64", seed=0, **fixed).fit(ratings).posterior_.items.factors.dtype == np.float64
+    assert ALS(precision="float32", seed=0, **fixed).fit(ratings).posterior_.items.factors.dtype == np.float32
+    assert len(ALS(sweeps=4, tolerance=0.0, seed=0, **fixed).fit(ratings).posterior_.losses) == 4
+    loose, tight = (
+        len(ALS(tolerance=t, sweeps=200, **fixed, seed=0).fit(ratings).posterior_.losses) for t in (0.1, 1e-6)
+    )
+    assert loose < tight < 200
+    one, two = (ALS(seed=seed, sweeps=2, **fixed).fit(ratings).posterior_.items.factors for seed in (1, 2))
+    assert not np.allclose(one, two)
+
+
+def test_early_stopping_finds_the_sweep_that_predicts_best(rng):
+    """With far too weak a penalty every further sweep overfits: a few are better than many."""
+    split = random_split(tastes(200, 150, n_factors=2, density=0.3, noise=1.5, rng=rng)[0], 0.2, seed=0)
+    weak = {"n_factors": 12, "regularisation": 0.2, "weighting": "weighted", "tolerance": 0.0, "seed": 0}
+    events = []
+    stopped = ALS(early_stopping=True, **weak).fit(split.train, observer=events.append)
+    endless = ALS(**weak).fit(split.train)
+    assert len(stopped.posterior_.losses) < len(endless.posterior_.losses) == 30
+    assert evaluate(stopped, split)["rmse"] < evaluate(endless, split)["rmse"]
+    held_out = [event.stats["held-out rmse"] for event in events if event.phase == "finding when to stop"]
+    assert len(stopped.posterior_.losses) == 1 + int(np.argmin(held_out))
+
+
+def test_nothing_is_searched_when_all_strengths_are_given(ratings):
+    events = []
+    own = {f"{block}_regularisation": 0.1 for block in ("user", "item", "user_bias", "item_bias")}
+    ALS(n_factors=2, seed=0, **own).fit(ratings, observer=events.append)
+    assert {event.phase for event in events} == {"sweep"}
+
+
+class Landscape:
+    """A validation whose error is a known function of the strengths, with its least value at a known place."""
+
+    train = tastes(10, 10, rng=generator(0))[0]
+
+    def __init__(self, best):
+        self.best, self.starts = best, []
+
+    def error(self, strengths):
+        return 1 + sum(
+            weight * np.log(getattr(strengths, block) / getattr(self.best, block)) ** 2
+            for block, weight in (("users", 1.0), ("user_bias", 0.1), ("item_bias", 0.1))
+        )
+
+    def measured(self, strengths, threads):
+        landscape = self
+
+        class Measured:
+            def init(self, rng):
+                return None
+
+            def step(self, state, rng):
+                landscape.starts.append(state)
+                return strengths, {"held-out rmse": landscape.error(strengths)}
+
+        return Measured()
+
+
+def test_the_search_climbs_down_every_slope():
+    sd = Landscape.train.standard_deviation
+    landscape = Landscape(Strengths(0.123 * sd, 0.123 * sd, 0.04, 0.4))
+    found = search_strengths(
+        landscape,
+        lambda train, penalty: penalty.strengths,
+        weighting=WEIGHTINGS["blended"],
+        biases=True,
+        sweeps=3,
+        threads=1,
+        rng=generator(0),
+        observer=silent,
+    )
+    assert abs(np.log(found.strengths.users / landscape.best.users)) < np.log(1.09)  # the fine step
+    assert found.strengths.user_bias < 0.6 * found.strengths.users / sd  # one step weaker
+    assert found.strengths.item_bias > 1.6 * found.strengths.users / sd  # one step stronger
+    assert landscape.starts.count(None) == 1  # all but the first trial start where another ended
+
+
+def test_the_share_held_out_is_the_one_asked_for(ratings, monkeypatch):
+    sizes = []
+    split = Validation.split.__func__
+
+    def remember(cls, observed, share, rng):
+        sizes.append(int(share * len(observed)))
+        return split(cls, observed, share, rng)
+
+    monkeypatch.setattr(Validation, "split", classmethod(remember))
+    ALS(n_factors=2, seed=0, validation_share=0.25).fit(ratings)
+    assert sizes == [len(ratings) // 4]
 
 
 def test_progress_is_told(ratings):

@@ -103,6 +103,16 @@ def test_huge_rows_are_split_and_still_equal_their_twin(dtype, rng):
     assert_equals_twin(arguments, options, True)
 
 
+def test_more_pieces_than_are_in_flight_at_once(rng):
+    """Forty rows of two pieces each, and one of seventy: batches end within rows and between them."""
+    flags = {"weights": False, "biases": True, "noise": False, "scale": False}
+    counts = [*[32_769] * 40, 5, 70 * 32_768]
+    arguments, options = problem(rng, len(counts), 50, 1, np.float64, **flags, counts=counts)
+    assert_equals_twin(arguments, options, True)
+    one, two = (run(arguments, options, True, threads=threads) for threads in (1, 2))
+    assert all(got.tobytes() == expected.tobytes() for got, expected in zip(two, one, strict=True))
+
+
 @pytest.mark.parametrize("n_factors", [5, 32, 70])
 def test_same_bytes_with_any_number_of_threads(n_factors, rng):
     flags = {"weights": True, "biases": True, "noise": True, "scale": True}

@@ -32,6 +32,7 @@ class RecommenderConformance:
     """Inherit, and write `make`."""
 
     is_personal = True
+    scores_are_ratings = True  # False for a model that ranks by something else than the rating it predicts
 
     def make(self, **parameters: Any) -> Recommender:
         raise NotImplementedError("write make(**parameters) in your test class")
@@ -144,6 +145,10 @@ class RecommenderConformance:
         users, items = ratings.user_ids(), ratings.item_ids()
         prediction = fitted.predict(users, items)
         low, high = ratings.range
+        fitted.rating_range_ = (low + 1.0, high - 1.0)
+        narrow = fitted.predict(users, items).mean
+        fitted.rating_range_ = (low, high)
+        assert_array_equal(narrow, np.clip(prediction.mean, low + 1.0, high - 1.0))
         assert prediction.mean.shape == (len(ratings),)
         assert prediction.mean.min() >= low
         assert prediction.mean.max() <= high
@@ -192,7 +197,8 @@ class RecommenderConformance:
         assert everything.of(0).height == ratings.n_items
         best = everything.item_ids[0]
         without = fitted.recommend([0], ratings.n_items, exclude=[best])
-        assert best not in without.item_ids.to_list()
+        seen = set(ratings.items.at(ratings.by_user.take(np.array([0], np.int32)).columns))
+        assert not (seen | {best}) & set(without.item_ids)
         only = fitted.recommend([0], 5, only=[best], exclude=None)
         assert only.of(0)["item"].to_list() == [best]
         with pytest.raises(UnknownIdError, match="nowhere"):
@@ -209,6 +215,9 @@ class RecommenderConformance:
         scores = fitted.posterior_.query_vectors(belief) @ fitted.posterior_.item_vectors()[rows].T
         expected = scores[0] + fitted.posterior_.offsets(belief)[0]
         np.testing.assert_allclose(ranking.scores[0], expected, rtol=1e-5, atol=1e-5)
+        if self.scores_are_ratings:
+            predicted = fitted.posterior_.predict(belief, np.zeros(len(rows), np.int32), rows, 1)
+            np.testing.assert_allclose(ranking.scores[0], predicted, rtol=1e-5, atol=1e-5)
 
     def test_an_index_of_ones_own(self, fitted: Recommender) -> None:
         index = Exact(threads=1).build(fitted.posterior_.item_vectors())
@@ -238,6 +247,19 @@ class RecommenderConformance:
     def test_a_history_of_unknown_items_warns_and_names_them(self, fitted: Recommender) -> None:
         with pytest.warns(UserWarning, match="nowhere"):
             fitted.recommend(history={"nowhere": 5.0, 1: 4.0})
+
+    def test_news_of_one_user_do_not_touch_another(self, fitted: Recommender, tmp_path: Path) -> None:
+        save(fitted, tmp_path / "model", with_ratings=False)
+        history = Ratings.from_arrays(["new"], [0], [5.0])
+        for recommender in (fitted, load(tmp_path / "model")):
+            alone = recommender.recommend([1], exclude=None)
+            together = recommender.recommend(["new", 1], history=history, exclude=None)
+            assert_array_equal(together.scores[1], alone.scores[0])
+
+    def test_a_stranger_is_never_taken_for_a_user_of_that_name(self) -> None:
+        users = ["you"] * 3 + ["other"] * 2
+        recommender = self.make(seed=1).fit(Ratings.from_arrays(users, [0, 1, 2, 0, 1], [1.0, 2, 3, 4, 5]))
+        assert recommender.recommend(history={0: 5.0}).item_ids.to_list() != []
 
     def test_histories_of_several_users(self, fitted: Recommender) -> None:
         history = Ratings.from_arrays(["a", "a", "b"], [0, 1, 2], [5.0, 1.0, 4.0])
