@@ -3,7 +3,15 @@
 from tastespace.artifact import load, save
 from tastespace.data.files import read
 from tastespace.data.ratings import Ratings
-from tastespace.data.splitting import Split, random_split
+from tastespace.data.splitting import (
+    Split,
+    held_out_users,
+    k_fold,
+    last_per_user,
+    leave_one_out,
+    random_split,
+    time_split,
+)
 from tastespace.evaluation.evaluate import Report, evaluate
 from tastespace.models import ALS, DampedBias, GlobalMean, Popular, Recommender
 from tastespace.models.posterior import Prediction
@@ -23,8 +31,13 @@ __all__ = [
     "Split",
     "__version__",
     "evaluate",
+    "held_out_users",
+    "k_fold",
+    "last_per_user",
+    "leave_one_out",
     "load",
     "random_split",
     "read",
     "save",
+    "time_split",
 ]
