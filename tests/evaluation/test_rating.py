@@ -35,7 +35,8 @@ def test_a_split_stands_for_its_test_part():
 
 def test_strangers_of_a_split_are_folded_in_by_their_history():
     train = Ratings.from_arrays([1, 2], ["x", "y"], [2.0, 4.0])
-    history, test = Ratings.from_arrays([9], ["x"], [4.0]), Ratings.from_arrays([9], ["y"], [4.0])
+    history = Ratings.from_arrays([9, 9], ["x", "never seen in training"], [4.0, 1.0])
+    test = Ratings.from_arrays([9], ["y"], [4.0])
     model = DampedBias(user_damping=1.0, item_damping=1e9).fit(train)
     assert evaluate(model, Split(train, test, history)).to_dict()["rmse"] == pytest.approx(0.5)
     assert evaluate(model, Split(train, test, history)).cold == 0

@@ -46,10 +46,19 @@ def evaluate(recommender: Recommender, test: Ratings | Split, metrics: Mapping[s
     """
     history = None
     if isinstance(test, Split):
-        history, test = test.history, test.test
+        history, test = _usable(recommender, test.history), test.test
     prediction = recommender.predict(test.user_ids(), test.item_ids(), history=history)
     return Report(
         measures={name: metric(prediction.mean, test.values) for name, metric in metrics.items()},
         n=len(test),
         cold=int(np.count_nonzero(prediction.cold)),
     )
+
+
+def _usable(recommender: Recommender, history: Ratings | None) -> Ratings | None:
+    """The part of a split's history that the model knows the items of: that some are new is no reason to warn."""
+    if history is None:
+        return None
+    recommender.require_fitted()
+    known = recommender.ratings_.items.rows_of(history.items.ids)[history.item_rows] >= 0
+    return history.take(np.flatnonzero(known)) if known.any() else None
