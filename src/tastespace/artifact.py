@@ -132,7 +132,7 @@ def _try_out(recommender: Recommender) -> None:
     posterior = recommender.posterior_
     posterior.predict(posterior.known(last_user), np.zeros(1, np.int32), last_item, 1)
     by_user = ratings.by_user
-    if len(by_user) != ratings.n_users or int(by_user.offsets[-1]) != len(by_user.columns) != len(by_user.values):
+    if len(by_user) != ratings.n_users or not int(by_user.offsets[-1]) == len(by_user.columns) == len(by_user.values):
         raise ValueError("the ratings do not fit the users")
     if len(by_user.columns) and not 0 <= by_user.columns.min() <= by_user.columns.max() < ratings.n_items:
         raise ValueError("the ratings do not fit the items")

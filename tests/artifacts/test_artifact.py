@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose
+from safetensors.numpy import save_file
 
 from tastespace import ALS, Ratings, artifact, load, save
 from tastespace.errors import ArtifactError, InvalidParameterError, NotFittedError
@@ -128,6 +129,14 @@ def exchange(path, name):
     match_sizes(path)
 
 
+def shorten_ratings(path):
+    """Columns and values one shorter, alike: only the offsets know."""
+    arrays = artifact.read_arrays(path / "ratings.safetensors")
+    shorter = {name: np.array(array if name == "offsets" else array[:-1]) for name, array in arrays.items()}
+    save_file(shorter, path / "ratings.safetensors")
+    match_sizes(path)
+
+
 DAMAGES = {
     "truncated": (cut, "has .* bytes; expected"),
     "truncated with a manifest to match": (lambda path: (cut(path), match_sizes(path)), "damaged"),
@@ -153,6 +162,7 @@ DAMAGES = {
     "users of another model": (lambda path: exchange(path, "users.parquet"), "damaged"),
     "items of another model": (lambda path: exchange(path, "items.parquet"), "damaged"),
     "posterior of another model": (lambda path: exchange(path, "posterior.safetensors"), "damaged"),
+    "fewer ratings than their offsets say": (lambda path: shorten_ratings(path), "damaged"),
     "ratings of another model": (lambda path: exchange(path, "ratings.safetensors"), "damaged"),
 }
 
