@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import polars as pl
@@ -54,6 +54,7 @@ class Posterior(Protocol[Belief]):
         ...
 
 
+@runtime_checkable
 class InnerProduct(Protocol[AskedBelief]):
     """Capability of a posterior: score = query . item vector + offset, so its items can be indexed."""
 
@@ -64,8 +65,13 @@ class InnerProduct(Protocol[AskedBelief]):
     def offsets(self, belief: AskedBelief) -> FloatArray: ...
 
 
-class IndexablePosterior(Posterior[Belief], InnerProduct[Belief], Protocol[Belief]):
-    """A posterior whose items can be indexed: all of them so far."""
+@runtime_checkable
+class Scored(Protocol[AskedBelief]):
+    """Capability of a posterior whose scores are no inner products: all items of a few users at a time."""
+
+    def scores(self, belief: AskedBelief, belief_rows: IntArray, threads: int) -> FloatMatrix:
+        """What `recommend` orders by, one row a user and one column an item; the caller may write into it."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,8 @@ from tastespace.index.index import Index
 from tastespace.instructions import instruction_set
 from tastespace.models.asking import Asked, History, asked_users
 from tastespace.models.parameters import whole_number
-from tastespace.models.posterior import IndexablePosterior, Prediction
+from tastespace.models.posterior import InnerProduct, Posterior, Prediction
+from tastespace.models.searching import best_items
 from tastespace.progress import Observer, silent
 from tastespace.ranking import Ranking, allowed_items, excluded_items
 
@@ -37,7 +38,7 @@ class Recommender(ABC):
     posterior_class: ClassVar[type[Any]]
 
     @abstractmethod
-    def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> IndexablePosterior[Any]:
+    def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> Posterior[Any]:
         """Conclude from the ratings: all that a subclass writes."""
 
     def check(self) -> None:
@@ -58,7 +59,7 @@ class Recommender(ABC):
         return self.restore(observed, posterior, seed, observed.range)
 
     def restore(
-        self, observed: Ratings, posterior: IndexablePosterior[Any], seed: int, rating_range: tuple[float, float]
+        self, observed: Ratings, posterior: Posterior[Any], seed: int, rating_range: tuple[float, float]
     ) -> Self:
         """Take a conclusion as one's own: what `fit` and the artifact end with."""
         instruction_set()
@@ -125,20 +126,24 @@ class Recommender(ABC):
         users = id_series(listed(user_ids), "user")
         asked = asked_users(self.ratings_, users, history, self.rating_range_)
         belief = self._belief(asked)
-        found = (self._exact_index() if index is None else index).search(
-            self.posterior_.query_vectors(belief),
+        found = best_items(
+            self.posterior_,
+            belief,
+            len(asked.users),
             min(n, max(self.ratings_.n_items, 1)),
+            n_items=self.ratings_.n_items,
             excluded=excluded_items(self.ratings_, asked.seen, exclude),
             allowed=allowed_items(self.ratings_, only),
+            index=self._exact_index() if index is None else index,
+            threads=threads.resolve(self.threads),
         )
         positions = asked.users.rows_of(users)
-        scores = found.scores + self.posterior_.offsets(belief)[:, None]
         item_rows = found.items[positions]
         return Ranking(
             user_ids=users,
             cold=asked.cold[positions],
             item_rows=item_rows,
-            scores=scores[positions],
+            scores=found.scores[positions],
             item_ids=self.ratings_.items.at(item_rows.reshape(-1)),
             titles=None if self.ratings_.item_titles is None else self.ratings_.title_of(item_rows.reshape(-1)),
         )
@@ -178,7 +183,9 @@ class Recommender(ABC):
             name += "'"
         return name
 
-    def _exact_index(self) -> Index:
+    def _exact_index(self) -> Index | None:
+        if not isinstance(self.posterior_, InnerProduct):
+            return None
         if self._exact is None:
             self._exact = Exact().build(self.posterior_.item_vectors())
         self._exact.threads = self.threads

@@ -1,0 +1,1 @@
+"""Neighbourhood models: what similar items, or similar people, got."""
