@@ -9,7 +9,9 @@
 #include <stdexcept>
 
 #include "compress.hpp"
+#include "neighbours_module.hpp"
 #include "parallel.hpp"
+#include "records_module.hpp"
 #include "rows_driver.hpp"
 #include "tables.hpp"
 
@@ -227,4 +229,6 @@ NB_MODULE(_native, module) {
              "Group ratings by row, in their order.");
   module.def("transpose", &transpose, "offsets"_a, "columns"_a, "values"_a, "out_offsets"_a, "out_columns"_a,
              "out_values"_a, "Group ratings by column; rows come out ascending.");
+  bind_records(module);
+  bind_neighbours(module);
 }

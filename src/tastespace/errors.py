@@ -6,6 +6,8 @@ classes, and only these, into an exit code or a status.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -76,6 +78,14 @@ class TastespaceWarning(UserWarning):
 
 class DataWarning(TastespaceWarning):
     """Something in the data was set aside; the message counts it."""
+
+
+def warn(message: str) -> None:
+    """A `DataWarning` that points at whoever asked: the first caller outside the library."""
+    level = 1
+    while sys._getframe(level).f_globals.get("__name__", "").startswith("tastespace."):
+        level += 1
+    warnings.warn(message, DataWarning, stacklevel=level + 1)
 
 
 def shortened(text: str, length: int = 80) -> str:

@@ -127,6 +127,7 @@ def test_held_out_users_are_strangers_with_a_history():
         assert (split.history.user_ids() == user).sum() == int(0.6 * n)
 
 
+@pytest.mark.filterwarnings("ignore:1 of 2 ratings have no time")
 def test_time_splits_refuse_unknown_times():
     for times in (None, [1, None]):
         ratings = Ratings.from_arrays([1, 1], [1, 2], [1, 2], times)

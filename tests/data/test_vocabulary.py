@@ -13,7 +13,7 @@ from tastespace.data.vocabulary import Vocabulary, id_series, is_canonical_integ
 from tastespace.errors import DataError
 
 integers = st.integers(-(2**63), 2**63 - 1)
-strings = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+strings = st.text(st.characters(exclude_categories=["Cs"]), max_size=8).filter(lambda text: text.strip() != "")
 
 
 @given(st.one_of(st.lists(integers, min_size=1), st.lists(strings, min_size=1)))
@@ -131,3 +131,9 @@ def test_nobody_is_asked_for():
 def test_canonical_integers():
     texts = pl.Series(["7", "-7", "0", "-0", "007", "+7", "7.0", "", " 7", "1e3", "9223372036854775808", None])
     assert is_canonical_integer(texts).to_list() == [True] * 3 + [False] * 9
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t\n"])
+def test_blank_ids_are_refused_as_they_are_in_files(blank):
+    with pytest.raises(DataError, match="user: an id is blank; expected an id in every row"):
+        Vocabulary.of(["a", blank], "user")

@@ -25,6 +25,7 @@ class Description:
     last: str | None
     has_titles: bool
     merged: int  # duplicates merged away
+    rejected: int = 0  # lines that could not be read, set aside
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -32,7 +33,7 @@ class Description:
     def rows(self) -> list[tuple[str, str]]:
         """Label and text of each line, for a table."""
         lines = [
-            ("ratings", f"{self.n_ratings:,}" + (f" ({self.merged:,} duplicates merged)" if self.merged else "")),
+            ("ratings", f"{self.n_ratings:,}{self._set_aside()}"),
             ("users", f"{self.n_users:,}, each with {_spread(self.per_user)} ratings"),
             ("items", f"{self.n_items:,}, each with {_spread(self.per_item)} ratings"),
             ("filled", f"{self.density:.2%} of all pairs"),
@@ -44,6 +45,13 @@ class Description:
             lines.append(("times", f"{self.first} to {self.last}"))
         lines.append(("titles", "yes" if self.has_titles else "no"))
         return lines
+
+    def _set_aside(self) -> str:
+        """What became of the others that were read, if there were others."""
+        n_read = self.n_ratings + self.merged + self.rejected
+        parts = [f"{self.merged:,} duplicates merged"] if self.merged else []
+        parts += [f"{self.rejected:,} rejected"] if self.rejected else []
+        return f" of {n_read:,} read ({', '.join(parts)})" if parts else ""
 
     def __str__(self) -> str:
         width = max(len(label) for label, _ in self.rows())

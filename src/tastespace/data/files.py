@@ -1,7 +1,7 @@
 """Ratings from files, recognised by what is in them.
 
-`sniff` finds the layout, a reader of `_READERS` turns a file of that layout into a table with the columns
-user, item, rating and time. A new format is a new kind: a case in `sniff` and a reader.
+`layout.sniff` finds out how a file is laid out, a reader of `_READERS` makes records of a file of that layout. A new
+format is a new kind: a case in `sniff` and a reader.
 """
 
 from __future__ import annotations
@@ -9,54 +9,31 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import polars as pl
 
-from tastespace.data import text
-from tastespace.data.columns import USUAL_NAMES, find_parts, usual_column
+from tastespace.data.columns import USUAL_NAMES, usual_column
+from tastespace.data.compression import read_plain
+from tastespace.data.delimited import read_delimited
+from tastespace.data.json_lines import read_json_lines
+from tastespace.data.layout import EXPECTED_RATINGS, NETFLIX, OWN_RATING, PAIR, RATING, Layout
+from tastespace.data.layout import sniff as sniff_file
+from tastespace.data.netflix import is_netflix, read_netflix
+from tastespace.data.observed import Observed, Side
 from tastespace.data.ratings import Duplicates, Ratings
-from tastespace.data.times import EXPECTED_TIME, seconds_of_texts
+from tastespace.data.tables import read_parquet
 from tastespace.data.titles import with_titles
-from tastespace.data.vocabulary import id_series, is_canonical_integer
-from tastespace.errors import DataError, InvalidParameterError
+from tastespace.data.vocabulary import Vocabulary
+from tastespace.errors import DataError, InvalidParameterError, warn
 
 AnyPath = str | os.PathLike[str]
-RATING = ("user", "item", "rating")
-PAIR = ("user", "item")
-OWN_RATING = ("item", "rating")
+BadLines = Literal["error", "skip"]
 
-_PARQUET_MAGIC = b"PAR1"
-_HEAD = 1 << 16
-_EXPECTED_RATINGS = "lines of user, item, rating and perhaps time, or a Parquet table of them"
-_EXPECTED_CELL = {
-    "user": "an id",
-    "item": "an id",
-    "rating": "a finite number",
-    "time": f"{EXPECTED_TIME}, or nothing",
-}
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a file is to be read."""
-
-    kind: Literal["text", "parquet"]
-    separator: str | None
-    has_header: bool
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """The first cell of a table that cannot be what it should be."""
-
-    row: int
-    problem: str
-    expected: str
+# What data sets call the file of ratings in their folder, the most likely first.
+_IN_FOLDERS = ("u.data", "ratings.dat", "ratings.csv", "ratings.parquet")
 
 
 def read(
@@ -70,23 +47,35 @@ def read(
     header: bool | None = None,
     items: AnyPath | None = None,
     duplicates: Duplicates = "last",
+    bad_lines: BadLines = "error",
 ) -> Ratings:
-    """Ratings from a file of delimited text or Parquet; what is not said is recognised from the content.
+    """Ratings from a file of delimited text, JSON lines or Parquet; what is not said is recognised from the content.
 
-    Without a header the columns are user, item, rating and perhaps time. Ids are integers where all of a
-    column are written as integers are, else strings. Titles come from the file `items`, or from the file that
-    MovieLens puts beside the ratings. Whatever cannot be read is a `DataError` that names the line.
+    Text may be compressed (.gz, .zst). Without a header the columns are user, item, rating and perhaps time. Ids are
+    integers where all of a column are written as integers are, without quotation marks; else strings. Titles come
+    from the file `items`, or from the file that MovieLens puts beside the ratings. A folder is read by the file of
+    ratings in it.
+
+    Whatever cannot be read is a `DataError` that names the line; `bad_lines="skip"` sets such lines aside, and says
+    how many.
     """
-    file = Path(path)
     wanted = {"user": user, "item": item, "rating": rating, "time": time}
+    if is_netflix(Path(path)):
+        return _read_netflix(Path(path), [*wanted.values(), separator, header], duplicates, items)
+    file = _in_folder(Path(path))
     with _faults_named(file):
-        table = _read_table(file, wanted, RATING, separator, header)
-        ratings = Ratings.from_arrays(
-            table["user"],
-            table["item"],
-            table["rating"].to_numpy(),
-            table["time"] if "time" in table.columns else None,
+        observed = _read_observed(file, wanted, RATING, separator, header, bad_lines)
+        assert observed.users is not None
+        assert observed.values is not None
+        ratings = Ratings.from_rows(
+            observed.users.vocabulary,
+            observed.items.vocabulary,
+            observed.users.rows,
+            observed.items.rows,
+            observed.values,
+            observed.times,
             duplicates=duplicates,
+            rejected=observed.rejected,
         )
     return with_titles(ratings, file, None if items is None else Path(items))
 
@@ -102,17 +91,20 @@ def read_pairs(
     """The user ids and item ids of a file that asks for predictions; further columns are ignored."""
     file = Path(path)
     with _faults_named(file):
-        table = _read_table(file, {"user": user, "item": item}, PAIR, separator, header)
-        return id_series(table["user"], "user"), id_series(table["item"], "item")
+        observed = _read_observed(file, {"user": user, "item": item}, PAIR, separator, header)
+        assert observed.users is not None
+        return observed.users.ids(), observed.items.ids()
 
 
 def read_history(path: AnyPath, user: str) -> Ratings:
     """Ratings of any users; in a file without a column of users they are all of this one."""
     file = Path(path)
     with _faults_named(file):
-        table = _read_table(file, {}, OWN_RATING, None, None)
-        users = table["user"] if "user" in table.columns else pl.repeat(user, table.height, eager=True)
-        return Ratings.from_arrays(users, table["item"], table["rating"].to_numpy())
+        observed = _read_observed(file, {}, OWN_RATING, None, None)
+        rows = observed.items.rows
+        users = observed.users or Side(Vocabulary(pl.Series("user", [user])), np.zeros(len(rows), np.int32))
+        assert observed.values is not None
+        return Ratings.from_rows(users.vocabulary, observed.items.vocabulary, users.rows, rows, observed.values)
 
 
 def has_users(path: AnyPath) -> bool:
@@ -129,201 +121,78 @@ def sniff(
     wanted: Mapping[str, str | None] | None = None,
     needed: Sequence[str] = RATING,
 ) -> Layout:
-    """The layout of a file, from its content alone; what the caller knows is taken from him."""
-    file = Path(path)
+    """How a file is laid out, as far as it can be seen; what the caller knows is taken from him."""
+    if is_netflix(Path(path)):
+        return NETFLIX
+    file = _in_folder(Path(path))
     with _faults_named(file):
-        head, tail = _ends(file)
-        if head.startswith(_PARQUET_MAGIC) and tail == _PARQUET_MAGIC:
-            schema = pl.scan_parquet(file, glob=False, hive_partitioning=False).collect_schema()
-            return Layout("parquet", None, True, tuple(schema.names()))
-        if b"\0" in head:
-            if head.startswith(_PARQUET_MAGIC):
-                raise DataError("this Parquet file is cut off or damaged", expected="a whole one")
-            raise DataError("this is neither text nor Parquet", expected=_EXPECTED_RATINGS)
-        return _sniff_text(text.with_plain_ends(head), file, separator, header, wanted or {}, needed)
+        return sniff_file(file, separator=separator, header=header, wanted=wanted, needed=needed)
 
 
-def _sniff_text(
-    head: bytes,
-    file: Path,
-    separator: str | None,
-    header: bool | None,
-    wanted: Mapping[str, str | None],
-    needed: Sequence[str],
-) -> Layout:
-    _, broken = text.decoded(head, file)
-    content = head.decode(errors="replace")
-    line, first = text.first_line(content)
-    if broken is not None and broken.line == line:
-        raise broken
-    if not first:
-        raise DataError("the file is empty", file=file, expected=_EXPECTED_RATINGS)
-    if separator is None:
-        separator = text.guess_separator(content, file, len(needed), lambda rows: _is_likely(rows, needed))
-    elif not separator or any(mark in separator for mark in '"\r\n'):
-        raise InvalidParameterError(f"separator is {separator!r}; expected a character such as ',' or a tab")
-    rows = text.sample(content, separator, file)
-    if not rows:
-        raise text.unreadable(content, separator, file)
-    has_header = _has_header(rows[0], wanted, needed) if header is None else header
-    if has_header:
-        return Layout("text", separator, True, tuple(name.strip() for name in rows[0]))
-    width = text.usual_width(rows)
-    if width < len(needed):
-        count = "1 column" if width == 1 else f"{width} columns"
-        raise DataError(f"only {count}", file=file, line=line, text=first, expected=f"columns for {', '.join(needed)}")
-    names = ["user", "item", "rating", "time"] + [f"column {number}" for number in range(5, width + 1)]
-    names = list(needed) if width == len(needed) else names
-    return Layout("text", separator, False, tuple(names[:width]))
-
-
-def _has_header(first: list[str], wanted: Mapping[str, str | None], needed: Sequence[str]) -> bool:
-    if any(name in first for name in wanted.values()) or _has_usual_names(first, needed):
-        return True
-    # Pairs may be words throughout; only a rating must be a number.
-    return "rating" in needed and all(cell.strip() and not _is_number(cell) for cell in first)
-
-
-def _has_usual_names(first: list[str], needed: Sequence[str]) -> bool:
-    return all(usual_column(first, USUAL_NAMES[part]) is not None for part in needed)
-
-
-def _is_likely(rows: text.Rows, needed: Sequence[str]) -> bool:
-    """Whether a way of splitting yields ratings: by the header, or by numbers where the ratings should be."""
-    if _has_usual_names(rows[0], needed):
-        return True
-    place = 1 if needed == OWN_RATING and text.usual_width(rows) == 2 else 2
-    return sum(len(fields) > place and _is_number(fields[place]) for fields in rows) > len(rows) / 2
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _read_table(
+def _read_observed(
     file: Path,
     wanted: Mapping[str, str | None],
     needed: Sequence[str],
     separator: str | None,
     header: bool | None,
-) -> pl.DataFrame:
-    layout = sniff(file, separator=separator, header=header, wanted=wanted, needed=needed)
-    found = find_parts(layout.columns, wanted, needed, file)
-    if "rating" not in needed:
-        found = {part: found[part] for part in needed}
-    return _READERS[layout.kind](file, layout, found)
+    bad_lines: BadLines = "error",
+) -> Observed:
+    if bad_lines not in ("error", "skip"):
+        raise InvalidParameterError(f"bad_lines is {bad_lines!r}; expected error or skip")
+    layout = sniff_file(file, separator=separator, header=header, wanted=wanted, needed=needed)
+    observed = _READERS[layout.kind](file, layout, bad_lines == "skip")
+    if observed.rejected:
+        _warn_of_rejected(file, observed)
+    return observed
 
 
-def _read_text(file: Path, layout: Layout, parts: Mapping[str, str]) -> pl.DataFrame:
-    data = text.with_plain_ends(file.read_bytes())
-    shape = text.Shape(str(layout.separator), layout.has_header, len(layout.columns))
-    chosen = [pl.col(str(layout.columns.index(name))).alias(part) for part, name in parts.items()]
-    quick = text.read_quickly(data, shape)
-    if quick is not None:
-        table, fault = _from_texts(quick.select(chosen))
-        if fault is None:
-            return _with_integer_ids(table)
-    pieces = []
-    for piece in text.read_carefully(data, shape, file):
-        table, fault = _from_texts(piece.select(chosen))
-        if fault is not None:
-            line = int(piece[text.LINE][fault.row])
-            content = text.line_of(text.decoded(data, file)[0], line)
-            raise DataError(fault.problem, file=file, line=line, text=content, expected=fault.expected)
-        pieces.append(table)
-    if not pieces:
-        raise DataError("there is a header but nothing below it", file=file, expected=_EXPECTED_RATINGS)
-    return _with_integer_ids(pl.concat(pieces))
+def _warn_of_rejected(file: Path, observed: Observed) -> None:
+    n = observed.rejected
+    what = "1 line was" if n == 1 else f"{n:,} lines were"
+    of = n + len(observed.items.rows)
+    warn(f"{file}: {what} set aside, of {of:,}; the first: {observed.first_fault}")
 
 
-def _from_texts(cells: pl.DataFrame) -> tuple[pl.DataFrame, Fault | None]:
-    """Numbers and seconds from their texts, ids as they are; and the first cell that is none."""
-    columns, faults = [], []
-    for texts in cells.iter_columns():
-        part = texts.name
-        if part == "rating":
-            values = texts.str.strip_chars().cast(pl.Float64, strict=False)
-            wrong = _not_finite(values)
-        elif part == "time":
-            values, wrong = seconds_of_texts(texts)
-        else:
-            values, wrong = texts, _empty(texts)
-        columns.append(values.alias(part))
-        faults.append(_first_fault(part, texts, wrong))
-    found = [fault for fault in faults if fault is not None]
-    return pl.DataFrame(columns), min(found, key=lambda fault: fault.row, default=None)
+def _read_netflix(path: Path, told: Sequence[object], duplicates: Duplicates, items: AnyPath | None) -> Ratings:
+    if any(option is not None for option in told):
+        raise InvalidParameterError(
+            f"{path} has the layout of the Netflix Prize; expected neither columns, separator nor header for it"
+        )
+    ratings = read_netflix(path, duplicates=duplicates)
+    return ratings if items is None else with_titles(ratings, path, Path(items))
 
 
-def _first_fault(part: str, cells: pl.Series, wrong: pl.Series) -> Fault | None:
-    if not wrong.any():
-        return None
-    row = int(wrong.arg_max() or 0)
-    cell = cells[row]
-    name = part if part in ("rating", "time") else f"{part} id"
-    is_missing = cell is None or not str(cell).strip()
-    return Fault(row, f"the {name} is missing" if is_missing else f"{cell!r} is not a {name}", _EXPECTED_CELL[part])
+def _read_text(file: Path, layout: Layout, skip: bool) -> Observed:
+    return read_delimited(
+        read_plain(file, layout.compression),
+        layout.columns,
+        layout.parts,
+        separator=str(layout.separator),
+        has_header=layout.has_header,
+        skip=skip,
+        file=file,
+    )
 
 
-def _not_finite(values: pl.Series) -> pl.Series:
-    # Ratings are kept in single precision, where a larger number would become infinite.
-    return ~(values.abs() <= float(np.finfo(np.float32).max)).fill_null(False) | values.is_nan().fill_null(False)
+def _read_json_lines(file: Path, layout: Layout, skip: bool) -> Observed:
+    return read_json_lines(read_plain(file, layout.compression), layout.parts, skip=skip, file=file)
 
 
-def _empty(texts: pl.Series) -> pl.Series:
-    return texts.is_null() | (texts.str.strip_chars() == "").fill_null(False)
+def _read_parquet(file: Path, layout: Layout, skip: bool) -> Observed:
+    return read_parquet(file, layout.parts, skip=skip)
 
 
-def _with_integer_ids(table: pl.DataFrame) -> pl.DataFrame:
-    columns = []
-    for part in set(PAIR) & set(table.columns):
-        ids = table[part].str.strip_chars()
-        are_integers = is_canonical_integer(ids.unique()).all()
-        columns.append(ids.cast(pl.Int64) if are_integers else table[part])
-    return table.with_columns(columns)
+_READERS = {"text": _read_text, "parquet": _read_parquet, "jsonl": _read_json_lines}
 
 
-def _read_parquet(file: Path, layout: Layout, parts: Mapping[str, str]) -> pl.DataFrame:
-    # Neither wildcards nor key=value folders in the path have a meaning here.
-    stored = pl.read_parquet(file, columns=list(parts.values()), glob=False, hive_partitioning=False)
-    columns = {part: stored[name] for part, name in parts.items()}
-    if not stored.height:
-        raise DataError("the table has no rows", file=file, expected=_EXPECTED_RATINGS)
-    if "rating" in columns:
-        if not columns["rating"].dtype.is_numeric():
-            name, kind = parts["rating"], columns["rating"].dtype
-            raise DataError(f"column {name!r} is of type {kind}", file=file, expected="numbers")
-        columns["rating"] = columns["rating"].cast(pl.Float64)
-    for part, cells in columns.items():
-        if part == "rating":
-            wrong = _not_finite(cells)
-        elif part == "time":
-            wrong = seconds_of_texts(cells)[1] if cells.dtype == pl.String else pl.Series([False])
-        else:
-            wrong = _empty(cells) if cells.dtype == pl.String else cells.is_null()
-        fault = _first_fault(part, cells, wrong)
-        if fault is not None:
-            problem = f"row {fault.row + 1}, column {parts[part]!r}: {fault.problem}"
-            raise DataError(problem, file=file, expected=fault.expected)
-    return pl.DataFrame(columns)
-
-
-_READERS = {"text": _read_text, "parquet": _read_parquet}
-
-
-def _ends(file: Path) -> tuple[bytes, bytes]:
-    """The first bytes of a file, up to the end of a line, and the last four."""
-    with file.open("rb") as stream:
-        head = stream.read(_HEAD)
-        size = stream.seek(0, os.SEEK_END)
-        stream.seek(max(size - len(_PARQUET_MAGIC), 0))
-        tail = stream.read()
-    if size > len(head) and b"\n" in head:
-        head = head[: head.rindex(b"\n") + 1]
-    return head, tail
+def _in_folder(path: Path) -> Path:
+    """The file of ratings in a folder; a file is itself."""
+    if not path.is_dir():
+        return path
+    for name in _IN_FOLDERS:
+        if (path / name).is_file():
+            return path / name
+    raise DataError("this is a folder", file=path, expected=f"a file of ratings, or a folder with {_IN_FOLDERS[0]} …")
 
 
 @contextmanager
@@ -351,4 +220,4 @@ def _faults_named(file: Path) -> Iterator[None]:
         pl.exceptions.PanicException,
     ) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise DataError(f"the file cannot be read ({reason[0]})", file=file, expected=_EXPECTED_RATINGS) from error
+        raise DataError(f"the file cannot be read ({reason[0]})", file=file, expected=EXPECTED_RATINGS) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -11,15 +12,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tastespace.arrays import FloatArray, IntArray, TimeArray, contiguous
+from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, contiguous
 from tastespace.data.compressed import Compressed
 from tastespace.data.description import Description
-from tastespace.data.times import EARLIEST, EXPECTED_TIME, LATEST, seconds_of_texts
-from tastespace.data.vocabulary import Ids, Vocabulary, id_series, is_missing
-from tastespace.errors import DataError, InvalidParameterError
+from tastespace.data.frame_columns import parts_of, series_of
+from tastespace.data.times import EXPECTED_TIME, as_times, seconds_of
+from tastespace.data.vocabulary import Ids, Vocabulary, id_series
+from tastespace.errors import DataError, InvalidParameterError, warn
 
 if TYPE_CHECKING:
     import pandas as pd
+    import scipy.sparse
 
 Duplicates = Literal["last", "mean", "sum", "error"]
 
@@ -28,7 +31,7 @@ Duplicates = Literal["last", "mean", "sum", "error"]
 class Ratings:
     """Ratings with the ids of users and items; file order is kept, groupings are built when asked for.
 
-    Build one with `tastespace.read`, `Ratings.from_frame` or `Ratings.from_arrays`.
+    Build one with `tastespace.read`, `Ratings.from_frame`, `from_arrays`, `from_sparse` or `from_dense`.
     """
 
     users: Vocabulary
@@ -40,6 +43,7 @@ class Ratings:
     item_titles: pl.Series | None = None  # String, one an item, null where unknown
     item_attributes: pl.DataFrame | None = None  # one row an item: genres, year ...
     merged: int = 0  # ratings that a later or combined one of the same pair has replaced
+    rejected: int = 0  # lines of the file that were set aside because they could not be read
 
     def __post_init__(self) -> None:
         for array in (self.user_rows, self.item_rows, self.values, self.times):
@@ -55,8 +59,6 @@ class Ratings:
         A pair rated more than once counts once: its last rating (in the order given), or their `mean` or
         `sum`; `error` refuses.
         """
-        if duplicates not in get_args(Duplicates):
-            raise InvalidParameterError(f"duplicates is {duplicates!r}; expected last, mean, sum or error")
         user_ids, item_ids = id_series(user_ids, "user"), id_series(item_ids, "item")
         numbers = np.asarray(values, dtype=np.float64).reshape(-1)
         if not len(user_ids) == len(item_ids) == len(numbers):
@@ -66,20 +68,44 @@ class Ratings:
             )
         if not len(numbers):
             raise DataError("there are no ratings", expected="at least one")
-        wrong = ~(np.abs(numbers) <= np.finfo(np.float32).max)  # also true for NaN
+        wrong = ~(np.abs(numbers) < FIRST_INFINITE)  # also true for NaN
         if wrong.any():
             where = int(np.flatnonzero(wrong)[0])
             raise DataError(f"the rating at position {where} is {numbers[where]}", expected="a finite number")
         stamps = None if times is None else _seconds(times, len(numbers))
         users, user_rows = Vocabulary.of(user_ids, "user")
         items, item_rows = Vocabulary.of(item_ids, "item")
-        ratings = cls(users, items, user_rows, item_rows, contiguous(numbers, np.float32), stamps)
+        values = contiguous(numbers, np.float32)
+        return cls.from_rows(users, items, user_rows, item_rows, values, stamps, duplicates=duplicates)
+
+    @classmethod
+    def from_rows(
+        cls,
+        users: Vocabulary,
+        items: Vocabulary,
+        user_rows: IntArray,
+        item_rows: IntArray,
+        values: FloatArray,
+        times: TimeArray | None = None,
+        *,
+        duplicates: Duplicates = "last",
+        rejected: int = 0,
+    ) -> Ratings:
+        """Ratings whose ids have been numbered already; for readers."""
+        if duplicates not in get_args(Duplicates):
+            raise InvalidParameterError(f"duplicates is {duplicates!r}; expected last, mean, sum or error")
+        n_unknown = 0 if times is None else int(np.count_nonzero(np.isnat(times)))
+        if n_unknown == len(values):
+            times = None  # a column with nothing in it
+        elif n_unknown:
+            warn(f"{n_unknown:,} of {len(values):,} ratings have no time; splits by time will refuse them")
+        ratings = cls(users, items, user_rows, item_rows, values, times, rejected=rejected)
         return ratings._without_duplicates(duplicates)
 
     @classmethod
     def from_frame(
         cls,
-        frame: pl.DataFrame | pd.DataFrame,
+        frame: pl.DataFrame | pl.LazyFrame | pd.DataFrame,
         *,
         user: str | None = None,
         item: str | None = None,
@@ -87,32 +113,50 @@ class Ratings:
         time: str | None = None,
         duplicates: Duplicates = "last",
     ) -> Ratings:
-        """Ratings from a polars or pandas frame; columns are found by their usual names, or named here."""
-        from tastespace.data.columns import find_columns
+        """Ratings from a polars or pandas frame, or an Arrow table; columns are found by their usual names, or named.
 
-        found = find_columns(
-            [str(column) for column in frame.columns],
-            {"user": user, "item": item, "rating": rating, "time": time},
-        )
-        values = _series_of(frame[found.rating])
-        if values.dtype.is_nested() or values.dtype in (pl.Binary, pl.Object) or values.dtype.is_temporal():
-            raise DataError(f"column {found.rating!r}: ratings of type {values.dtype}", expected="numbers")
-        numbers = values.cast(pl.Float64, strict=False)
-        wrong = (numbers.is_null() | numbers.is_nan()).to_numpy()
-        if wrong.any():
-            where = int(np.flatnonzero(wrong)[0])
-            raise DataError(
-                f"column {found.rating!r}, row {where}: not a rating",
-                text=str(values[where]),
-                expected="a finite number",
-            )
-        return cls.from_arrays(
-            frame[found.user],
-            frame[found.item],
-            numbers.to_numpy(),
-            None if found.time is None else frame[found.time],
-            duplicates=duplicates,
-        )
+        A named index of pandas counts as a column. Yes and no are ratings of 1 and 0.
+        """
+        parts = parts_of(frame, {"user": user, "item": item, "rating": rating, "time": time})
+        return cls.from_arrays(parts.user_ids, parts.item_ids, parts.values, parts.times, duplicates=duplicates)
+
+    @classmethod
+    def from_sparse(
+        cls,
+        matrix: Any,
+        user_ids: Ids | None = None,
+        item_ids: Ids | None = None,
+        *,
+        duplicates: Duplicates = "last",
+    ) -> Ratings:
+        """Ratings from a scipy sparse matrix of any format, users x items: whatever it stores.
+
+        A stored zero is a rating of zero (not in the formats bsr and dia, which store zeros to fill up). Entries of
+        the same place are duplicates, and are not summed unless asked for. Ids are positions unless given; users
+        and items without a rating are left out.
+        """
+        from tastespace.data.matrices import from_sparse
+
+        return from_sparse(matrix, user_ids, item_ids, duplicates=duplicates)
+
+    @classmethod
+    def from_dense(
+        cls,
+        matrix: Any,
+        *,
+        missing: float | None = None,
+        user_ids: Ids | None = None,
+        item_ids: Ids | None = None,
+    ) -> Ratings:
+        """Ratings from an array or a pandas frame, users x items; `missing` says what stands for "not rated".
+
+        It has to be said: 0, NaN, or another number such as 99. Everything else is a rating, also zeros where
+        missing is NaN. Ids are the index and columns of a frame, or positions, unless given; users and items without
+        a rating are left out.
+        """
+        from tastespace.data.matrices import from_dense
+
+        return from_dense(matrix, missing=missing, user_ids=user_ids, item_ids=item_ids)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -217,6 +261,7 @@ class Ratings:
             last=_day(self.times, np.nanmax) if self.times is not None else None,
             has_titles=self.item_titles is not None,
             merged=self.merged,
+            rejected=self.rejected,
         )
 
     def fingerprint(self) -> str:
@@ -250,15 +295,34 @@ class Ratings:
 
         return to_pandas(self.to_polars())
 
+    def to_sparse(self) -> scipy.sparse.csr_array:
+        """A scipy matrix, users x items, in the order of the rows; a rating of zero is a stored zero."""
+        from tastespace.data.matrices import to_sparse
+
+        return to_sparse(self)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write a file that `tastespace.read` reads back as the same ratings: .csv, .tsv (also .gz, .zst), .parquet.
+
+        A file of that name is replaced, once the new one is complete. Titles and attributes are not written.
+        """
+        from tastespace.data.writing import write
+
+        write(self, path)
+
     def __repr__(self) -> str:
         return f"Ratings({len(self)} ratings by {self.n_users} users of {self.n_items} items)"
 
     def _without_duplicates(self, duplicates: Duplicates) -> Ratings:
+        # Grouped by user the items ascend, so that a pair rated twice lies side by side.
+        grouped = self.by_user
+        is_same = grouped.columns[1:] == grouped.columns[:-1]
+        starts = grouped.offsets[1:-1]
+        is_same[starts[(starts > 0) & (starts < len(self))] - 1] = False
+        if not is_same.any():
+            return self
         pairs = self.user_rows.astype(np.int64) * max(self.n_items, 1) + self.item_rows
         frame = pl.DataFrame({"pair": pairs, "value": self.values}).with_row_index("position")
-        n_pairs = frame["pair"].n_unique()
-        if n_pairs == len(frame):
-            return self
         if duplicates == "error":
             repeated = frame.filter(pl.col("pair").is_duplicated())["position"][0]
             user, item = self.user_ids()[repeated], self.item_ids()[repeated]
@@ -278,7 +342,7 @@ class Ratings:
             item_rows=self.item_rows[index],
             values=values,
             times=None if self.times is None else self.times[index],
-            merged=len(frame) - n_pairs,
+            merged=len(frame) - len(kept),
         )
 
 
@@ -293,38 +357,14 @@ def _shrunk(vocabulary: Vocabulary, rows: IntArray) -> tuple[Vocabulary, IntArra
 
 def _seconds(times: Any, n: int) -> TimeArray:
     """Times as seconds: numbers count from 1970, dates are themselves; nulls become NaT."""
-    series = _series_of(times)
+    series = series_of(times)
     if len(series) != n:
         raise DataError(f"{len(series)} times for {n} ratings", expected="as many of each")
-    if series.dtype in (pl.Date, pl.Datetime):
-        seconds = series.cast(pl.Datetime("ms")).dt.epoch("s")
-        wrong = series.is_not_null() & ~seconds.is_between(EARLIEST, LATEST)
-    elif series.dtype.is_numeric():
-        numbers = series.cast(pl.Float64).fill_nan(None)
-        wrong = numbers.is_not_null() & ~numbers.is_between(EARLIEST, LATEST)
-        seconds = numbers.cast(pl.Int64, strict=False)
-    elif series.dtype in (pl.String, pl.Null):
-        seconds, wrong = seconds_of_texts(series)
-    else:
-        raise DataError(f"times of type {series.dtype}", expected=EXPECTED_TIME)
+    seconds, wrong = seconds_of(series)
     if wrong.any():
         where = int(np.flatnonzero(wrong.to_numpy())[0])
         raise DataError(f"position {where}: not a time", text=str(series[where]), expected=EXPECTED_TIME)
-    stamps = seconds.fill_null(0).to_numpy().astype("datetime64[s]")
-    stamps[seconds.is_null().to_numpy()] = np.datetime64("NaT")
-    return stamps
-
-
-def _series_of(values: Any) -> pl.Series:
-    """A column of any origin as a polars series; mixed Python objects become texts, missing ones null."""
-    if isinstance(values, pl.Series):
-        return values
-    if getattr(getattr(values, "dtype", None), "kind", None) == "M":
-        return pl.Series(np.asarray(values, dtype="datetime64[ms]"))  # pandas turns zones into UTC here
-    array = np.asarray(values)
-    if array.dtype.kind in "OUST":
-        return pl.Series([None if is_missing(entry) else str(entry) for entry in array.tolist()], dtype=pl.String)
-    return pl.Series(array)
+    return as_times(seconds)
 
 
 def _quartiles(counts: NDArray[Any]) -> tuple[int, float, int]:

@@ -1,7 +1,4 @@
-"""Delimited text as a table of strings: quickly where that is surely the same, carefully elsewhere.
-
-The careful way knows the line of every record, so it is also the one that finds what is wrong with a file.
-"""
+"""Delimited text as lists of strings: to guess a layout by, and for files of titles."""
 
 from __future__ import annotations
 
@@ -13,16 +10,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import polars as pl
-
 from tastespace.errors import DataError
 
 SEPARATORS = {"\t": "tabs", "::": "::", ",": "commas", ";": "semicolons", "|": "bars", " ": "spaces"}
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-LINE = "line"
+BAD_QUOTE = "a quotation mark or a line end is where it should not be"
+EXPECTED_QUOTE = 'fields that are quoted as a whole, "" for a quotation mark inside'
 _SAMPLED_RECORDS = 50
-_BATCH = 100_000
-_STAND_IN = b"\x1f"  # for separators of more than one byte, which polars does not know
 
 Rows = list[list[str]]
 
@@ -46,7 +40,10 @@ def with_plain_ends(data: bytes) -> bytes:
     data = data.removeprefix(BYTE_ORDER_MARK)
     if b"\r" not in data:
         return data
-    return data.replace(b"\r\n", b"\n") if b"\n" in data else data.replace(b"\r", b"\n")
+    if b"\n" not in data:
+        return data.replace(b"\r", b"\n")
+    # In a quoted field the ends of lines are the writer's own.
+    return data if b'"' in data else data.replace(b"\r\n", b"\n")
 
 
 def records(text: str, separator: str, file: Path, *, quoted: bool = True) -> Iterator[tuple[int, list[str]]]:
@@ -66,11 +63,11 @@ def records(text: str, separator: str, file: Path, *, quoted: bool = True) -> It
             return
         except csv.Error as error:
             raise DataError(
-                "a quotation mark or a line end is where it should not be",
+                BAD_QUOTE,
                 file=file,
                 line=line,
                 text=line_of(text, line),
-                expected='fields that are quoted as a whole, "" for a quotation mark inside',
+                expected=EXPECTED_QUOTE,
             ) from error
         if not _is_blank(fields, separator):
             yield line, fields
@@ -142,95 +139,6 @@ def first_line(text: str) -> tuple[int, str]:
     return 1, ""
 
 
-def read_quickly(data: bytes, shape: Shape) -> pl.DataFrame | None:
-    """The table, or None where only the careful way can tell (blank lines, ragged lines, bad quotes ...)."""
-    data = data.strip(b"\n")
-    separator = shape.separator.encode()
-    if any(oddity in data for oddity in (b"\r", b"\0")) or not _is_unicode(data):
-        return None
-    if b'"' in data:
-        return _read_quoted(data, shape)
-    if len(separator) > 1:
-        if _STAND_IN in data:
-            return None
-        data, separator = data.replace(separator, _STAND_IN), _STAND_IN
-    n_lines = data.count(b"\n") + 1
-    if data.count(separator) != n_lines * (shape.n_columns - 1) or n_lines <= shape.has_header:
-        return None
-    if shape.has_header:
-        data = data[data.index(b"\n") + 1 :]
-    try:
-        table = pl.read_csv(
-            data,
-            has_header=False,
-            separator=separator.decode(),
-            quote_char=None,
-            schema=dict.fromkeys(shape.names, pl.String()),
-        )
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        return None
-    # Lines too long were refused by polars; the count of separators then leaves no room for lines too short.
-    return table if table.height == n_lines - shape.has_header else None
-
-
-def _read_quoted(data: bytes, shape: Shape) -> pl.DataFrame | None:
-    if len(shape.separator) > 1:
-        return None
-    # Not by polars, which takes a stray quotation mark for anything but an error.
-    reader = csv.reader(io.StringIO(data.decode(), newline="\n"), delimiter=shape.separator, strict=True)
-    pieces = []
-    try:
-        if shape.has_header:
-            next(reader)
-        while rows := list(islice(reader, _BATCH)):
-            if any(len(fields) != shape.n_columns for fields in rows):
-                return None
-            pieces.append(_frame(rows, shape))
-    except csv.Error:
-        return None
-    return pl.concat(pieces) if pieces else None
-
-
-def _is_unicode(data: bytes) -> bool:
-    if data.isascii():
-        return True
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def read_carefully(data: bytes, shape: Shape, file: Path) -> Iterator[pl.DataFrame]:
-    """The table piece by piece, with a column of line numbers; stops at the first line that is ill-formed.
-
-    What comes before that line is handed out first, so that the caller may find a fault in an earlier one.
-    """
-    text, broken = decoded(data, file)
-    lines: list[int] = []
-    rows: Rows = []
-    fault: DataError | None = None
-    try:
-        for number, (line, fields) in enumerate(records(text, shape.separator, file)):
-            if number == 0 and shape.has_header:
-                continue
-            if len(fields) != shape.n_columns:
-                fault = ragged(text, line, fields, shape, file)
-                break
-            lines.append(line)
-            rows.append(fields)
-            if len(rows) == _BATCH:
-                yield _numbered(lines, rows, shape)
-                lines, rows = [], []
-    except DataError as error:
-        # A quoted field that the undecodable line would have closed is not at fault itself.
-        fault = broken or error
-    if rows:
-        yield _numbered(lines, rows, shape)
-    if fault or broken:
-        raise fault or broken  # type: ignore[misc]
-
-
 def decoded(data: bytes, file: Path) -> tuple[str, DataError | None]:
     """The text before the first line that is not UTF-8, and what to say about that line."""
     try:
@@ -260,12 +168,3 @@ def ragged(text: str, line: int, fields: list[str], shape: Shape, file: Path) ->
         text=line_of(text, line),
         expected=f"{shape.n_columns}, separated by {kind}",
     )
-
-
-def _frame(rows: Rows, shape: Shape) -> pl.DataFrame:
-    columns = dict(zip(shape.names, zip(*rows, strict=True), strict=True))
-    return pl.DataFrame(columns, schema=dict.fromkeys(shape.names, pl.String()))
-
-
-def _numbered(lines: list[int], rows: Rows, shape: Shape) -> pl.DataFrame:
-    return _frame(rows, shape).with_columns(pl.Series(LINE, lines, dtype=pl.Int64))

@@ -83,6 +83,11 @@ def is_missing(entry: Any) -> bool:
     return isinstance(entry, float) and entry != entry
 
 
+def is_blank(texts: pl.Series) -> pl.Series:
+    """Which texts are no ids, because there is nothing to be seen of them."""
+    return texts.str.strip_chars(" \t\r\n") == ""
+
+
 def is_canonical_integer(texts: pl.Series) -> pl.Series:
     """Which texts are exactly how an integer is written: "7" is, "007", "+7" and "7.0" are not."""
     parsed = texts.cast(pl.Int64, strict=False)
@@ -99,7 +104,10 @@ class Vocabulary:
     def of(cls, values: Ids, name: str = "ids") -> tuple[Vocabulary, IntArray]:
         """The vocabulary of these ids, and the row of each of them."""
         series = id_series(values, name)
-        vocabulary = cls(series.unique(maintain_order=True))
+        unique = series.unique(maintain_order=True)
+        if unique.dtype == pl.String and is_blank(unique).any():
+            raise DataError(f"{name}: an id is blank", expected="an id in every row")
+        vocabulary = cls(unique)
         return vocabulary, vocabulary._join(series)
 
     @cached_property
