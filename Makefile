@@ -52,7 +52,7 @@ bench:
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install -q -r benchmarks/peers.txt
 	$(BENCH)/bin/python -m pip install -q .
-	for name in als scaling recommend; do $(BENCH)/bin/python benchmarks/$$name.py || exit 1; done
+	for name in als scaling recommend ingest shapes evaluate; do $(BENCH)/bin/python benchmarks/$$name.py || exit 1; done
 
 docs: $(READY)
 	mkdocs build --strict

@@ -28,7 +28,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "POLARS_MAX_THREADS", "LK_NUM_THREADS")
 # of "severe performance issues" and takes about three times as long. So this is the peers' best.
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LK_NUM_BACKEND_THREADS")
 COLUMNS = ("median s (cpu)", "least s (cpu)", "median s (wall)", "least s (wall)")
-PACKAGES = ("tastespace", "numpy", "polars", "cmfrec", "lenskit", "implicit", "torch", "scipy")
+PACKAGES = ("tastespace", "numpy", "polars", "pyarrow", "duckdb", "cmfrec", "lenskit", "implicit", "torch", "scipy")
 
 
 @dataclass

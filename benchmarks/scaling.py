@@ -1,12 +1,9 @@
 """The row kernel from 1M to 100M ratings: ns a rating and memory, D = 32, float32, one and two threads.
 
-Synthetic ratings with the shape and skew of Netflix: 480 189 x 17 770 at 100M; with fewer ratings users
-shrink in proportion (the ratings a user stay the same) and items with the root. Activity of users is
-log-normal with mean / median = 2.2, popularity of items log-normal with mean / median about 10 before a cap
-that leaves the most popular item about 41 times the mean, as there. A pair may occur twice, which does not
-matter to the kernel. Each size runs in a process of its own and takes turns with 1M ratings there, so that
-the ratio to 1M is of the same minutes. A sweep solves the items and then the users, each with bias: what
-tastespace.ALS does.
+Synthetic ratings with the shape of Netflix, `tastespace.synthetic("netflix", scale=...)`: 477 893 x 17 727 at
+100M; with fewer ratings users shrink in proportion (the ratings a user stay the same) and items with the root.
+Each size runs in a process of its own and takes turns with 1M ratings there, so that the ratio to 1M is of the
+same minutes. A sweep solves the items and then the users, each with bias: what tastespace.ALS does.
 """
 
 from __future__ import annotations
@@ -17,14 +14,14 @@ from typing import Any
 import harness
 import numpy as np
 
+from tastespace import synthetic
 from tastespace.data.compressed import Compressed
+from tastespace.data.shapes import SHAPES
 from tastespace.models.factorization.penalty import Penalty, Strengths, Weighting
 from tastespace.models.factorization.rows import Points, Side, solve_rows
 
 LARGEST, SMALLEST = 100e6, 1e6
-USERS, ITEMS = 480_189, 17_770
 N_FACTORS = 32
-CHUNK = 10_000_000
 TARGET = 2.0
 
 
@@ -33,13 +30,15 @@ class Problem:
 
     def __init__(self, n_ratings: int) -> None:
         rng = np.random.default_rng(0)
-        share = n_ratings / LARGEST
-        n_users, n_items = round(USERS * share), round(ITEMS * share**0.5)
-        self.n_ratings = n_ratings
-        offsets, columns = activity_offsets(n_ratings, n_users, rng), popular_items(n_ratings, n_items, rng)
-        unordered = Compressed(offsets, columns, like_ratings(n_ratings, rng))
+        ratings = synthetic("netflix", scale=n_ratings / SHAPES["netflix"].n_ratings, seed=0)
+        n_users, n_items = ratings.n_users, ratings.n_items
+        self.n_ratings = len(ratings)
+        # The ratings of a user stand together already: no need for a copy to group them.
+        offsets = np.searchsorted(ratings.user_rows, np.arange(n_users + 1, dtype=np.int32)).astype(np.int64)
+        unordered = Compressed(offsets, ratings.item_rows, ratings.values - np.float32(ratings.mean))
+        del ratings
         by_item = unordered.transposed(n_items)
-        del columns, unordered
+        del unordered
         by_user = by_item.transposed(n_users)  # its columns ascend, as those of Ratings do
         penalty = Penalty(Strengths.tied(0.05), Weighting(per_rating=1.0, base=100.0))
         self.by_user = Side(by_user.offsets, by_user.columns, by_user.values)
@@ -55,35 +54,6 @@ class Problem:
 
     def solve_users(self, threads: int) -> Points:
         return solve_rows(self.by_user, self.items, self.user_prior, name="user", threads=threads).points
-
-
-def popular_items(n_ratings: int, n_items: int, rng: np.random.Generator) -> np.ndarray:
-    """An item a rating, drawn from a table in which an item stands as often as it is popular."""
-    weights = np.exp(2.15 * rng.standard_normal(n_items))
-    for _ in range(20):  # capping lowers the mean, and so the cap
-        weights = np.minimum(weights, 41 * weights.mean())
-    entries = np.ceil(weights / weights.sum() * 2**20).astype(int)
-    table = np.repeat(np.arange(n_items, dtype=np.int32), entries)
-    columns = np.empty(n_ratings, np.int32)
-    for start in range(0, n_ratings, CHUNK):
-        part = columns[start : start + CHUNK]
-        part[:] = table[rng.integers(0, len(table), len(part), np.int32)]
-    return columns
-
-
-def activity_offsets(n_ratings: int, n_users: int, rng: np.random.Generator) -> np.ndarray:
-    """Where each user's ratings begin."""
-    shares = np.cumsum(np.exp(1.245 * rng.standard_normal(n_users)))
-    return np.concatenate([[0], np.round(shares / shares[-1] * n_ratings)]).astype(np.int64)
-
-
-def like_ratings(n_ratings: int, rng: np.random.Generator) -> np.ndarray:
-    """Stars about their mean; the kernel's time does not depend on them."""
-    values = np.empty(n_ratings, np.float32)
-    for start in range(0, n_ratings, CHUNK):
-        part = values[start : start + CHUNK]
-        part[:] = rng.integers(-2, 3, len(part), np.int8)
-    return values
 
 
 def measure_size(n_ratings: int, rounds: int) -> dict[str, Any]:

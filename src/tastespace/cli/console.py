@@ -11,7 +11,14 @@ from io import TextIOWrapper
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
 from rich.progress import Progress as Bars
 from rich.table import Table
 
@@ -20,6 +27,8 @@ from tastespace.progress import Observer, Progress, silent
 
 # Lines are broken for a person's terminal only; a file or another program gets them whole.
 UNBROKEN = 10_000
+_NUMBERS = {"", "score", "mean", "rmse", "mae", "ratings", "cold ratings", "seconds"}  # columns, by name
+_NUMBERS |= {"similarity", "contribution", "rating"}
 out = Console(highlight=False, width=None if sys.stdout.isatty() else UNBROKEN)
 err = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else UNBROKEN)
 
@@ -41,7 +50,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
     """A table; columns of numbers (by their name) are aligned to the right."""
     table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
     for column in columns:
-        is_number = column in ("", "score", "mean", "rmse", "mae", "ratings", "cold ratings", "seconds")
+        is_number = column in _NUMBERS
         table.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
@@ -67,16 +76,16 @@ def install_warnings() -> None:
 
 
 @contextmanager
-def progress() -> Iterator[Observer]:
-    """An observer that draws a bar for each phase, if a person is watching."""
+def progress(*, in_bytes: bool = False) -> Iterator[Observer]:
+    """An observer that draws a bar for each phase, if a person is watching; steps may be bytes."""
     if not err.is_terminal:
         yield silent
         return
+    counts = (DownloadColumn(), TransferSpeedColumn()) if in_bytes else (MofNCompleteColumn(), TimeElapsedColumn())
     bars = Bars(
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
+        *counts,
         TextColumn("{task.fields[figures]}"),
         console=err,
         transient=True,
@@ -85,7 +94,8 @@ def progress() -> Iterator[Observer]:
 
     def observe(event: Progress) -> None:
         if event.phase not in tasks:
-            tasks[event.phase] = bars.add_task(event.phase, total=event.total, figures="")
+            # A download that goes on where it stopped must not count what was there as fast.
+            tasks[event.phase] = bars.add_task(event.phase, total=event.total, completed=event.step, figures="")
         figures = "  ".join(f"{name} {value:.5g}" for name, value in event.stats.items())
         bars.update(tasks[event.phase], completed=event.step, total=event.total, figures=figures)
 

@@ -11,12 +11,32 @@ import typer
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.options import Json, Threads, make_model, read_config, read_settings, reading_options
+from tastespace.cli.observing import observe
+from tastespace.cli.options import (
+    BadLines,
+    Duplicates,
+    Header,
+    ItemColumn,
+    Items,
+    Json,
+    RatingColumn,
+    Separator,
+    Threads,
+    TimeColumn,
+    UserColumn,
+    make_model,
+    read_config,
+    read_settings,
+    reading,
+    reading_options,
+)
 from tastespace.data.files import read
+from tastespace.data.layout import Layout
 from tastespace.data.ratings import Ratings
 from tastespace.data.splitting import random_split
 from tastespace.errors import InvalidParameterError
-from tastespace.evaluation.evaluate import Report, evaluate
+from tastespace.evaluation.evaluate import evaluate
+from tastespace.evaluation.report import Report
 from tastespace.models import MODELS, Recommender
 from tastespace.randomness import resolve
 
@@ -24,7 +44,7 @@ DEFAULT_MODEL = "als"
 
 
 def fit(
-    ratings: Annotated[Path, typer.Argument(help="File of ratings: csv, tsv, parquet or a MovieLens file.")],
+    ratings: Annotated[Path, typer.Argument(help="File of ratings, folder of a known layout, or name of a data set.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write the model to.")] = None,
     model: Annotated[
         str | None, typer.Option("--model", help=f"One of {', '.join(MODELS)}.", show_default=DEFAULT_MODEL)
@@ -45,11 +65,15 @@ def fit(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter of the model, as key=value; can be repeated.")
     ] = None,
-    items: Annotated[Path | None, typer.Option("--items", help="File of item titles, genres, years.")] = None,
-    user_column: Annotated[str | None, typer.Option("--user-column", help="Name of the user column.")] = None,
-    item_column: Annotated[str | None, typer.Option("--item-column", help="Name of the item column.")] = None,
-    rating_column: Annotated[str | None, typer.Option("--rating-column", help="Name of the rating column.")] = None,
-    time_column: Annotated[str | None, typer.Option("--time-column", help="Name of the time column.")] = None,
+    items: Items = None,
+    user_column: UserColumn = None,
+    item_column: ItemColumn = None,
+    rating_column: RatingColumn = None,
+    time_column: TimeColumn = None,
+    separator: Separator = None,
+    header: Header = None,
+    duplicates: Duplicates = None,
+    bad_lines: BadLines = None,
     without_ratings: Annotated[
         bool, typer.Option("--without-ratings", help="Leave the training ratings out of the model's folder.")
     ] = False,
@@ -75,25 +99,33 @@ def fit(
     recommender = make_model(name, parameters)
     if out is not None:
         artifact.check_writable(out)
-    columns = {"user": user_column, "item": item_column, "rating": rating_column, "time": time_column}
-    named = reading_options(settled.get("data", {})) | {
-        part: name for part, name in columns.items() if name is not None
-    }
-    if items is not None:
-        named["items"] = items
-    observed = read(ratings, **named)
-    tested = None if test is None else read(test, **{key: value for key, value in named.items() if key != "items"})
+    said = reading_options(settled.get("data", {})) | reading(
+        user=user_column,
+        item=item_column,
+        rating=rating_column,
+        time=time_column,
+        separator=separator,
+        header=header,
+        items=items,
+        duplicates=duplicates,
+        bad_lines=bad_lines,
+    )
+    observed, layout = observe(ratings, said)
+    tested = None if test is None else read(test, **{key: value for key, value in said.items() if key != "items"})
     if dry_run:
-        _describe(observed, name, recommender, json)
+        _describe(observed, layout, name, recommender, json)
         return
     _fit(observed, tested, holdout, refit, recommender, name, out, without_ratings, json)
 
 
-def _describe(observed: Ratings, name: str, recommender: Recommender, json: bool) -> None:
+def _describe(observed: Ratings, layout: Layout | None, name: str, recommender: Recommender, json: bool) -> None:
     description, parameters = observed.describe(), recommender.get_params()
     if json:
-        console.print_json({"ratings": description.to_dict(), "model": name, "parameters": parameters})
+        shown = None if layout is None else layout.to_dict()
+        console.print_json({"layout": shown, "ratings": description.to_dict(), "model": name, "parameters": parameters})
         return
+    if layout is not None:
+        console.out.print(f"layout   {layout}", markup=False)
     console.out.print(str(description), markup=False)
     chosen = ", ".join(f"{key}={value}" for key, value in parameters.items() if value is not None)
     console.out.print(f"would fit: {name} ({chosen})", markup=False)
@@ -118,7 +150,7 @@ def _fit(
     with console.progress() as observer:
         seconds = _timed(lambda: recommender.fit(train, observer=observer))
         if tested is not None:
-            reports[label] = evaluate(recommender, tested)
+            reports[label] = evaluate(recommender, tested, ranking=False, groups=False, bootstrap=0)
         if refit:
             seconds += _timed(lambda: recommender.fit(observed, observer=observer))
     measures = {key: report.to_dict() for key, report in reports.items()}

@@ -9,7 +9,17 @@ import typer
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.options import Json, Model, Threads, known_ids
+from tastespace.cli.options import (
+    Header,
+    ItemColumn,
+    Json,
+    Model,
+    Separator,
+    Threads,
+    UserColumn,
+    known_ids,
+    reading,
+)
 from tastespace.data.files import read_pairs
 
 SHOWN = 50
@@ -18,12 +28,17 @@ SHOWN = 50
 def predict(
     model: Model,
     pairs: Annotated[Path, typer.Argument(help="File with a user and an item in each row.")],
+    user_column: UserColumn = None,
+    item_column: ItemColumn = None,
+    separator: Separator = None,
+    header: Header = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Predict the ratings of pairs of users and items."""
     recommender = artifact.load(model).set_params(threads=threads)
-    users, items = read_pairs(pairs)
+    said = reading(user=user_column, item=item_column, separator=separator, header=header)
+    users, items = read_pairs(pairs, **said)
     prediction = recommender.predict(users, items)
     frame = prediction.to_polars()
     known = {

@@ -1,12 +1,55 @@
-"""Data sets by name; one file each."""
+"""Data sets by name; one file each, or one a family with the same layout."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from pathlib import Path
 
 from tastespace.data.ratings import Ratings
-from tastespace.data.sources.movielens_demo import movielens_demo
+from tastespace.data.sources.book_crossing import BOOK_CROSSING
+from tastespace.data.sources.goodbooks import GOODBOOKS
+from tastespace.data.sources.jester import JESTER
+from tastespace.data.sources.lastfm import LASTFM_360K
+from tastespace.data.sources.movielens import ML_1M, ML_10M, ML_20M, ML_25M, ML_32M, ML_100K, ML_LATEST_SMALL
+from tastespace.data.sources.movielens_demo import MOVIELENS_DEMO
+from tastespace.data.sources.netflix_prize import NETFLIX
+from tastespace.data.sources.source import Source
+from tastespace.errors import InvalidParameterError
+from tastespace.progress import Observer, silent
 
-SOURCES: dict[str, Callable[[], Ratings]] = {
-    "movielens-demo": movielens_demo,
+SOURCES: dict[str, Source] = {
+    "movielens-demo": MOVIELENS_DEMO,
+    "ml-100k": ML_100K,
+    "ml-1m": ML_1M,
+    "ml-10m": ML_10M,
+    "ml-20m": ML_20M,
+    "ml-25m": ML_25M,
+    "ml-32m": ML_32M,
+    "ml-latest-small": ML_LATEST_SMALL,
+    "jester": JESTER,
+    "goodbooks-10k": GOODBOOKS,
+    "book-crossing": BOOK_CROSSING,
+    "lastfm-360k": LASTFM_360K,
+    "netflix": NETFLIX,
 }
+
+
+def source_of(name: str) -> Source:
+    """The data set of this name."""
+    if name not in SOURCES:
+        raise InvalidParameterError(f"there is no data set {name!r}; expected one of {', '.join(SOURCES)}")
+    return SOURCES[name]
+
+
+def load(name: str, *, cache: str | os.PathLike[str] | None = None, observer: Observer = silent) -> Ratings:
+    """The ratings of a data set by its name, such as `ml-100k`; downloaded once, then taken from the cache.
+
+    The cache is the folder given, or `$TASTESPACE_CACHE`, or the usual place of the platform.
+    """
+    return source_of(name).load(cache=None if cache is None else Path(cache), observer=observer)
+
+
+def resolve(path_or_name: str | os.PathLike[str]) -> Source | None:
+    """The data set that is meant; none where it is a file or folder, or no name of a data set."""
+    name = os.fspath(path_or_name)
+    return None if os.path.exists(name) else SOURCES.get(name)

@@ -6,9 +6,12 @@ titles, years and genres. No download: the package carries it.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 
 from tastespace.data.ratings import Ratings
+from tastespace.data.sources.source import Source
 from tastespace.errors import DataError, MissingExtraError
 
 
@@ -36,3 +39,22 @@ def movielens_demo() -> Ratings:
     ).to_series()
     attributes = pl.DataFrame({"genres": films["genres"].str.split("|"), "year": year})
     return ratings.with_items(titles.alias("title"), attributes)
+
+
+def _read(folder: Path) -> Ratings:
+    return movielens_demo()  # from inside a package: there is no folder
+
+
+MOVIELENS_DEMO = Source(
+    name="movielens-demo",
+    description="films, half stars to 5, 1995 to 2016; no download",
+    n_ratings=100_004,
+    n_users=671,
+    n_items=9_066,
+    home="https://grouplens.org/datasets/movielens/latest/",
+    terms=(
+        "For research. Name the source (Harper and Konstan 2015) in publications; redistribute only under the same "
+        "terms; no commercial use without permission of GroupLens, University of Minnesota."
+    ),
+    read=_read,
+)

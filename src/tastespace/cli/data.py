@@ -1,0 +1,216 @@
+"""`tastespace data`: the data sets that are known by name, fetched and kept; and what is in a file of ratings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tastespace.cli import console
+from tastespace.cli.observing import observe
+from tastespace.cli.options import (
+    BadLines,
+    Duplicates,
+    Header,
+    ItemColumn,
+    Items,
+    Json,
+    RatingColumn,
+    Separator,
+    TimeColumn,
+    UserColumn,
+    reading,
+)
+from tastespace.data.download import readable_size
+from tastespace.data.ratings import Ratings
+from tastespace.data.sources import SOURCES, resolve, source_of
+from tastespace.data.sources.cache import cache_folder, files_folder, is_cached
+from tastespace.data.sources.obtaining import obtain
+from tastespace.data.sources.source import Source
+from tastespace.errors import DataError, InvalidParameterError
+
+INTERRUPTED = 130
+
+Cache = Annotated[
+    Path | None, typer.Option("--cache", help="Folder to keep data sets in.", show_default="TASTESPACE_CACHE")
+]
+
+
+def list_sources(cache: Cache = None, json: Json = False) -> None:
+    """List the data sets that can be had by name."""
+    if json:
+        sets = [_facts(source, cache) for source in SOURCES.values()]
+        console.print_json({"cache": str(cache_folder(cache)), "data_sets": sets})
+        return
+    console.print_table(
+        ["name", "ratings", "users", "items", "download", "", "what"],
+        [
+            [
+                source.name,
+                f"{source.n_ratings:,}",
+                f"{source.n_users:,}",
+                f"{source.n_items:,}",
+                _download_size(source),
+                _whereabouts(source, cache),
+                source.description,
+            ]
+            for source in SOURCES.values()
+        ],
+    )
+    console.out.print(f"\ncache: {cache_folder(cache)}; next: tastespace data get NAME", markup=False)
+
+
+def get(
+    name: Annotated[str, typer.Argument(help="Name of a data set, as `data list` has it.", metavar="NAME")],
+    given: Annotated[
+        Path | None, typer.Option("--from", help="Archive or unpacked folder that you have; nothing is downloaded.")
+    ] = None,
+    cache: Cache = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Also write the ratings to this file: .csv, .tsv, .parquet.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Fetch a data set into the cache, once, and say what may be done with it."""
+    source = source_of(name)
+    if out is not None:
+        _check_out(out)
+    if not json:
+        console.out.print(
+            f"{source.name}: {source.description}\nterms: {source.terms}\nmore: {source.home}", markup=False
+        )
+    ratings = _obtained(source, given, cache)
+    if out is not None:
+        ratings.write(out)
+    _tell(source, ratings, cache, out, json)
+
+
+def describe(
+    ratings: Annotated[str, typer.Argument(help="File of ratings, or name of a data set.", metavar="FILE_OR_NAME")],
+    cache: Cache = None,
+    items: Items = None,
+    user_column: UserColumn = None,
+    item_column: ItemColumn = None,
+    rating_column: RatingColumn = None,
+    time_column: TimeColumn = None,
+    separator: Separator = None,
+    header: Header = None,
+    duplicates: Duplicates = None,
+    bad_lines: BadLines = None,
+    json: Json = False,
+) -> None:
+    """Show how a file of ratings would be read, and what is in it; or what a data set is."""
+    said = reading(
+        user=user_column,
+        item=item_column,
+        rating=rating_column,
+        time=time_column,
+        separator=separator,
+        header=header,
+        items=items,
+        duplicates=duplicates,
+        bad_lines=bad_lines,
+    )
+    source = resolve(ratings)
+    if source is not None and not said:
+        _describe_source(source, cache, json)
+        return
+    observed, layout = observe(Path(ratings), said)
+    if json:
+        shown = None if layout is None else layout.to_dict()
+        console.print_json({"file": ratings, "layout": shown, "ratings": observed.describe().to_dict()})
+        return
+    console.out.print(f"layout   {layout}\n{observed.describe()}", markup=False)
+
+
+VERBS: dict[str, Callable[..., None]] = {"list": list_sources, "get": get, "describe": describe}
+
+
+def _facts(source: Source, cache: Path | None) -> dict[str, Any]:
+    archive = source.archive
+    return {
+        "name": source.name,
+        "description": source.description,
+        "n_ratings": source.n_ratings,
+        "n_users": source.n_users,
+        "n_items": source.n_items,
+        "home": source.home,
+        "terms": source.terms,
+        "url": None if archive is None else archive.url,
+        "n_bytes": None if archive is None else archive.n_bytes,
+        "checksum": None if archive is None else archive.checksum,
+        "cached": archive is None or is_cached(source.name, cache),
+    }
+
+
+def _download_size(source: Source) -> str:
+    if source.archive is None:
+        return "none"
+    return "" if source.archive.n_bytes is None else readable_size(source.archive.n_bytes)
+
+
+def _whereabouts(source: Source, cache: Path | None) -> str:
+    if source.archive is None or is_cached(source.name, cache):
+        return "here"
+    return "--from" if source.archive.url is None else ""
+
+
+def _obtained(source: Source, given: Path | None, cache: Path | None) -> Ratings:
+    """The ratings, read once so that whoever fetched them knows that they are whole."""
+    if source.archive is None:
+        if given is not None:
+            raise InvalidParameterError(f"{source.name} comes with a package; expected no --from")
+        return source.load()
+    try:
+        with console.progress(in_bytes=True) as observer:
+            return source.read(obtain(source.name, source.archive, cache=cache, given=given, observer=observer))
+    except KeyboardInterrupt as error:
+        console.err.print("interrupted; what has come so far is kept, run it again to continue", markup=False)
+        raise typer.Exit(INTERRUPTED) from error
+
+
+def _check_out(out: Path) -> None:
+    """Complain about the file to write before much is downloaded."""
+    if not re.search(r"\.(parquet|[ct]sv(\.gz|\.zst)?)$", out.name, re.IGNORECASE):
+        raise InvalidParameterError(f"--out is {out}; expected a name that ends in .csv, .tsv, .csv.gz … or .parquet")
+    if not out.parent.is_dir():
+        raise DataError("the folder does not exist", file=out, expected="a folder to write to")
+
+
+def _tell(source: Source, ratings: Ratings, cache: Path | None, out: Path | None, json: bool) -> None:
+    folder = None if source.archive is None else files_folder(source.name, cache)
+    if json:
+        facts = _facts(source, cache) | {"files": None if folder is None else str(folder)}
+        facts["ratings"] = ratings.describe().to_dict()
+        console.print_json(facts | {"out": None if out is None else str(out)})
+        return
+    console.out.print(
+        f"{len(ratings):,} ratings by {ratings.n_users:,} users of {ratings.n_items:,} items"
+        + ("" if folder is None else f" in {folder}"),
+        markup=False,
+    )
+    if out is not None:
+        console.out.print(f"ratings without titles written to {out}", markup=False)
+    console.out.print(f"next: tastespace fit {source.name} --out MODEL", markup=False)
+
+
+def _describe_source(source: Source, cache: Path | None, json: bool) -> None:
+    """A data set, and its ratings if they are here already: nothing is downloaded only to be described."""
+    is_here = source.archive is None or is_cached(source.name, cache)
+    observed = source.load(cache=cache) if is_here else None
+    if json:
+        described = None if observed is None else observed.describe().to_dict()
+        console.print_json(_facts(source, cache) | {"ratings": described})
+        return
+    lines = [("what", source.description), ("terms", source.terms), ("more", source.home)]
+    if source.archive is not None and source.archive.hint:
+        lines.append(("note", source.archive.hint))
+    console.out.print("\n".join(f"{label:<7}  {text}" for label, text in lines), markup=False)
+    if observed is None:
+        size = f"{source.n_ratings:,} ratings by {source.n_users:,} users of {source.n_items:,} items"
+        console.out.print(f"size     {size}\nnot here yet; next: tastespace data get {source.name}", markup=False)
+    else:
+        console.out.print(str(observed.describe()), markup=False)

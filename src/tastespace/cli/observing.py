@@ -1,0 +1,38 @@
+"""Ratings for a verb: from a file, or from a data set by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tastespace.cli import console
+from tastespace.data.files import read, sniff
+from tastespace.data.layout import Layout
+from tastespace.data.ratings import Ratings
+from tastespace.data.sources import resolve
+from tastespace.data.sources.cache import is_cached
+from tastespace.errors import InvalidParameterError
+
+PARTS = ("user", "item", "rating", "time")
+
+
+def observe(file_or_name: Path, said: Mapping[str, Any]) -> tuple[Ratings, Layout | None]:
+    """The ratings, and how the file was read; `said` are arguments of `read`."""
+    source = resolve(file_or_name)
+    if source is None:
+        return read(file_or_name, **said), guess(file_or_name, said)
+    if said:
+        raise InvalidParameterError(
+            f"{source.name} is a data set with a layout of its own; expected no {', '.join(said)} for it"
+        )
+    if source.archive is not None and not is_cached(source.name):
+        console.err.print(f"{source.name}: {source.terms}", markup=False)
+    with console.progress(in_bytes=True) as observer:
+        return source.load(observer=observer), None
+
+
+def guess(file: Path, said: Mapping[str, Any]) -> Layout:
+    """How a file is read, with what was said about it."""
+    wanted = {part: said.get(part) for part in PARTS}
+    return sniff(file, separator=said.get("separator"), header=said.get("header"), wanted=wanted)
