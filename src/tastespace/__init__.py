@@ -3,6 +3,8 @@
 from tastespace.artifact import load, save
 from tastespace.data.files import read
 from tastespace.data.ratings import Ratings
+from tastespace.data.shapes import Shape
+from tastespace.data.sources import load as dataset
 from tastespace.data.splitting import (
     Split,
     held_out_users,
@@ -12,24 +14,40 @@ from tastespace.data.splitting import (
     random_split,
     time_split,
 )
-from tastespace.evaluation.evaluate import Report, evaluate
-from tastespace.models import ALS, DampedBias, GlobalMean, Popular, Recommender
+from tastespace.data.synthetic import synthetic
+from tastespace.evaluation.compare import Comparison, Comparisons, compare
+from tastespace.evaluation.evaluate import evaluate
+from tastespace.evaluation.report import Report
+from tastespace.models import ALS, DampedBias, GlobalMean, ItemKNN, ItemMean, Popular, Recommender, UserKNN
+from tastespace.models.explaining import Explanation
 from tastespace.models.posterior import Prediction
+from tastespace.models.similar import Similar
 from tastespace.ranking import Ranking
+from tastespace.report.evaluation_page import write_evaluation
 from tastespace.version import __version__
 
 __all__ = [
     "ALS",
+    "Comparison",
+    "Comparisons",
     "DampedBias",
+    "Explanation",
     "GlobalMean",
+    "ItemKNN",
+    "ItemMean",
     "Popular",
     "Prediction",
     "Ranking",
     "Ratings",
     "Recommender",
     "Report",
+    "Shape",
+    "Similar",
     "Split",
+    "UserKNN",
     "__version__",
+    "compare",
+    "dataset",
     "evaluate",
     "held_out_users",
     "k_fold",
@@ -39,5 +57,7 @@ __all__ = [
     "random_split",
     "read",
     "save",
+    "synthetic",
     "time_split",
+    "write_evaluation",
 ]

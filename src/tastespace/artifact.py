@@ -43,6 +43,15 @@ DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int
 NOT_SAVED = ("threads",)
 
 
+def check_separable(recommender: Recommender) -> None:
+    """Refuse to leave the ratings out of a model that answers from them: they would be in the folder all the same."""
+    if recommender.is_its_ratings:
+        raise InvalidParameterError(
+            f"{type(recommender).__name__} answers from the training ratings and cannot be saved without them; "
+            "expected another model where nobody may learn who rated what"
+        )
+
+
 def save(
     recommender: Recommender,
     path: str | Path,
@@ -60,6 +69,8 @@ def save(
         raise InvalidParameterError(
             f"{type(recommender).__name__} is not in the table of models; expected one of {', '.join(MODELS)}"
         )
+    if not with_ratings:
+        check_separable(recommender)
     path = Path(path).resolve()
     check_writable(path)
     ratings = recommender.ratings_

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from tastespace.arrays import BoolArray, FloatMatrix, IntArray
+from tastespace.arrays import BoolArray, FloatMatrix, IntArray, OffsetArray, contiguous
+from tastespace.data.columns import USUAL_NAMES, usual_column
 from tastespace.data.compressed import Compressed
+from tastespace.data.frame_columns import is_pandas
 from tastespace.data.ratings import Ratings
-from tastespace.data.vocabulary import Ids, id_series, listed
+from tastespace.data.vocabulary import Vocabulary, id_series, listed
 from tastespace.errors import InvalidParameterError, UnknownIdError, named
 from tastespace.frames import to_pandas
 from tastespace.index.index import Excluded
@@ -25,9 +28,9 @@ if TYPE_CHECKING:
 class Ranking:
     """The recommended items of each user, best first.
 
-    `scores` are predicted ratings, not clipped to the rating range, so that they keep the order. `cold` users
-    had no ratings to go by: theirs is the answer for anybody. A list shorter than `n` means that no other
-    item was allowed.
+    `scores` are predicted ratings, not clipped to the rating range, so that they keep the order; after diversity
+    or popularity damping the order is another one, the scores are the same. `cold` users had no ratings to go by:
+    theirs is the answer for anybody. A list shorter than `n` means that no other item was allowed.
     """
 
     user_ids: pl.Series  # one a user
@@ -89,34 +92,144 @@ class Ranking:
         return "\n".join(lines)
 
 
-def excluded_items(trained: Ratings, seen: Compressed, exclude: Ids | None) -> Excluded | None:
-    """What must not be recommended: what a user has seen, and a list for everybody."""
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """What may be shown to whom in one request. All of it holds together."""
+
+    excluded: Excluded | None = None  # items of each user that he must not be shown
+    allowed: BoolArray | None = None  # a flag an item; None for all
+    own: Compressed | None = None  # items that each user chooses from, less the above; None for all
+
+
+def rules_of(
+    trained: Ratings,
+    users: Vocabulary,
+    seen: Compressed,
+    *,
+    exclude: Any = "seen",
+    only: Any = None,
+    matching: BoolArray | None = None,
+) -> Rules:
+    """The rules for these users, from what a caller may say (see `Recommender.recommend`).
+
+    `seen` has one row a user; `matching` are the items that fulfil a condition.
+    """
+    excluded, allowed = _excluded(trained, users, seen, exclude, matching)
+    if only is None:
+        return Rules(excluded, allowed)
+    of_users, items = pairs_of(only, "only")
+    rows = known_items(trained, items)
+    if of_users is None:
+        chosen = np.zeros(trained.n_items, np.bool_)
+        chosen[rows] = True
+        return Rules(excluded, chosen if allowed is None else chosen & allowed)
+    own = _keys(users.rows_of(of_users), rows, trained.n_items)
+    if allowed is not None:
+        own = own[allowed[own % trained.n_items]]
+    if excluded is not None:
+        own = own[~_are_among(own, _keys_of(excluded, trained.n_items))]
+    offsets, columns = _grouped(own, len(users), trained.n_items)
+    return Rules(excluded, allowed, Compressed(offsets, columns, np.zeros(len(columns), np.float32)))
+
+
+def _excluded(
+    trained: Ratings, users: Vocabulary, seen: Compressed, exclude: Any, allowed: BoolArray | None
+) -> tuple[Excluded | None, BoolArray | None]:
+    """Lists of what each user must not be shown, and flags of what anybody may be."""
     if exclude is None:
-        return None
+        return None, allowed
+    has_seen = Excluded(seen.offsets, seen.columns)
     if isinstance(exclude, str):
         if exclude != "seen":
-            raise InvalidParameterError(f"exclude is {exclude!r}; expected 'seen', None or a list of items")
-        return Excluded(seen.offsets, seen.columns)
+            raise InvalidParameterError(
+                f"exclude is {exclude!r}; expected 'seen', None, or items: for one item write exclude=[{exclude!r}]"
+            )
+        return has_seen, allowed
+    of_users, items = pairs_of(exclude, "exclude")
     # Unknown items in such a list are fine: it often names things that nobody has rated yet.
-    banned = np.unique(trained.items.rows_of(id_series(listed(exclude), "exclude")))
-    banned = banned[banned >= 0]
-    everybody = np.arange(len(seen), dtype=np.int32)
-    rows = np.concatenate([seen.rows(), np.repeat(everybody, len(banned))])
-    items = np.concatenate([seen.columns, np.tile(banned, len(seen))])
-    order = np.lexsort((items, rows))
-    both = Compressed.group(rows[order], items[order], np.zeros(len(items), np.float32), len(seen))
-    return Excluded(both.offsets, both.columns)
+    rows = trained.items.rows_of(items)
+    if of_users is None:
+        remaining = np.ones(trained.n_items, np.bool_) if allowed is None else allowed.copy()
+        remaining[rows[rows >= 0]] = False
+        return has_seen, remaining
+    pairs, seen_pairs = _keys(users.rows_of(of_users), rows, trained.n_items), _keys_of(has_seen, trained.n_items)
+    both = _ascending(np.concatenate([pairs, seen_pairs]))
+    return Excluded(*_grouped(both, len(users), trained.n_items)), allowed
 
 
-def allowed_items(trained: Ratings, only: Ids | None) -> BoolArray | None:
-    """A flag an item: may it be recommended? None for all; an unknown item is an error that names it."""
-    if only is None:
-        return None
-    asked = id_series(listed(only), "only")
+def allowed_items(trained: Ratings, *, exclude: Any, only: Any, matching: BoolArray | None) -> BoolArray | None:
+    """A flag an item, where no user is asked about whom rules could concern; None for all."""
+    if isinstance(exclude, str):
+        raise InvalidParameterError(f"exclude is {exclude!r}; expected items: for one item write exclude=[{exclude!r}]")
+    for name, rule in (("exclude", exclude), ("only", only)):
+        if rule is not None and pairs_of(rule, name)[0] is not None:
+            raise InvalidParameterError(f"{name} is a table with a column of users; expected items alone")
+    nobody = Compressed(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+    nobodies = Vocabulary(pl.Series([], dtype=pl.Int64))
+    return rules_of(trained, nobodies, nobody, exclude=exclude, only=only, matching=matching).allowed
+
+
+def pairs_of(what: Any, name: str) -> tuple[pl.Series | None, pl.Series]:
+    """The users (None: everybody) and the items that a list, a series, or a table with their columns names."""
+    if isinstance(what, Ratings):
+        return what.user_ids(), what.item_ids()
+    columns = _columns_of(what)
+    if columns is None:
+        return None, id_series(listed(what), name)
+    user, item = (usual_column(list(columns), USUAL_NAMES[part]) for part in ("user", "item"))
+    if item is None:
+        raise InvalidParameterError(
+            f"{name} is a table with the columns {', '.join(columns)}; expected one called item, and perhaps user"
+        )
+    items = id_series(columns[item], f"{name}, column {item!r}")
+    return (None if user is None else id_series(columns[user], f"{name}, column {user!r}")), items
+
+
+def _columns_of(what: Any) -> dict[str, Any] | None:
+    """The columns of a table of polars (also lazy), pandas or Arrow; None for anything else."""
+    if is_pandas(what):
+        return {str(label): what.iloc[:, place] for place, label in enumerate(what.columns)}
+    if isinstance(what, pl.LazyFrame):
+        what = what.collect()
+    elif hasattr(what, "__arrow_c_stream__") and hasattr(what, "columns"):
+        what = pl.DataFrame(what)
+    return {column.name: column for column in what} if isinstance(what, pl.DataFrame) else None
+
+
+def known_items(trained: Ratings, asked: pl.Series) -> IntArray:
+    """The rows of items; an unknown one is an error that names it."""
     rows = trained.items.rows_of(asked)
     if (rows < 0).any():
         unknown = asked.filter(pl.Series(rows < 0))
         raise UnknownIdError(f"the model knows no item {named(unknown)}", expected="items of the training ratings")
-    allowed = np.zeros(trained.n_items, np.bool_)
-    allowed[rows] = True
-    return allowed
+    return rows
+
+
+def _keys(user_positions: IntArray, item_rows: IntArray, n_items: int) -> NDArray[np.int64]:
+    """One number a pair, ascending, each once; pairs of users not asked about or of unknown items are left out."""
+    known = (user_positions >= 0) & (item_rows >= 0)
+    return _ascending(user_positions[known].astype(np.int64) * n_items + item_rows[known])
+
+
+def _ascending(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each once, in order; numpy's own function takes ten times as long over a million."""
+    keys = np.sort(keys)
+    is_new: BoolArray = np.ones(len(keys), np.bool_)
+    is_new[1:] = keys[1:] != keys[:-1]
+    return keys[is_new]
+
+
+def _are_among(keys: NDArray[np.int64], others: NDArray[np.int64]) -> BoolArray:
+    """Which keys are also among others, which ascend."""
+    places = np.searchsorted(others, keys)
+    return np.asarray(np.append(others, -1)[places] == keys)
+
+
+def _keys_of(lists: Excluded, n_items: int) -> NDArray[np.int64]:
+    owners = np.repeat(np.arange(len(lists.offsets) - 1, dtype=np.int64), np.diff(lists.offsets))
+    return owners * n_items + lists.items
+
+
+def _grouped(keys: NDArray[np.int64], n_users: int, n_items: int) -> tuple[OffsetArray, IntArray]:
+    offsets = np.searchsorted(keys, np.arange(n_users + 1, dtype=np.int64) * n_items)
+    return contiguous(offsets, np.int64), contiguous(keys % n_items, np.int32)

@@ -112,7 +112,7 @@ def test_fit_json_with_a_test_file(folder, tmp_path):
     assert said["test"]["n"] == len((folder / "test.csv").read_text().splitlines()) - 1
     assert said["test"]["cold"] >= 2
     evaluated = as_json(tastespace("evaluate", tmp_path / "m", folder / "test.csv", "--json"))
-    assert evaluated == said["test"]
+    assert {key: evaluated[key] for key in said["test"]} == said["test"]
 
 
 def test_same_seed_same_bytes_whatever_the_threads(folder, tmp_path):
@@ -244,7 +244,7 @@ def test_titles_that_the_output_cannot_show(tmp_path):
 
 def test_evaluate(folder):
     said = as_json(tastespace("evaluate", folder / "model", folder / "test.csv", "--json"))
-    assert said.keys() == {"rmse", "mae", "n", "cold"}
+    assert {"rmse", "mae", "n", "cold"} <= said.keys()
     shown = tastespace("evaluate", folder / "model", folder / "test.csv")
     assert f"RMSE {said['rmse']:.4f}" in shown.stdout
     assert "clipped" in shown.stdout

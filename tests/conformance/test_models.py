@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tastespace.models import ALS, MODELS, DampedBias, GlobalMean, Popular
+from tastespace.models import ALS, MODELS, DampedBias, GlobalMean, ItemKNN, ItemMean, Popular, UserKNN
 from tastespace.testing.conformance import RecommenderConformance
 
 
@@ -38,6 +38,37 @@ class TestPopular(RecommenderConformance):
         return Popular(**parameters)
 
 
+class TestItemMean(RecommenderConformance):
+    is_personal = False
+
+    def make(self, **parameters):
+        return ItemMean(**parameters)
+
+
+class TestItemKNN(RecommenderConformance):
+    def make(self, **parameters):
+        return ItemKNN(**parameters)
+
+
+class TestPearsonItemKNN(RecommenderConformance):
+    def make(self, **parameters):
+        return ItemKNN(similarity="pearson", n_neighbours=5, n_candidates=10, damping=0.0, **parameters)
+
+
+class TestUserKNN(RecommenderConformance):
+    explanations_add_up = False  # a rating also decides who is similar
+
+    def make(self, **parameters):
+        return UserKNN(**parameters)
+
+
+class TestAdjustedCosineUserKNN(RecommenderConformance):
+    explanations_add_up = False  # a rating also decides who is similar
+
+    def make(self, **parameters):
+        return UserKNN(similarity="adjusted-cosine", n_neighbours=5, min_common=2, shrinkage=1.0, **parameters)
+
+
 class TestDampedBias(RecommenderConformance):
     is_personal = False
 
@@ -46,7 +77,7 @@ class TestDampedBias(RecommenderConformance):
 
 
 def test_every_model_is_here():
-    here = {ALS, GlobalMean, Popular, DampedBias}
+    here = {ALS, GlobalMean, Popular, DampedBias, ItemMean, ItemKNN, UserKNN}
     assert set(MODELS.values()) == here, "a model of the table has no conformance class in this file"
 
 

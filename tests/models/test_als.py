@@ -301,6 +301,7 @@ def test_progress_is_told(ratings):
     assert all(np.isfinite(list(event.stats.values())).all() for event in events)
 
 
+@pytest.mark.filterwarnings("ignore:.*ratings have no time")
 @pytest.mark.parametrize(("name", "ceiling"), [("ml-100k/u.data", 0.897), ("ml-1m/ratings.parquet", 0.850)])
 def test_defaults_predict_well_on_real_ratings(name, ceiling, datasets):
     """90:10 seed 0, D = 32, defaults; RMSE over all test ratings, cold ones included."""

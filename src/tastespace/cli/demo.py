@@ -12,7 +12,8 @@ from tastespace.cli import console
 from tastespace.cli.options import Json, Threads
 from tastespace.data.sources import SOURCES
 from tastespace.data.splitting import random_split
-from tastespace.evaluation.evaluate import Report, evaluate
+from tastespace.evaluation.evaluate import evaluate
+from tastespace.evaluation.report import Report
 from tastespace.models import ALS, DampedBias, GlobalMean, Recommender
 from tastespace.report.demo_figure import draw_demo
 
@@ -43,7 +44,7 @@ def demo(
             began = time.perf_counter()
             recommender.fit(split.train, observer=observer)
             seconds[name] = time.perf_counter() - began
-            reports[name] = evaluate(recommender, split.test)
+            reports[name] = evaluate(recommender, split.test, ranking=False, groups=False, bootstrap=0)
     ranking = recommenders["als"].recommend([user], 10)
     top = ranking.of(0)
     if json:

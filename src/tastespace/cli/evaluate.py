@@ -1,32 +1,129 @@
-"""`tastespace evaluate`: how good a model is on ratings it has not seen."""
+"""`tastespace evaluate`: how good a model is on ratings it has not seen, and whether it is better than another."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.table import Table as RichTable
 
 from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.options import Json, Model, Threads
 from tastespace.data.files import read
+from tastespace.evaluation import compare
 from tastespace.evaluation import evaluate as measure
+from tastespace.evaluation.compare import Comparisons
+from tastespace.evaluation.report import Report
+from tastespace.evaluation.tables import Table
+from tastespace.models import Recommender
+from tastespace.report.evaluation_page import prepare_folder, write_evaluation
 
 
 def evaluate(
     model: Model,
     test: Annotated[Path, typer.Argument(help="File of test ratings.")],
+    k: Annotated[
+        list[int] | None, typer.Option("--k", help="Length of the lists; can be repeated.", show_default="5, 10, 20")
+    ] = None,
+    relevant: Annotated[
+        float | None,
+        typer.Option(
+            "--relevant",
+            help="From this rating on a test item is relevant.",
+            show_default="the mean of the training ratings",
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option("--against", help="Another model to compare with, user by user.")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option("--figures", help="Folder to write figures and evaluation.html to.")
+    ] = None,
+    no_ranking: Annotated[bool, typer.Option("--no-ranking", help="Measure predicted ratings only, no lists.")] = False,
+    bootstrap: Annotated[
+        int, typer.Option("--bootstrap", help="Resamples for the confidence intervals; 0 for none.")
+    ] = 1000,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same intervals and p-values.")] = 0,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Measure a model on a file of test ratings; predictions are clipped to the training range."""
-    recommender = artifact.load(model).set_params(threads=threads)
-    report = measure.evaluate(recommender, read(test))
+    paths = [model] if against is None else [model, against]
+    recommenders = dict(zip(_names(paths), _loaded(paths, threads), strict=True))
+    if figures is not None:
+        prepare_folder(figures)
+    tested = read(test)
+    reports: dict[str, Report] = {}
+    with console.progress() as observer:
+        for name, recommender in recommenders.items():
+            reports[name] = measure.evaluate(
+                *(recommender, tested),
+                k=k or measure.DEFAULT_K,
+                relevant=relevant if relevant is not None else _agreed(reports),
+                ranking=not no_ranking,
+                bootstrap=bootstrap,
+                seed=seed,
+                observer=observer,
+            )
+    first, *others = reports.values()
+    comparisons = compare.compare(first, others[0], seed=seed) if others else None
+    page = None if figures is None else write_evaluation(reports, figures, comparisons=comparisons)
     if json:
-        console.print_json(report.to_dict())
+        console.print_json(_content(reports, comparisons, page))
         return
-    console.out.print(
-        f"{report}; predictions clipped to {recommender.rating_range_[0]:g}…{recommender.rating_range_[1]:g}",
-        markup=False,
-    )
+    for name, report in reports.items():
+        _show_report(name if others else None, report, recommenders[name])
+    if comparisons is not None:
+        _show(comparisons.table(*reports))
+        console.out.print("\np: how often such a difference would come about by luck alone", markup=False)
+    if page is not None:
+        console.out.print(f"\nfigures written to {page}", markup=False)
+
+
+def _names(paths: list[Path]) -> list[str]:
+    """What models are called: the names of their folders if these differ, the whole paths if not."""
+    names = [path.resolve().name for path in paths]
+    names = names if len(set(names)) == len(names) else [str(path) for path in paths]
+    if len(set(names)) < len(names):
+        raise typer.BadParameter(f"--against is the same model, {names[0]}; expected another one")
+    return names
+
+
+def _loaded(paths: list[Path], threads: int | None) -> list[Recommender]:
+    return [artifact.load(path).set_params(threads=threads) for path in paths]
+
+
+def _agreed(reports: dict[str, Report]) -> float | None:
+    """What counts as relevant for one model does so for the other, whatever each was fitted on."""
+    lists = next((report.lists for report in reports.values()), None)
+    return lists.relevant if lists is not None and lists.users else None
+
+
+def _content(reports: dict[str, Report], comparisons: Comparisons | None, page: Path | None) -> dict[str, Any]:
+    content = next(iter(reports.values())).to_dict()
+    if comparisons is not None:
+        content["against"] = list(reports.values())[1].to_dict()
+        content["comparison"] = comparisons.to_dict()
+    return content if page is None else {**content, "figures": str(page)}
+
+
+def _show_report(name: str | None, report: Report, recommender: Recommender) -> None:
+    low, high = recommender.rating_range_
+    whose = "" if name is None else f"{name}: "
+    console.out.print(f"{whose}{report}; predictions clipped to {low:g}…{high:g}", markup=False)
+    for table in report.tables():
+        _show(table)
+    console.out.print()
+
+
+def _show(table: Table) -> None:
+    """With the title above, names to the left and figures to the right."""
+    shown = RichTable(box=None, header_style="bold", pad_edge=False)
+    for place, column in enumerate(table.columns):
+        shown.add_column(column, justify="right" if place else "left", overflow="fold")
+    for row in table.rows:
+        shown.add_row(*row)
+    console.out.print(f"\n{table.title}", markup=False, style="bold")
+    console.out.print(shown)

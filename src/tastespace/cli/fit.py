@@ -99,6 +99,8 @@ def fit(
     recommender = make_model(name, parameters)
     if out is not None:
         artifact.check_writable(out)
+    if without_ratings:
+        artifact.check_separable(recommender)
     said = reading_options(settled.get("data", {})) | reading(
         user=user_column,
         item=item_column,

@@ -10,13 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-from tastespace.cli import console
+from tastespace.cli import console, data
 from tastespace.cli.demo import demo
 from tastespace.cli.doctor import doctor
 from tastespace.cli.evaluate import evaluate
+from tastespace.cli.explain import explain
 from tastespace.cli.fit import fit
 from tastespace.cli.predict import predict
 from tastespace.cli.recommend import recommend
+from tastespace.cli.similar import similar
 from tastespace.errors import TastespaceError
 from tastespace.instructions import instruction_set
 from tastespace.version import __version__
@@ -55,8 +57,13 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
     return run_verb
 
 
-for verb in (fit, predict, recommend, evaluate, demo, doctor):
+for verb in (fit, predict, recommend, similar, explain, evaluate, demo, doctor):
     app.command()(guarded(verb))
+
+data_sets = typer.Typer(help="Data sets by name, and what is in a file of ratings.", no_args_is_help=True)
+for name, verb in data.VERBS.items():
+    data_sets.command(name)(guarded(verb))
+app.add_typer(data_sets, name="data")
 
 
 def _print_version(asked: bool) -> None:

@@ -10,8 +10,10 @@ import typer
 
 from tastespace import artifact
 from tastespace.cli import console
+from tastespace.cli.asking import History, Where, history_of, ids
 from tastespace.cli.options import Json, Model, Threads, known_ids
-from tastespace.data.files import has_users, read_history
+from tastespace.data.item_lists import read_item_list
+from tastespace.data.ratings import Ratings
 from tastespace.ranking import Ranking
 
 
@@ -19,33 +21,44 @@ def recommend(
     model: Model,
     user: Annotated[list[str] | None, typer.Option("--user", "-u", help="A user's id; can be repeated.")] = None,
     n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
-    history: Annotated[
-        Path | None,
-        typer.Option(
-            "--history", help="File of ratings that the model has not seen: user, item, rating; or item, rating."
-        ),
-    ] = None,
+    history: History = None,
     only: Annotated[list[str] | None, typer.Option("--only", help="Choose from these items; can be repeated.")] = None,
+    only_file: Annotated[
+        Path | None, typer.Option("--only-file", help="File of items to choose from: item; or user, item.")
+    ] = None,
     exclude: Annotated[list[str] | None, typer.Option("--exclude", help="Never this item; can be repeated.")] = None,
+    exclude_file: Annotated[
+        Path | None, typer.Option("--exclude-file", help="File of items never to show: item; or user, item.")
+    ] = None,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Also items that the user has rated.")] = False,
+    where: Where = None,
+    diversity: Annotated[
+        float, typer.Option("--diversity", help="From 0 to 1: the more, the less alike are the items of a list.")
+    ] = 0.0,
+    popularity_damping: Annotated[
+        float, typer.Option("--popularity-damping", help="From 0: the more, the fewer items that everybody rates.")
+    ] = 0.0,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Recommend items to users of the training ratings, or to anybody with a history."""
     if not user and history is None:
         raise typer.BadParameter("expected --user ID, or --history FILE, or both")
-    if include_seen and exclude:
+    if include_seen and (exclude or exclude_file):
         raise typer.BadParameter("expected --include-seen or --exclude, not both")
+    if only and only_file:
+        raise typer.BadParameter("expected --only or --only-file, not both")
     recommender = artifact.load(model).set_params(threads=threads)
-    if history is not None and user and len(user) > 1 and not has_users(history):
-        raise typer.BadParameter(f"{history} has no column of users, so that it can be of one --user only")
-    new = None if history is None else read_history(history, user[0] if user else "you")
+    new = history_of(history, user)
     ranking = recommender.recommend(
-        pl.Series("user", user, dtype=pl.String) if user else None,
+        ids(user),
         n,
         history=new,
-        only=only or None,
-        exclude=None if include_seen else exclude or "seen",
+        only=only or (None if only_file is None else read_item_list(only_file)),
+        exclude=None if include_seen else _excluded(exclude or [], exclude_file, user, new),
+        where=where,
+        diversity=diversity,
+        popularity_damping=popularity_damping,
     )
     users = known_ids(recommender.ratings_.users, ranking.user_ids)
     if json:
@@ -53,6 +66,19 @@ def recommend(
         return
     for position in range(len(ranking)):
         _show(ranking, position, users[position])
+
+
+def _excluded(items: list[str], file: Path | None, users: list[str] | None, new: Ratings | None) -> Any:
+    """What must not be shown: the seen, the items typed, and those of the file, for everybody or for each user."""
+    if file is None:
+        return items or "seen"
+    listed = read_item_list(file).cast(pl.String)
+    everybody = pl.DataFrame({"item": pl.Series(items, dtype=pl.String)})
+    if "user" not in listed.columns:
+        return pl.concat([listed, everybody])
+    asked = users or ([] if new is None else new.users.ids.cast(pl.String).to_list())
+    people = pl.DataFrame({"user": pl.Series(asked, dtype=pl.String)})
+    return pl.concat([listed.select("user", "item"), people.join(everybody, how="cross")])
 
 
 def _entry(ranking: Ranking, position: int, user: Any) -> dict[str, Any]:

@@ -1,17 +1,19 @@
-"""Titles, genres and years of items, from the file that comes with ratings."""
+"""What a file says about the items that were rated: titles, genres, years, and whatever else it has."""
 
 from __future__ import annotations
 
+import io
 import re
-import warnings
 from pathlib import Path
 
 import polars as pl
 
 from tastespace.data import text
 from tastespace.data.columns import USUAL_NAMES, usual_column
+from tastespace.data.compression import compression_of, read_plain
 from tastespace.data.ratings import Ratings
-from tastespace.errors import DataError, DataWarning
+from tastespace.data.vocabulary import is_canonical_integer
+from tastespace.errors import DataError, warn
 
 _SIBLINGS = (
     (re.compile(r"u\.data|u\d\.(base|test)|u[ab]\.(base|test)"), "u.item"),
@@ -26,6 +28,10 @@ _USUAL = {
 }
 _SCHEMA = {"id": pl.String(), "title": pl.String(), "genres": pl.List(pl.String), "year": pl.Int32()}
 _NO_GENRES = "(no genres listed)"
+_LIST_MARK = "|"  # between the entries of a cell that holds several
+# A number in a cell. With leading zeros it is a code, such as a postcode, and stays the text that it is.
+_FRACTION = r"^[+-]?(0|[1-9]\d*)?(\.\d+)?([eE][+-]?\d+)?$"
+_ROW = " row"  # no column of a file, whose names are stripped
 _FIRST_FLAG = 5  # u.item: id, title, two dates and an address come before the genres
 _EXPECTED_ITEMS = "a table with an id and a title for each item, or the item file of MovieLens"
 
@@ -45,7 +51,7 @@ def with_titles(ratings: Ratings, ratings_file: Path, items_file: Path | None) -
     try:
         return _joined(ratings, read_items(sibling), sibling)
     except DataError as error:
-        warnings.warn(f"no titles: {error}", DataWarning, stacklevel=3)
+        warn(f"no titles: {error}")
         return ratings
 
 
@@ -59,11 +65,11 @@ def sibling_of(ratings_file: Path) -> Path | None:
 
 
 def read_items(file: Path) -> pl.DataFrame:
-    """A table of id, title, genres and year, one row an item of the file."""
+    """A table of id, title, genres, year and all further columns of the file, one row an item."""
     try:
-        data = file.read_bytes()
+        data = read_plain(file, compression_of(file))
         if data.startswith(b"PAR1") and data.endswith(b"PAR1"):
-            return _from_parquet(file)
+            return _from_parquet(data, file)
     except FileNotFoundError as error:
         raise DataError("there is no such file", file=file, expected=_EXPECTED_ITEMS) from error
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -105,9 +111,15 @@ def _from_text(content: str, separator: str, file: Path) -> pl.DataFrame:
         if not (item or "").strip():
             here = text.line_of(content, line)
             raise DataError("the item id is missing", file=file, line=line, text=here, expected="an id")
-    if not has_header and width > _FIRST_FLAG:
-        columns["genres"] = _flagged([row[_FIRST_FLAG:] for row in rows], file.with_name("u.genre"))
-    return _table(columns, file)
+    if not has_header:
+        if width > _FIRST_FLAG:
+            columns["genres"] = _flagged([row[_FIRST_FLAG:] for row in rows], file.with_name("u.genre"))
+        return _table(columns, file)
+    further = {place: name for place, name in enumerate(first) if place not in places.values()}
+    names = _different(further, taken=list(_SCHEMA))
+    return _table(columns, file).with_columns(
+        _typed(pl.Series(name, [row[place] for row in rows], dtype=pl.String)) for place, name in names.items()
+    )
 
 
 def _records(content: str, separator: str, file: Path) -> list[tuple[int, list[str]]]:
@@ -147,8 +159,8 @@ def _flagged(flags: text.Rows, genre_file: Path) -> Cells:
     return ["|".join(name for name, flag in zip(names, row, strict=True) if flag == "1") for row in flags]
 
 
-def _from_parquet(file: Path) -> pl.DataFrame:
-    stored = pl.read_parquet(file, glob=False, hive_partitioning=False)
+def _from_parquet(data: bytes, file: Path) -> pl.DataFrame:
+    stored = pl.read_parquet(io.BytesIO(data))
     found = {part: _find(stored.columns, part) for part in _USUAL}
     if found["id"] is None or found["title"] is None:
         names = ", ".join(stored.columns)
@@ -159,7 +171,45 @@ def _from_parquet(file: Path) -> pl.DataFrame:
             cells = stored[name]
             cells = cells.list.join("|") if cells.dtype == pl.List(pl.String) else cells.cast(pl.String)
             columns[part] = cells.to_list()
-    return _table(columns, file)
+    further = {place: name for place, name in enumerate(stored.columns) if name not in found.values()}
+    different = _different(further, taken=list(_SCHEMA))
+    return _table(columns, file).with_columns(
+        _split(stored.to_series(place).alias(name)) for place, name in different.items()
+    )
+
+
+def _different(names: dict[int, str], taken: list[str]) -> dict[int, str]:
+    """Names by position, stripped; one that is empty or not the first of its kind says where it stands."""
+    different: dict[int, str] = {}
+    for place, name in names.items():
+        plain = name.strip()
+        if not plain or plain in taken or plain in different.values():
+            plain = f"{plain} column {place + 1}".strip()
+        different[place] = plain
+    return different
+
+
+def _typed(cells: pl.Series) -> pl.Series:
+    """Texts as integers if all are, else as numbers if all are, else as lists if one has bars, else as texts."""
+    texts = cells.str.strip_chars().replace("", None)
+    known = texts.drop_nulls()
+    if len(known) and is_canonical_integer(known).all():
+        return texts.cast(pl.Int64)
+    if len(known) and known.str.contains(_FRACTION).all():
+        numbers = texts.cast(pl.Float64, strict=False)
+        if numbers.null_count() == texts.null_count() and numbers.is_finite().fill_null(True).all():
+            return numbers
+    return _split(texts)
+
+
+def _split(cells: pl.Series) -> pl.Series:
+    """Texts as lists if one of them has bars; anything else as it is."""
+    if cells.dtype in (pl.Categorical, pl.Enum):
+        cells = cells.cast(pl.String)
+    if cells.dtype != pl.String or not cells.str.contains(_LIST_MARK, literal=True).any():
+        return cells
+    lists = [None if cell is None else _entries(cell) for cell in cells]
+    return pl.Series(cells.name, lists, dtype=pl.List(pl.String))
 
 
 def _table(columns: dict[str, Cells], file: Path) -> pl.DataFrame:
@@ -179,7 +229,11 @@ def _table(columns: dict[str, Cells], file: Path) -> pl.DataFrame:
 def _genres(cell: str | None) -> list[str] | None:
     if cell is None:
         return None
-    return [genre.strip() for genre in cell.split("|") if genre.strip() and genre.strip() != _NO_GENRES]
+    return [genre for genre in _entries(cell) if genre != _NO_GENRES]
+
+
+def _entries(cell: str) -> list[str]:
+    return [entry.strip() for entry in cell.split(_LIST_MARK) if entry.strip()]
 
 
 def _year(cell: str | None, title: str | None, file: Path) -> int | None:
@@ -198,11 +252,11 @@ def _find(names: list[str], part: str) -> str | None:
 
 def _joined(ratings: Ratings, table: pl.DataFrame, file: Path) -> Ratings:
     """Titles and attributes in the order of the item rows; null for the items that the table lacks."""
-    rows = pl.Series("row", ratings.items.rows_of(table["id"]))
-    known = table.with_columns(rows).filter(pl.col("row") >= 0).unique("row", keep="first", maintain_order=True)
+    rows = pl.Series(_ROW, ratings.items.rows_of(table["id"]))
+    known = table.with_columns(rows).filter(pl.col(_ROW) >= 0).unique(_ROW, keep="first", maintain_order=True)
     if not known.height:
         problem = f"none of its {table.height} items is among the {ratings.n_items} that were rated"
         raise DataError(problem, file=file, expected="the items of these ratings")
-    every = pl.DataFrame({"row": pl.Series(range(ratings.n_items), dtype=pl.Int32)})
-    joined = every.join(known, on="row", how="left", maintain_order="left")
-    return ratings.with_items(joined["title"], joined.select("genres", "year"))
+    every = pl.DataFrame({_ROW: pl.Series(range(ratings.n_items), dtype=pl.Int32)})
+    joined = every.join(known, on=_ROW, how="left", maintain_order="left")
+    return ratings.with_items(joined["title"], joined.drop(_ROW, "id", "title"))

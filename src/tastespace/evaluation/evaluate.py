@@ -2,63 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+import warnings
+from collections.abc import Iterable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tastespace.data.ratings import Ratings
 from tastespace.data.splitting import Split
-from tastespace.evaluation.rating import mae, rmse
+from tastespace.errors import DataWarning, InvalidParameterError, warn
+from tastespace.evaluation.groups import Grouping
+from tastespace.evaluation.judging import Matched, threshold_of
+from tastespace.evaluation.lists import ListMetric
+from tastespace.evaluation.predicted import STANDARD, Metric, Predicted
+from tastespace.evaluation.ranked import ListMaker, ListMeasures, Wanted, measure_lists
+from tastespace.evaluation.report import Report
+from tastespace.evaluation.resampling import intervals
 from tastespace.models import Recommender
+from tastespace.models.asking import Asked, asked_users
+from tastespace.models.parameters import whole_number
+from tastespace.progress import Observer, silent
+from tastespace.randomness import resolve
 
-Metric = Callable[[NDArray[Any], NDArray[Any]], float]
-
-STANDARD: Mapping[str, Metric] = {"rmse": rmse, "mae": mae}
-LABELS = {"rmse": "RMSE", "mae": "MAE"}  # how a person writes them
-
-
-@dataclass(frozen=True)
-class Report:
-    """Measures over `n` test ratings, of which `cold` have a user or item that the training ratings lack."""
-
-    measures: Mapping[str, float]
-    n: int
-    cold: int
-
-    def __getitem__(self, name: str) -> float:
-        return self.measures[name]
-
-    def to_dict(self) -> dict[str, float]:
-        return {**self.measures, "n": self.n, "cold": self.cold}
-
-    def __str__(self) -> str:
-        figures = ", ".join(f"{LABELS.get(name, name)} {value:.4f}" for name, value in self.measures.items())
-        return f"{figures} over {self.n:,} rating{'s' if self.n != 1 else ''} ({self.cold:,} cold)"
+DEFAULT_K = (5, 10, 20)
 
 
-def evaluate(recommender: Recommender, test: Ratings | Split, metrics: Mapping[str, Metric] = STANDARD) -> Report:
-    """Measure predictions, clipped to the training range, against test ratings (or the test part of a split).
+def evaluate(
+    recommender: Recommender,
+    test: Ratings | Split,
+    metrics: Mapping[str, Metric] = STANDARD,
+    *,
+    k: int | Iterable[int] = DEFAULT_K,
+    relevant: float | None = None,
+    ranking: bool | Mapping[str, ListMetric] = True,
+    lists: ListMaker | None = None,
+    groups: bool = True,
+    bootstrap: int = 1000,
+    seed: int = 0,
+    observer: Observer = silent,
+) -> Report:
+    """Measure a fitted recommender on test ratings, or on the test part of a split.
 
-    Cold pairs count like any other. The history of a split is what its strangers are folded in by.
+    `metrics` are measures of predicted ratings, clipped to the training range; cold pairs count like any other.
+    The history of a split is what its strangers are folded in by.
+
+    `ranking` measures lists of the lengths `k`, out of all items that a user is not known to have rated.
+    A test rating of at least `relevant` is relevant; by default, of at least the mean of the training ratings.
+    Users without one are left out and counted. Relevant items that the model does not know can never be found,
+    and count. A mapping adds measures of your own: functions of `Lists` that give one value a user. `lists` is
+    how lists are made instead of by `recommend`: a function of user ids, length and history that gives a `Ranking`.
+
+    `groups` gives the errors by the number of training ratings, too. `bootstrap` is the number of resamples for
+    the confidence intervals, 0 for none; `seed` makes them the same every time.
     """
-    history = None
-    if isinstance(test, Split):
-        history, test = _usable(recommender, test.history), test.test
-    prediction = recommender.predict(test.user_ids(), test.item_ids(), history=history)
+    recommender.require_fitted()
+    ks = _lengths(k)
+    whole_number("bootstrap", bootstrap, least=0)
+    resolve(seed)
+    part, history = _parts(recommender, test)
+    trained = recommender.ratings_
+    if not len(trained) and (ranking is not False or groups):
+        warn("the model was saved without its ratings, which measures of lists and groups need: there are none")
+        ranking, groups = False, False
+    prediction = recommender.predict(part.user_ids(), part.item_ids(), history=history)
+    listed = ListMeasures()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # What is to be said of the history has been said just now.
+        # In the order of the ids, whatever the order of the file: so that reports can be compared user by user.
+        asked = asked_users(trained, part.users.ids.sort(), history, recommender.rating_range_)
+        matched = Matched.of(trained, part, asked)
+        predicted = Predicted.of(matched.users, len(asked.users), prediction.mean, part.values, metrics)
+        if ranking is not False:
+            wanted = Wanted(
+                ks=ks,
+                threshold=threshold_of(relevant, recommender.rating_range_, trained, part),
+                more={} if ranking is True else ranking,
+                make=lists or (lambda user_ids, n, since: recommender.recommend(user_ids, n, history=since)),
+            )
+            listed = measure_lists(recommender, asked, matched, history, wanted, observer)
+    seen = int(np.count_nonzero(matched.is_seen))
+    if seen:
+        warn(f"{seen:,} of {len(part):,} test ratings are of pairs that the model was fitted on: they are no test")
+    groupings = _groupings(trained, part, asked, matched) if groups else []
+    sums = predicted.sums() | listed.sums
+    of_groups = {name: measure for grouping in groupings for name, measure in grouping.sums(predicted).items()}
+    found = intervals(sums | of_groups, bootstrap, seed, observer)
     return Report(
-        measures={name: metric(prediction.mean, test.values) for name, metric in metrics.items()},
-        n=len(test),
+        rating=predicted.values(),
+        n=len(part),
         cold=int(np.count_nonzero(prediction.cold)),
+        seen=seen,
+        ranking=listed.values,
+        intervals={name: found[name] for name in sums if name in found} | (listed.intervals if bootstrap else {}),
+        groups={grouping.side: grouping.groups(predicted, found) for grouping in groupings},
+        lists=listed.made,
+        sums=sums,
+        test=part,
     )
+
+
+def _parts(recommender: Recommender, test: Ratings | Split) -> tuple[Ratings, Ratings | None]:
+    """The test ratings, and the history that the model can use."""
+    if isinstance(test, Split):
+        return test.test, _usable(recommender, test.history)
+    if not isinstance(test, Ratings):
+        raise InvalidParameterError(f"evaluate got {type(test).__name__}; expected Ratings or a Split to test on")
+    return test, None
+
+
+def _groupings(trained: Ratings, test: Ratings, asked: Asked, matched: Matched) -> list[Grouping]:
+    """By users, of whom a history counts like training ratings, and by items."""
+    item_counts = np.append(trained.by_item.counts, 0)  # row -1, a cold item, has none
+    return [
+        Grouping.by_counts("users", asked.seen.counts[matched.users], matched.users),
+        Grouping.by_counts("items", item_counts[matched.items], test.item_rows),
+    ]
+
+
+def _lengths(k: int | Iterable[int]) -> tuple[int, ...]:
+    """The lengths of lists asked for, each once, ascending."""
+    lengths = list(k) if isinstance(k, Iterable) else [k]
+    if not lengths:
+        raise InvalidParameterError("k is empty; expected at least one length of a list, such as 10")
+    for length in lengths:
+        whole_number("k", length, least=1)
+    return tuple(sorted({int(length) for length in lengths}))
 
 
 def _usable(recommender: Recommender, history: Ratings | None) -> Ratings | None:
     """The part of a split's history that the model knows the items of: that some are new is no reason to warn."""
     if history is None:
         return None
-    recommender.require_fitted()
     known = recommender.ratings_.items.rows_of(history.items.ids)[history.item_rows] >= 0
     return history.take(np.flatnonzero(known)) if known.any() else None

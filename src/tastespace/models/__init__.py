@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from tastespace.models.baselines.estimators import DampedBias, GlobalMean, Popular
+from tastespace.models.baselines.estimators import DampedBias, GlobalMean, ItemMean, Popular
 from tastespace.models.factorization.estimators import ALS
+from tastespace.models.neighbours.estimators import ItemKNN, UserKNN
 from tastespace.models.recommender import Recommender
 
 MODELS: dict[str, type[Recommender]] = {
     "mean": GlobalMean,
     "bias": DampedBias,
+    "item-mean": ItemMean,
     "popular": Popular,
+    "item-knn": ItemKNN,
+    "user-knn": UserKNN,
     "als": ALS,
 }
 
-__all__ = ["ALS", "MODELS", "DampedBias", "GlobalMean", "Popular", "Recommender"]
+__all__ = ["ALS", "MODELS", "DampedBias", "GlobalMean", "ItemKNN", "ItemMean", "Popular", "Recommender", "UserKNN"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +13,7 @@ from tastespace.arrays import BoolArray, IntArray
 from tastespace.data.compressed import Compressed
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series
-from tastespace.errors import DataError, DataWarning, InvalidParameterError, named
+from tastespace.errors import DataError, InvalidParameterError, named, warn
 
 History = Ratings | Mapping[Any, float]  # Ratings of any users, or {item: rating} of one
 
@@ -46,7 +44,7 @@ def asked_users(trained: Ratings, user_ids: Ids, history: History | None, rating
         return Asked(users, rows, before, has_history)
     has_history[since["user"].to_numpy()] = True
     if not len(trained) and (rows[has_history] >= 0).any():
-        _warn("the model was saved without its ratings, so that for users with a history only the history counts")
+        warn("the model was saved without its ratings, so that for users with a history only the history counts")
     both = pl.concat([_frame(before.rows(), before.columns, before.values), since])
     both = both.unique(["user", "item"], keep="last", maintain_order=True).sort("user", "item")
     columns = (both["user"].to_numpy(), both["item"].to_numpy(), both["value"].to_numpy())
@@ -77,28 +75,20 @@ def _since(
     rows = trained.items.rows_of(history.items.ids)
     if (rows < 0).any():
         unknown = history.items.ids.filter(pl.Series(rows < 0))
-        _warn(
+        warn(
             f"{len(unknown)} of {len(rows)} items in the history are unknown to the model and tell it nothing: "
             f"{named(unknown)}"
         )
     places = users.rows_of(history.users.ids)
     if (places < 0).all():
-        _warn(f"the history has no ratings of the users asked about, only of {named(history.users.ids)}")
+        warn(f"the history has no ratings of the users asked about, only of {named(history.users.ids)}")
     positions, items = places[history.user_rows], rows[history.item_rows]
     keep = (positions >= 0) & (items >= 0)
     values, (low, high) = history.values[keep], rating_range
     if len(values) and (values.min() < low or values.max() > high):
         spread = f"{values.min():g} to {values.max():g}"
-        _warn(f"the history has ratings from {spread}; the model was fitted on {low:g} to {high:g}")
+        warn(f"the history has ratings from {spread}; the model was fitted on {low:g} to {high:g}")
     return _frame(positions[keep], items[keep], values)
-
-
-def _warn(message: str) -> None:
-    """A warning that points at whoever asked: the first caller outside the library."""
-    level = 1
-    while sys._getframe(level).f_globals.get("__name__", "").startswith("tastespace."):
-        level += 1
-    warnings.warn(message, DataWarning, stacklevel=level + 1)
 
 
 def _frame(users: Any, items: Any, values: Any) -> pl.DataFrame:

@@ -74,6 +74,40 @@ class Scored(Protocol[AskedBelief]):
         ...
 
 
+@runtime_checkable
+class Places(Protocol[AskedBelief]):
+    """Capability of a posterior: users and items are points of a taste space, alike where they lie in one direction.
+
+    A place has the factors only. A bias says how much is thought of a thing, not of what kind it is.
+    """
+
+    def item_places(self) -> FloatMatrix:
+        """One row an item."""
+        ...
+
+    def user_places(self, belief: AskedBelief) -> FloatMatrix:
+        """One row a user of the belief, in the same dimensions as the items."""
+        ...
+
+
+@runtime_checkable
+class ComparesItems(Protocol):
+    """Capability of a posterior without places that knows in a way of its own how alike two items are."""
+
+    def item_similarities(self, item_rows: IntArray, threads: int) -> FloatMatrix:
+        """From -1 to 1, one row an item asked about and one column an item; the caller may write into it."""
+        ...
+
+
+@runtime_checkable
+class ComparesUsers(Protocol[AskedBelief]):
+    """Capability of a posterior without places that knows in a way of its own how alike two users are."""
+
+    def user_similarities(self, belief: AskedBelief, belief_rows: IntArray, threads: int) -> FloatMatrix:
+        """From -1 to 1, one row a user of the belief and one column a training user; the caller may write into it."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """Predicted ratings of (user, item) pairs, within the rating range.

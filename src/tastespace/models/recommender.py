@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import polars as pl
 from numpy.random import Generator
 
 from tastespace import randomness, threads
+from tastespace.arrays import BoolArray, FloatMatrix, IntArray
+from tastespace.data.conditions import Condition
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids, id_series, listed
-from tastespace.errors import InvalidParameterError, NotFittedError
-from tastespace.index.exact import Exact
+from tastespace.errors import InvalidParameterError, NotFittedError, warn
 from tastespace.index.index import Index
 from tastespace.instructions import instruction_set
 from tastespace.models.asking import Asked, History, asked_users
+from tastespace.models.explaining import Explanation, explain
+from tastespace.models.listing import Listing, Wishes
 from tastespace.models.parameters import whole_number
-from tastespace.models.posterior import InnerProduct, Posterior, Prediction
-from tastespace.models.searching import best_items
+from tastespace.models.posterior import Posterior, Prediction
+from tastespace.models.prepared import Prepared
+from tastespace.models.searching import score_blocks
+from tastespace.models.similar import Similar, similar_items, similar_users
 from tastespace.progress import Observer, silent
-from tastespace.ranking import Ranking, allowed_items, excluded_items
+from tastespace.ranking import Ranking, allowed_items, rules_of
 
 
 @dataclass(kw_only=True)
@@ -36,6 +43,7 @@ class Recommender(ABC):
     threads: int | None = None
 
     posterior_class: ClassVar[type[Any]]
+    is_its_ratings: ClassVar[bool] = False  # the posterior holds the training ratings, and is nothing without them
 
     @abstractmethod
     def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> Posterior[Any]:
@@ -67,7 +75,7 @@ class Recommender(ABC):
         self.posterior_ = posterior
         self.seed_ = seed
         self.rating_range_ = rating_range
-        self._exact: Exact | None = None
+        self._prepared = Prepared(posterior, observed)
         return self
 
     @property
@@ -103,8 +111,11 @@ class Recommender(ABC):
         n: int = 10,
         *,
         history: History | None = None,
-        exclude: Ids | None = "seen",
-        only: Ids | None = None,
+        exclude: Any = "seen",
+        only: Any = None,
+        where: str | None = None,
+        diversity: float = 0.0,
+        popularity_damping: float = 0.0,
         index: Index | None = None,
     ) -> Ranking:
         """The best items of each user.
@@ -113,30 +124,38 @@ class Recommender(ABC):
         one. They count at once, beside the training ratings of a user who has any (the newer rating wins).
         Without `user_ids` the users of the history are meant.
 
-        `exclude="seen"` leaves out what a user has rated, None nothing, a list of items these and the seen
-        ones. `only` is a list of items to choose from; an unknown item in it is an error. `index` is a built
-        index over the posterior's item vectors; without one every item is looked at.
+        All filters hold together. `exclude="seen"` leaves out what a user has rated, None nothing, items (a list,
+        or a table with a column item) these and the seen ones; a table with the columns user and item leaves out
+        those pairs and the seen ones. `only` are items to choose from; an unknown one is an error. A table of
+        users and items gives each user his own to choose from, and a user who is not in it none. `where` is a
+        condition on titles and attributes, such as ``genre = Comedy and year >= 1990`` (see
+        `tastespace.data.conditions`).
+
+        `diversity` (0 to 1) chooses the list among the best max(10 n, 100), each next item good and unlike those
+        before it. `popularity_damping` (0 or more) moves down what everybody rates (see
+        `tastespace.models.damping`). Both change the order, never the scores that are shown.
+
+        `index` is a built index over the posterior's item vectors; without one every item is looked at, as is every
+        item of a user's own allow-list.
         """
         self.require_fitted()
-        whole_number("n", n, least=1)
-        if user_ids is None:
-            if history is None:
-                raise InvalidParameterError("recommend got neither users nor a history; expected at least one")
-            user_ids = history.users.ids if isinstance(history, Ratings) else [self._stranger()]
-        users = id_series(listed(user_ids), "user")
+        wishes = Wishes(n, diversity, popularity_damping)
+        wishes.check()
+        users = self._users_meant(user_ids, history, "recommend")
         asked = asked_users(self.ratings_, users, history, self.rating_range_)
-        belief = self._belief(asked)
-        found = best_items(
-            self.posterior_,
-            belief,
-            len(asked.users),
-            min(n, max(self.ratings_.n_items, 1)),
-            n_items=self.ratings_.n_items,
-            excluded=excluded_items(self.ratings_, asked.seen, exclude),
-            allowed=allowed_items(self.ratings_, only),
-            index=self._exact_index() if index is None else index,
-            threads=threads.resolve(self.threads),
+        rules = rules_of(
+            self.ratings_, asked.users, asked.seen, exclude=exclude, only=only, matching=self._matching(where)
         )
+        found = Listing(
+            posterior=self.posterior_,
+            belief=self._belief(asked),
+            n_users=len(asked.users),
+            n_items=self.ratings_.n_items,
+            rules=rules,
+            prepared=self._prepared,
+            index=index,
+            threads=threads.resolve(self.threads),
+        ).lists(wishes)
         positions = asked.users.rows_of(users)
         item_rows = found.items[positions]
         return Ranking(
@@ -147,6 +166,71 @@ class Recommender(ABC):
             item_ids=self.ratings_.items.at(item_rows.reshape(-1)),
             titles=None if self.ratings_.item_titles is None else self.ratings_.title_of(item_rows.reshape(-1)),
         )
+
+    def scores(self, user_ids: Ids, *, history: History | None = None) -> Iterator[tuple[IntArray, FloatMatrix]]:
+        """What lists are ordered by, for measures over whole rankings: the scores of all items, in bounded memory.
+
+        Some users at a time: their positions among the users asked about (each once, in order of appearance),
+        and one row of scores each, minus infinity where they have rated an item.
+        """
+        self.require_fitted()
+        asked = asked_users(self.ratings_, id_series(listed(user_ids), "user"), history, self.rating_range_)
+        belief, n_items = self._belief(asked), self.ratings_.n_items
+        for rows, block in score_blocks(
+            self.posterior_, belief, len(asked.users), n_items, threads.resolve(self.threads)
+        ):
+            seen = asked.seen.take(rows)
+            block[seen.rows(), seen.columns] = -np.inf
+            yield rows, block
+
+    def similar_items(
+        self, item_ids: Ids, n: int = 10, *, exclude: Any = None, only: Any = None, where: str | None = None
+    ) -> Similar:
+        """The items most like each of these: those in the same direction of the taste space.
+
+        A bias is no part of it: likeness is about the kind of a thing, not about how good it is. `exclude`, `only`
+        and `where` filter as in `recommend`. An unknown item is an error, and so is a model without tastes.
+        """
+        self.require_fitted()
+        whole_number("n", n, least=1)
+        items = id_series(listed(item_ids), "item")
+        allowed = allowed_items(self.ratings_, exclude=exclude, only=only, matching=self._matching(where))
+        likeness = self._prepared.item_likeness
+        return similar_items(self.ratings_, likeness, items, n, allowed, threads.resolve(self.threads))
+
+    def similar_users(self, user_ids: Ids | None = None, n: int = 10, *, history: History | None = None) -> Similar:
+        """The training users most like each of these, who may be strangers with a history (see `recommend`).
+
+        Somebody without any ratings gets an empty list and is flagged cold. A model without tastes is an error.
+        """
+        self.require_fitted()
+        whole_number("n", n, least=1)
+        users = self._users_meant(user_ids, history, "similar_users")
+        asked = asked_users(self.ratings_, users, history, self.rating_range_)
+        likeness, belief = self._prepared.user_likeness, self._belief(asked)
+        return similar_users(self.ratings_, likeness, asked, belief, users, n, threads.resolve(self.threads))
+
+    def explain(self, user_id: Any | None, item_ids: Ids, *, history: History | None = None, n: int = 5) -> Explanation:
+        """Which of the user's own ratings pushed these items up or down, and how much: the `n` largest of each.
+
+        `user_id` may be None where a history is of one user. Somebody without ratings is flagged cold.
+
+        The contribution of a rating is what the prediction would lose, had the user rated that one thing as a
+        stranger would be predicted to (see `tastespace.models.explaining`).
+        """
+        self.require_fitted()
+        whole_number("n", n, least=1)
+        users = self._users_meant(None if user_id is None else [user_id], history, "explain")
+        if len(users) != 1:
+            raise InvalidParameterError(f"explain got a history of {len(users)} users; expected to be told which one")
+        asked = asked_users(self.ratings_, users, history, self.rating_range_)
+        if not len(self.ratings_) and not asked.cold[0] and not asked.seen.counts[0]:
+            raise InvalidParameterError(
+                "the model was saved without its ratings, so that there is nothing to explain by; expected a history, "
+                "or a model saved with its ratings"
+            )
+        items, user = id_series(listed(item_ids), "item"), asked.users.ids[0]
+        return explain(self.ratings_, self.posterior_, user, asked.seen, items, n, threads.resolve(self.threads))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name, as scikit-learn asks for them."""
@@ -183,10 +267,19 @@ class Recommender(ABC):
             name += "'"
         return name
 
-    def _exact_index(self) -> Index | None:
-        if not isinstance(self.posterior_, InnerProduct):
+    def _users_meant(self, user_ids: Ids | None, history: History | None, verb: str) -> pl.Series:
+        """Those asked about; or else those of the history."""
+        if user_ids is None:
+            if history is None:
+                raise InvalidParameterError(f"{verb} got neither users nor a history; expected at least one")
+            user_ids = history.users.ids if isinstance(history, Ratings) else [self._stranger()]
+        return id_series(listed(user_ids), "user")
+
+    def _matching(self, where: str | None) -> BoolArray | None:
+        """The items that fulfil a condition; what is doubtful about it brings a warning."""
+        if where is None:
             return None
-        if self._exact is None:
-            self._exact = Exact().build(self.posterior_.item_vectors())
-        self._exact.threads = self.threads
-        return self._exact
+        matching, doubts = Condition(where).matches(self._prepared.attributes)
+        for doubt in doubts:
+            warn(doubt)
+        return matching

@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from tastespace.arrays import BoolArray, FloatMatrix, IntArray
+from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from tastespace.data.compressed import Compressed
 from tastespace.errors import InvalidParameterError
 from tastespace.index.index import Excluded, Index, Neighbours
 from tastespace.models.posterior import InnerProduct, Posterior, Scored
 
 BLOCK_SCORES = 1 << 22  # scores held at once: 16 MB, whatever the numbers of users and items
+Searchable = Posterior[Any] | InnerProduct[Any] | Scored[Any]
 
 
 def best_items(
-    posterior: Posterior[Any],
+    posterior: Searchable,
     belief: Any,
     n_users: int,
     k: int,
@@ -26,8 +28,15 @@ def best_items(
     allowed: BoolArray | None,
     index: Index | None,
     threads: int,
+    own: Compressed | None = None,
 ) -> Neighbours:
-    """The k best items of each of the belief's users; scores include the user's offset."""
+    """The k best items of each of the belief's users; scores include the user's offset.
+
+    With `own`, each user chooses from his own items (one row a user, already without what is not to be found),
+    and these are looked at one by one.
+    """
+    if own is not None:
+        return _best_of_own(posterior, belief, own, k, threads)
     if isinstance(posterior, InnerProduct) and index is not None:
         found = index.search(posterior.query_vectors(belief), k, excluded=excluded, allowed=allowed)
         return Neighbours(found.items, found.scores + posterior.offsets(belief)[:, None])
@@ -35,13 +44,37 @@ def best_items(
         raise InvalidParameterError("this model has no item vectors, so that no index can search them; expected None")
     items, scores = np.full((n_users, k), -1, np.int32), np.full((n_users, k), -np.inf, np.float32)
     for rows, block in score_blocks(posterior, belief, n_users, n_items, threads):
-        _forbid(block, rows, excluded, allowed)
-        items[rows], scores[rows] = _top(block, k)
+        items[rows], scores[rows] = best_of_scores(block, rows, k, excluded, allowed)
     return Neighbours(items, scores)
 
 
+def pair_scores(
+    posterior: Searchable, belief: Any, belief_rows: IntArray, item_rows: IntArray, threads: int
+) -> FloatArray:
+    """What items are ordered by, for pairs of users (rows of the belief, ascending) and items; in bounded memory."""
+    scores = np.empty(len(belief_rows), np.float32)
+    if isinstance(posterior, InnerProduct):
+        queries, vectors, offsets = posterior.query_vectors(belief), posterior.item_vectors(), posterior.offsets(belief)
+        step = max(1, BLOCK_SCORES // max(vectors.shape[1], 1))
+        for start in range(0, len(scores), step):
+            users, items = belief_rows[start : start + step], item_rows[start : start + step]
+            products = np.einsum("nd,nd->n", queries[users], vectors[items])
+            scores[start : start + step] = products + offsets[users]
+        return scores
+    if not isinstance(posterior, Scored):
+        raise InvalidParameterError(f"{type(posterior).__name__} can neither score items nor be indexed")
+    step, start = 1, 0
+    while start < len(scores):
+        rows = np.unique(belief_rows[start : start + step]).astype(np.int32)
+        end = int(np.searchsorted(belief_rows, rows[-1], side="right"))
+        block = posterior.scores(belief, rows, threads)
+        scores[start:end] = block[np.searchsorted(rows, belief_rows[start:end]), item_rows[start:end]]
+        step, start = max(1, BLOCK_SCORES // max(block.shape[1], 1)), end
+    return scores
+
+
 def score_blocks(
-    posterior: Posterior[Any], belief: Any, n_users: int, n_items: int, threads: int
+    posterior: Searchable, belief: Any, n_users: int, n_items: int, threads: int
 ) -> Iterator[tuple[IntArray, FloatMatrix]]:
     """The scores of every item, some users (rows of the belief) at a time, so that memory stays bounded."""
     step = max(1, BLOCK_SCORES // max(n_items, 1))
@@ -55,6 +88,24 @@ def score_blocks(
             yield rows, posterior.scores(belief, rows, threads)
         else:
             raise InvalidParameterError(f"{type(posterior).__name__} can neither score items nor be indexed")
+
+
+def best_of_scores(
+    scores: FloatMatrix, rows: IntArray, k: int, excluded: Excluded | None, allowed: BoolArray | None
+) -> tuple[IntArray, FloatMatrix]:
+    """The best k of each row of scores, which is written into; `rows` are consecutive rows of what is excluded."""
+    _forbid(scores, rows, excluded, allowed)
+    return _top(scores, k)
+
+
+def _best_of_own(posterior: Searchable, belief: Any, own: Compressed, k: int, threads: int) -> Neighbours:
+    users, scores = own.rows(), pair_scores(posterior, belief, own.rows(), own.columns, threads)
+    order = np.lexsort((own.columns, -scores, users))  # of equal scores the lower item, as everywhere
+    place = np.arange(len(order)) - np.repeat(own.offsets[:-1], own.counts)
+    order, users, place = order[place < k], users[place < k], place[place < k]
+    found = Neighbours(np.full((len(own), k), -1, np.int32), np.full((len(own), k), -np.inf, np.float32))
+    found.items[users, place], found.scores[users, place] = own.columns[order], scores[order]
+    return found
 
 
 def _forbid(scores: FloatMatrix, rows: IntArray, excluded: Excluded | None, allowed: BoolArray | None) -> None:

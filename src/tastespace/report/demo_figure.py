@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tastespace.errors import DataError, MissingExtraError
-from tastespace.evaluation.evaluate import Report
+from tastespace.evaluation.report import Report
 from tastespace.ranking import Ranking
 
 if TYPE_CHECKING:

@@ -5,17 +5,20 @@
             return Mine(**parameters)
 
 A personal model (one that learns tastes) also gets the checkerboard right; set `is_personal = False` for one
-that tells everybody the same.
+that tells everybody the same. Set `explanations_add_up = False` for one whose predictions are not linear in a user's
+ratings, given what he rated.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.testing import assert_array_equal
 
@@ -24,10 +27,21 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError, NotFittedError, UnknownIdError
 from tastespace.index.exact import Exact
 from tastespace.models import Recommender
-from tastespace.models.posterior import InnerProduct
+from tastespace.models.posterior import ComparesItems, ComparesUsers, InnerProduct, Places
 from tastespace.models.searching import score_blocks
+from tastespace.models.similar import Similar
 from tastespace.randomness import generator
 from tastespace.testing.toys import checkerboard, tastes
+
+
+def _require_likeness(found: Similar) -> None:
+    """From 1 down to -1, without repeats, and nothing is like itself."""
+    for position, table in enumerate(found):
+        similarity = table["similarity"].to_numpy()
+        assert (np.diff(similarity) <= 0).all()
+        assert (np.abs(similarity) <= 1 + 1e-5).all()
+        assert table[found.side].n_unique() == table.height
+        assert found.ids[position] not in table[found.side].to_list()
 
 
 class RecommenderConformance:
@@ -35,6 +49,7 @@ class RecommenderConformance:
 
     is_personal = True
     scores_are_ratings = True  # False for a model that ranks by something else than the rating it predicts
+    explanations_add_up = True  # False where a rating's effect depends on the user's other ratings
 
     def make(self, **parameters: Any) -> Recommender:
         raise NotImplementedError("write make(**parameters) in your test class")
@@ -174,6 +189,14 @@ class RecommenderConformance:
 
     # Recommendations
 
+    @pytest.fixture
+    def described(self, ratings: Ratings) -> Recommender:
+        """Fitted on ratings with attributes: every second item is a comedy, years count up."""
+        n = ratings.n_items
+        genres = [["Comedy"] if row % 2 == 0 else ["Drama", "War"] for row in range(n)]
+        table = pl.DataFrame({"genres": genres, "year": range(1980, 1980 + n)})
+        return self.make(seed=1, threads=1).fit(ratings.with_items(None, table))
+
     def test_lists_are_sorted_unseen_and_without_repeats(self, fitted: Recommender, ratings: Ratings) -> None:
         ranking = fitted.recommend(ratings.users.ids, 10)
         for row in range(len(ranking)):
@@ -208,6 +231,100 @@ class RecommenderConformance:
         for n in (0, -1, 2.5):
             with pytest.raises(InvalidParameterError, match="n is"):
                 fitted.recommend([0], n)  # type: ignore[arg-type]
+
+    def test_conditions_choose_among_the_items(self, described: Recommender, ratings: Ratings) -> None:
+        n = ratings.n_items
+        everything = described.recommend([0, "nobody"], n)
+        chosen = described.recommend([0, "nobody"], n, where="genre = comedy and year >= 1990")
+        for position in range(2):
+            rows = everything.item_rows[position]
+            expected = rows[(rows >= 10) & (rows % 2 == 0)]
+            shown = chosen.item_rows[position]
+            assert_array_equal(shown[shown >= 0], expected)
+
+    def test_tables_of_pairs_concern_their_users(self, fitted: Recommender, ratings: Ratings) -> None:
+        first, second = (fitted.recommend([user], 2).item_ids[0] for user in (0, 1))
+        n = ratings.n_items
+        pairs = pl.DataFrame({"user": [0, 1, 7], "item": [first, second, first]})
+        plain, less = fitted.recommend([0, 1], n), fitted.recommend([0, 1], n, exclude=pairs)
+        for position, item in enumerate((first, second)):
+            expected = [entry for entry in plain.of(position)["item"] if entry != item]
+            assert less.of(position)["item"].to_list() == expected
+        own = fitted.recommend([0, 1, 2], only=pairs)
+        assert [table["item"].to_list() for table in own] == [[first], [second], []]
+
+    def test_popularity_damping_moves_down_what_everybody_rates(self, fitted: Recommender, ratings: Ratings) -> None:
+        plain = fitted.recommend(ratings.users.ids, 5)
+        damped = fitted.recommend(ratings.users.ids, 5, popularity_damping=5.0)
+        counts = ratings.by_item.counts
+        assert counts[damped.item_rows].mean() <= counts[plain.item_rows].mean()
+        for row in range(len(damped)):
+            seen = ratings.by_user.take(np.array([row], np.int32)).columns
+            assert not set(damped.item_rows[row]) & set(seen)
+        again = {tuple(row): score for row, score in self._all_scores(fitted, ratings)}
+        shown = [again[row, item] for row in range(len(damped)) for item in damped.item_rows[row]]
+        np.testing.assert_allclose(damped.scores.reshape(-1), shown, rtol=1e-4, atol=1e-4)
+
+    def _all_scores(self, fitted: Recommender, ratings: Ratings) -> Iterator[tuple[tuple[int, int], float]]:
+        belief = fitted.posterior_.known(np.arange(ratings.n_users, dtype=np.int32))
+        for rows, block in score_blocks(fitted.posterior_, belief, ratings.n_users, ratings.n_items, 1):
+            for (place, item), score in np.ndenumerate(block):
+                yield (int(rows[place]), item), float(score)
+
+    def test_diversity_or_its_refusal(self, fitted: Recommender, ratings: Ratings) -> None:
+        users = ratings.users.ids
+        plain = fitted.recommend(users, 5)
+        assert_array_equal(fitted.recommend(users, 5, diversity=0.0).item_rows, plain.item_rows)
+        if not isinstance(fitted.posterior_, Places | ComparesItems):
+            with pytest.raises(InvalidParameterError, match="how alike items are"):
+                fitted.recommend(users, 5, diversity=0.5)
+            return
+        diverse = fitted.recommend(users, 5, diversity=0.7)
+        assert_array_equal(diverse.item_rows[:, 0], plain.item_rows[:, 0])
+        for row in range(len(diverse)):
+            assert len(set(diverse.item_rows[row])) == 5
+            assert not set(diverse.item_rows[row]) & set(ratings.by_user.take(np.array([row], np.int32)).columns)
+
+    # Likeness and reasons
+
+    def test_similar_items_or_their_refusal(self, fitted: Recommender, ratings: Ratings) -> None:
+        if not isinstance(fitted.posterior_, Places | ComparesItems):
+            with pytest.raises(InvalidParameterError, match="how alike items are"):
+                fitted.similar_items([0])
+            return
+        found = fitted.similar_items(ratings.items.ids, ratings.n_items)
+        _require_likeness(found)
+        with pytest.raises(UnknownIdError, match="nowhere"):
+            fitted.similar_items(["nowhere"])
+
+    def test_similar_users_or_their_refusal(self, fitted: Recommender, ratings: Ratings) -> None:
+        if not isinstance(fitted.posterior_, Places | ComparesUsers):
+            with pytest.raises(InvalidParameterError, match="how alike users are"):
+                fitted.similar_users([0])
+            return
+        found = fitted.similar_users(ratings.users.ids, ratings.n_users)
+        _require_likeness(found)
+        stranger = fitted.similar_users(["nobody", "new"], history=Ratings.from_arrays(["new"] * 2, [0, 1], [5.0, 1.0]))
+        assert stranger.cold.tolist() == [True, False]
+        assert stranger.of(0).height == 0
+
+    def test_explanations(self, fitted: Recommender, ratings: Ratings) -> None:
+        items = ratings.items.ids.head(6)
+        explanation = fitted.explain(0, items, n=3)
+        rated = ratings.by_user.take(ratings.users.rows_of([0]))
+        assert explanation.rated_ids.to_list() == ratings.items.at(rated.columns).to_list()
+        assert explanation.contributions.shape == (6, len(rated.columns))
+        assert np.isfinite(explanation.contributions).all()
+        assert explanation.of(0).height == min(3, len(rated.columns))
+        whole = explanation.base + explanation.contributions.sum(axis=1) + explanation.remainder
+        np.testing.assert_allclose(whole, explanation.scores, atol=1e-4)
+        if self.explanations_add_up:
+            np.testing.assert_allclose(explanation.remainder, 0, atol=1e-3)
+        if self.scores_are_ratings:
+            ranking = fitted.recommend([0], only=items, exclude=None)
+            scores = dict(zip(ranking.item_ids, ranking.scores[0], strict=True))
+            np.testing.assert_allclose(explanation.scores, [scores[item] for item in items], atol=2e-3)
+        assert fitted.explain("nobody", items).cold
 
     def test_scores_agree_with_predictions_in_order(self, fitted: Recommender, ratings: Ratings) -> None:
         """The scan and the pairwise scores are two kernels for one number."""
@@ -254,7 +371,7 @@ class RecommenderConformance:
             fitted.recommend(history={"nowhere": 5.0, 1: 4.0})
 
     def test_news_of_one_user_do_not_touch_another(self, fitted: Recommender, tmp_path: Path) -> None:
-        save(fitted, tmp_path / "model", with_ratings=False)
+        save(fitted, tmp_path / "model", with_ratings=fitted.is_its_ratings)
         history = Ratings.from_arrays(["new"], [0], [5.0])
         for recommender in (fitted, load(tmp_path / "model")):
             alone = recommender.recommend([1], exclude=None)
@@ -288,6 +405,11 @@ class RecommenderConformance:
         assert_array_equal(folded[0], folded[1])
 
     def test_saved_without_ratings_it_still_predicts(self, fitted: Recommender, tmp_path: Path) -> None:
+        if fitted.is_its_ratings:
+            with pytest.raises(InvalidParameterError, match="cannot be saved without"):
+                save(fitted, tmp_path / "model", with_ratings=False)
+            assert not (tmp_path / "model").exists()
+            return
         save(fitted, tmp_path / "model", with_ratings=False)
         loaded = load(tmp_path / "model")
         assert_array_equal(loaded.predict([0, 1], [2, 3]).mean, fitted.predict([0, 1], [2, 3]).mean)

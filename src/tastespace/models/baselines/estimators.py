@@ -1,4 +1,4 @@
-"""The baselines: global mean, damped biases, popularity."""
+"""The baselines: global mean, item means, damped biases, popularity."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.models.baselines.posterior import BiasPosterior
+from tastespace.models.biases import damped_biases
 from tastespace.models.parameters import number, whole_number
 from tastespace.models.recommender import Recommender
 from tastespace.progress import Observer
@@ -23,6 +23,29 @@ class GlobalMean(Recommender):
 
     def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> BiasPosterior:
         users, items = np.zeros(observed.n_users, np.float32), np.zeros(observed.n_items, np.float32)
+        return BiasPosterior(observed.mean, users, items, items + np.float32(observed.mean), user_damping=np.inf)
+
+
+@dataclass(kw_only=True)
+class ItemMean(Recommender):
+    """rating = mean of the item, whoever asks; items with few ratings are pulled to the mean of all.
+
+    With n ratings of sum s an item has (s + damping g) / (n + damping), g being the mean of all ratings.
+    """
+
+    damping: float = 5.0
+
+    posterior_class = BiasPosterior
+
+    def check(self) -> None:
+        super().check()
+        number("damping", self.damping, least=0)
+
+    def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> BiasPosterior:
+        by_item = observed.by_item
+        total = np.bincount(by_item.rows(), by_item.values.astype(np.float64) - observed.mean, observed.n_items)
+        items = (total / np.maximum(by_item.counts + self.damping, 1e-12)).astype(np.float32)
+        users = np.zeros(observed.n_users, np.float32)
         return BiasPosterior(observed.mean, users, items, items + np.float32(observed.mean), user_damping=np.inf)
 
 
@@ -58,17 +81,7 @@ class DampedBias(Recommender):
         whole_number("sweeps", self.sweeps, least=1)
 
     def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> BiasPosterior:
-        by_user = observed.by_user
-        user_rows, item_rows = by_user.rows(), by_user.columns
-        residuals = by_user.values.astype(np.float64) - observed.mean
-        user_counts, item_counts = by_user.counts, np.bincount(item_rows, minlength=observed.n_items)
-        user_bias: DoubleArray = np.zeros(observed.n_users)
-        item_bias: DoubleArray = np.zeros(observed.n_items)
-        for _ in range(self.sweeps):
-            total = np.bincount(item_rows, residuals - user_bias[user_rows], observed.n_items)
-            item_bias = total / (item_counts + self.item_damping)
-            total = np.bincount(user_rows, residuals - item_bias[item_rows], observed.n_users)
-            user_bias = total / (user_counts + self.user_damping)
+        user_bias, item_bias = damped_biases(observed, self.user_damping, self.item_damping, self.sweeps)
         items = item_bias.astype(np.float32)
         return BiasPosterior(
             observed.mean,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from tastespace.data.compressed import Compressed
+from tastespace.models.biases import Baseline, taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,15 +26,13 @@ class BiasPosterior:
 
     def known(self, user_rows: IntArray) -> FloatArray:
         """The bias of each user; a stranger has none."""
-        return _taken(self.user_bias, user_rows)
+        return taken(self.user_bias, user_rows)
 
     def fold_in(self, history: Compressed, threads: int) -> FloatArray:
-        residuals = history.values - self.mean - self.item_bias[history.columns]
-        total = np.bincount(history.rows(), residuals, minlength=len(history))
-        return np.asarray(total / np.maximum(history.counts + self.user_damping, 1e-12), np.float32)
+        return Baseline(self.mean, self.item_bias, self.user_damping).user_bias(history)
 
     def predict(self, belief: FloatArray, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
-        return (self.mean + belief[belief_rows] + _taken(self.item_bias, item_rows)).astype(np.float32)
+        return (self.mean + belief[belief_rows] + taken(self.item_bias, item_rows)).astype(np.float32)
 
     def choose(self, which: BoolArray, one: FloatArray, other: FloatArray) -> FloatArray:
         return np.where(which, one, other)
@@ -59,10 +58,3 @@ class BiasPosterior:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> BiasPosterior:
         mean, damping = (float(value) for value in arrays["constants"])
         return cls(mean, arrays["user_bias"], arrays["item_bias"], arrays["item_appeal"], damping)
-
-
-def _taken(values: FloatArray, rows: IntArray) -> FloatArray:
-    """The values of rows; 0 for row -1."""
-    taken = values[np.maximum(rows, 0)]
-    taken[rows < 0] = 0
-    return taken

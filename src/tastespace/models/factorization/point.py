@@ -64,6 +64,12 @@ class PointPosterior:
         bias = np.zeros(len(belief.factors), np.float32) if belief.bias is None else belief.bias
         return (bias + self.mean).astype(np.float32)
 
+    def item_places(self) -> FloatMatrix:
+        return contiguous(self.items.factors, np.float32)
+
+    def user_places(self, belief: Points) -> FloatMatrix:
+        return contiguous(belief.factors, np.float32)
+
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         arrays: dict[str, NDArray[Any]] = {
             "mean": np.array([self.mean]),

@@ -1,0 +1,204 @@
+"""What is known of the items, by name: titles, genres, years, prices, numbers of ratings.
+
+Every attribute is a flat list of values and the item of each, so that a list of genres is compared in the same way as
+a single year: an item matches if one of its values does.
+"""
+
+from __future__ import annotations
+
+import operator
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tastespace.arrays import BoolArray, IntArray
+from tastespace.data.ratings import Ratings
+from tastespace.data.vocabulary import Vocabulary
+from tastespace.errors import shortened
+
+Value = str | int | float
+Kind = Literal["number", "text", "other"]
+_ORDERS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_MOST_SUGGESTIBLE = 1000  # different values; to look through all titles for a similar one would take seconds
+
+
+def plain_text(text: str) -> str:
+    """How texts are compared: without regard to case, and to the ways of writing one letter."""
+    return unicodedata.normalize("NFC", text).casefold()
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One attribute of all items: the values, and the item of each."""
+
+    name: str
+    kind: Kind
+    n_items: int
+    item_rows: IntArray  # one a value
+    numbers: NDArray[Any] | None  # one a value
+    texts: Vocabulary | None  # each text once
+    codes: IntArray | None  # one a value: which text
+
+    @classmethod
+    def of(cls, name: str, cells: pl.Series) -> Column:
+        """From a table with one row an item; nulls, NaN and empty lists say nothing."""
+        table = pl.DataFrame({"row": np.arange(len(cells), dtype=np.int32), "value": cells})
+        if isinstance(cells.dtype, pl.List | pl.Array):
+            table = table.explode("value")
+        kind, values = _comparable(table["value"])
+        table = table.with_columns(value=values).drop_nulls("value")
+        rows = table["row"].to_numpy()
+        if kind == "number":
+            return cls(name, kind, len(cells), rows, table["value"].to_numpy(), None, None)
+        if kind == "text":
+            return cls(name, kind, len(cells), rows, None, *Vocabulary.of(table["value"]))
+        return cls(name, kind, len(cells), rows, None, None, None)
+
+    @cached_property
+    def present(self) -> BoolArray:
+        """Which items say anything."""
+        return self._of_values(np.ones(len(self.item_rows), np.bool_))
+
+    @cached_property
+    def _plain(self) -> list[str]:
+        return [] if self.texts is None else [plain_text(text) for text in self.texts.ids]
+
+    @cached_property
+    def _spelled(self) -> dict[str, str]:
+        """Each plain text as it is written."""
+        return {} if self.texts is None else dict(zip(self._plain, self.texts.ids, strict=True))
+
+    def matches(self, operation: str, values: Sequence[Value]) -> BoolArray:
+        """The items with a value that passes the test; after != and `not`, those with values none of which would."""
+        if operation == "!=" or operation.startswith("not "):
+            return self.present & ~self.matches(operation.removeprefix("not ") if operation != "!=" else "=", values)
+        if self.numbers is not None:
+            return self._of_values(_passes_numbers(self.numbers, operation, values))
+        wanted = {plain_text(str(value)) for value in values}
+        test = _text_test(operation, wanted)
+        passes = np.fromiter((test(text) for text in self._plain), np.bool_, len(self._plain))
+        return self._of_values(passes[self.codes])
+
+    def has(self, value: Value) -> bool:
+        """Whether any item has this text; numbers need not be there to be compared with."""
+        return self.kind == "number" or plain_text(str(value)) in self._spelled
+
+    def doubt(self, value: Value) -> str:
+        """What to say of a text that no item has."""
+        doubt = f"no item has the {self.name} {shortened(str(value))!r}"
+        if len(self._plain) <= _MOST_SUGGESTIBLE:
+            close = get_close_matches(plain_text(str(value)), self._plain, n=1)
+            if close:
+                doubt += f"; did you mean {self._spelled[close[0]]!r}?"
+        return doubt
+
+    def _of_values(self, flags: BoolArray) -> BoolArray:
+        """The items of the flagged values."""
+        found = np.zeros(self.n_items, np.bool_)
+        found[self.item_rows[flags]] = True
+        return found
+
+
+class Attributes:
+    """The attributes of the items of some ratings, each prepared when it is first asked for.
+
+    What the item table has comes first, then `title`, `item` (the id) and `ratings` (how many the item has).
+    """
+
+    def __init__(self, ratings: Ratings) -> None:
+        self._ratings = ratings
+        table = ratings.item_attributes
+        self._cells: dict[str, pl.Series] = {} if table is None else {column.name: column for column in table}
+        if ratings.item_titles is not None:
+            self._cells.setdefault("title", ratings.item_titles)
+        self._cells.setdefault("item", ratings.items.ids)
+        if len(ratings):
+            counts = np.bincount(ratings.item_rows, minlength=ratings.n_items)
+            self._cells.setdefault("ratings", pl.Series(counts))
+        self._columns: dict[str, Column] = {}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._cells)
+
+    @cached_property
+    def _name_of(self) -> dict[str, str]:
+        """Other ways of writing a name: any case and punctuation, and the singular for a list."""
+        known: dict[str, str] = {}
+        for name in self._cells:
+            known.setdefault(_plain_name(name), name)
+        for name, cells in self._cells.items():
+            if isinstance(cells.dtype, pl.List | pl.Array):
+                for singular in _singulars(_plain_name(name)):
+                    known.setdefault(singular, name)
+        return known
+
+    def find(self, name: str) -> Column | None:
+        """The attribute of this name, if there is one."""
+        found = name if name in self._cells else self._name_of.get(_plain_name(name) or name)
+        if found is None:
+            return None
+        if found not in self._columns:
+            self._columns[found] = Column.of(found, self._cells[found])
+        return self._columns[found]
+
+    def unknown(self, name: str) -> tuple[str, str]:
+        """What to say of a name that nothing has: what is wrong, and what was expected."""
+        problem = f"asks for {shortened(name)!r}, which is not known of the items"
+        if _plain_name(name) == "ratings":
+            problem = "asks for the number of ratings, but the model was saved without its ratings"
+        close = get_close_matches(_plain_name(name), self._name_of, n=1)
+        hint = f"; did you mean {self._name_of[close[0]]}?" if close else ""
+        return problem, f"one of {', '.join(self.names)}{hint}"
+
+
+def _comparable(cells: pl.Series) -> tuple[Kind, pl.Series]:
+    """Values as numbers or texts; truth and dates are compared as they are written."""
+    kind = cells.dtype
+    if kind.is_float() or kind.is_decimal():
+        return "number", (cells.cast(pl.Float64) if kind.is_decimal() else cells).fill_nan(None)
+    if kind.is_integer():
+        return "number", cells
+    if kind in (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Null) or kind.is_temporal():
+        return "text", cells.cast(pl.String)
+    return "other", cells
+
+
+def _passes_numbers(numbers: NDArray[Any], operation: str, values: Sequence[Value]) -> BoolArray:
+    if operation in _ORDERS:
+        return np.asarray(_ORDERS[operation](numbers, values[0]), np.bool_)
+    return np.asarray(np.any([numbers == value for value in values], axis=0), np.bool_)
+
+
+def _text_test(operation: str, wanted: set[str]) -> Callable[[str], bool]:
+    if operation in ("=", "in"):
+        return wanted.__contains__
+    (value,) = wanted
+    if operation == "contains":
+        return lambda text: value in text
+    return lambda text: bool(_ORDERS[operation](text, value))
+
+
+def _plain_name(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
+
+
+def _singulars(name: str) -> Iterator[str]:
+    if name.endswith("ies"):
+        yield name[:-3] + "y"
+    if name.endswith("s"):
+        yield name[:-1]
+    if name.endswith("es"):
+        yield name[:-2]

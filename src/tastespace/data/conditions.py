@@ -1,0 +1,305 @@
+"""Conditions on items as people write them, such as `genre = Comedy and year >= 1990`.
+
+    condition = both { "or" both }
+    both      = single { "and" single }
+    single    = "not" single | "(" condition ")" | name test
+    test      = ("=" | "!=" | "<" | "<=" | ">" | ">=") value
+              | ["not"] "in" "(" value { "," value } ")"
+              | ["not"] "contains" value
+              | "is" ["not"] "missing"
+    value     = number | word | "text in quotes" | 'text in quotes'
+
+The text is read by this grammar and by nothing else: no part of it is ever executed. What an item says about
+itself is looked up in `Attributes`; an item that says nothing matches no test but `is missing`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import reduce
+from typing import Literal, NoReturn
+
+import numpy as np
+
+from tastespace.arrays import BoolArray
+from tastespace.data.attributes import Attributes, Column, Value
+from tastespace.errors import InvalidParameterError, shortened
+
+MOST_NESTED = 50  # brackets within brackets: far more than anybody means, far less than the stack can take
+_RESERVED = ("and", "or", "not", "in", "contains", "is")
+_OTHER_SPELLINGS = {"==": "=", "<>": "!="}
+_TOKEN = re.compile(
+    r"""(?P<quoted> "(?:[^"]|"")*" | '(?:[^']|'')*' )
+      | (?P<mark> <= | >= | != | <> | == | [=<>(),] )
+      | (?P<bare> [^\s()=!<>,"'] [^\s()=!<>,"]* )""",
+    re.VERBOSE,
+)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_SHOWN_BEFORE, _SHOWN_BEHIND = 60, 40  # of a long condition, around the place where something is wrong
+_EXPECTED_VALUE = 'a value: a number, a word, or a text in "quotes"'
+_EXPECTED_TEST = "=, !=, <, <=, >, >=, in, contains, or is missing"
+
+
+@dataclass(frozen=True)
+class Token:
+    """A piece of the text: a word or number as it stands, a text without its quotes, a mark, or the end."""
+
+    kind: Literal["quoted", "mark", "bare", "end"]
+    text: str
+    start: int
+
+    def says(self, *words: str) -> bool:
+        """Whether this is one of these words or marks."""
+        return self.kind in ("bare", "mark") and self.text.lower() in words
+
+    @property
+    def is_value(self) -> bool:
+        return self.kind == "quoted" or (self.kind == "bare" and not self.says(*_RESERVED))
+
+    def __str__(self) -> str:
+        return "ends here" if self.kind == "end" else f"has {shortened(self.text)!r} here"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`name operator value`, or several values after `in`."""
+
+    name: Token
+    operator: str
+    values: tuple[Token, ...]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """`name is missing`."""
+
+    name: Token
+
+
+@dataclass(frozen=True)
+class Not:
+    part: Node
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Several conditions that must hold all, or one of which must."""
+
+    word: Literal["and", "or"]
+    parts: tuple[Node, ...]
+
+
+Node = Comparison | Missing | Not | Joined
+
+
+class Condition:
+    """A condition that has been read; `matches` says which items fulfil it."""
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise InvalidParameterError(
+                f"where is of type {type(text).__name__}; expected a text such as 'genre = Comedy and year >= 1990'"
+            )
+        self.text = text
+        self.tree: Node = _Parser(text).whole()
+
+    def __repr__(self) -> str:
+        return f"Condition({self.text!r})"
+
+    def matches(self, items: Attributes) -> tuple[BoolArray, list[str]]:
+        """A flag an item; and what is doubtful, such as a genre that no item has."""
+        doubts: list[str] = []
+        return self._holds(self.tree, items, doubts), doubts
+
+    def _holds(self, node: Node, items: Attributes, doubts: list[str]) -> BoolArray:
+        if isinstance(node, Not):
+            return ~self._holds(node.part, items, doubts)
+        if isinstance(node, Joined):
+            join = np.logical_and if node.word == "and" else np.logical_or
+            return reduce(join, (self._holds(part, items, doubts) for part in node.parts))
+        column = self._column(node.name, items)
+        if isinstance(node, Missing):
+            return ~column.present
+        values = [self._value(node, token, column) for token in node.values]
+        if node.operator in ("=", "!=", "in", "not in"):
+            doubts.extend(column.doubt(value) for value in values if not column.has(value))
+        return column.matches(node.operator, values)
+
+    def _column(self, name: Token, items: Attributes) -> Column:
+        column = items.find(name.text)
+        if column is None:
+            wrong(self.text, name.start, *items.unknown(name.text))
+        if column.kind == "other":
+            problem = f"asks for {column.name!r}, which is neither text nor numbers"
+            wrong(self.text, name.start, problem, "an attribute that can be compared")
+        return column
+
+    def _value(self, node: Comparison, token: Token, column: Column) -> Value:
+        """As a number where the column has numbers, else as it was typed."""
+        if node.operator in ("contains", "not contains") and column.kind == "number":
+            problem = f"looks for a text within {column.name}, which has numbers"
+            wrong(self.text, token.start, problem, "=, !=, <, <=, >, >= or in")
+        if column.kind == "text":
+            return token.text
+        number = _number(token.text)
+        if number is None:
+            wrong(self.text, token.start, str(token), f"a finite number: that is what {column.name} has")
+        return number
+
+
+class _Parser:
+    """One function a line of the grammar."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.tokens, self.place, self.depth = text, _tokens(text), 0, 0
+
+    def whole(self) -> Node:
+        condition = self.condition()
+        if self.next.kind != "end":
+            expected = "and, or, or the end"
+            if self.next.is_value:
+                expected += '; a value of several words is written in "quotes"'
+            self.fail(expected)
+        return condition
+
+    @property
+    def next(self) -> Token:
+        return self.tokens[self.place]
+
+    def take(self) -> Token:
+        self.place += 1
+        return self.tokens[self.place - 1]
+
+    def accept(self, *words: str) -> bool:
+        """Step over one of these words, if it comes next."""
+        if self.next.says(*words):
+            self.place += 1
+            return True
+        return False
+
+    def fail(self, expected: str) -> NoReturn:
+        wrong(self.text, self.next.start, str(self.next), expected)
+
+    def condition(self) -> Node:
+        parts = [self.both()]
+        while self.accept("or"):
+            parts.append(self.both())
+        return parts[0] if len(parts) == 1 else Joined("or", tuple(parts))
+
+    def both(self) -> Node:
+        parts = [self.single()]
+        while self.accept("and"):
+            parts.append(self.single())
+        return parts[0] if len(parts) == 1 else Joined("and", tuple(parts))
+
+    def single(self) -> Node:
+        negated = False
+        while self.accept("not"):
+            negated = not negated
+        node = self.bracketed() if self.next.says("(") else self.test()
+        return Not(node) if negated else node
+
+    def bracketed(self) -> Node:
+        opened = self.take()
+        self.depth += 1
+        if self.depth > MOST_NESTED:
+            wrong(self.text, opened.start, "nests its brackets too deeply", f"at most {MOST_NESTED} levels")
+        condition = self.condition()
+        if not self.accept(")"):
+            self.fail("and, or, or )")
+        self.depth -= 1
+        return condition
+
+    def test(self) -> Node:
+        if not self.next.is_value:
+            self.fail("the name of an attribute, such as genre or year")
+        name = self.take()
+        if self.accept("is"):
+            negated = self.accept("not")
+            if not self.accept("missing"):
+                self.fail("missing" if negated else "missing, or not missing")
+            return Not(Missing(name)) if negated else Missing(name)
+        prefix = "not " if self.accept("not") else ""
+        if self.accept("in"):
+            return Comparison(name, prefix + "in", self.several())
+        if self.accept("contains"):
+            return Comparison(name, prefix + "contains", (self.value(),))
+        if prefix:
+            self.fail("in or contains")
+        if not self.next.says("=", "==", "!=", "<>", "<", "<=", ">", ">="):
+            self.fail(_EXPECTED_TEST)
+        operator = self.take().text
+        return Comparison(name, _OTHER_SPELLINGS.get(operator, operator), (self.value(),))
+
+    def several(self) -> tuple[Token, ...]:
+        if not self.accept("("):
+            self.fail("( and values, such as (Horror, War)")
+        values = [self.value()]
+        while self.accept(","):
+            values.append(self.value())
+        if not self.accept(")"):
+            self.fail('a comma or ); a value of several words is written in "quotes"')
+        return tuple(values)
+
+    def value(self) -> Token:
+        if not self.next.is_value:
+            self.fail(_EXPECTED_VALUE)
+        return self.take()
+
+
+def _tokens(text: str) -> list[Token]:
+    tokens: list[Token] = []
+    place = 0
+    while True:
+        while place < len(text) and text[place].isspace():
+            place += 1
+        if place == len(text):
+            break
+        found = _TOKEN.match(text, place)
+        if found is None:
+            if text[place] == "!":
+                wrong(text, place, "has '!' here", "!= or not")
+            wrong(text, place, "opens a quotation mark here", "one that closes it, too")
+        kind, content = str(found.lastgroup), found[0]
+        if kind == "quoted":
+            content = content[1:-1].replace(content[0] * 2, content[0])
+        tokens.append(Token(kind, content, place))  # type: ignore[arg-type]
+        place = found.end()
+    if not tokens:
+        raise InvalidParameterError("where is empty; expected a condition such as 'genre = Comedy and year >= 1990'")
+    return [*tokens, Token("end", "", len(text.rstrip()))]
+
+
+def _number(text: str) -> float | int | None:
+    if not _NUMBER.fullmatch(text.strip()):
+        return None
+    number = float(text)
+    if not np.isfinite(number):
+        return None
+    # Beyond 2^53 a double would confuse one id with the next.
+    return int(number) if number.is_integer() and abs(number) < 2**53 else _integer(text, number)
+
+
+def _integer(text: str, number: float) -> float | int:
+    return int(text) if re.fullmatch(r"\s*[+-]?\d{1,300}\s*", text, re.ASCII) else number
+
+
+def wrong(text: str, place: int, problem: str, expected: str) -> NoReturn:
+    """Say what is wrong with a condition, and show where."""
+    first, last = max(0, place - _SHOWN_BEFORE), place + _SHOWN_BEHIND
+    before = ("…" if first else "") + text[first:place]
+    shown = before + text[place:last] + ("…" if last < len(text) else "")
+    # A line feed or a tab in the text would move the mark away from its place.
+    shown = "".join(" " if unicodedata.category(letter).startswith("C") else letter for letter in shown)
+    raise InvalidParameterError(
+        f"the condition {problem}; expected {expected}\n  {shown}\n  {' ' * sum(map(_width, before))}^"
+    )
+
+
+def _width(letter: str) -> int:
+    """Columns of a terminal that a letter takes."""
+    if unicodedata.combining(letter):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1

@@ -1,0 +1,89 @@
+"""Errors by how much was known: users, and items, in groups by their number of training ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.evaluation.predicted import Predicted
+from tastespace.evaluation.resampling import Interval, Sums
+
+# The first number of ratings of each group; 0 are the cold ones.
+STARTS = (0, 1, 6, 11, 21, 41, 81, 161, 321, 641)
+LABELS = (
+    "0 (cold)",
+    *(f"{start}-{after - 1}" for start, after in zip(STARTS[1:-1], STARTS[2:], strict=True)),
+    f"> {STARTS[-1] - 1}",
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Users, or items, with a similar number of training ratings, and the errors of their test ratings."""
+
+    label: str  # how many training ratings each has
+    members: int  # users or items with test ratings
+    n: int  # test ratings
+    measures: Mapping[str, float] = field(default_factory=dict[str, float])  # empty if n is 0
+    intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it; an empty group has nulls."""
+        return {
+            "training_ratings": self.label,
+            "members": self.members,
+            "n": self.n,
+            "measures": dict(self.measures) or None,
+            "intervals": {name: list(interval) for name, interval in self.intervals.items()} or None,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """Which group each test rating is in, by its user or by its item."""
+
+    side: str  # "users" or "items"
+    group: NDArray[np.int64]  # one a test rating
+    members: NDArray[Any]  # one a test rating: which user or item it is of
+
+    @classmethod
+    def by_counts(cls, side: str, counts: NDArray[Any], members: NDArray[Any]) -> Grouping:
+        """`counts` are the training ratings of each test rating's user or item."""
+        return cls(side, group_of(counts), members)
+
+    def sums(self, predicted: Predicted) -> dict[str, Sums]:
+        """The measures that are means over ratings, group by group, for resampling."""
+        found: dict[str, Sums] = {}
+        for place in np.unique(self.group).tolist():
+            here = np.flatnonzero(self.group == place)
+            found |= {self._key(place, name): measure for name, measure in predicted.sums(here).items()}
+        return found
+
+    def groups(self, predicted: Predicted, intervals: Mapping[str, Interval]) -> tuple[Group, ...]:
+        """All groups, empty ones too; `intervals` has those of `sums` by the same names."""
+        found = []
+        for place, label in enumerate(LABELS):
+            here = np.flatnonzero(self.group == place)
+            keys = {name: self._key(place, name) for name in predicted.metrics}
+            found.append(
+                Group(
+                    label,
+                    members=len(np.unique(self.members[here])),
+                    n=len(here),
+                    measures=predicted.values(here) if len(here) else {},
+                    intervals={name: intervals[key] for name, key in keys.items() if key in intervals},
+                )
+            )
+        return tuple(found)
+
+    def _key(self, place: int, name: str) -> str:
+        return f"{self.side}, {LABELS[place]}, {name}"
+
+
+def group_of(counts: NDArray[Any]) -> NDArray[np.int64]:
+    """The group of each number of training ratings."""
+    return np.searchsorted(STARTS, counts, side="right") - 1

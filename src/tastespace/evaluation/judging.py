@@ -1,0 +1,135 @@
+"""What of the test ratings lists are judged by: who is asked about, which items are relevant, what each is worth."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError
+from tastespace.models.asking import Asked
+
+
+@dataclass(frozen=True, eq=False)
+class Matched:
+    """Test ratings in the rows of a model."""
+
+    users: IntArray  # of each test rating, its user's position among the test users
+    items: IntArray  # of each test rating, its item's row in the training ratings, -1 for a cold one
+    values: FloatArray
+    is_seen: BoolArray  # whether the model knows a rating of the same pair already
+
+    @classmethod
+    def of(cls, trained: Ratings, test: Ratings, asked: Asked) -> Matched:
+        """Match by id; `asked` are the test users, with what they are known to have rated."""
+        users = asked.users.rows_of(test.users.ids)[test.user_rows]
+        items = trained.items.rows_of(test.items.ids)[test.item_rows]
+        seen = _keys(asked.seen.rows(), asked.seen.columns, trained.n_items)  # ascending, as the seen items are
+        return cls(users, items, test.values, _found(_keys(users, items, trained.n_items), seen)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """The users with relevant test items, and what their test items are worth.
+
+    A test rating of at least `threshold` is relevant. The gain of an item is its rating less the lowest training
+    rating. What the model knows already cannot be recommended and is left out; what is cold cannot be found, but
+    counts in `n_relevant` and among the best gains.
+    """
+
+    threshold: float
+    positions: NDArray[np.int64]  # of each user to rank for, among all test users
+    n_relevant: NDArray[np.int64]  # one a user
+    n_items: int
+    keys: NDArray[np.int64]  # user and item of each test rating that can be found, ascending
+    gains: FloatArray  # one a key
+    is_relevant: BoolArray  # one a key
+    offsets: NDArray[np.int64]  # where the best gains of each user begin
+    best_gains: FloatArray  # of all test items of each user, best first
+
+    @classmethod
+    def of(cls, matched: Matched, n_users: int, n_items: int, threshold: float, lowest: float) -> Judge:
+        """`lowest` is the lowest training rating, NaN if all are alike: then everything relevant is worth 1."""
+        # In single precision, as the ratings are: 0.7 must be at least 0.7.
+        is_relevant = (matched.values >= np.float32(threshold)) & ~matched.is_seen
+        gains = is_relevant.astype(np.float32)
+        if not np.isnan(lowest):
+            gains = np.where(matched.is_seen, 0, np.maximum(matched.values - np.float32(lowest), 0))
+        counts = np.bincount(matched.users[is_relevant], minlength=n_users)
+        positions = np.flatnonzero(counts)
+        rank = np.full(n_users, -1)
+        rank[positions] = np.arange(len(positions))
+        users = rank[matched.users]
+        used = np.flatnonzero((users >= 0) & ~matched.is_seen)
+        findable = used[matched.items[used] >= 0]
+        keys = _keys(users[findable], matched.items[findable], n_items)
+        order = np.argsort(keys)
+        best = used[np.lexsort((-gains[used], users[used]))]
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(users[used], minlength=len(positions)))])
+        return cls(
+            threshold=threshold,
+            positions=positions,
+            n_relevant=counts[positions],
+            n_items=n_items,
+            keys=keys[order],
+            gains=gains[findable][order],
+            is_relevant=is_relevant[findable][order],
+            offsets=offsets,
+            best_gains=gains[best],
+        )
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def judge(self, start: int, item_rows: IntArray) -> tuple[BoolArray, FloatMatrix]:
+        """Of each place of the lists of users from `start` on: is the item relevant, and what is it worth?"""
+        users = np.arange(start, start + len(item_rows))
+        is_found, places = _found(_keys(users[:, None], item_rows, self.n_items), self.keys)
+        if not len(self.keys):
+            return is_found, np.zeros(item_rows.shape, np.float32)
+        return is_found & self.is_relevant[places], np.where(is_found, self.gains[places], np.float32(0))
+
+    def ideal_gains(self, start: int, stop: int, k: int) -> FloatMatrix:
+        """The gains of the best list that each user could be shown."""
+        places = self.offsets[start:stop, None] + np.arange(k)
+        is_there = places < self.offsets[start + 1 : stop + 1, None]
+        return np.where(is_there, self.best_gains[np.where(is_there, places, 0)], np.float32(0))
+
+    def relevant_items(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
+        """The relevant items that can be found: users, counted from `start`, and items."""
+        first, last = np.searchsorted(self.keys, _keys(np.array([start, stop]), np.array(-1), self.n_items))
+        keys = self.keys[first:last][self.is_relevant[first:last]]
+        users, items = np.divmod(keys, self.n_items + 1)
+        return (users - start).astype(np.int32), (items - 1).astype(np.int32)
+
+
+def threshold_of(relevant: float | None, rating_range: tuple[float, float], trained: Ratings, test: Ratings) -> float:
+    """From which rating on a test item is relevant: the mean of the training ratings, unless said otherwise."""
+    if relevant is None:
+        # If all ratings are alike, the mean of many may miss them by a rounding error.
+        return rating_range[0] if rating_range[0] == rating_range[1] else trained.mean
+    if isinstance(relevant, bool) or not isinstance(relevant, Real) or not math.isfinite(relevant):
+        raise InvalidParameterError(f"relevant is {relevant!r}; expected a rating, or None for the training mean")
+    if not (test.values >= np.float32(relevant)).any():
+        raise InvalidParameterError(
+            f"relevant is {relevant:g}, and no test rating is that high; expected at most {test.values.max():g}"
+        )
+    return float(relevant)
+
+
+def _keys(users: NDArray[np.integer], items: NDArray[np.integer], n_items: int) -> NDArray[np.int64]:
+    """User and item as one number; -1, no item, has a number of its own that no rating has."""
+    return users.astype(np.int64) * (n_items + 1) + items + 1
+
+
+def _found(asked: NDArray[np.int64], known: NDArray[np.int64]) -> tuple[BoolArray, NDArray[np.int64]]:
+    """Which are among the known (ascending), and where; any place for those that are not."""
+    if not len(known):
+        return np.zeros(asked.shape, np.bool_), np.zeros(asked.shape, np.int64)
+    places = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+    return known[places] == asked, places

@@ -1,0 +1,192 @@
+"""Lists for the test users and their measures, some users at a time: never users x items at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from tastespace.arrays import DoubleArray, IntArray
+from tastespace.data.ratings import Ratings
+from tastespace.data.vocabulary import Vocabulary
+from tastespace.errors import InvalidParameterError
+from tastespace.evaluation import catalogue, ranking
+from tastespace.evaluation.judging import Judge, Matched
+from tastespace.evaluation.lists import LIST_METRICS, Catalogue, ListMetric, Lists
+from tastespace.evaluation.report import ListsMade
+from tastespace.evaluation.resampling import Interval, Sums, jackknife
+from tastespace.models import Recommender
+from tastespace.models.asking import Asked
+from tastespace.progress import Observer, Progress
+from tastespace.ranking import Ranking
+
+BLOCK_USERS = 1 << 13
+
+# Makes the lists of users: of their ids, a length, and their ratings since training.
+ListMaker = Callable[[pl.Series, int, Ratings | None], Ranking]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What lists to make, and what to measure on them."""
+
+    ks: tuple[int, ...]
+    threshold: float  # from this test rating on an item is relevant
+    more: Mapping[str, ListMetric]  # measures besides those of LIST_METRICS
+    make: ListMaker
+
+    @property
+    def metrics(self) -> dict[str, ListMetric]:
+        return {**LIST_METRICS, **self.more}
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """All lists, and the measures of each user's."""
+
+    ks: tuple[int, ...]
+    item_rows: IntArray  # ranked users x the longest k
+    values: Mapping[str, DoubleArray]  # "ndcg@10" ...: one value a ranked user, NaN where there is none
+
+    def sums(self, judge: Judge, asked: Asked, shares: DoubleArray) -> dict[str, Sums]:
+        """The measures that are quotients of sums over the test users, of whom some have no list."""
+        n_users = len(asked.users)
+        sums = {name: Sums.of_values(_spread(values, judge, n_users)) for name, values in self.values.items()}
+        profiles = _profiles(asked, shares)
+        for k in self.ks:
+            # Both or neither: who has no list or no ratings of his own is left out.
+            shown = _spread(self.values[f"popularity@{k}"], judge, n_users)
+            is_known = ~(np.isnan(shown) | np.isnan(profiles))
+            sums[f"popularity_lift@{k}"] = Sums(np.where(is_known, shown, 0.0), np.where(is_known, profiles, 0.0))
+        return sums
+
+    def of_all_lists(self, n_items: int) -> dict[str, tuple[float, Interval | None]]:
+        """Coverage and Gini coefficient, which no single list has."""
+        found: dict[str, tuple[float, Interval | None]] = {}
+        for k in self.ks:
+            rows = self.item_rows[:, :k]
+            exposures = catalogue.exposure(rows, n_items)
+            share, unequal = catalogue.coverage(exposures), catalogue.gini(exposures)
+            found[f"coverage@{k}"] = share, jackknife(share, catalogue.coverage_influence(rows, exposures))
+            found[f"gini@{k}"] = unequal, jackknife(unequal, catalogue.gini_influence(rows, exposures))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class ListMeasures:
+    """What measuring lists found; nothing if they were not wanted."""
+
+    values: Mapping[str, float] = field(default_factory=dict[str, float])
+    sums: dict[str, Sums] = field(default_factory=dict[str, Sums])
+    intervals: dict[str, Interval] = field(default_factory=dict[str, Interval])  # of what is no quotient of sums
+    made: ListsMade | None = None
+
+
+def measure_lists(
+    recommender: Recommender,
+    asked: Asked,  # the test users
+    matched: Matched,
+    history: Ratings | None,
+    wanted: Wanted,
+    observer: Observer,
+) -> ListMeasures:
+    """All measures of lists."""
+    trained, (low, high) = recommender.ratings_, recommender.rating_range_
+    judge = Judge.of(matched, len(asked.users), trained.n_items, wanted.threshold, low if low < high else np.nan)
+    ranked = rank(recommender, judge, asked.users.at(judge.positions), history, wanted, observer)
+    sums = ranked.sums(judge, asked, Catalogue(trained).shares)
+    of_all = ranked.of_all_lists(trained.n_items)
+    values = {name: measure.value() for name, measure in sums.items()}
+    values |= {name: value for name, (value, _) in of_all.items()}
+    return ListMeasures(
+        values={name: values[name] for name in _in_order(values, wanted.ks)},
+        sums=sums,
+        intervals={name: interval for name, (_, interval) in of_all.items() if interval is not None},
+        made=ListsMade(
+            k=wanted.ks,
+            relevant=wanted.threshold,
+            users=len(judge),
+            users_without_relevant=len(asked.users) - len(judge),
+            cold_users=int(np.count_nonzero(asked.cold[judge.positions])),
+            relevant_ratings=int(judge.n_relevant.sum()),
+            cold_relevant_ratings=int(judge.n_relevant.sum() - np.count_nonzero(judge.is_relevant)),
+        ),
+    )
+
+
+def rank(
+    recommender: Recommender,
+    judge: Judge,
+    user_ids: pl.Series,  # those of the judge
+    history: Ratings | None,
+    wanted: Wanted,
+    observer: Observer,
+) -> Ranked:
+    """Make the lists of all users and measure them: out of all items that a user is not known to have rated."""
+    known, ks, metrics = Catalogue(recommender.ratings_), wanted.ks, wanted.metrics
+    item_rows = np.full((len(judge), max(ks)), -1, np.int32)
+    values = {f"{name}@{k}": np.full(len(judge), np.nan) for name in metrics for k in ks}
+    values["auc"] = np.full(len(judge), np.nan)
+    for start in range(0, len(judge), BLOCK_USERS):
+        stop = min(start + BLOCK_USERS, len(judge))
+        ids = user_ids[start:stop]
+        own = _of_users(history, ids)
+        shown = wanted.make(ids, max(ks), own).item_rows[:, : max(ks)]
+        item_rows[start:stop, : shown.shape[1]] = shown
+        lists = _judged(judge, start, item_rows[start:stop], known)
+        for name, metric in metrics.items():
+            for k in ks:
+                values[f"{name}@{k}"][start:stop] = _measured(name, metric, lists.first(k))
+        for rows, scores in recommender.scores(ids, history=own):
+            first, last = start + int(rows[0]), start + int(rows[-1]) + 1
+            relevant = judge.relevant_items(first, last)
+            values["auc"][first:last] = ranking.auc(scores, *relevant, judge.n_relevant[first:last])
+            observer(Progress("ranking", last, len(judge)))
+    return Ranked(ks, item_rows, values)
+
+
+def _judged(judge: Judge, start: int, item_rows: IntArray, known: Catalogue) -> Lists:
+    stop = start + len(item_rows)
+    hits, gains = judge.judge(start, item_rows)
+    ideal = judge.ideal_gains(start, stop, item_rows.shape[1])
+    return Lists(item_rows, hits, gains, ideal, judge.n_relevant[start:stop], known)
+
+
+def _measured(name: str, metric: ListMetric, lists: Lists) -> DoubleArray:
+    values = np.asarray(metric(lists), np.float64)
+    if values.shape != (len(lists),):
+        raise InvalidParameterError(
+            f"the measure {name!r} gave an array of the shape {values.shape}; expected one value for each of the "
+            f"{len(lists)} lists"
+        )
+    return values
+
+
+def _of_users(history: Ratings | None, user_ids: pl.Series) -> Ratings | None:
+    """The part of a history that is of these users."""
+    if history is None:
+        return None
+    is_theirs = Vocabulary(user_ids).rows_of(history.users.ids)[history.user_rows] >= 0
+    return history.take(np.flatnonzero(is_theirs)) if is_theirs.any() else None
+
+
+def _spread(values: DoubleArray, judge: Judge, n_users: int) -> DoubleArray:
+    """Values of ranked users at their places among all test users."""
+    spread = np.full(n_users, np.nan)
+    spread[judge.positions] = values
+    return spread
+
+
+def _profiles(asked: Asked, shares: DoubleArray) -> DoubleArray:
+    """The mean popularity of what each test user is known to have rated."""
+    totals = np.bincount(asked.seen.rows(), shares[asked.seen.columns], minlength=len(asked.users))
+    return ranking.divided(totals, asked.seen.counts)
+
+
+def _in_order(names: Iterable[str], ks: Sequence[int]) -> list[str]:
+    """Measure after measure, each by length; what is of the whole ranking comes last."""
+    names = list(names)
+    measures = dict.fromkeys(name.partition("@")[0] for name in names if "@" in name)
+    return [f"{measure}@{k}" for measure in measures for k in ks] + [name for name in names if "@" not in name]

@@ -1,0 +1,159 @@
+"""What an evaluation found: measures, how sure they are, and for whom they hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import polars as pl
+
+from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError
+from tastespace.evaluation.groups import Group
+from tastespace.evaluation.resampling import Interval, Sums
+from tastespace.evaluation.tables import EMPTY, NAMES, Table, counted, display_name, figure
+
+
+@dataclass(frozen=True)
+class ListsMade:
+    """Whose lists were measured, and against what."""
+
+    k: tuple[int, ...]  # lengths of the lists
+    relevant: float  # a test rating of at least this is relevant
+    users: int  # who have at least one relevant test rating, and so a list
+    users_without_relevant: int  # who have none, and are left out
+    cold_users: int  # of `users`, those without any ratings to go by: theirs is the list for anybody
+    relevant_ratings: int
+    cold_relevant_ratings: int  # of an item that the model does not know: never found, but counted
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Measures over `n` test ratings, of which `cold` have a user or item that the training ratings lack.
+
+    `report["rmse"]`, `report["ndcg@10"]`: a measure. `intervals` has 95 % confidence intervals by the same names,
+    `groups` the errors of "users" and of "items" by their number of training ratings.
+    """
+
+    rating: Mapping[str, float]
+    n: int
+    cold: int
+    seen: int = 0  # test ratings of pairs that the model was fitted on, which are no test
+    ranking: Mapping[str, float] = field(default_factory=dict[str, float])
+    intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
+    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict[str, tuple[Group, ...]])
+    lists: ListsMade | None = None
+    sums: Mapping[str, Sums] = field(default_factory=dict[str, Sums])  # users in the order of their ids
+    test: Ratings | None = None
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """All measures by name."""
+        return {**self.rating, **self.ranking}
+
+    def __getitem__(self, name: str) -> float:
+        return self.measures[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it: measures, `n` and `cold` as numbers, the rest below; null for what is not defined."""
+        content: dict[str, Any] = {name: _number(value) for name, value in self.rating.items()}
+        content |= {"n": self.n, "cold": self.cold}
+        content |= {name: _number(value) for name, value in self.ranking.items()}
+        if self.seen:
+            content["seen"] = self.seen
+        if self.lists is not None:
+            content["lists"] = asdict(self.lists) | {"k": list(self.lists.k)}
+        if self.intervals:
+            content["intervals"] = {name: list(interval) for name, interval in self.intervals.items()}
+        if self.groups:
+            content["groups"] = {side: [group.to_dict() for group in found] for side, found in self.groups.items()}
+        return content
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row a measure: measure, k, value, low, high, users (how many count)."""
+        rows = [
+            {
+                "measure": name.partition("@")[0],
+                "k": int(name.partition("@")[2]) if "@" in name else None,
+                "value": value,
+                "low": self.intervals[name].low if name in self.intervals else None,
+                "high": self.intervals[name].high if name in self.intervals else None,
+                "users": self.sums[name].n_users if name in self.sums else None,
+            }
+            for name, value in self.measures.items()
+        ]
+        schema = {"measure": pl.String, "k": pl.Int64, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+        return pl.DataFrame(rows, schema=schema | {"users": pl.Int64}, orient="row")
+
+    def groups_to_polars(self) -> pl.DataFrame:
+        """One row a group and measure: side, training_ratings, members, n, measure, value, low, high."""
+        schema = {"side": pl.String, "training_ratings": pl.String, "members": pl.Int64, "n": pl.Int64}
+        schema |= {"measure": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+        rows = [
+            (
+                *(side, group.label, group.members, group.n, name, group.measures.get(name)),
+                *group.intervals.get(name, (None, None)),
+            )
+            for side, groups in self.groups.items()
+            for group in groups
+            for name in self.rating
+        ]
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def tables(self) -> list[Table]:
+        """Everything beyond the first line, as tables."""
+        tables = [] if self.lists is None else [self.lists_table()]
+        return tables + [self.groups_table(side) for side in self.groups]
+
+    def table(self) -> str:
+        """All of it as text."""
+        return "\n\n".join([str(self), *(str(table) for table in self.tables())])
+
+    def __str__(self) -> str:
+        figures = ", ".join(f"{NAMES.get(name, name)} {value:.4f}" for name, value in self.rating.items())
+        return f"{figures} over {counted(self.n, 'rating')} ({self.cold:,} cold)"
+
+    def __repr__(self) -> str:
+        return f"<Report: {self}>"
+
+    def lists_table(self) -> Table:
+        """Measures of lists, one row each, by length."""
+        made = self.lists
+        if made is None:
+            raise InvalidParameterError("the report has no measures of lists; expected evaluate with ranking")
+        names = list(dict.fromkeys(name.partition("@")[0] for name in self.ranking if "@" in name))
+        rows = [(display_name(name), *(self._cell(f"{name}@{k}") for k in made.k)) for name in names]
+        # Not of the first k: it stands in the first column, and says so.
+        whole = [name for name in self.ranking if "@" not in name]
+        rows += [(f"{display_name(name)} (all items)", self._cell(name), *[""] * (len(made.k) - 1)) for name in whole]
+        title = (
+            f"Lists of {counted(made.users, 'user')}, out of all items they had not rated; relevant: rated at least "
+            f"{made.relevant:.4g}"
+        )
+        if made.users_without_relevant:
+            title += f" (left out: {counted(made.users_without_relevant, 'user')} without a relevant test rating)"
+        return Table(title, ("", *(f"@{k}" for k in made.k)), tuple(rows))
+
+    def groups_table(self, side: str) -> Table:
+        """Errors of "users" or "items", one row a group; empty groups say so."""
+        rows = [
+            (
+                *(group.label, f"{group.members:,}", f"{group.n:,}"),
+                *(
+                    figure(group.measures[name], group.intervals.get(name)) if group.n else EMPTY
+                    for name in self.rating
+                ),
+            )
+            for group in self.groups[side]
+        ]
+        columns = ("training ratings", f"test {side}", "test ratings", *(display_name(name) for name in self.rating))
+        return Table(f"Errors by the number of training ratings of the {side}", columns, tuple(rows))
+
+    def _cell(self, name: str) -> str:
+        return figure(self.ranking[name], self.intervals.get(name))
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value

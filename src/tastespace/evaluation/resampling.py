@@ -1,0 +1,141 @@
+"""How sure a measure is: users are resampled, because the ratings and lists of one user belong together.
+
+Almost every measure is a quotient of two sums over users: a mean over users (of values, divided by 1), a mean over
+ratings (of a user's errors, divided by the number of his ratings), its root. A resample weighs the users, so that
+all resamples of all measures are one product of matrices.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from tastespace.arrays import DoubleArray
+from tastespace.progress import Observer, Progress, silent
+from tastespace.randomness import generator
+
+LEVEL = 0.95  # of all intervals
+NORMAL_QUANTILE = 1.959963984540054  # the place in a standard normal that leaves (1 - LEVEL) / 2 above
+BLOCK_WEIGHTS = 1 << 20  # weights held at once: 8 MB
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Interval(NamedTuple):
+    """A 95 % confidence interval, the users being a sample of all there could have been."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """A measure as a quotient of sums over users: sum of `totals` / sum of `counts`, or the root of that."""
+
+    totals: DoubleArray  # one a user
+    counts: DoubleArray  # one a user
+    is_root: bool = False
+
+    @classmethod
+    def of_values(cls, values: DoubleArray) -> Sums:
+        """A mean over users; NaN leaves a user out."""
+        is_known = ~np.isnan(values)
+        return cls(np.where(is_known, values, 0.0), is_known.astype(np.float64))
+
+    @property
+    def n_users(self) -> int:
+        """How many users count."""
+        return int(np.count_nonzero(self.counts))
+
+    def value(self) -> float:
+        return float(self.quotient(self.totals.sum(), self.counts.sum()))
+
+    def quotient(self, total: Any, count: Any) -> DoubleArray:
+        """The measure from the sums of a sample, NaN where nobody of it counts."""
+        total, count = np.asarray(total, np.float64), np.asarray(count, np.float64)
+        mean: DoubleArray = np.full(total.shape, np.nan)
+        np.divide(total, count, out=mean, where=count > 0)
+        return np.sqrt(mean) if self.is_root else mean
+
+
+def bootstrap(
+    sums: Mapping[Key, Sums], resamples: int, seed: int, observer: Observer = silent
+) -> dict[Key, DoubleArray]:
+    """Each measure on `resamples` samples of as many users, drawn with replacement: the same ones for all."""
+    columns, places = _stacked(sums)
+    n_users = len(columns)
+    drawn = np.empty((resamples, columns.shape[1]))
+    rng = generator(seed)
+    step = max(1, BLOCK_WEIGHTS // max(n_users, 1))
+    for start in range(0, resamples, step):
+        n = min(step, resamples - start)
+        drawn[start : start + n] = _weights(n, n_users, rng) @ columns
+        observer(Progress("resampling", start + n, resamples))
+    return {name: measure.quotient(*(drawn[:, place] for place in places[name])) for name, measure in sums.items()}
+
+
+def intervals(sums: Mapping[Key, Sums], resamples: int, seed: int, observer: Observer = silent) -> dict[Key, Interval]:
+    """The middle 95 % of the bootstrap; none where fewer than two users count."""
+    able = {name: measure for name, measure in sums.items() if measure.n_users > 1}
+    if not able or not resamples:
+        return {}
+    return {name: middle(values) for name, values in bootstrap(able, resamples, seed, observer).items()}
+
+
+def middle(values: DoubleArray) -> Interval:
+    """From the 2.5 % to the 97.5 % quantile; a resample without anybody who counts is passed over."""
+    low, high = np.nanquantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(low), float(high))
+
+
+def jackknife(value: float, influences: DoubleArray, lowest: float = 0.0, highest: float = 1.0) -> Interval | None:
+    """For measures of all lists together: from how much each user moves them.
+
+    The bootstrap would not do. A resample has only two thirds of the users, which are shown fewer items.
+    """
+    n = len(influences)
+    if n < 2:
+        return None
+    reach = NORMAL_QUANTILE * np.sqrt(n / (n - 1) * np.sum((influences - influences.mean()) ** 2))
+    return Interval(float(max(lowest, value - reach)), float(min(highest, value + reach)))
+
+
+def swapped(differences: DoubleArray, resamples: int, seed: int) -> DoubleArray:
+    """Sums of differences (users x measures), each user's with a random sign: as if models had changed names."""
+    n_users = len(differences)
+    drawn = np.empty((resamples, differences.shape[1]))
+    rng = generator(seed)
+    step = max(1, BLOCK_WEIGHTS // max(n_users, 1))
+    for start in range(0, resamples, step):
+        n = min(step, resamples - start)
+        signs = 1.0 - 2.0 * rng.integers(0, 2, (n, n_users), dtype=np.int8)
+        drawn[start : start + n] = signs @ differences
+    return drawn
+
+
+def _weights(n: int, n_users: int, rng: Generator) -> DoubleArray:
+    """How often each user is in each of n resamples."""
+    drawn = rng.integers(0, n_users, (n, n_users)) + n_users * np.arange(n)[:, None]
+    return np.bincount(drawn.reshape(-1), minlength=n * n_users).reshape(n, n_users).astype(np.float64)
+
+
+def _stacked(sums: Mapping[Key, Sums]) -> tuple[DoubleArray, dict[Key, tuple[int, int]]]:
+    """All sums as columns, equal ones once (most measures are divided by the same), and where each is."""
+    columns: list[NDArray[Any]] = []
+    place_of: dict[bytes, int] = {}
+
+    def placed(array: NDArray[Any]) -> int:
+        digest = hashlib.sha256(array.tobytes()).digest()
+        if digest not in place_of:
+            place_of[digest] = len(columns)
+            columns.append(array)
+        return place_of[digest]
+
+    places = {name: (placed(measure.totals), placed(measure.counts)) for name, measure in sums.items()}
+    return np.stack(columns, axis=1), places

@@ -1,0 +1,98 @@
+"""Popularity damping: what everybody knows anyway, moved down a user's list.
+
+    value_ij = score_ij - strength * spread_i * standing_j
+
+`standing_j` is log(1 + number of ratings of item j), less its mean over the items, divided by its standard deviation.
+`spread_i` is the standard deviation of the scores of user i over all items. The strength therefore has no unit: with
+1, an item one standard deviation more popular than usual loses one standard deviation of the user's own scores. Scores
+that are shifted or stretched as a whole give the same order.
+
+Where scores are inner products with item vectors v_j, spread_i^2 = q_i' C q_i with C the covariance of the v_j, and the
+value is again an inner product: of (q_i, -strength * spread_i) and (v_j, standing_j). So the best are found exactly, by
+the same scan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
+from tastespace.index.exact import Exact
+from tastespace.index.index import Neighbours
+from tastespace.models.posterior import InnerProduct, Posterior, Scored
+
+
+def standing_of(counts: NDArray[Any]) -> FloatArray:
+    """How popular each item is, among all: 0 on average, with a standard deviation of 1 (0 if all are equal)."""
+    popularity = np.log1p(counts.astype(np.float64))
+    spread = popularity.std()
+    return np.asarray((popularity - popularity.mean()) / (spread if spread > 0 else 1.0), np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class DampedProduct:
+    """Scores that are inner products, damped: one more coordinate."""
+
+    inner: InnerProduct[Any]
+    standing: FloatArray  # one an item
+    covariance: DoubleArray  # of the item vectors
+    strength: float
+
+    def query_vectors(self, belief: Any) -> FloatMatrix:
+        queries = self.inner.query_vectors(belief)
+        wide = queries.astype(np.float64)
+        # Not by BLAS, which may add in another order when a user is asked about alone.
+        variance = np.einsum("nd,nd->n", np.einsum("nc,cd->nd", wide, self.covariance), wide)
+        spread = np.sqrt(np.maximum(variance, 0))
+        return np.hstack([queries, -self.strength * spread[:, None]]).astype(np.float32)
+
+    def item_vectors(self) -> FloatMatrix:
+        return np.hstack([self.inner.item_vectors(), self.standing[:, None]]).astype(np.float32)
+
+    def offsets(self, belief: Any) -> FloatArray:
+        return self.inner.offsets(belief)
+
+
+@dataclass(frozen=True, eq=False)
+class DampedScores:
+    """Any other scores, damped."""
+
+    inner: Scored[Any]
+    standing: FloatArray
+    strength: float
+
+    def scores(self, belief: Any, belief_rows: IntArray, threads: int) -> FloatMatrix:
+        scores = self.inner.scores(belief, belief_rows, threads)
+        spread = scores.std(axis=1, dtype=np.float64)
+        return np.asarray(scores - self.strength * spread[:, None] * self.standing, np.float32)
+
+
+class Damping:
+    """All that damping needs and that is the same for every request."""
+
+    def __init__(self, posterior: Posterior[Any], counts: NDArray[Any]) -> None:
+        self.posterior, self.standing = posterior, standing_of(counts)
+        self.exact: Exact | None = None
+        if isinstance(posterior, InnerProduct):
+            vectors = posterior.item_vectors().astype(np.float64)
+            centred = vectors - vectors.mean(axis=0)
+            self.covariance: DoubleArray = centred.T @ centred / max(len(vectors), 1)
+            self.exact = Exact().build(self.of(0.0).item_vectors())  # type: ignore[union-attr]
+
+    def of(self, strength: float) -> DampedProduct | DampedScores:
+        """The posterior's scores, damped so much."""
+        if isinstance(self.posterior, InnerProduct):
+            return DampedProduct(self.posterior, self.standing, self.covariance, strength)
+        assert isinstance(self.posterior, Scored)
+        return DampedScores(self.posterior, self.standing, strength)
+
+
+def sorted_by(found: Neighbours, values: FloatMatrix) -> Neighbours:
+    """The same items in the order of other values, best first; of equal ones the lower item."""
+    values = np.where(found.items < 0, -np.inf, values).astype(np.float32)
+    order = np.lexsort((found.items, -values), axis=1)
+    return Neighbours(np.take_along_axis(found.items, order, 1), np.take_along_axis(values, order, 1))

@@ -1,0 +1,108 @@
+"""From beliefs to lists: the best items under the rules, and second thoughts about popularity and sameness."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from tastespace.arrays import FloatMatrix
+from tastespace.errors import InvalidParameterError
+from tastespace.index.exact import Exact
+from tastespace.index.index import Index, Neighbours
+from tastespace.models.damping import sorted_by
+from tastespace.models.diversity import diversified, pool_size
+from tastespace.models.parameters import number, whole_number
+from tastespace.models.posterior import Posterior
+from tastespace.models.prepared import Prepared
+from tastespace.models.searching import Searchable, best_items, pair_scores
+from tastespace.ranking import Rules
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How long the lists are to be, and in what order."""
+
+    n: int
+    diversity: float = 0.0
+    popularity_damping: float = 0.0
+
+    def check(self) -> None:
+        """Refuse what makes no sense."""
+        whole_number("n", self.n, least=1)
+        number("popularity_damping", self.popularity_damping, least=0)
+        good = isinstance(self.diversity, Real) and not isinstance(self.diversity, bool)
+        if not good or not 0 <= self.diversity <= 1:
+            raise InvalidParameterError(f"diversity is {self.diversity!r}; expected a number from 0 to 1")
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """Everything that the lists of a request are made from."""
+
+    posterior: Posterior[Any]
+    belief: Any
+    n_users: int
+    n_items: int
+    rules: Rules
+    prepared: Prepared
+    index: Index | None  # the caller's own
+    threads: int
+
+    def lists(self, wishes: Wishes) -> Neighbours:
+        """Each user's items in their final order, with the scores that the model gives them."""
+        n = min(wishes.n, max(self.n_items, 1))
+        likeness = self.prepared.item_likeness if wishes.diversity > 0 else None
+        size = n if likeness is None else pool_size(n, self.n_items)
+        if wishes.popularity_damping > 0:
+            found = self._damped(size, wishes)
+        else:
+            index = self._threaded(self.prepared.exact) if self.index is None else self.index
+            found = self._best(self.posterior, size, index)
+        if likeness is not None:
+            found = diversified(found, n, float(wishes.diversity), likeness, self.threads)
+        if wishes.popularity_damping > 0:
+            return Neighbours(found.items, self._scores(self.posterior, found))
+        return found
+
+    def _damped(self, size: int, wishes: Wishes) -> Neighbours:
+        """The best after damping; their scores are the damped ones."""
+        damping = self.prepared.damping
+        damped = damping.of(float(wishes.popularity_damping))
+        if self.index is None:
+            return self._best(damped, size, self._threaded(damping.exact))
+        # The caller's index knows nothing of popularity: more of its best are fetched, and put in order here.
+        found = self._best(self.posterior, max(size, pool_size(size, self.n_items)), self.index)
+        found = sorted_by(found, self._scores(damped, found))
+        return Neighbours(found.items[:, :size], found.scores[:, :size])
+
+    def _best(self, searched: Searchable, k: int, index: Index | None) -> Neighbours:
+        return best_items(
+            searched,
+            self.belief,
+            self.n_users,
+            k,
+            n_items=self.n_items,
+            excluded=self.rules.excluded,
+            allowed=self.rules.allowed,
+            own=self.rules.own,
+            index=index,
+            threads=self.threads,
+        )
+
+    def _threaded(self, exact: Exact | None) -> Exact | None:
+        """The scan with as many threads as this request may use."""
+        if exact is not None:
+            exact.threads = self.threads
+        return exact
+
+    def _scores(self, scored: Searchable, found: Neighbours) -> FloatMatrix:
+        """The scores of items that were found."""
+        users, places = np.nonzero(found.items >= 0)
+        scores = np.full(found.items.shape, -np.inf, np.float32)
+        scores[users, places] = pair_scores(
+            scored, self.belief, users.astype(np.int32), found.items[users, places], self.threads
+        )
+        return scores

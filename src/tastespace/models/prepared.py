@@ -1,0 +1,52 @@
+"""What a fitted recommender makes once, when it is first needed, and keeps: indexes, attributes, likeness."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tastespace.data.attributes import Attributes
+from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError
+from tastespace.index.exact import Exact
+from tastespace.models.damping import Damping
+from tastespace.models.likeness import ItemLikeness, UserLikeness, item_likeness, user_likeness
+from tastespace.models.posterior import InnerProduct, Posterior
+
+
+class Prepared:
+    """One of each; what a model cannot have is an error when it is asked for."""
+
+    def __init__(self, posterior: Posterior[Any], ratings: Ratings) -> None:
+        self._posterior, self._ratings = posterior, ratings
+
+    @cached_property
+    def exact(self) -> Exact | None:
+        """The scan of all items; None for a posterior without item vectors."""
+        if not isinstance(self._posterior, InnerProduct):
+            return None
+        return Exact().build(self._posterior.item_vectors())
+
+    @cached_property
+    def attributes(self) -> Attributes:
+        return Attributes(self._ratings)
+
+    @cached_property
+    def damping(self) -> Damping:
+        if not len(self._ratings):
+            raise InvalidParameterError(
+                "the model was saved without its ratings, so that nothing is known of popularity; expected "
+                "popularity_damping=0, or a model saved with its ratings"
+            )
+        counts = np.bincount(self._ratings.item_rows, minlength=self._ratings.n_items)
+        return Damping(self._posterior, counts)
+
+    @cached_property
+    def item_likeness(self) -> ItemLikeness:
+        return item_likeness(self._posterior, self._ratings.n_items)
+
+    @cached_property
+    def user_likeness(self) -> UserLikeness:
+        return user_likeness(self._posterior, self._ratings.n_users)

@@ -1,0 +1,225 @@
+"""Pictures of an evaluation: errors by how much was known, lists by length, and two models against each other."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from tastespace.errors import MissingExtraError
+from tastespace.evaluation.compare import Comparison, Comparisons
+from tastespace.evaluation.groups import Group
+from tastespace.evaluation.report import Report
+from tastespace.evaluation.tables import display_name
+from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+RUST, SEA = "#b5562b", "#5b7f3a"
+LOOKS = ((ACCENT, "o"), (RUST, "s"), (INK, "^"), (SEA, "D"), (PALE, "v"))  # one a model
+CURVES = ("ndcg", "recall", "precision")
+SMALLER_IS_BETTER = ("rmse", "mae")
+LARGER_IS_BETTER = ("precision", "recall", "hit_rate", "mrr", "map", "ndcg", "ndcg_binary", "auc")
+SIGNIFICANT = 0.05
+BETTER, WORSE, UNSURE = "better", "worse", "not sure"
+# The same bytes every time: without these, names inside the file are drawn at random and the date is written.
+STEADY: dict[Any, Any] = {"svg.hashsalt": "tastespace", "font.size": 10.0, "font.family": "DejaVu Sans"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure as SVG, with the words for those who do not see it."""
+
+    name: str
+    title: str
+    alt: str
+    svg: bytes
+
+
+def errors_picture(reports: Mapping[str, Report], side: str) -> Picture:
+    """The error of each model by the number of training ratings of the users, or of the items."""
+    measure = next(iter(next(iter(reports.values())).rating))
+    groups = {name: report.groups[side] for name, report in reports.items()}
+    figure, (axes,) = _figure(1, (9.2, 3.9))
+    for place, (name, found) in enumerate(groups.items()):
+        filled = [x for x, group in enumerate(found) if group.n]
+        values = [found[x].measures[measure] for x in filled]
+        spans = [found[x].intervals.get(measure) for x in filled]
+        shift = (place - (len(groups) - 1) / 2) * 0.18
+        _points(axes, [x + shift for x in filled], values, spans, place, name, joined=False)
+    first = next(iter(groups.values()))
+    axes.set_xticks(range(len(first)), [f"{group.label}\n{_count(group)}" for group in first], fontsize=9)
+    for label, group in zip(axes.get_xticklabels(), first, strict=True):
+        label.set_color(INK if group.n else PALE)
+    axes.set_xlim(-0.6, len(first) - 0.4)
+    axes.set_xlabel(f"training ratings of the {side[:-1]}; below, the number of test ratings", color=INK)
+    axes.set_ylabel(display_name(measure), color=INK)
+    title = f"{display_name(measure)} by the number of training ratings of the {side}"
+    axes.set_title(title, loc="left", fontsize=11, color=INK)
+    _legend(figure, axes, groups)
+    return Picture(f"errors-by-{side}", title, f"{title}. {_describe_groups(groups, measure)}", _svg(figure))
+
+
+def lists_picture(reports: Mapping[str, Report]) -> Picture:
+    """NDCG, recall and precision against the length of the lists."""
+    made = next(report.lists for report in reports.values() if report.lists is not None)
+    figure, panels = _figure(len(CURVES), (10.2, 3.5))
+    for axes, curve in zip(panels, CURVES, strict=True):
+        for place, (name, report) in enumerate(reports.items()):
+            names = [f"{curve}@{k}" for k in made.k if not math.isnan(report.ranking.get(f"{curve}@{k}", math.nan))]
+            places = [made.k.index(int(entry.partition("@")[2])) for entry in names]
+            values = [report.ranking[entry] for entry in names]
+            _points(axes, places, values, [report.intervals.get(entry) for entry in names], place, name, joined=True)
+        axes.set_title(display_name(curve), loc="left", color=INK)
+        axes.set_xticks(range(len(made.k)), [str(k) for k in made.k])
+        axes.set_xlim(-0.4, len(made.k) - 0.6)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("length of the list, k", color=INK)
+    _legend(figure, panels[0], reports)
+    title = "NDCG, recall and precision by the length of the lists"
+    return Picture("lists", title, f"{title}. {_describe_curves(reports, made.k)}", _svg(figure))
+
+
+def differences_picture(comparisons: Comparisons, first: str, second: str) -> Picture:
+    """How much better or worse the first of two models is, measure by measure."""
+    rows = _shown(comparisons)
+    figure, (axes,) = _figure(1, (9.2, 1.3 + 0.34 * max(len(rows), 1)))
+    axes.axvline(0, color=INK, linewidth=1, zorder=1)
+    for place, row in enumerate(rows):
+        verdict, colour = _verdict(row)
+        span = (row.interval.low, row.difference, row.interval.high)
+        low, value, high = (100 * part / abs(row.second) for part in span)
+        axes.hlines(place, low, high, color=colour, linewidth=2, zorder=2)
+        axes.scatter(value, place, s=48, color=colour, facecolor=colour if verdict != UNSURE else "white", zorder=3)
+        axes.annotate(verdict, (high, place), (8, 0), textcoords="offset points", va="center", color=INK, fontsize=9)
+    axes.set_yticks(range(len(rows)), [display_name(row.measure) for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.margins(x=0.12)
+    axes.grid(axis="x", color=GRID)
+    axes.set_xlabel(f"{first} less {second}, in per cent of {second}, with 95 % interval", color=INK)
+    axes.set_title(f"{first} against {second} (hollow: p ≥ {SIGNIFICANT:g})", loc="left", fontsize=11, color=INK)
+    title = f"{first} against {second}, measure by measure"
+    return Picture("differences", title, f"{title}. {_describe_differences(rows, first, second)}", _svg(figure))
+
+
+def require_plot() -> None:
+    """Refuse early, before long work, if there is nothing to draw with."""
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError("Drawing figures", "plot")
+
+
+def _figure(n_panels: int, size: tuple[float, float]) -> tuple[Figure, Sequence[Axes]]:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STEADY):
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(1, n_panels, squeeze=False)[0]
+    for axes in panels:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set_color(PALE)
+        axes.tick_params(length=0, labelcolor=INK)
+        axes.grid(axis="y", color=GRID)
+        axes.set_axisbelow(True)
+    return figure, list(panels)
+
+
+def _points(
+    axes: Axes,
+    places: Sequence[float],
+    values: Sequence[float],
+    intervals: Sequence[Any],
+    look: int,
+    label: str,
+    *,
+    joined: bool,
+) -> None:
+    """Dots with whiskers, in the colour and shape of a model."""
+    colour, marker = LOOKS[look % len(LOOKS)]
+    for place, interval in zip(places, intervals, strict=True):
+        if interval is not None:
+            axes.vlines(place, *interval, color=colour, linewidth=1.5, alpha=0.75)
+    style = "-" if joined else "none"
+    axes.plot(places, values, marker=marker, markersize=6, color=colour, linestyle=style, linewidth=1.3, label=label)
+
+
+def _legend(figure: Figure, axes: Axes, models: Mapping[str, Any]) -> None:
+    """Which model is which, above everything, where it covers nothing; not needed for one alone."""
+    if len(models) > 1:
+        handles, labels = axes.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper left", ncols=len(models), frameon=False, labelcolor=INK)
+
+
+def _svg(figure: Figure) -> bytes:
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    with mpl.rc_context(STEADY):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
+
+
+def _count(group: Group) -> str:
+    return f"{group.n:,}" if group.n else "none"
+
+
+def _shown(comparisons: Comparisons) -> list[Comparison]:
+    """Measures that say which model is better, lists at one length only, the one in the middle."""
+    ks = sorted({int(row.measure.partition("@")[2]) for row in comparisons if "@" in row.measure})
+    k = ks[(len(ks) - 1) // 2] if ks else 0
+    wanted = [*SMALLER_IS_BETTER, *(f"{name}@{k}" for name in LARGER_IS_BETTER), "auc"]
+    return [row for name in wanted for row in comparisons if row.measure == name and row.second]
+
+
+def _verdict(row: Comparison) -> tuple[str, str]:
+    """What a difference says about the first model, and its colour."""
+    if row.p_value >= SIGNIFICANT:
+        return UNSURE, PALE
+    is_better = (row.difference < 0) == (row.measure in SMALLER_IS_BETTER)
+    return (BETTER, ACCENT) if is_better else (WORSE, RUST)
+
+
+def _describe_groups(models: Mapping[str, tuple[Group, ...]], measure: str) -> str:
+    """What is to be seen, in words: both ends of each model, and what is empty."""
+    sentences = []
+    for name, groups in models.items():
+        filled = [group for group in groups if group.n]
+        most, least = (pick(filled, key=lambda group: group.measures[measure]) for pick in (max, min))
+        sentences.append(
+            f"{name}: largest with {most.label} training ratings ({most.measures[measure]:.3f}), smallest with "
+            f"{least.label} ({least.measures[measure]:.3f})."
+        )
+    empty = [group.label for group in next(iter(models.values())) if not group.n]
+    if empty:
+        sentences.append(f"No test ratings with {', '.join(empty)}.")
+    return " ".join(sentences)
+
+
+def _describe_curves(reports: Mapping[str, Report], ks: Sequence[int]) -> str:
+    sentences = []
+    for name, report in reports.items():
+        parts = [
+            f"{display_name(curve)} from {report.ranking[f'{curve}@{ks[0]}']:.3f} to "
+            f"{report.ranking[f'{curve}@{ks[-1]}']:.3f}"
+            for curve in CURVES
+        ]
+        sentences.append(f"{name}, from {ks[0]} to {ks[-1]} items: {', '.join(parts)}.")
+    return " ".join(sentences)
+
+
+def _describe_differences(rows: Sequence[Comparison], first: str, second: str) -> str:
+    sentences = []
+    for verdict, what in (
+        (BETTER, f"{first} is better than {second} by"),
+        (WORSE, f"{first} is worse than {second} by"),
+        (UNSURE, "No sure difference by"),
+    ):
+        names = [display_name(row.measure) for row in rows if _verdict(row)[0] == verdict]
+        if names:
+            sentences.append(f"{what} {', '.join(names)}.")
+    return " ".join(sentences)

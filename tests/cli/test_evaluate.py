@@ -1,0 +1,125 @@
+"""`tastespace evaluate` as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import re
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+from tastespace import DampedBias, Popular, compare, evaluate, load, random_split, read, save
+from tastespace.randomness import generator
+from tastespace.testing.toys import tastes
+
+COMMAND = [sys.executable, "-c", "from tastespace.cli.main import run; run()", "evaluate"]
+
+
+def run(*arguments, code=0):
+    result = subprocess.run(
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False, env=os.environ
+    )
+    assert result.returncode == code, result.stderr + result.stdout
+    assert "Traceback" not in result.stderr
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two models and a test file."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    split = random_split(tastes(60, 40, rng=generator(4))[0], 0.2, seed=0)
+    save(DampedBias().fit(split.train), folder / "bias")
+    save(Popular().fit(split.train), folder / "popular")
+    save(DampedBias().fit(split.train), folder / "bare", with_ratings=False)
+    split.test.to_polars().write_csv(folder / "test.csv")
+    return folder
+
+
+def test_tables(folder):
+    shown = run(folder / "bias", folder / "test.csv", "--k", 3, "--k", 7)
+    report = evaluate(load(folder / "bias"), read(folder / "test.csv"), k=(3, 7))
+    assert shown.stdout.startswith(f"{report}; predictions clipped to ")
+    assert shown.stderr == ""
+    for table in report.tables():
+        for row in table.rows:
+            for cell in row:
+                assert cell in shown.stdout
+    assert "@7" in shown.stdout
+    assert "@10" not in shown.stdout
+
+
+def test_json_is_the_report(folder):
+    said = json.loads(run(folder / "bias", folder / "test.csv", "--json", "--seed", 3, "--relevant", 4).stdout)
+    report = evaluate(load(folder / "bias"), read(folder / "test.csv"), seed=3, relevant=4)
+    assert said == json.loads(json.dumps(report.to_dict()))
+    assert said["lists"]["relevant"] == 4
+
+
+def test_predictions_only(folder):
+    options = ("--no-ranking", "--bootstrap", 0, "--json")
+    said = json.loads(run(folder / "bias", folder / "test.csv", *options).stdout)
+    assert said.keys() == {"rmse", "mae", "n", "cold", "groups"}
+
+
+def test_against_another_model(folder):
+    shown = run(folder / "bias", folder / "test.csv", "--against", folder / "popular")
+    assert "bias: RMSE" in shown.stdout
+    assert "popular: RMSE" in shown.stdout
+    assert "bias less popular, user by user" in shown.stdout
+    said = json.loads(run(folder / "bias", folder / "test.csv", "--against", folder / "popular", "--json").stdout)
+    test = read(folder / "test.csv")
+    one, other = (evaluate(load(folder / name), test) for name in ("bias", "popular"))
+    assert said["rmse"] == one["rmse"]
+    assert said["against"]["rmse"] == other["rmse"]
+    assert said["comparison"] == json.loads(json.dumps(compare(one, other).to_dict()))
+
+
+@pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the extra plot")
+def test_figures(folder, tmp_path):
+    options = ("--figures", tmp_path / "figures", "--against", folder / "popular")
+    shown = run(folder / "bias", folder / "test.csv", *options)
+    assert shown.stdout.endswith("evaluation.html\n")
+    assert (tmp_path / "figures" / "evaluation.html").read_text().count("<img") == 4
+    said = json.loads(run(folder / "bias", folder / "test.csv", "--figures", tmp_path / "f", "--json").stdout)
+    assert said["figures"] == str(tmp_path / "f" / "evaluation.html")
+
+
+def test_a_model_without_its_ratings_says_what_is_missing(folder):
+    shown = run(folder / "bare", folder / "test.csv", "--json")
+    assert json.loads(shown.stdout).keys() >= {"rmse", "mae", "n", "cold"}
+    assert shown.stderr.startswith("warning: the model was saved without its ratings")
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (["--k", 0], "k is 0; expected a whole number of at least 1"),
+        (["--relevant", 99], "relevant is 99, and no test rating is that high"),
+        (["--relevant", "nan"], "relevant is nan"),
+        (["--bootstrap", -1], "bootstrap is -1"),
+        (["--seed", -1], "seed is -1"),
+        (["--against", "nowhere"], "there is no artifact nowhere"),
+    ],
+    ids=str,
+)
+def test_bad_options(options, part, folder):
+    result = run(folder / "bias", folder / "test.csv", *options, code=1)
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert part in result.stderr
+
+
+def test_figures_where_a_file_is(folder, tmp_path):
+    (tmp_path / "file").write_text("precious")
+    result = run(folder / "bias", folder / "test.csv", "--figures", tmp_path / "file", code=1)
+    assert "cannot make the folder" in result.stderr
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_against_itself_is_wrong_usage(folder):
+    result = run(folder / "bias", folder / "test.csv", "--against", folder / "bias", code=2)
+    assert "expected another one" in re.sub(r"[\s│]+", " ", result.stderr)  # usage errors are broken to fit a box

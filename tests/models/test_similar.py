@@ -1,0 +1,176 @@
+"""What is like what: cosines against a direct computation, filters, and models that cannot say."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from tastespace import ALS, DampedBias, GlobalMean, Popular, Ratings
+from tastespace.errors import InvalidParameterError, UnknownIdError
+from tastespace.models.baselines.posterior import BiasPosterior
+from tastespace.models.likeness import directions
+from tastespace.randomness import generator
+from tastespace.testing.toys import tastes
+
+RATINGS = tastes(40, 30, density=0.4, rng=generator(8))[0].with_items(
+    None, pl.DataFrame({"genres": [["even"] if row % 2 == 0 else ["odd"] for row in range(30)]})
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return ALS(n_factors=3, regularisation=0.1, seed=1, threads=1).fit(RATINGS)
+
+
+def cosines(one, other):
+    return (one @ other.T) / np.linalg.norm(one, axis=1)[:, None] / np.linalg.norm(other, axis=1)
+
+
+def test_items_against_all_cosines(model):
+    factors = model.posterior_.items.factors.astype(np.float64)
+    expected = cosines(factors, factors)
+    np.fill_diagonal(expected, -np.inf)
+    found = model.similar_items(RATINGS.items.ids, 5)
+    for row in range(30):
+        best = np.argsort(-expected[row])[:5]
+        assert found.rows[row].tolist() == best.tolist()
+        assert_allclose(found.similarities[row], expected[row, best], atol=1e-5)
+    assert not found.cold.any()
+
+
+def test_a_bias_is_no_part_of_likeness(model):
+    """A broken twin: cosines of the whole item vectors, biases and all, are others."""
+    vectors = model.posterior_.item_vectors().astype(np.float64)
+    wrong = cosines(vectors, vectors)
+    np.fill_diagonal(wrong, -np.inf)
+    found = model.similar_items(RATINGS.items.ids, 5)
+    assert (found.rows != np.argsort(-wrong, axis=1)[:, :5]).any()
+
+
+def test_users_against_all_cosines(model):
+    factors = model.posterior_.users.factors.astype(np.float64)
+    expected = cosines(factors, factors)
+    np.fill_diagonal(expected, -np.inf)
+    found = model.similar_users([3, 7], 4)
+    for position, row in enumerate(RATINGS.users.rows_of([3, 7])):
+        best = np.argsort(-expected[row])[:4]
+        assert found.rows[position].tolist() == best.tolist()
+        assert_allclose(found.similarities[position], expected[row, best], atol=1e-5)
+
+
+def test_a_stranger_with_the_ratings_of_a_user_is_most_like_him(model):
+    row = RATINGS.users.rows_of([7])
+    rated = RATINGS.by_user.take(row)
+    history = dict(zip(RATINGS.items.at(rated.columns).to_list(), rated.values.tolist(), strict=True))
+    found = model.similar_users(history=history, n=2)
+    assert found.ids.to_list() == ["you"]
+    assert found.of(0)["user"][0] == 7
+    assert found.of(0)["similarity"][0] > 0.999
+
+
+def test_somebody_without_ratings_is_like_nobody(model):
+    found = model.similar_users(["nobody", 3, 3], 4)
+    assert found.cold.tolist() == [True, False, False]
+    assert [table.height for table in found] == [0, 4, 4]
+    assert_array_equal(found.rows[1], found.rows[2])
+    assert "cold: nothing to compare by" in repr(found)
+
+
+def test_filters(model):
+    everything = model.similar_items([4], 30)
+    assert everything.of(0).height == 29
+    best = everything.of(0)["item"].to_list()
+    even = model.similar_items([4], 30, where="genre = even")
+    assert even.of(0)["item"].to_list() == [item for item in best if RATINGS.items.rows_of([item])[0] % 2 == 0]
+    assert model.similar_items([4], 2, exclude=best[:3]).of(0)["item"].to_list() == best[3:5]
+    assert model.similar_items([4], 2, exclude=[best[0], "unknown"]).of(0)["item"][0] == best[1]
+    only = model.similar_items(4, 9, only=pl.DataFrame({"item": [best[7], best[2], 4]}))
+    assert only.of(0)["item"].to_list() == [best[2], best[7]]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"item_ids": ["nowhere"]}, UnknownIdError, "knows no item 'nowhere'"),
+        ({"n": 0}, InvalidParameterError, "n is 0"),
+        ({"exclude": "seen"}, InvalidParameterError, "exclude is 'seen'; expected items"),
+        ({"only": ["nowhere"]}, UnknownIdError, "nowhere"),
+        ({"where": "colour = red"}, InvalidParameterError, "not known of the items"),
+        (
+            {"exclude": pl.DataFrame({"user": [1], "item": [1]})},
+            InvalidParameterError,
+            "column of users; expected items",
+        ),
+    ],
+)
+def test_questions_that_make_no_sense(model, parameters, error, message):
+    with pytest.raises(error, match=message):
+        model.similar_items(**{"item_ids": [1], **parameters})
+
+
+def test_somebody_must_be_asked_about(model):
+    with pytest.raises(InvalidParameterError, match="similar_users got neither users nor a history"):
+        model.similar_users()
+
+
+@pytest.mark.parametrize("kind", [GlobalMean, Popular, DampedBias])
+def test_models_without_tastes_say_so(kind):
+    fitted = kind(seed=0).fit(RATINGS)
+    with pytest.raises(
+        InvalidParameterError, match="how alike items are; expected one that learns tastes, such as als"
+    ):
+        fitted.similar_items([1])
+    with pytest.raises(InvalidParameterError, match="how alike users are"):
+        fitted.similar_users([1])
+
+
+def test_what_a_person_reads(model):
+    titled = ALS(n_factors=3, regularisation=0.1, seed=1).fit(
+        RATINGS.with_items(pl.Series([f"Film {item}" for item in RATINGS.items.ids]))
+    )
+    found = titled.similar_items([4, 5, 6, 7], 2)
+    assert repr(found).startswith("Similar to 4 items\nitem Film 4 [4]\n    1  ")
+    assert "… and 1 more" in repr(found)
+    assert found.to_polars().columns == ["item", "title", "rank", "similar", "similar_title", "similarity"]
+    assert found.to_pandas().shape == (8, 6)
+    assert found.of(1).columns == ["rank", "item", "title", "similarity"]
+    assert model.similar_items([4]).to_polars().columns == ["item", "rank", "similar", "similarity"]
+    assert model.similar_users([4]).to_polars().columns == ["user", "rank", "similar", "similarity"]
+    with pytest.raises(InvalidParameterError, match="position is 4"):
+        found.of(4)
+
+
+def test_a_place_at_the_origin_is_like_nothing():
+    assert_array_equal(directions(np.array([[0, 0], [3, 4]], np.float32)), np.array([[0, 0], [0.6, 0.8]], np.float32))
+
+
+class Opinionated(BiasPosterior):
+    """A posterior without places that says itself what is alike: neighbours in number."""
+
+    def item_similarities(self, item_rows, threads):
+        distance = np.abs(item_rows[:, None] - np.arange(len(self.item_bias)))
+        return (1 / (1 + distance)).astype(np.float32)
+
+    def user_similarities(self, belief, belief_rows, threads):
+        distance = np.abs(belief_rows[:, None] - np.arange(len(self.user_bias)))
+        return (1 / (1 + distance)).astype(np.float32)
+
+
+def test_models_that_compare_in_a_way_of_their_own(monkeypatch):
+    plain = DampedBias(seed=0).fit(Ratings.from_arrays(np.arange(100) % 10, np.arange(100) // 10, np.arange(100.0)))
+    base = plain.posterior_
+    posterior = Opinionated(base.mean, base.user_bias, base.item_bias, base.item_appeal, base.user_damping)
+    fitted = DampedBias().restore(plain.ratings_, posterior, 0, (0.0, 99.0))
+    import tastespace.models.likeness as likeness
+
+    for block in (likeness.BLOCK_SCORES, 1):
+        monkeypatch.setattr(likeness, "BLOCK_SCORES", block)
+        found = fitted.similar_items([3, 0], 3, exclude=[5])
+        assert found.rows.tolist() == [[2, 4, 1], [1, 2, 3]]
+        assert_allclose(found.similarities[0], [1 / 2, 1 / 2, 1 / 3])
+        assert fitted.similar_users([0], 2).rows.tolist() == [[1, 2]]
+    # All are asked about at once; the best is 9, and then what is far from what is chosen.
+    diverse = fitted.recommend(["x", "y"], 3, diversity=1.0, exclude=None)
+    assert diverse.item_rows.tolist() == [[9, 0, 5], [9, 0, 5]]

@@ -1,0 +1,156 @@
+"""Figures and the page: everything that is drawn is also said in words and figures, and nothing is fetched."""
+
+from __future__ import annotations
+
+import base64
+import re
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from tastespace import DampedBias, GlobalMean, Popular, Ratings, compare, evaluate, random_split, write_evaluation
+from tastespace.errors import DataError, InvalidParameterError, MissingExtraError
+from tastespace.evaluation.groups import LABELS
+from tastespace.evaluation.tables import display_name
+from tastespace.randomness import generator
+from tastespace.report import evaluation_figures
+from tastespace.report.evaluation_figures import differences_picture, errors_picture, lists_picture
+from tastespace.testing.toys import tastes
+
+pytestmark = pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the extra plot")
+
+
+class Page(HTMLParser):
+    """The images, tables and headings of a page, and whether every element that was opened was closed."""
+
+    VOID = ("meta", "img")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.images, self.open, self.cells, self.headings = [], [], [], 0
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "img":
+            self.images.append(dict(attrs))
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.headings += tag == "h2"
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("td", "th", "caption"):
+            self.cells.append(data)
+
+
+@pytest.fixture(scope="module")
+def reports():
+    split = random_split(tastes(150, 60, rng=generator(6))[0], 0.3, seed=0)
+    models = {"bias": DampedBias(), "popular <&> all": Popular()}
+    return {name: evaluate(model.fit(split.train), split, k=(3, 5)) for name, model in models.items()}
+
+
+@pytest.fixture(scope="module")
+def comparisons(reports):
+    return compare(*reports.values(), resamples=500)
+
+
+def test_the_page_has_every_figure_with_words_and_its_table(reports, comparisons, tmp_path):
+    path = write_evaluation(reports, tmp_path / "new" / "folder", comparisons=comparisons)
+    text = path.read_text()
+    page = Page(text)
+    assert page.open == []
+    assert page.headings == len(page.images) == 4
+    for image in page.images:
+        assert len(image["alt"]) > 100
+        svg = base64.b64decode(image["src"].removeprefix("data:image/svg+xml;base64,"))
+        assert ElementTree.fromstring(svg).tag.endswith("svg")
+    for report in reports.values():
+        assert str(report) in text
+        assert f"{report['ndcg@3']:.4f} ({report.intervals['ndcg@3'].low:.4f}–" in "".join(page.cells)
+    assert f"{comparisons['mae'].p_value:.4f}" in page.cells
+    assert page.cells.count("> 640") == 4  # two models, users and items
+    files = {"errors-by-users.svg", "errors-by-items.svg", "lists.svg", "differences.svg", "evaluation.html"}
+    assert {file.name for file in path.parent.iterdir()} == files
+
+
+def test_nothing_is_fetched_from_elsewhere(reports, tmp_path):
+    text = write_evaluation(reports, tmp_path).read_text()
+    assert not re.search(r'(src|href)="(?!data:)', text)
+    assert "url(" not in text
+    assert "<script" not in text
+
+
+def test_names_of_models_are_no_markup(reports, tmp_path):
+    text = write_evaluation(reports, tmp_path).read_text()
+    assert "<&>" not in text
+    assert "popular &lt;&amp;&gt; all" in text
+
+
+def test_the_same_bytes_every_time(reports, comparisons, tmp_path):
+    pages = [write_evaluation(reports, tmp_path / name, comparisons=comparisons) for name in "ab"]
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+
+
+def test_words_say_what_is_to_be_seen(reports, comparisons):
+    alt = errors_picture(reports, "users").alt
+    groups = [group for group in reports["bias"].groups["users"] if group.n]
+    worst = max(groups, key=lambda group: group.measures["rmse"])
+    assert f"bias: largest with {worst.label} training ratings ({worst.measures['rmse']:.3f})" in alt
+    empty = [group.label for group in reports["bias"].groups["users"] if not group.n]
+    assert f"No test ratings with {', '.join(empty)}." in alt
+    assert f"NDCG from {reports['bias']['ndcg@3']:.3f} to {reports['bias']['ndcg@5']:.3f}" in lists_picture(reports).alt
+    said = differences_picture(comparisons, "bias", "popular").alt
+    for row in comparisons:
+        if row.measure in ("rmse", "mae", "auc"):
+            sure = row.p_value < 0.05
+            verdict = "No sure difference" if not sure else "is better" if (row.difference < 0) else "is worse"
+            if row.measure == "auc" and sure:
+                verdict = "is better" if row.difference > 0 else "is worse"
+            sentence = next(part for part in said.split(".") if verdict in part)
+            assert display_name(row.measure) in sentence
+
+
+def test_one_model_has_no_legend_and_no_differences(reports, tmp_path):
+    one = {"bias": reports["bias"]}
+    assert len(Page(write_evaluation(one, tmp_path).read_text()).images) == 3
+    assert not (tmp_path / "differences.svg").exists()
+
+
+def test_reports_without_lists_or_groups_are_drawn_as_far_as_they_go(tmp_path):
+    split = random_split(tastes(50, 30, rng=generator(6))[0], 0.3, seed=0)
+    model = GlobalMean().fit(split.train)
+    bare = evaluate(model, split, ranking=False, groups=False, bootstrap=0)
+    assert Page(write_evaluation({"mean": bare}, tmp_path / "bare").read_text()).images == []
+    rated = evaluate(
+        model, split, {"own": lambda predicted, true: np.abs(predicted - true)}, ranking=False, bootstrap=0
+    )
+    assert "own by the number" in write_evaluation({"mean": rated}, tmp_path / "rated").read_text()
+
+
+def test_a_test_without_relevant_ratings(tmp_path):
+    train = Ratings.from_arrays([1, 1, 2, 2], [1, 2, 1, 3], [5.0, 5, 5, 1])
+    report = evaluate(Popular().fit(train), Ratings.from_arrays([1], [3], [1.0]))
+    page = Page(write_evaluation({"popular": report}, tmp_path).read_text())
+    assert len(page.images) == 2
+    assert page.cells.count("empty") == 2 * 2 * (len(LABELS) - 1)
+
+
+def test_bad_input(reports, comparisons, tmp_path, monkeypatch):
+    with pytest.raises(InvalidParameterError, match="no report"):
+        write_evaluation({}, tmp_path)
+    with pytest.raises(InvalidParameterError, match="one report"):
+        write_evaluation({"bias": reports["bias"]}, tmp_path, comparisons=comparisons)
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(DataError, match="cannot make the folder"):
+        write_evaluation(reports, tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "precious"
+    monkeypatch.setattr(evaluation_figures, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"tastespace\[plot\]"):
+        write_evaluation(reports, tmp_path / "never")
+    assert not (tmp_path / "never").exists()
