@@ -1,7 +1,12 @@
 // Ratings grouped by one side: compressed sparse rows by counting sort.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <vector>
+
+#include "parallel.hpp"
 
 namespace tastespace {
 
@@ -31,6 +36,27 @@ inline bool compress(int64_t n, const int32_t *rows, const int32_t *columns, con
   }
   rewind_offsets(offsets, n_rows);
   return true;
+}
+
+// Puts the columns of each row in ascending order, in place; rows that are so already are only looked at.
+inline void sort_rows(int64_t n_rows, const int64_t *offsets, int32_t *columns, float *values, int threads) {
+  constexpr int64_t ROWS = 1024;  // of one task
+  parallel_for((n_rows + ROWS - 1) / ROWS, threads, [&](int64_t task, int) {
+    std::vector<uint64_t> entries;  // a column in the upper half, so that it decides; its value in the lower
+    for (int64_t row = task * ROWS; row < std::min(n_rows, (task + 1) * ROWS); ++row) {
+      int32_t *const first = columns + offsets[row], *const last = columns + offsets[row + 1];
+      if (std::is_sorted(first, last)) continue;
+      float *const value = values + offsets[row];
+      entries.resize(size_t(last - first));
+      for (size_t k = 0; k < entries.size(); ++k)
+        entries[k] = uint64_t(uint32_t(first[k])) << 32 | std::bit_cast<uint32_t>(value[k]);
+      std::sort(entries.begin(), entries.end());
+      for (size_t k = 0; k < entries.size(); ++k) {
+        first[k] = int32_t(entries[k] >> 32);
+        value[k] = std::bit_cast<float>(uint32_t(entries[k]));
+      }
+    }
+  });
 }
 
 // The other orientation; columns come out ascending within a row. False if a column is out of range.

@@ -193,6 +193,17 @@ void compress(Vector<const int32_t> rows, Vector<const int32_t> columns, Vector<
   require(fits, "rows: between 0 and the number of rows");
 }
 
+void sort_rows(Vector<const int64_t> offsets, Vector<int32_t> columns, Vector<float> values, int threads) {
+  const size_t n = columns.size();
+  require(offsets.size() > 0 && values.size() == n, "offsets: one more than rows; values: one a rating");
+  const int64_t *at = offsets.data();
+  require(at[0] == 0 && at[offsets.size() - 1] == int64_t(n), "offsets: from 0 to the number of ratings");
+  for (size_t row = 0; row + 1 < offsets.size(); ++row) require(at[row] <= at[row + 1], "offsets: ascending");
+  require(within(columns.data(), n, 0, INT32_MAX), "columns: not negative");
+  nb::gil_scoped_release release;
+  tastespace::sort_rows(int64_t(offsets.size()) - 1, at, columns.data(), values.data(), threads);
+}
+
 void transpose(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vector<const float> values,
                Vector<int64_t> out_offsets, Vector<int32_t> out_columns, Vector<float> out_values) {
   const size_t n = columns.size();
@@ -227,6 +238,8 @@ NB_MODULE(_native, module) {
              "The k best items of every query by inner product, best first.");
   module.def("compress", &compress, "rows"_a, "columns"_a, "values"_a, "offsets"_a, "out_columns"_a, "out_values"_a,
              "Group ratings by row, in their order.");
+  module.def("sort_rows", &sort_rows, "offsets"_a, "columns"_a, "values"_a, "threads"_a = 1,
+             "Put the columns of each row in ascending order, in place.");
   module.def("transpose", &transpose, "offsets"_a, "columns"_a, "values"_a, "out_offsets"_a, "out_columns"_a,
              "out_values"_a, "Group ratings by column; rows come out ascending.");
   bind_records(module);

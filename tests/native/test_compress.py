@@ -8,6 +8,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tastespace import _native
 from tastespace.data.compressed import Compressed
 
 
@@ -24,6 +25,28 @@ def test_equals_scipy_both_ways(seed, n_rows, n_columns):
     np.testing.assert_array_equal(grouped.columns, expected.indices)
     np.testing.assert_array_equal(grouped.values, expected.data)
     np.testing.assert_array_equal(grouped.rows(), np.repeat(np.arange(n_rows), np.diff(expected.indptr)))
+
+
+@given(seed=st.integers(0, 2**32 - 1), n_rows=st.integers(1, 3000), is_sorted=st.booleans())
+def test_columns_ascend_as_after_turning_round_twice(seed, n_rows, is_sorted):
+    rng = np.random.default_rng(seed)
+    n_columns = 20
+    pairs = rng.permutation(n_rows * n_columns)[: rng.integers(1, n_rows * n_columns + 1)]
+    pairs = np.sort(pairs) if is_sorted else pairs
+    rows, columns = (pairs // n_columns).astype(np.int32), (pairs % n_columns).astype(np.int32)
+    values = rng.standard_normal(len(pairs)).astype(np.float32)
+    ascending = Compressed.group_ascending(rows, columns, values, n_rows)
+    expected = Compressed.group(columns, rows, values, n_columns).transposed(n_rows)
+    for name in ("offsets", "columns", "values"):
+        np.testing.assert_array_equal(getattr(ascending, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("bad", [{"offsets": [0, 1]}, {"offsets": [0, 3, 2]}, {"columns": [0, -1]}, {"values": [1.0]}])
+def test_rows_that_cannot_be_sorted_are_refused(bad):
+    arrays = {"offsets": [0, 1, 2], "columns": [1, 0], "values": [1.0, 2.0], **bad}
+    types = {"offsets": np.int64, "columns": np.int32, "values": np.float32}
+    with pytest.raises(ValueError, match="offsets|columns"):
+        _native.sort_rows(*(np.array(arrays[name], types[name]) for name in types))
 
 
 def test_order_within_a_row_is_kept():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tastespace import _native
+from tastespace import _native, threads
 from tastespace.arrays import FloatArray, IntArray, OffsetArray, contiguous
 
 
@@ -30,6 +30,13 @@ class Compressed:
             grouped.columns,
             grouped.values,
         )
+        return grouped
+
+    @classmethod
+    def group_ascending(cls, rows: IntArray, columns: IntArray, values: FloatArray, n_rows: int) -> Compressed:
+        """Group by row; within a row the columns ascend. Cheapest where they do already, as in most files."""
+        grouped = cls.group(rows, columns, values, n_rows)
+        _native.sort_rows(grouped.offsets, grouped.columns, grouped.values, threads=threads.resolve(None))
         return grouped
 
     def transposed(self, n_columns: int) -> Compressed:

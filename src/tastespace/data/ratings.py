@@ -185,8 +185,7 @@ class Ratings:
     @cached_property
     def by_user(self) -> Compressed:
         """Grouped by user; the item rows of a user ascend."""
-        by_item = Compressed.group(self.item_rows, self.user_rows, self.values, self.n_items)
-        return by_item.transposed(self.n_users)
+        return Compressed.group_ascending(self.user_rows, self.item_rows, self.values, self.n_users)
 
     @cached_property
     def by_item(self) -> Compressed:
