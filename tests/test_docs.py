@@ -74,9 +74,11 @@ def test_every_verb_and_option_is_on_the_command_line_page():
     page = (ROOT / "docs/how-to/command-line.md").read_text()
     for verb, command in typer.main.get_command(app).commands.items():
         assert f"## {verb}" in page
-        for parameter in command.params:
-            for option in parameter.opts:
-                assert not option.startswith("--") or f"`{option}" in page, f"{verb} {option} is not described"
+        for name, inner in {verb: command, **getattr(command, "commands", {})}.items():
+            assert name == verb or f"`{verb} {name}" in page, f"{verb} {name} is not described"
+            for parameter in inner.params:
+                for option in parameter.opts:
+                    assert not option.startswith("--") or f"`{option}" in page, f"{name} {option} is not described"
 
 
 @pytest.mark.skipif(find_spec("mkdocs") is None, reason="needs mkdocs: pip install 'tastespace[docs]'")

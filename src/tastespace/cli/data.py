@@ -24,6 +24,7 @@ from tastespace.cli.options import (
     UserColumn,
     reading,
 )
+from tastespace.cli.split import split
 from tastespace.data.download import readable_size
 from tastespace.data.ratings import Ratings
 from tastespace.data.sources import SOURCES, resolve, source_of
@@ -126,7 +127,7 @@ def describe(
     console.out.print(f"layout   {layout}\n{observed.describe()}", markup=False)
 
 
-VERBS: dict[str, Callable[..., None]] = {"list": list_sources, "get": get, "describe": describe}
+VERBS: dict[str, Callable[..., None]] = {"list": list_sources, "get": get, "describe": describe, "split": split}
 
 
 def _facts(source: Source, cache: Path | None) -> dict[str, Any]:

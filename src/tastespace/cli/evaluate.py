@@ -10,8 +10,19 @@ from rich.table import Table as RichTable
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.options import Json, Model, Threads
+from tastespace.cli.options import (
+    Header,
+    ItemColumn,
+    Json,
+    Model,
+    RatingColumn,
+    Separator,
+    Threads,
+    UserColumn,
+    reading,
+)
 from tastespace.data.files import read
+from tastespace.data.splitting import Split
 from tastespace.evaluation import compare
 from tastespace.evaluation import evaluate as measure
 from tastespace.evaluation.compare import Comparisons
@@ -38,6 +49,9 @@ def evaluate(
     against: Annotated[
         Path | None, typer.Option("--against", help="Another model to compare with, user by user.")
     ] = None,
+    history: Annotated[
+        Path | None, typer.Option("--history", help="File of ratings that the test users are known by, besides.")
+    ] = None,
     figures: Annotated[
         Path | None, typer.Option("--figures", help="Folder to write figures and evaluation.html to.")
     ] = None,
@@ -46,6 +60,11 @@ def evaluate(
         int, typer.Option("--bootstrap", help="Resamples for the confidence intervals; 0 for none.")
     ] = 1000,
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same intervals and p-values.")] = 0,
+    user_column: UserColumn = None,
+    item_column: ItemColumn = None,
+    rating_column: RatingColumn = None,
+    separator: Separator = None,
+    header: Header = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -54,12 +73,13 @@ def evaluate(
     recommenders = dict(zip(_names(paths), _loaded(paths, threads), strict=True))
     if figures is not None:
         prepare_folder(figures)
-    tested = read(test)
+    said = reading(user=user_column, item=item_column, rating=rating_column, separator=separator, header=header)
+    tested, since = read(test, **said), None if history is None else read(history, **said)
     reports: dict[str, Report] = {}
     with console.progress() as observer:
         for name, recommender in recommenders.items():
             reports[name] = measure.evaluate(
-                *(recommender, tested),
+                *(recommender, Split(recommender.ratings_, tested, since)),
                 k=k or measure.DEFAULT_K,
                 relevant=relevant if relevant is not None else _agreed(reports),
                 ranking=not no_ranking,

@@ -47,12 +47,12 @@ class Sink(Protocol):
 def write(ratings: Ratings, path: AnyPath) -> None:
     """Write ratings as the suffix says; an older file stays whole until the new one is complete."""
     file = Path(path)
-    writer = _writer_of(file)
+    writer = writer_of(file)
     with _replacing(file) as stream:
         writer(ratings, stream)
 
 
-def _writer_of(file: Path) -> Callable[[Ratings, IO[bytes]], None]:
+def writer_of(file: Path) -> Callable[[Ratings, IO[bytes]], None]:
     suffixes = [suffix.lower() for suffix in file.suffixes[-2:]]
     if suffixes[-1:] == [".parquet"]:
         return _write_parquet
