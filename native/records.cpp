@@ -14,6 +14,7 @@ namespace tastespace {
 namespace {
 
 constexpr double FIRST_INFINITE = 0x1.ffffffp127;  // the smallest number that single precision rounds to infinity
+constexpr int64_t LONGEST_ID = 65535;              // bytes; what is longer is a text that has gone astray
 constexpr int64_t SMALL = 1 << 20;                 // bytes below which a second thread is not worth its start
 
 struct Field {
@@ -116,6 +117,7 @@ class Reader {
   // The fields of a record without quotation marks.
   const char *split_plain(Marks &marks, const char *at, const char *end) {
     n_fields_ = 0;
+    has_letters_beyond_ = false;
     while (true) {
       const char *mark = marks.next();
       const bool is_last = mark == end || *mark == '\n';
@@ -129,6 +131,7 @@ class Reader {
   // Fills fields_ and n_fields_; gives the start of the next record, or null where a quotation mark is out of place.
   const char *split(const char *at, const char *end) {
     n_fields_ = 0;
+    has_letters_beyond_ = false;
     if (layout_.separator.size() > 1) return split_long(at, end);
     const char separator = layout_.separator[0];
     while (true) {
@@ -179,16 +182,18 @@ class Reader {
   }
 
   void keep(const Field &field) {
-    if (n_fields_ < int64_t(fields_.size())) fields_[size_t(n_fields_)] = field;
+    if (n_fields_ < int64_t(fields_.size()))
+      fields_[size_t(n_fields_)] = field;
+    else if (has_letters(field.begin, field.end))
+      has_letters_beyond_ = true;
     ++n_fields_;
   }
 
   bool is_blank_record() const {
     if (n_fields_ > 1 && layout_.separator != " ") return false;
     const int64_t kept = std::min<int64_t>(n_fields_, int64_t(fields_.size()));
-    if (kept < n_fields_) return false;
-    return std::none_of(fields_.begin(), fields_.begin() + kept,
-                        [](const Field &field) { return has_letters(field.begin, field.end); });
+    return !has_letters_beyond_ && std::none_of(fields_.begin(), fields_.begin() + kept,
+                                                [](const Field &field) { return has_letters(field.begin, field.end); });
   }
 
   // All parts of a record, or none of them: an id counts only where the whole record can be read.
@@ -202,6 +207,7 @@ class Reader {
       if (id[part].has_escapes) id[part] = unescaped(id[part], scratch_[part]);
       trim(id[part]);
       if (!has_letters(id[part].begin, id[part].end)) return blame(fault, FaultKind::missing, part, id[part]);
+      if (id[part].end - id[part].begin > LONGEST_ID) return blame(fault, FaultKind::too_long, part, Field());
       found[part] = last_[part].row_if(id[part]);
       if (found[part] >= 0) continue;
       const char *limit = id[part].has_escapes ? id[part].end : limit_;
@@ -286,6 +292,7 @@ class Reader {
   bool knows_quotes_;
   std::vector<Field> fields_;
   int64_t n_fields_ = 0;
+  bool has_letters_beyond_ = false;  // in a field that no column is there for
   Last last_[2];
   std::string scratch_[2];
 };

@@ -13,7 +13,7 @@ namespace tastespace {
 enum class Part : int { user, item, rating, time };
 constexpr int N_PARTS = 4;
 
-enum class FaultKind : int { none, ragged, quote, missing, not_unicode, not_a_number, not_a_time };
+enum class FaultKind : int { none, ragged, quote, missing, too_long, not_unicode, not_a_number, not_a_time };
 
 // Why a record cannot be read.
 struct Fault {

@@ -75,7 +75,8 @@ Records read_records(Array<const uint8_t> data, const std::string &separator, bo
 }  // namespace
 
 void bind_records(nb::module_ &module) {
-  static const char *const kinds[] = {"", "ragged", "quote", "missing", "not unicode", "not a number", "not a time"};
+  static const char *const kinds[] = {"",         "ragged",      "quote",        "missing",
+                                      "too long", "not unicode", "not a number", "not a time"};
   static const char *const parts[] = {"user", "item", "rating", "time"};
   nb::class_<Records>(module, "Records", "What was read from delimited text, and the first record that could not be.")
       .def_ro("n", &Records::n)

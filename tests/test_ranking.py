@@ -16,14 +16,14 @@ from reference import diversity as reference
 from tastespace import ALS, Popular, Ratings, load, save
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import DataError, InvalidParameterError, UnknownIdError
+from tastespace.evaluation import catalogue
 from tastespace.index.exact import Exact
 from tastespace.models import MODELS
 from tastespace.models.asking import asked_users
-from tastespace.models.damping import standing_of
+from tastespace.models.damping import Damping, standing_of
 from tastespace.models.diversity import pool_size
 from tastespace.models.factorization.rows import Points
-from tastespace.models.likeness import directions
-from tastespace.models.posterior import ComparesItems, Places
+from tastespace.models.likeness import CoRatedItems, directions
 from tastespace.models.searching import score_blocks
 from tastespace.randomness import generator
 from tastespace.ranking import rules_of
@@ -65,10 +65,6 @@ def all_scores(model, users, history=None):
 
 def damped(scores, counts, strength):
     return scores - strength * scores.std(axis=1, keepdims=True) * standing_of(counts).astype(np.float64)
-
-
-def compares(model):
-    return isinstance(model.posterior_, Places | ComparesItems)
 
 
 # Any request against what a person would do with pencil and paper
@@ -113,7 +109,7 @@ def requests(draw):
     exclude = draw(st.just("seen") | st.none() | items | tables | items.map(lambda rows: [*rows, "unknown"]))
     only = draw(st.none() | items | tables)
     where = draw(st.sampled_from(list(WHERES)))
-    return asked, history, exclude, only, where
+    return asked, history, exclude, draw(st.booleans()), only, where
 
 
 def frame(pairs):
@@ -123,9 +119,9 @@ def frame(pairs):
     )
 
 
-def may_see(user, item, seen, exclude, only, where):
+def may_see(user, item, seen, exclude, include_seen, only, where):
     """Item is an id; everything is looked up the slow way."""
-    if exclude is not None and item in seen:
+    if exclude is not None and not include_seen and item in seen:
         return False
     if isinstance(exclude, list) and item in exclude:
         return False
@@ -143,13 +139,13 @@ def may_see(user, item, seen, exclude, only, where):
 @settings(max_examples=60)
 def test_nothing_forbidden_is_shown_and_the_best_allowed_is(name, request_, n, diversity, damping):
     model = fitted(name)
-    asked, history, exclude, only, where = request_
-    diversity = diversity if compares(model) else 0
+    asked, history, exclude, include_seen, only, where = request_
     ranking = model.recommend(
         asked,
         n,
         history=history,
         exclude=exclude,
+        include_seen=include_seen,
         only=only,
         where=where,
         diversity=diversity,
@@ -160,7 +156,8 @@ def test_nothing_forbidden_is_shown_and_the_best_allowed_is(name, request_, n, d
     seen = belief_of(model, asked, history)[0].seen
     for position, user in enumerate(asked):
         own = set(RATINGS.items.at(seen.columns[seen.offsets[position] : seen.offsets[position + 1]]))
-        allowed = [row for row, item in enumerate(RATINGS.items.ids) if may_see(user, item, own, exclude, only, where)]
+        rules = own, exclude, include_seen, only, where
+        allowed = [row for row, item in enumerate(RATINGS.items.ids) if may_see(user, item, *rules)]
         shown = ranking.item_rows[position]
         shown = shown[shown >= 0]
         assert set(shown) <= set(allowed)
@@ -254,6 +251,14 @@ def test_one_user_asked_for_twice_gets_his_own_twice():
         ({"diversity": "much"}, InvalidParameterError, "diversity is 'much'"),
         ({"popularity_damping": -1}, InvalidParameterError, "popularity_damping is -1"),
         ({"popularity_damping": float("inf")}, InvalidParameterError, "popularity_damping is inf"),
+        ({"popularity_damping": float("nan")}, InvalidParameterError, "popularity_damping is nan"),
+        ({"popularity_damping": 1e45}, InvalidParameterError, r"popularity_damping is 1e\+45; .* from 0 to 1000"),
+        (
+            {"exclude": {1: [2]}},
+            InvalidParameterError,
+            "exclude is of type dict; .* table with the columns user and item",
+        ),
+        ({"only": {1: [2]}}, InvalidParameterError, "only is of type dict; .* table with the columns user and item"),
     ],
 )
 def test_requests_that_make_no_sense(parameters, error, message):
@@ -292,6 +297,49 @@ def test_threads_change_nothing(name):
         assert_array_equal(lists[0].scores, lists[1].scores)
     assert_array_equal(one.similar_items(range(9)).similarities, two.similar_items(range(9)).similarities)
     assert_array_equal(one.explain(3, range(9)).contributions, two.explain(3, range(9)).contributions)
+
+
+def test_seen_items_with_a_list_of_those_that_are_not_wanted():
+    model, everybody = fitted("als"), range(N_USERS)
+    everything = model.recommend(everybody, N_ITEMS, exclude=None)
+    assert_array_equal(model.recommend(everybody, N_ITEMS, include_seen=True).item_rows, everything.item_rows)
+    less = model.recommend(everybody, N_ITEMS, exclude=[1, 2], include_seen=True)
+    for one, other in zip(less, everything, strict=True):
+        assert one["item"].to_list() == [item for item in other["item"] if item not in (1, 2)]
+    pairs = pl.DataFrame({"user": [3], "item": [2]})
+    own = model.recommend([3, 4], N_ITEMS, exclude=pairs, include_seen=True)
+    assert [table.height for table in own] == [N_ITEMS - 1, N_ITEMS]
+
+
+# Scores
+
+
+@pytest.mark.parametrize("strength", [None, 0.3])
+def test_what_all_users_are_asked_by_is_made_once(strength, monkeypatch):
+    import tastespace.models.searching as module
+
+    model, calls = fitted("als"), []
+    searched = model.posterior_ if strength is None else Damping(model.posterior_, COUNTS).of(strength)
+    belief = model.posterior_.known(np.arange(N_USERS, dtype=np.int32))
+    whole = next(score_blocks(searched, belief, N_USERS, N_ITEMS, 1))[1]
+
+    class Counting:
+        def query_vectors(self, belief):
+            calls.append("query_vectors")
+            return searched.query_vectors(belief)
+
+        def item_vectors(self):
+            return searched.item_vectors()
+
+        def offsets(self, belief):
+            calls.append("offsets")
+            return searched.offsets(belief)
+
+    monkeypatch.setattr(module, "BLOCK_SCORES", 4 * N_ITEMS)
+    blocks = list(score_blocks(Counting(), belief, N_USERS, N_ITEMS, 1))
+    assert len(blocks) == 7
+    assert sorted(calls) == ["offsets", "query_vectors"]
+    assert_allclose(np.concatenate([block for _, block in blocks]), whole, rtol=1e-5)
 
 
 # Diversity
@@ -333,15 +381,52 @@ def test_a_pool_is_large_enough_and_never_larger_than_the_catalogue():
     assert [pool_size(5, 1000), pool_size(30, 1000), pool_size(30, 50)] == [100, 300, 50]
 
 
-def test_diversity_needs_tastes():
-    with pytest.raises(InvalidParameterError, match="how alike items are.*such as als"):
-        fitted("popular").recommend([1], diversity=0.5)
+def co_rating():
+    """The cosine of every two items by who rated them, written down plainly."""
+    rated = np.zeros((N_USERS, N_ITEMS))
+    rated[RATINGS.user_rows, RATINGS.item_rows] = 1
+    return rated.T @ rated / np.sqrt(np.outer(rated.sum(axis=0), rated.sum(axis=0)))
 
 
-def test_blocks_of_users_change_nothing(monkeypatch):
+@pytest.mark.parametrize("name", ["mean", "bias", "item-mean", "popular", "user-knn"])
+def test_models_that_do_not_know_what_is_alike_go_by_who_rated_what(name):
+    model, similarities = fitted(name), co_rating()
+    everything = model.recommend(range(N_USERS), N_ITEMS)
+    ranking = model.recommend(range(N_USERS), 8, diversity=0.6)
+    for position in range(N_USERS):
+        pool = everything.item_rows[position][everything.item_rows[position] >= 0]
+        scores = everything.scores[position][: len(pool)].astype(np.float64)
+        relevance = (scores - scores.min()) / (np.ptp(scores) or 1)
+        chosen = [int(np.flatnonzero(pool == item)[0]) for item in ranking.item_rows[position]]
+        assert chosen[0] == 0
+        assert len(set(chosen)) == 8
+        # Many are equally good here, and rounding chooses among those: none that was left would have been better.
+        for step in range(1, 8):
+            nearest = similarities[np.ix_(pool, pool[chosen[:step]])].max(axis=1)
+            values = 0.4 * relevance - 0.6 * nearest
+            left = np.setdiff1d(np.arange(len(pool)), chosen[:step])
+            assert values[chosen[step]] > values[left].max() - 1e-5
+
+
+def test_co_rating_is_what_the_measure_of_diversity_goes_by():
+    lists = CoRatedItems(RATINGS.by_item, N_USERS)
+    pairs = np.array([[0, 1], [3, 2], [5, 5], [39, 7]], np.int32)
+    alike = lists.among(pairs, 1)(np.zeros(4, int))[:, 1]
+    assert_allclose(alike, 1 - catalogue.diversity(pairs, RATINGS.by_item), atol=1e-6)
+    assert_allclose(alike[:2], co_rating()[[0, 3], [1, 2]], atol=1e-6)
+
+
+def test_diversity_needs_tastes_or_ratings(tmp_path):
+    save(fitted("popular"), tmp_path / "m", with_ratings=False)
+    with pytest.raises(InvalidParameterError, match="how alike items are.*saved without.*expected diversity=0"):
+        load(tmp_path / "m").recommend([1], diversity=0.5)
+
+
+@pytest.mark.parametrize("name", ["als", "item-knn", "user-knn"])
+def test_blocks_of_users_change_nothing(name, monkeypatch):
     import tastespace.models.diversity as module
 
-    model = fitted("als")
+    model = fitted(name)
     whole = model.recommend(range(N_USERS), 5, diversity=0.5, popularity_damping=0.1)
     monkeypatch.setattr(module, "BLOCK_NUMBERS", 1)
     assert_array_equal(
@@ -415,6 +500,6 @@ def test_damping_needs_the_ratings(tmp_path):
 
 
 def test_what_everybody_rates_goes_last_under_heavy_damping():
-    ranking = Popular(seed=0).fit(RATINGS).recommend(["cold"], N_ITEMS, popularity_damping=1e6)
+    ranking = Popular(seed=0).fit(RATINGS).recommend(["cold"], N_ITEMS, popularity_damping=1000)
     assert (np.diff(COUNTS[ranking.item_rows[0]]) >= 0).all()
     assert (np.diff(ranking.scores[0]) >= 0).all()  # what is shown is what the model says

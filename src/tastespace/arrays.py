@@ -21,5 +21,6 @@ def contiguous(array: Any, dtype: Any) -> NDArray[Any]:
     """The same numbers as a C-ordered array of this type, copied only if they are not."""
     return np.ascontiguousarray(array, dtype=dtype)
 
+
 # The smallest number that single precision, in which ratings are kept, rounds to infinity.
 FIRST_INFINITE = float.fromhex("0x1.ffffffp127")

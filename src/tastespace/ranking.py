@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +84,8 @@ class Ranking:
             lines.append(
                 f"user {self.user_ids[position]}" + (" (cold: the answer for anybody)" if self.cold[position] else "")
             )
+            if not (self.item_rows[position] >= 0).any():
+                lines.append("  nothing left to recommend")
             for row in self.of(position).head(10).iter_rows(named=True):
                 name = f"{row['title']} [{row['item']}]" if row.get("title") else f"{row['item']}"
                 lines.append(f"  {row['rank']:>3}  {row['score']:6.2f}  {name}")
@@ -107,6 +109,7 @@ def rules_of(
     seen: Compressed,
     *,
     exclude: Any = "seen",
+    include_seen: bool = False,
     only: Any = None,
     matching: BoolArray | None = None,
 ) -> Rules:
@@ -114,7 +117,7 @@ def rules_of(
 
     `seen` has one row a user; `matching` are the items that fulfil a condition.
     """
-    excluded, allowed = _excluded(trained, users, seen, exclude, matching)
+    excluded, allowed = _excluded(trained, users, None if include_seen else seen, exclude, matching)
     if only is None:
         return Rules(excluded, allowed)
     of_users, items = pairs_of(only, "only")
@@ -133,12 +136,12 @@ def rules_of(
 
 
 def _excluded(
-    trained: Ratings, users: Vocabulary, seen: Compressed, exclude: Any, allowed: BoolArray | None
+    trained: Ratings, users: Vocabulary, seen: Compressed | None, exclude: Any, allowed: BoolArray | None
 ) -> tuple[Excluded | None, BoolArray | None]:
-    """Lists of what each user must not be shown, and flags of what anybody may be."""
+    """Lists of what each user must not be shown (`seen` too, if given), and flags of what anybody may be."""
     if exclude is None:
         return None, allowed
-    has_seen = Excluded(seen.offsets, seen.columns)
+    has_seen = None if seen is None else Excluded(seen.offsets, seen.columns)
     if isinstance(exclude, str):
         if exclude != "seen":
             raise InvalidParameterError(
@@ -152,9 +155,10 @@ def _excluded(
         remaining = np.ones(trained.n_items, np.bool_) if allowed is None else allowed.copy()
         remaining[rows[rows >= 0]] = False
         return has_seen, remaining
-    pairs, seen_pairs = _keys(users.rows_of(of_users), rows, trained.n_items), _keys_of(has_seen, trained.n_items)
-    both = _ascending(np.concatenate([pairs, seen_pairs]))
-    return Excluded(*_grouped(both, len(users), trained.n_items)), allowed
+    pairs = _keys(users.rows_of(of_users), rows, trained.n_items)
+    if has_seen is not None:
+        pairs = _ascending(np.concatenate([pairs, _keys_of(has_seen, trained.n_items)]))
+    return Excluded(*_grouped(pairs, len(users), trained.n_items)), allowed
 
 
 def allowed_items(trained: Ratings, *, exclude: Any, only: Any, matching: BoolArray | None) -> BoolArray | None:
@@ -173,6 +177,11 @@ def pairs_of(what: Any, name: str) -> tuple[pl.Series | None, pl.Series]:
     """The users (None: everybody) and the items that a list, a series, or a table with their columns names."""
     if isinstance(what, Ratings):
         return what.user_ids(), what.item_ids()
+    if isinstance(what, Mapping):
+        raise InvalidParameterError(
+            f"{name} is of type {type(what).__name__}; expected a list of items, or for each user his own a table with "
+            "the columns user and item, such as polars.DataFrame({'user': [1, 1], 'item': [2, 3]})"
+        )
     columns = _columns_of(what)
     if columns is None:
         return None, id_series(listed(what), name)

@@ -351,7 +351,6 @@ def test_bad_options(options, parts, folder, tmp_path):
         ["fit", "ratings.csv", "-o", "m", "--refit"],
         ["fit", "ratings.csv", "-o", "m", "--n-factors", "many"],
         ["recommend", "model"],
-        ["recommend", "model", "-u", "1", "--include-seen", "--exclude", "2"],
         ["wibble"],
     ],
     ids=str,
@@ -450,3 +449,11 @@ def test_interrupted_nothing_is_half_written(tmp_path):
     assert "interrupted" in err
     assert out == ""
     assert [entry.name for entry in tmp_path.iterdir()] == ["ratings.csv"]
+
+
+def test_ratings_that_are_all_alike_bring_a_warning(tmp_path):
+    (tmp_path / "ones.csv").write_text("user,item,rating\n1,1,1\n1,2,1\n2,1,1\n")
+    told = tastespace("fit", tmp_path / "ones.csv", "--dry-run")
+    assert told.returncode == 0
+    assert "warning: all ratings are 1: their values tell nothing" in told.stderr
+    assert "warning" not in tastespace("fit", tmp_path / "ones.csv", "--dry-run", "--model", "popular").stderr

@@ -88,11 +88,13 @@ def test_get_from_a_file_shows_the_terms_and_the_next_step(run, archive, tmp_pat
     assert lines[1] == f"terms: {SOURCES['ml-25m'].terms}"
     assert lines[-2] == f"3 ratings by 2 users of 2 items in {tmp_path / 'cache' / 'ml-25m' / 'files'}"
     assert lines[-1] == "next: tastespace fit ml-25m --out MODEL"
-    assert re.fullmatch(r"warning: .*copy\.zip is not the published archive: its md5 is .*\n", result.stderr)
+    first, second = result.stderr.splitlines()
+    assert re.fullmatch(r"warning: .*copy\.zip is not the published archive: its md5 is .*", first)
+    assert second == "warning: 3 ratings were read, and ml-25m has 25,000,095: is this the right one?"
     assert archive.exists()
     again = run("get", "ml-25m")
     assert again.returncode == 0
-    assert again.stderr == ""
+    assert "published" not in again.stderr
     assert "here" in next(line for line in run("list").stdout.splitlines() if line.startswith("ml-25m"))
 
 
@@ -112,7 +114,11 @@ def test_get_says_what_is_wrong(run, archive, tmp_path):
     one_message(run("get", "ml-1b"), "there is no data set 'ml-1b'", "ml-100k")
     one_message(run("get", "netflix"), "withdrew it in 2010", "data get netflix --from FILE")
     one_message(run("get", "ml-25m", "--from", "none.zip"), "none.zip: there is no such file")
-    one_message(run("get", "ml-25m", "--from", archive, "--out", "x.xlsx"), "--out is x.xlsx", ".csv.gz … or .parquet")
+    one_message(
+        run("get", "ml-25m", "--from", archive, "--out", "x.xlsx"),
+        "the suffix '.xlsx' is of no known format",
+        "or .parquet",
+    )
     one_message(run("get", "jester", "--from", archive), "there are no ratings in it", "jester_ratings.dat")
     one_message(run("get", "ml-25m", "--from", archive, "--out", "nowhere/x.csv"), "the folder does not exist")
     (tmp_path / "file").write_text("")
@@ -227,3 +233,15 @@ def test_every_option_is_on_the_command_line_page():
         for parameter in command.params:
             for option in parameter.opts:
                 assert not option.startswith("--") or f"`{option}" in section, f"data {verb} {option} is not described"
+
+
+def test_a_wrong_archive_is_noticed_by_its_size(run, archive, tmp_path):
+    result = run("get", "ml-25m", "--from", archive, "--cache", tmp_path / "cache")
+    assert result.returncode == 0
+    assert "and ml-25m has 25,000,095: is this the right one?" in result.stderr
+    assert f"next: TASTESPACE_CACHE={tmp_path / 'cache'} tastespace fit ml-25m" in result.stdout
+
+
+def test_names_that_are_nearly_right(run):
+    one_message(run("describe", "ml100k"), "there is no such file (did you mean the data set ml-100k?)")
+    one_message(run("get", "ml-1b"), "(did you mean the data set ml-1m?)")

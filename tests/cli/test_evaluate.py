@@ -14,6 +14,7 @@ import pytest
 from tastespace import DampedBias, Popular, compare, evaluate, load, random_split, read, save
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
+from tastespace.version import __version__
 
 COMMAND = [sys.executable, "-c", "from tastespace.cli.main import run; run()", "evaluate"]
 
@@ -44,10 +45,14 @@ def test_tables(folder):
     report = evaluate(load(folder / "bias"), read(folder / "test.csv"), k=(3, 7))
     assert shown.stdout.startswith(f"{report}; predictions clipped to ")
     assert shown.stderr == ""
-    for table in report.tables():
+    for table in report.tables(empty=False):
         for row in table.rows:
             for cell in row:
                 assert cell in shown.stdout
+    empty = [group.label for group in report.groups["users"] if not group.n]
+    assert empty
+    assert f"\nempty: {', '.join(empty)}\n" in shown.stdout
+    assert not any(line.startswith("> 640") for line in shown.stdout.splitlines())
     assert "@7" in shown.stdout
     assert "@10" not in shown.stdout
 
@@ -67,9 +72,11 @@ def test_predictions_only(folder):
 
 def test_against_another_model(folder):
     shown = run(folder / "bias", folder / "test.csv", "--against", folder / "popular")
-    assert "bias: RMSE" in shown.stdout
-    assert "popular: RMSE" in shown.stdout
-    assert "bias less popular, user by user" in shown.stdout
+    # What was asked first: both in a line each, then the comparison, then the details of each.
+    parts = ("bias: RMSE", "popular: RMSE", "bias less popular, user by user", "bias: Lists of", "popular: Lists of")
+    places = [shown.stdout.index(part) for part in parts]
+    assert places == sorted(places)
+    assert shown.stdout[: places[2]].count("\n") == 3
     said = json.loads(run(folder / "bias", folder / "test.csv", "--against", folder / "popular", "--json").stdout)
     test = read(folder / "test.csv")
     one, other = (evaluate(load(folder / name), test) for name in ("bias", "popular"))
@@ -83,7 +90,16 @@ def test_figures(folder, tmp_path):
     options = ("--figures", tmp_path / "figures", "--against", folder / "popular")
     shown = run(folder / "bias", folder / "test.csv", *options)
     assert shown.stdout.endswith("evaluation.html\n")
-    assert (tmp_path / "figures" / "evaluation.html").read_text().count("<img") == 4
+    page = (tmp_path / "figures" / "evaluation.html").read_text()
+    assert page.count("<img") == 4
+    for name, value in {
+        "models": f"{folder / 'bias'}, {folder / 'popular'}",
+        "test file": folder / "test.csv",
+        "seed": 0,
+        "resamples": "1,000 for intervals, 10,000 for differences",
+        "tastespace": __version__,
+    }.items():
+        assert f"<dt>{name}</dt><dd>{value}</dd>" in page
     said = json.loads(run(folder / "bias", folder / "test.csv", "--figures", tmp_path / "f", "--json").stdout)
     assert said["figures"] == str(tmp_path / "f" / "evaluation.html")
 
@@ -118,6 +134,13 @@ def test_figures_where_a_file_is(folder, tmp_path):
     result = run(folder / "bias", folder / "test.csv", "--figures", tmp_path / "file", code=1)
     assert "cannot make the folder" in result.stderr
     assert (tmp_path / "file").read_text() == "precious"
+
+
+@pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the extra plot")
+def test_figures_where_a_model_is(folder):
+    result = run(folder / "bias", folder / "test.csv", "--figures", folder / "bias", code=1)
+    assert "holds a model" in result.stderr
+    assert not (folder / "bias" / "evaluation.html").exists()
 
 
 def test_against_itself_is_wrong_usage(folder):

@@ -91,6 +91,16 @@ def test_lists_from_files(folder, tmp_path):
     assert listed(said) == [best[1], best[4]]
 
 
+def test_seen_items_with_some_never_to_show(folder, tmp_path):
+    asked = ("recommend", folder / "model", "-u", 1, "-n", 40, "--include-seen")
+    everything = listed(as_json(*asked))
+    assert sorted(everything) == list(range(40))
+    assert listed(as_json(*asked, "--exclude", 3)) == [item for item in everything if item != 3]
+    (tmp_path / "never.csv").write_text("user,item\n1,5\n2,6\n")
+    said = as_json(*asked, "--exclude", 3, "--exclude-file", tmp_path / "never.csv")
+    assert listed(said) == [item for item in everything if item not in (3, 5)]
+
+
 def test_lists_for_each_user_from_files(folder, tmp_path):
     users = ("-u", 1, "-u", 2)
     plain = as_json("recommend", folder / "model", *users, "-n", 40)
@@ -124,10 +134,10 @@ def test_diversity_and_damping(folder):
     ("options", "code", "message"),
     [
         (["--only", 1, "--only-file", "x"], 2, "--only or --only-file"),
-        (["--include-seen", "--exclude-file", "x"], 2, "--include-seen or --exclude"),
         (["--only-file", "nowhere.csv"], 1, "nowhere.csv: there is no such file"),
         (["--diversity", 2], 1, "diversity is 2.0; expected a number from 0 to 1"),
         (["--popularity-damping", -1], 1, "popularity_damping is -1.0"),
+        (["--popularity-damping", 1e45], 1, "popularity_damping is 1e+45; expected a number from 0 to 1000"),
     ],
 )
 def test_options_that_make_no_sense(folder, options, code, message):
@@ -144,7 +154,7 @@ def test_similar_items(folder):
     said = as_json("similar", folder / "model", "--item", 7, "-i", 8, "-n", 3, "--where", "year > 1980")
     expected = load(folder / "model").similar_items([7, 8], 3, where="year > 1980")
     assert [entry["item"] for entry in said["items"]] == [7, 8]
-    assert said["items"][0]["title"] == "Film 7"
+    assert (said["items"][0]["title"], said["items"][0]["cold"]) == ("Film 7", False)
     for position in range(2):
         similar = said["items"][position]["similar"]
         assert [entry["item"] for entry in similar] == expected.of(position)["item"].to_list()
@@ -164,7 +174,7 @@ def test_similar_users(folder, tmp_path):
     assert known["similar"][0].keys() == {"user", "similarity"}
     assert (unknown["cold"], unknown["similar"]) == (True, [])
     shown = run("similar", folder / "model", "--user", "nobody").stdout
-    assert "Like user nobody (no ratings to compare by)" in shown
+    assert "Like user nobody (nothing to compare by)" in shown
     (tmp_path / "mine.csv").write_text("item,rating\n1,5\n2,1\n")
     assert as_json("similar", folder / "model", "--history", tmp_path / "mine.csv")["users"][0]["user"] == "you"
 

@@ -72,9 +72,22 @@ def test_held_out_users_are_evaluated_by_their_history(file, tmp_path):
         (["--by", "users"], 2, "go together"),
         (["--history", "h.csv"], 2, "go together"),
         (["--share", "1.5"], 1, "share is 1.5"),
+        (["--by", "last", "--share", "0.5"], 2, "takes no --share"),
+        (["--last", "2"], 2, "takes no --last"),
+        (["--seed", "-1"], 1, "seed"),
         (["--test", "test.doc"], 1, "test.doc"),
     ],
 )
 def test_what_cannot_be_split(file, options, code, message):
     assert message in " ".join(split(file, *options, code=code).stderr.replace("│", " ").split())
     assert not (file.parent / "train.csv.gz").exists(), "nothing is half done"
+
+
+def test_no_file_is_written_over(file):
+    before = file.read_bytes()
+    for train, test in ((file, "test.csv"), ("train.csv", file), ("same.csv", "same.csv")):
+        parts = ["--train", str(file.parent / train), "--test", str(file.parent / test)]
+        ran = CliRunner().invoke(app, ["data", "split", str(file), *parts])
+        assert ran.exit_code == 1
+        assert "two of the files are the same" in ran.stderr
+    assert file.read_bytes() == before

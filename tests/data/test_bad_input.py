@@ -74,7 +74,7 @@ BAD = {
     "UTF-16": ("1,2,3\n".encode("utf-16"), None, "this is UTF-16 text", "text saved as UTF-8"),
     "binary": (b"\x00\x01\x02" * 50, None, "neither text nor Parquet", "lines of user"),
     "noise": (NOISE, None, "neither text nor Parquet", "lines of user"),
-    "zip archive": (zipped(), None, "a zip archive", "unpack it first"),
+    "zip archive": (zipped(), None, "a zip archive", "a file from inside it"),
     "bzip2": (bz2.compress(GOOD), None, "compressed with bzip2", "bunzip2"),
     "xz": (lzma.compress(GOOD), None, "compressed with xz", "unxz"),
     "gzip cut off": (gzip.compress(LONG)[:-9], None, "the gzip file is cut off or damaged", "a whole one"),

@@ -130,6 +130,27 @@ def test_without_ratings_their_number_is_not_known():
         found("ratings > 3", items)
 
 
+def test_blank_texts_are_missing():
+    table = pl.DataFrame({"colour": ["red", "", " \t", None, "Blue"], "tags": [["a", ""], [" "], [""], [], None]})
+    items = Attributes(ratings_of(None, table))
+    assert found("colour = red", items) == [0]
+    assert found("colour != red", items) == [4]
+    assert found("colour is missing", items) == [1, 2, 3]
+    assert found("tag = a", items) == [0]
+    assert found("tag is missing", items) == [1, 2, 3, 4]
+    blank = Attributes(ratings_of(["", "b", "", "", ""], None))
+    assert found("title contains b", blank) == [1]
+
+
+def test_numbers_beyond_single_precision():
+    table = pl.DataFrame({"price": pl.Series([1.5, 2, 3e38, None, float("nan")], dtype=pl.Float32)})
+    items = Attributes(ratings_of(None, table))
+    assert found("price >= 1e300", items) == []
+    assert found("price < 1e300", items) == [0, 1, 2]
+    assert found("price in (1.5, 1e300)", items) == [0]
+    assert found("price is missing", items) == [3, 4]
+
+
 def test_large_ids_are_not_rounded():
     large = 2**53 + 1
     ratings = Ratings.from_arrays([0, 0, 0], [large, large - 1, 5], [1.0, 1.0, 1.0])

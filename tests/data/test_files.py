@@ -686,3 +686,39 @@ def test_a_bad_history_names_its_line(tmp_path):
     file.write_text("item,rating\n7,5\n8,good\n")
     with pytest.raises(DataError, match=r"line 3.*8,good"):
         read_history(file, "me")
+
+
+def test_what_cannot_be_a_file_of_ratings(write, tmp_path):
+    with pytest.raises(InvalidParameterError, match="read got a table; expected a file: use Ratings.from_frame"):
+        read(pl.DataFrame({"user": [1]}))
+    os.mkfifo(tmp_path / "pipe")
+    refused(tmp_path / "pipe", problem="this is a pipe or a device")
+    netflix = write("1:\n1488844,3,2005-09-06\n", "mv_0000001.txt")
+    for bad_lines, message in (("skip", "layout of the Netflix Prize"), ("drop", "bad_lines is 'drop'")):
+        with pytest.raises(InvalidParameterError, match=message):
+            read(netflix, bad_lines=bad_lines)
+
+
+def test_one_column_cannot_be_two_things(write):
+    path = write("user,item,rating\n1,2,3\n")
+    refused(path, user="user", item="user", problem="column 'user' is to be both user and item")
+
+
+def test_dates_without_marks_are_not_taken_for_seconds(write):
+    refused(write("1,2,3,20240531\n4,5,6,19991231\n"), problem="such as 20240531", expected="2024-05-31")
+    assert seconds(read(write("1,2,3,20240531\n4,5,6,20241331\n"))) == [20240531, 20241331]
+
+
+def test_blank_lines_of_a_file_separated_by_spaces(write):
+    assert triples(read(write("1 2 3\n4 5 6\n     \n7 8 9\n"))) == [(1, 2, 3), (4, 5, 6), (7, 8, 9)]
+
+
+def test_an_id_that_is_a_whole_text(write):
+    path = write(f"1,2,3\n{'x' * 65536},5,6\n")
+    refused(path, line=2, problem="the user id is longer than 65,535 bytes")
+    assert len(read(write(f"1,2,3\n{'x' * 65535},5,6\n"))) == 2
+
+
+def test_long_texts_in_files_of_items(write):
+    items = write(f'id,title,plot\n7,A,"{"long " * 40_000}"\n')
+    assert read(write("1,7,3\n", "r"), items=items).item_titles.to_list() == ["A"]

@@ -331,3 +331,13 @@ def test_ratings_cannot_be_changed():
             array[0] = 0
     given[0] = 9.0  # the caller's own array stays the caller's
     assert ratings.values.tolist() == [1.0, 2.0]
+
+
+def test_sums_that_cannot_be_kept_are_refused():
+    with pytest.raises(DataError, match="add up to more than can be kept"):
+        Ratings.from_arrays([1, 1], [1, 1], [3e38, 3e38], duplicates="sum")
+
+
+def test_values_that_are_no_numbers_are_refused():
+    with pytest.raises(DataError, match="the values are no ratings"):
+        Ratings.from_arrays([1, 1], [1, 2], ["a", "b"])

@@ -146,3 +146,18 @@ def test_what_cannot_be_split():
             wrong()
     with pytest.raises(InvalidParameterError, match="given is"):
         held_out_users(single, 0.5, given=1.0)
+
+
+def test_shares_must_be_numbers():
+    ratings = Ratings.from_arrays([1, 1, 2], [1, 2, 1], [1, 2, 3])
+    for share in ("a", None, True):
+        with pytest.raises(InvalidParameterError, match="share is"):
+            random_split(ratings, share)
+
+
+def test_held_out_users_may_be_known_by_so_many_ratings():
+    split = held_out_users(ratings_of(400), 0.3, given=5, seed=1)
+    assert set(split.history.by_user.counts) == {5}
+    assert split.test.n_users == split.history.n_users
+    with pytest.raises(InvalidParameterError, match="given is 0"):
+        held_out_users(ratings_of(400), 0.3, given=0)

@@ -60,6 +60,19 @@ def test_swapping_the_models_turns_the_sign():
     assert there.interval == pytest.approx((-back.interval.high, -back.interval.low))
 
 
+def test_the_least_p_value_says_that_it_is():
+    one = report_of(Sums.of_values(np.full(40, 1.0)))
+    other = report_of(Sums.of_values(np.full(40, 2.0)))
+    found = compare(one, other)
+    assert found["rmse"].p_value == pytest.approx(1 / 10_001)
+    assert str(found["rmse"]).endswith("p ≤ 0.0001")
+    assert str(found).endswith("  ≤ 0.0001")
+    assert str(compare(one, other, resamples=99)).endswith("  ≤ 0.0100")
+    assert str(compare(one, one, resamples=99)["rmse"]).endswith("p = 1.0000")
+    unsure = compare(*(report_of(Sums.of_values(np.array(values))) for values in ([5.0, 3, 2], [4.0, 1, 2])))
+    assert unsure.table().rows[0][-1] == f"{unsure['rmse'].p_value:.4f}"
+
+
 def p_values(gain: float, n: int) -> np.ndarray:
     """Of n pairs of models with errors of 60 users, the second's squared errors being larger by this factor."""
     rng, found = generator(21), []
@@ -167,5 +180,7 @@ def test_different_ideas_of_what_is_relevant_are_refused():
 def test_bad_options(reports):
     with pytest.raises(InvalidParameterError, match="resamples is 0"):
         compare(*reports, resamples=0)
+    with pytest.raises(InvalidParameterError, match="compare got DampedBias; expected two reports"):
+        compare(reports[0], DampedBias())
     with pytest.raises(InvalidParameterError, match="seed is -1"):
         compare(*reports, seed=-1)

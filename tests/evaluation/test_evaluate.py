@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -290,6 +291,69 @@ def test_lists_made_in_another_way():
     assert (last["precision@1"], evaluate(model, test, k=1)["precision@1"]) == (1, 0)
 
 
+def test_lists_that_are_not_what_was_asked_for_are_refused():
+    """One list would fit every user, and an item twice would be found twice."""
+    model = Popular().fit(TRAIN)
+    test = Ratings.from_arrays([1, 2, 10], ["p1", "p6", "p6"], [5.0, 5, 5])
+
+    def evaluated_with(change):
+        return evaluate(model, test, k=2, lists=lambda users, n, history: change(users, n))
+
+    def changed_rows(change):
+        def made(users, n):
+            found = model.recommend(users, n)
+            return replace(found, item_rows=change(found.item_rows.copy()))
+
+        return made
+
+    def first_twice(rows):
+        rows[1] = rows[1, 0]
+        return rows
+
+    wrong = {
+        "lists gave 1 lists; expected one for each of 3 users": lambda users, n: model.recommend(users[:1], n),
+        "lists gave 4 lists": lambda users, n: model.recommend([*users, 11], n),
+        "of the users 10, 2, 1; expected 1, 2, 10": lambda users, n: model.recommend(users[::-1], n),
+        "an item twice in the list of 2; expected each item at most once": changed_rows(first_twice),
+        "item rows from 6 to 6; expected rows of the 6": changed_rows(lambda rows: np.full_like(rows, 6)),
+        "lists gave DataFrame; expected a Ranking": lambda users, n: model.recommend(users, n).to_polars(),
+    }
+    for message, change in wrong.items():
+        with pytest.raises(InvalidParameterError, match=message):
+            evaluated_with(change)
+    # No item at all is no item twice; longer lists than asked for are cut.
+    assert evaluated_with(changed_rows(lambda rows: np.full_like(rows, -1)))["recall@2"] == 0
+    assert evaluated_with(lambda users, n: model.recommend(users, n + 3)).ranking == pytest.approx(
+        evaluate(model, test, k=2).ranking
+    )
+
+
+def measured(lists):
+    return np.zeros(len(lists))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ranking": {"a@b": measured}}, "ranking has a measure called 'a@b'; expected a name without @"),
+        ({"ranking": {"precision": measured}}, "'precision', which is the name of another one"),
+        ({"ranking": {"coverage": measured}}, "'coverage', which is the name of another one"),
+        ({"ranking": {"rmse": measured}}, "'rmse', which is the name of another one"),
+        ({"ranking": ["precision"]}, r"ranking is \['precision'\]; expected functions by name"),
+        ({"ranking": {"own": 3}}, "ranking has 3 for 'own'; expected a function"),
+        ({"metrics": {"ndcg@10": np.subtract}}, "metrics has a measure called 'ndcg@10'; expected a name without @"),
+        ({"metrics": {"auc": np.subtract}}, "'auc', which is the name of another one"),
+        ({"metrics": {"n": np.subtract}}, "'n', which is the name of another one"),
+        ({"metrics": {1: np.subtract}}, "metrics has a measure called 1"),
+        ({"metrics": np.subtract}, "expected functions by name"),
+    ],
+    ids=str,
+)
+def test_names_that_would_hide_another_measure_are_refused(options, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        evaluated([(2, "p3", 5.0)], **options)
+
+
 def test_a_measure_of_lists_of_your_own():
     test = [(2, "p3", 5.0), (1, "p1", 5.0)]
     report = evaluated(test, ranking={"last place hit": lambda lists: lists.hits[:, -1]})
@@ -339,6 +403,12 @@ def test_before_it_is_fitted():
 def test_what_is_no_ratings():
     with pytest.raises(InvalidParameterError, match="evaluate got DataFrame; expected Ratings or a Split"):
         evaluate(Popular().fit(TRAIN), TRAIN.to_polars())
+
+
+def test_the_model_comes_first():
+    split = random_split(TRAIN, 0.2, seed=0)
+    with pytest.raises(InvalidParameterError, match="evaluate got Split first; expected a fitted recommender"):
+        evaluate(split, Popular().fit(split.train))
 
 
 @pytest.mark.parametrize("name", MODELS)

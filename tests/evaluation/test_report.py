@@ -78,6 +78,21 @@ def test_the_first_line_is_short_and_the_table_has_it_all(report):
     assert repr(report) == f"<Report: {report}>"
 
 
+def test_empty_groups_are_rows_or_a_note(report):
+    labels = [group.label for group in report.groups["users"] if not group.n]
+    assert labels
+    whole, short = report.groups_table("users"), report.groups_table("users", empty=False)
+    assert [row[0] for row in whole.rows if "empty" in row] == labels
+    assert short.rows == tuple(row for row in whole.rows if "empty" not in row)
+    assert str(short).endswith(f"\nempty: {', '.join(labels)}")
+    assert "empty: " not in str(whole)
+
+
+def test_a_measure_that_is_not_there_is_named(report):
+    with pytest.raises(KeyError, match=r"no measure 'ndcg@7'; expected one of rmse, mae, .*ndcg@10"):
+        report["ndcg@7"]
+
+
 def test_as_json(report):
     said = json.loads(json.dumps(report.to_dict(), allow_nan=False))
     assert {"rmse", "mae", "n", "cold", "ndcg@10", "auc", "lists", "intervals", "groups"} <= said.keys()

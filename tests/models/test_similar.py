@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tastespace import ALS, DampedBias, GlobalMean, Popular, Ratings
+from tastespace import ALS, DampedBias, GlobalMean, ItemKNN, Popular, Ratings, UserKNN
 from tastespace.errors import InvalidParameterError, UnknownIdError
 from tastespace.models.baselines.posterior import BiasPosterior
 from tastespace.models.likeness import directions
@@ -144,6 +146,54 @@ def test_what_a_person_reads(model):
 
 def test_a_place_at_the_origin_is_like_nothing():
     assert_array_equal(directions(np.array([[0, 0], [3, 4]], np.float32)), np.array([[0, 0], [0.6, 0.8]], np.float32))
+
+
+# Two pairs of users and of items; item 12 and user 3 share nothing with any other, nor do 13 and 4.
+LONELY = Ratings.from_arrays([1, 1, 2, 2, 3, 4], [10, 11, 10, 11, 12, 13], [5, 4, 1, 2, 3, 3.0])
+
+
+def test_items_without_neighbours_are_like_nothing():
+    found = ItemKNN().fit(LONELY).similar_items([12, 10], 3)
+    assert found.cold.tolist() == [True, False]
+    assert [table["item"].to_list() for table in found] == [[], [11]]  # 12 and 13 are no padding
+    assert (found.of(1)["similarity"] > 0).all()
+    assert found.rows.tolist() == [[-1, -1, -1], [1, -1, -1]]
+    assert np.isneginf(found.similarities[found.rows < 0]).all()
+
+
+def test_what_a_filter_leaves_out_makes_nothing_cold():
+    found = ItemKNN().fit(LONELY).similar_items([10], 3, exclude=[11])
+    assert found.of(0).height == 0
+    assert not found.cold.any()
+
+
+def test_users_without_anything_in_common_are_like_nobody():
+    found = UserKNN().fit(LONELY).similar_users([3, 1], 3)
+    assert found.cold.tolist() == [True, False]
+    assert [table["user"].to_list() for table in found] == [[], [2]]
+
+
+def test_what_lies_at_the_origin_is_like_nothing(model):
+    """Items and users that were never rated, or never rate: nothing is known of their direction."""
+    posterior = model.posterior_
+    items, users = posterior.items.factors.copy(), posterior.users.factors.copy()
+    items[[2, 5]], users[[2, 5]] = 0, 0
+    changed = replace(
+        posterior, items=replace(posterior.items, factors=items), users=replace(posterior.users, factors=users)
+    )
+    fitted = ALS(threads=1).restore(RATINGS, changed, 1, RATINGS.range)
+    for found, ids in (
+        (fitted.similar_items(RATINGS.items.ids, 30), RATINGS.items.ids),
+        (fitted.similar_users(RATINGS.users.ids, 40), RATINGS.users.ids),
+    ):
+        assert np.flatnonzero(found.cold).tolist() == [2, 5]
+        assert [found.of(place).height for place in (2, 5)] == [0, 0]
+        others = found.rows[~found.cold]
+        assert not np.isin(others, [2, 5]).any()
+        assert ((others >= 0).sum(axis=1) == len(ids) - 3).all()
+    first = RATINGS.items.ids[0]
+    only = fitted.similar_items([first], 9, only=RATINGS.items.at(np.array([2, 3])))
+    assert only.rows[0][only.rows[0] >= 0].tolist() == [3]
 
 
 class Opinionated(BiasPosterior):

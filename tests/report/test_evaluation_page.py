@@ -11,9 +11,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tastespace import DampedBias, GlobalMean, Popular, Ratings, compare, evaluate, random_split, write_evaluation
+from tastespace import DampedBias, GlobalMean, Popular, Ratings, compare, evaluate, random_split, save, write_evaluation
 from tastespace.errors import DataError, InvalidParameterError, MissingExtraError
+from tastespace.evaluation.compare import Comparison, Comparisons
 from tastespace.evaluation.groups import LABELS
+from tastespace.evaluation.resampling import Interval
 from tastespace.evaluation.tables import display_name
 from tastespace.randomness import generator
 from tastespace.report import evaluation_figures
@@ -71,12 +73,92 @@ def test_the_page_has_every_figure_with_words_and_its_table(reports, comparisons
         svg = base64.b64decode(image["src"].removeprefix("data:image/svg+xml;base64,"))
         assert ElementTree.fromstring(svg).tag.endswith("svg")
     for report in reports.values():
-        assert str(report) in text
         assert f"{report['ndcg@3']:.4f} ({report.intervals['ndcg@3'].low:.4f}–" in "".join(page.cells)
-    assert f"{comparisons['mae'].p_value:.4f}" in page.cells
+    assert f"≤ {comparisons['mae'].p_value:.4f}" in page.cells
     assert page.cells.count("> 640") == 4  # two models, users and items
     files = {"errors-by-users.svg", "errors-by-items.svg", "lists.svg", "differences.svg", "evaluation.html"}
     assert {file.name for file in path.parent.iterdir()} == files
+
+
+def test_the_summary_comes_first(reports, tmp_path):
+    text = write_evaluation(reports, tmp_path, notes={"test <file>": "a&b.csv", "seed": 7}).read_text()
+    top = text[: text.index("<section>")]
+    cells = Page(top + "</main></body></html>").cells
+    columns = ["model", "RMSE", "MAE", "NDCG@3", "recall@3", "AUC"]
+    assert cells[: len(columns) + 1] == ["Main measures", *columns]
+    report = reports["bias"]
+    assert cells[len(columns) + 1] == "bias"
+    for measure, cell in zip(("rmse", "mae", "ndcg@3", "recall@3", "auc"), cells[len(columns) + 2 :], strict=False):
+        assert (
+            cell == f"{report[measure]:.4f} ({report.intervals[measure].low:.4f}–{report.intervals[measure].high:.4f})"
+        )
+    assert len(cells) == 1 + len(columns) * 3
+    assert f"<dt>test ratings</dt><dd>{report.n:,} ({report.cold:,} cold)</dd>" in top
+    assert "<dt>test &lt;file&gt;</dt><dd>a&amp;b.csv</dd>" in top
+    assert "<dt>seed</dt><dd>7</dd>" in top
+    assert f"<dt>relevant</dt><dd>rated at least {report.lists.relevant:.4g}</dd>" in top
+
+
+def test_a_model_without_lists_beside_one_with(reports, tmp_path):
+    split = random_split(tastes(150, 60, rng=generator(6))[0], 0.3, seed=0)
+    bare = evaluate(GlobalMean().fit(split.train), split, ranking=False, bootstrap=0)
+    text = write_evaluation({"mean": bare, "bias": reports["bias"]}, tmp_path).read_text()
+    assert f">mean</th><td>{bare['rmse']:.4f}</td><td>{bare['mae']:.4f}</td>" + "<td>–</td>" * 3 in text
+
+
+def test_figures_of_an_earlier_run_do_not_stay(reports, comparisons, tmp_path):
+    (tmp_path / "differences.svg").write_text("of somebody else")
+    (tmp_path / "notes.svg").write_text("precious")
+    one = {"bias": reports["bias"]}
+    write_evaluation(one, tmp_path)
+    assert (tmp_path / "differences.svg").read_text() == "of somebody else"  # there was no page: not ours
+    write_evaluation(reports, tmp_path, comparisons=comparisons)
+    split = random_split(tastes(50, 30, rng=generator(6))[0], 0.3, seed=0)
+    bare = evaluate(GlobalMean().fit(split.train), split, ranking=False, bootstrap=0)
+    write_evaluation({"mean": bare}, tmp_path)
+    left = {"errors-by-users.svg", "errors-by-items.svg", "evaluation.html", "notes.svg"}
+    assert {file.name for file in tmp_path.iterdir()} == left
+
+
+def test_the_folder_of_a_model_is_left_alone(reports, tmp_path):
+    model = DampedBias().fit(tastes(20, 10, rng=generator(6))[0])
+    save(model, tmp_path / "model")
+    before = sorted(tmp_path.rglob("*"))
+    for folder in ("model", "model/figures"):
+        with pytest.raises(DataError, match="model holds a model.*expected another folder for the figures"):
+            write_evaluation(reports, tmp_path / folder)
+    assert sorted(tmp_path.rglob("*")) == before
+    save(model, tmp_path / "model")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "manifest.json").write_text('{"name": "of another program"}')
+    assert write_evaluation(reports, tmp_path / "other").exists()
+
+
+def test_no_word_is_written_across_the_line_of_zero(monkeypatch):
+    """Small differences beside large ones, surely and not so surely different, to both sides."""
+    rows = [
+        Comparison(measure, 1.0 + value, 1.0, value, Interval(value - reach, value + reach), p_value, 9, 999)
+        for measure, value, reach, p_value in (
+            ("rmse", -0.01, 0.001, 0.001),
+            ("mae", 0.01, 0.001, 0.001),
+            ("ndcg@10", 0.7, 0.1, 0.001),
+            ("recall@10", -0.8, 0.1, 0.001),
+            ("precision@10", -0.001, 0.03, 0.9),
+            ("map@10", 0.0, 0.0, 1.0),
+        )
+    ]
+    drawn = []
+    monkeypatch.setattr(evaluation_figures, "_svg", lambda figure: drawn.append(figure) or b"")
+    differences_picture(Comparisons(tuple(rows)), "one", "other")
+    (figure,) = drawn
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    zero = axes.transData.transform((0, 0))[0]
+    assert len(axes.texts) == len(rows)
+    for text in axes.texts:
+        box = text.get_window_extent()
+        assert not box.x0 <= zero <= box.x1, text
+        assert axes.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1, text
 
 
 def test_nothing_is_fetched_from_elsewhere(reports, tmp_path):
@@ -144,6 +226,14 @@ def test_a_test_without_relevant_ratings(tmp_path):
 def test_bad_input(reports, comparisons, tmp_path, monkeypatch):
     with pytest.raises(InvalidParameterError, match="no report"):
         write_evaluation({}, tmp_path)
+    with pytest.raises(InvalidParameterError, match="reports is Report; expected {name: report}"):
+        write_evaluation(reports["bias"], tmp_path)
+    with pytest.raises(InvalidParameterError, match="reports is list; expected {name: report}"):
+        write_evaluation(list(reports.values()), tmp_path)
+    with pytest.raises(InvalidParameterError, match="reports has DampedBias for 'bias'; expected names, and reports"):
+        write_evaluation({"bias": DampedBias()}, tmp_path)
+    with pytest.raises(InvalidParameterError, match="comparisons is Comparison; expected what compare gives"):
+        write_evaluation(reports, tmp_path, comparisons=comparisons["rmse"])
     with pytest.raises(InvalidParameterError, match="one report"):
         write_evaluation({"bias": reports["bias"]}, tmp_path, comparisons=comparisons)
     (tmp_path / "file").write_text("precious")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +30,8 @@ from tastespace.data.sources import SOURCES, resolve, source_of
 from tastespace.data.sources.cache import cache_folder, files_folder, is_cached
 from tastespace.data.sources.obtaining import obtain
 from tastespace.data.sources.source import Source
-from tastespace.errors import DataError, InvalidParameterError
+from tastespace.data.writing import writer_of
+from tastespace.errors import DataError, InvalidParameterError, warn
 
 INTERRUPTED = 130
 
@@ -167,16 +167,24 @@ def _obtained(source: Source, given: Path | None, cache: Path | None) -> Ratings
         return source.load()
     try:
         with console.progress(in_bytes=True) as observer:
-            return source.read(obtain(source.name, source.archive, cache=cache, given=given, observer=observer))
+            folder = obtain(source.name, source.archive, cache=cache, given=given, observer=observer)
+            ratings = source.read(folder)
+        _compare_size(source, ratings)
+        return ratings
     except KeyboardInterrupt as error:
         console.err.print("interrupted; what has come so far is kept, run it again to continue", markup=False)
         raise typer.Exit(INTERRUPTED) from error
 
 
+def _compare_size(source: Source, ratings: Ratings) -> None:
+    """Say so if this can hardly be the data set: somebody gave another one under its name."""
+    if not 0.98 < (len(ratings) + ratings.merged) / source.n_ratings < 1.02:
+        warn(f"{len(ratings):,} ratings were read, and {source.name} has {source.n_ratings:,}: is this the right one?")
+
+
 def _check_out(out: Path) -> None:
     """Complain about the file to write before much is downloaded."""
-    if not re.search(r"\.(parquet|[ct]sv(\.gz|\.zst)?)$", out.name, re.IGNORECASE):
-        raise InvalidParameterError(f"--out is {out}; expected a name that ends in .csv, .tsv, .csv.gz … or .parquet")
+    writer_of(out)
     if not out.parent.is_dir():
         raise DataError("the folder does not exist", file=out, expected="a folder to write to")
 
@@ -195,7 +203,8 @@ def _tell(source: Source, ratings: Ratings, cache: Path | None, out: Path | None
     )
     if out is not None:
         console.out.print(f"ratings without titles written to {out}", markup=False)
-    console.out.print(f"next: tastespace fit {source.name} --out MODEL", markup=False)
+    chosen = "" if cache is None else f"TASTESPACE_CACHE={cache} "
+    console.out.print(f"next: {chosen}tastespace fit {source.name} --out MODEL", markup=False)
 
 
 def _describe_source(source: Source, cache: Path | None, json: bool) -> None:

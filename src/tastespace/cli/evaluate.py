@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +31,7 @@ from tastespace.evaluation.report import Report
 from tastespace.evaluation.tables import Table
 from tastespace.models import Recommender
 from tastespace.report.evaluation_page import prepare_folder, write_evaluation
+from tastespace.version import __version__
 
 
 def evaluate(
@@ -89,15 +91,19 @@ def evaluate(
             )
     first, *others = reports.values()
     comparisons = compare.compare(first, others[0], seed=seed) if others else None
-    page = None if figures is None else write_evaluation(reports, figures, comparisons=comparisons)
+    page = None
+    if figures is not None:
+        notes = _notes(paths, {"test file": test, "history": history}, seed, bootstrap)
+        page = write_evaluation(reports, figures, comparisons=comparisons, notes=notes)
     if json:
         console.print_json(_content(reports, comparisons, page))
         return
-    for name, report in reports.items():
-        _show_report(name if others else None, report, recommenders[name])
+    _show_first_lines(reports, recommenders)
     if comparisons is not None:
         _show(comparisons.table(*reports))
         console.out.print("\np: how often such a difference would come about by luck alone", markup=False)
+    for name, report in reports.items():
+        _show_details(f"{name}: " if others else "", report)
     if page is not None:
         console.out.print(f"\nfigures written to {page}", markup=False)
 
@@ -129,12 +135,28 @@ def _content(reports: dict[str, Report], comparisons: Comparisons | None, page: 
     return content if page is None else {**content, "figures": str(page)}
 
 
-def _show_report(name: str | None, report: Report, recommender: Recommender) -> None:
-    low, high = recommender.rating_range_
-    whose = "" if name is None else f"{name}: "
-    console.out.print(f"{whose}{report}; predictions clipped to {low:g}…{high:g}", markup=False)
-    for table in report.tables():
-        _show(table)
+def _notes(paths: list[Path], files: dict[str, Path | None], seed: int, bootstrap: int) -> dict[str, str]:
+    """What the page says of how it came about."""
+    notes = {"models" if len(paths) > 1 else "model": ", ".join(map(str, paths))}
+    notes |= {name: str(file) for name, file in files.items() if file is not None}
+    notes["seed"] = str(seed)
+    notes["resamples"] = f"{bootstrap:,} for intervals"
+    if len(paths) > 1:
+        notes["resamples"] += f", {compare.RESAMPLES:,} for differences"
+    return notes | {"tastespace": __version__}
+
+
+def _show_first_lines(reports: dict[str, Report], recommenders: dict[str, Recommender]) -> None:
+    """A line a model, with its name if there are several."""
+    for name, report in reports.items():
+        low, high = recommenders[name].rating_range_
+        whose = f"{name}: " if len(reports) > 1 else ""
+        console.out.print(f"{whose}{report}; predictions clipped to {low:g}…{high:g}", markup=False)
+
+
+def _show_details(whose: str, report: Report) -> None:
+    for table in report.tables(empty=False):
+        _show(replace(table, title=whose + table.title))
     console.out.print()
 
 
@@ -147,3 +169,5 @@ def _show(table: Table) -> None:
         shown.add_row(*row)
     console.out.print(f"\n{table.title}", markup=False, style="bold")
     console.out.print(shown)
+    if table.note:
+        console.out.print(table.note, markup=False)

@@ -34,7 +34,7 @@ from tastespace.data.files import read
 from tastespace.data.layout import Layout
 from tastespace.data.ratings import Ratings
 from tastespace.data.splitting import random_split
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import InvalidParameterError, warn
 from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.report import Report
 from tastespace.models import MODELS, Recommender
@@ -114,6 +114,12 @@ def fit(
     )
     observed, layout = observe(ratings, said)
     tested = None if test is None else read(test, **{key: value for key, value in said.items() if key != "items"})
+    low, high = observed.range
+    if low == high and name != "popular":
+        warn(
+            f"all ratings are {low:g}: their values tell nothing, and neither will predictions. For what was clicked, "
+            "played or bought, --model popular makes lists"
+        )
     if dry_run:
         _describe(observed, layout, name, recommender, json)
         return

@@ -10,9 +10,9 @@ from tastespace.cli import console
 from tastespace.data.files import read, sniff
 from tastespace.data.layout import Layout
 from tastespace.data.ratings import Ratings
-from tastespace.data.sources import resolve
+from tastespace.data.sources import resolve, suggestion
 from tastespace.data.sources.cache import is_cached
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import DataError, InvalidParameterError
 
 PARTS = ("user", "item", "rating", "time")
 
@@ -21,6 +21,8 @@ def observe(file_or_name: Path, said: Mapping[str, Any]) -> tuple[Ratings, Layou
     """The ratings, and how the file was read; `said` are arguments of `read`."""
     source = resolve(file_or_name)
     if source is None:
+        if not file_or_name.exists() and (meant := suggestion(str(file_or_name))):
+            raise DataError(f"there is no such file{meant}", file=file_or_name, expected="a file of ratings")
         return read(file_or_name, **said), guess(file_or_name, said)
     if said:
         raise InvalidParameterError(

@@ -36,7 +36,8 @@ def recommend(
         float, typer.Option("--diversity", help="From 0 to 1: the more, the less alike are the items of a list.")
     ] = 0.0,
     popularity_damping: Annotated[
-        float, typer.Option("--popularity-damping", help="From 0: the more, the fewer items that everybody rates.")
+        float,
+        typer.Option("--popularity-damping", help="From 0 to 1000: the more, the fewer items that everybody rates."),
     ] = 0.0,
     threads: Threads = None,
     json: Json = False,
@@ -44,8 +45,6 @@ def recommend(
     """Recommend items to users of the training ratings, or to anybody with a history."""
     if not user and history is None:
         raise typer.BadParameter("expected --user ID, or --history FILE, or both")
-    if include_seen and (exclude or exclude_file):
-        raise typer.BadParameter("expected --include-seen or --exclude, not both")
     if only and only_file:
         raise typer.BadParameter("expected --only or --only-file, not both")
     recommender = artifact.load(model).set_params(threads=threads)
@@ -55,7 +54,8 @@ def recommend(
         n,
         history=new,
         only=only or (None if only_file is None else read_item_list(only_file)),
-        exclude=None if include_seen else _excluded(exclude or [], exclude_file, user, new),
+        exclude=_excluded(exclude or [], exclude_file, user, new),
+        include_seen=include_seen,
         where=where,
         diversity=diversity,
         popularity_damping=popularity_damping,
@@ -69,7 +69,7 @@ def recommend(
 
 
 def _excluded(items: list[str], file: Path | None, users: list[str] | None, new: Ratings | None) -> Any:
-    """What must not be shown: the seen, the items typed, and those of the file, for everybody or for each user."""
+    """What must not be shown beside the seen: the items typed, and those of the file, for everybody or each user."""
     if file is None:
         return items or "seen"
     listed = read_item_list(file).cast(pl.String)

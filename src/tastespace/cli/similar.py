@@ -53,12 +53,13 @@ def _entry(found: Similar, position: int, asked: Any) -> dict[str, Any]:
     similar = [
         {"item": row["item"], "title": row.get("title"), "similarity": round(row["similarity"], 5)} for row in rows
     ]
-    return {"item": asked, "title": None if found.titles is None else found.titles[position], "similar": similar}
+    title = None if found.titles is None else found.titles[position]
+    return {"item": asked, "title": title, "cold": bool(found.cold[position]), "similar": similar}
 
 
 def _show(found: Similar, position: int, asked: Any) -> None:
     title = None if found.titles is None else found.titles[position]
-    note = " (no ratings to compare by)" if found.cold[position] else ""
+    note = " (nothing to compare by)" if found.cold[position] else ""
     console.out.print(f"Like {found.side} {asked}{f', {title}' if title else ''}{note}", markup=False)
     table = found.of(position)
     if not table.height:

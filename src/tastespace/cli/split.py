@@ -42,6 +42,7 @@ WAYS: dict[str, Callable[[Ratings, float, int, int], Split]] = {
     "one": lambda ratings, share, last, seed: leave_one_out(ratings, seed=seed),
     "users": lambda ratings, share, last, seed: held_out_users(ratings, share, seed=seed),
 }
+SHARED = ("random", "time", "users")
 
 
 def split(
@@ -56,8 +57,13 @@ def split(
             "one: one of each user at random; users: a share of the users.",
         ),
     ] = "random",
-    share: Annotated[float, typer.Option("--share", help="Share of the test part, for random, time and users.")] = 0.1,
-    last: Annotated[int, typer.Option("--last", help="How many of each user, for last.")] = 1,
+    share: Annotated[
+        float | None,
+        typer.Option("--share", help="Share of the test part, for random, time and users.", show_default="0.1"),
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option("--last", help="How many of each user, for last.", show_default="1")
+    ] = None,
     history: Annotated[
         Path | None, typer.Option("--history", help="For users: file to write half of their ratings to.")
     ] = None,
@@ -73,12 +79,12 @@ def split(
     json: Json = False,
 ) -> None:
     """Write a training part and a test part of ratings to two files (.csv, .tsv, .parquet, also .gz and .zst)."""
-    if by not in WAYS:
-        raise InvalidParameterError(f"--by is {by!r}; expected one of {', '.join(WAYS)}")
-    if (history is None) == (by == "users"):
-        raise typer.BadParameter("--history FILE and --by users go together: it is what those users are known by")
-    for file in (train, test, *([] if history is None else [history])):
+    _check(by, share, last, history)
+    outputs = [train, test] if history is None else [train, test, history]
+    for file in outputs:
         writer_of(file)  # says now, before anything is read, if a name is none that can be written
+    if len({file.resolve() for file in (ratings, *outputs)}) <= len(outputs):
+        raise InvalidParameterError("two of the files are the same; expected others than the ratings for each part")
     said = reading(
         user=user_column,
         item=item_column,
@@ -89,7 +95,8 @@ def split(
         duplicates=duplicates,
         bad_lines=bad_lines,
     )
-    parts = WAYS[by](observe(ratings, said)[0], share, last, seed)
+    observed = observe(ratings, said)[0]
+    parts = WAYS[by](observed, 0.1 if share is None else share, 1 if last is None else last, seed)
     written = {"train": (parts.train, train), "test": (parts.test, test)}
     if parts.history is not None and history is not None:
         written["history"] = (parts.history, history)
@@ -109,3 +116,15 @@ def split(
             markup=False,
         )
     console.out.print(f"next: tastespace fit {train} --out MODEL; tastespace evaluate MODEL {test}", markup=False)
+
+
+def _check(by: str, share: float | None, last: int | None, history: Path | None) -> None:
+    """Refuse options that do not go together."""
+    if by not in WAYS:
+        raise InvalidParameterError(f"--by is {by!r}; expected one of {', '.join(WAYS)}")
+    if share is not None and by not in SHARED:
+        raise typer.BadParameter(f"--by {by} takes no --share; expected --by {' or '.join(SHARED)}")
+    if last is not None and by != "last":
+        raise typer.BadParameter(f"--by {by} takes no --last; expected --by last")
+    if (history is None) == (by == "users"):
+        raise typer.BadParameter("--history FILE and --by users go together: it is what those users are known by")

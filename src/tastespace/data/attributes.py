@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, IntArray
 from tastespace.data.ratings import Ratings
-from tastespace.data.vocabulary import Vocabulary
+from tastespace.data.vocabulary import Vocabulary, is_blank
 from tastespace.errors import shortened
 
 Value = str | int | float
@@ -53,7 +53,7 @@ class Column:
 
     @classmethod
     def of(cls, name: str, cells: pl.Series) -> Column:
-        """From a table with one row an item; nulls, NaN and empty lists say nothing."""
+        """From a table with one row an item; nulls, NaN, blank texts and empty lists say nothing."""
         table = pl.DataFrame({"row": np.arange(len(cells), dtype=np.int32), "value": cells})
         if isinstance(cells.dtype, pl.List | pl.Array):
             table = table.explode("value")
@@ -168,11 +168,12 @@ def _comparable(cells: pl.Series) -> tuple[Kind, pl.Series]:
     """Values as numbers or texts; truth and dates are compared as they are written."""
     kind = cells.dtype
     if kind.is_float() or kind.is_decimal():
-        return "number", (cells.cast(pl.Float64) if kind.is_decimal() else cells).fill_nan(None)
+        return "number", cells.cast(pl.Float64).fill_nan(None)
     if kind.is_integer():
         return "number", cells
     if kind in (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Null) or kind.is_temporal():
-        return "text", cells.cast(pl.String)
+        texts = cells.cast(pl.String)
+        return "text", texts.set(is_blank(texts).fill_null(False), None)
     return "other", cells
 
 

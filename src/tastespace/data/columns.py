@@ -89,6 +89,10 @@ def find_parts(
             if list(names).count(name) > 1:
                 raise DataError(f"there is more than one column {name!r}", file=file, expected="different names")
             found[part] = name
+    for part, name in found.items():
+        twin = next((other for other in found if other != part and found[other] == name), None)
+        if twin is not None:
+            raise DataError(f"column {name!r} is to be both {part} and {twin}", file=file, expected="one for each")
     missing = [part for part in needed if part not in found]
     if missing:
         raise DataError(

@@ -18,7 +18,10 @@ Compression = Literal["gzip", "zstd"]
 _MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 # Formats that hold several files, or that few people use: what to do is better than what went wrong.
 _ADVICE = {
-    b"PK\x03\x04": ("a zip archive", "unpack it first, or use `tastespace data get NAME --from FILE` for a known set"),
+    b"PK\x03\x04": (
+        "a zip archive",
+        "a file from inside it; for a known data set: tastespace data get NAME --from FILE",
+    ),
     b"BZh": ("compressed with bzip2", "a plain, .gz or .zst file: unpack it with bunzip2"),
     b"\xfd7zXZ\x00": ("compressed with xz", "a plain, .gz or .zst file: unpack it with unxz"),
 }
@@ -26,6 +29,8 @@ _ADVICE = {
 
 def compression_of(file: Path) -> Compression | None:
     """How a file is compressed, if it is."""
+    if file.exists() and not file.is_file() and not file.is_dir():
+        raise DataError("this is a pipe or a device", file=file, expected="a file: it is looked at before it is read")
     with file.open("rb") as stream:
         start = stream.read(8)
     for magic, (kind, advice) in _ADVICE.items():

@@ -88,6 +88,8 @@ def _complaint(records: _native.Records, separator: str, n_columns: int) -> tupl
     name = part if part in ("rating", "time") else f"{part} id"
     if kind == "missing":
         return f"the {name} is missing", EXPECTED_CELL[part]
+    if kind == "too long":
+        return f"the {name} is longer than 65,535 bytes", "a shorter one; is a quotation mark missing?"
     if kind == "not unicode":
         return f"byte 0x{_bad_byte(cell):02x} is not UTF-8", "text encoded as UTF-8"
     shown = cell.decode(errors="backslashreplace")

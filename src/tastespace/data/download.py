@@ -36,7 +36,7 @@ TIMEOUT = 30.0  # seconds that a server may say nothing
 PAUSE = 1.0  # seconds before the second try, twice as many before the third ...
 
 _PASSING = (408, 425, 429)  # answers that may be different a moment later; those from 500 on, too
-_BY_HAND = "Fetch the file in another way and give it with --from"
+_BY_HAND = "Fetch the file in another way, and then: tastespace data get NAME --from FILE"
 
 
 def download(

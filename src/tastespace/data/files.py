@@ -59,11 +59,16 @@ def read(
     Whatever cannot be read is a `DataError` that names the line; `bad_lines="skip"` sets such lines aside, and says
     how many.
     """
+    if isinstance(path, pl.DataFrame) or hasattr(path, "columns"):
+        raise InvalidParameterError("read got a table; expected a file: use Ratings.from_frame for tables")
+    if bad_lines not in ("error", "skip"):
+        raise InvalidParameterError(f"bad_lines is {bad_lines!r}; expected error or skip")
     wanted = {"user": user, "item": item, "rating": rating, "time": time}
     if is_netflix(Path(path)):
-        return _read_netflix(Path(path), [*wanted.values(), separator, header], duplicates, items)
+        told = (*wanted.values(), separator, header, "skip" if bad_lines == "skip" else None)
+        return _read_netflix(Path(path), told, duplicates, items)
     file = _in_folder(Path(path))
-    with _faults_named(file):
+    with named_faults(file):
         observed = _read_observed(file, wanted, RATING, separator, header, bad_lines)
         assert observed.users is not None
         assert observed.values is not None
@@ -90,16 +95,28 @@ def read_pairs(
 ) -> tuple[pl.Series, pl.Series]:
     """The user ids and item ids of a file that asks for predictions; further columns are ignored."""
     file = Path(path)
-    with _faults_named(file):
+    with named_faults(file):
         observed = _read_observed(file, {"user": user, "item": item}, PAIR, separator, header)
         assert observed.users is not None
         return observed.users.ids(), observed.items.ids()
 
 
+def read_named_items(path: AnyPath, expected: str) -> tuple[pl.Series | None, pl.Series]:
+    """The items of a table whose header says which they are, and the users if it has a column of them."""
+    file = Path(path)
+    with named_faults(file):
+        layout = sniff_file(file, needed=("item",))
+        if not layout.has_header or usual_column(layout.columns, USUAL_NAMES["item"]) is None:
+            raise DataError("no column is called item", file=file, expected=expected)
+        has_user = usual_column(layout.columns, USUAL_NAMES["user"]) is not None
+        observed = _read_observed(file, {}, PAIR if has_user else ("item",), None, True)
+        return None if observed.users is None else observed.users.ids(), observed.items.ids()
+
+
 def read_history(path: AnyPath, user: str) -> Ratings:
     """Ratings of any users; in a file without a column of users they are all of this one."""
     file = Path(path)
-    with _faults_named(file):
+    with named_faults(file):
         observed = _read_observed(file, {}, OWN_RATING, None, None)
         rows = observed.items.rows
         users = observed.users or Side(Vocabulary(pl.Series("user", [user])), np.zeros(len(rows), np.int32))
@@ -125,7 +142,7 @@ def sniff(
     if is_netflix(Path(path)):
         return NETFLIX
     file = _in_folder(Path(path))
-    with _faults_named(file):
+    with named_faults(file):
         return sniff_file(file, separator=separator, header=header, wanted=wanted, needed=needed)
 
 
@@ -137,8 +154,6 @@ def _read_observed(
     header: bool | None,
     bad_lines: BadLines = "error",
 ) -> Observed:
-    if bad_lines not in ("error", "skip"):
-        raise InvalidParameterError(f"bad_lines is {bad_lines!r}; expected error or skip")
     layout = sniff_file(file, separator=separator, header=header, wanted=wanted, needed=needed)
     observed = _READERS[layout.kind](file, layout, bad_lines == "skip")
     if observed.rejected:
@@ -156,7 +171,7 @@ def _warn_of_rejected(file: Path, observed: Observed) -> None:
 def _read_netflix(path: Path, told: Sequence[object], duplicates: Duplicates, items: AnyPath | None) -> Ratings:
     if any(option is not None for option in told):
         raise InvalidParameterError(
-            f"{path} has the layout of the Netflix Prize; expected neither columns, separator nor header for it"
+            f"{path} has the layout of the Netflix Prize; expected neither columns, separator, header nor bad lines"
         )
     ratings = read_netflix(path, duplicates=duplicates)
     return ratings if items is None else with_titles(ratings, path, Path(items))
@@ -196,7 +211,7 @@ def _in_folder(path: Path) -> Path:
 
 
 @contextmanager
-def _faults_named(file: Path) -> Iterator[None]:
+def named_faults(file: Path) -> Iterator[None]:
     """Whatever goes wrong with a file becomes a `DataError` that names it."""
     try:
         yield

@@ -2,54 +2,50 @@
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
 from tastespace.data import text
 from tastespace.data.columns import USUAL_NAMES, usual_column
-from tastespace.data.compression import compression_of, read_plain
-from tastespace.data.files import AnyPath, read_pairs, sniff
+from tastespace.data.compression import Compression, compression_of, read_plain
+from tastespace.data.files import AnyPath, named_faults, read_named_items
 from tastespace.errors import DataError
 
-_EXPECTED = "one item a line; or a table with a column item, and perhaps one called user"
-_PARQUET_MAGIC = b"PAR1"
+_EXPECTED = "one item a line; or a table whose header has a column item, and perhaps one called user"
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 
 def read_item_list(path: AnyPath) -> pl.DataFrame:
     """A table with a column item, and a column user if the file says for whom: as `exclude` and `only` take it.
 
-    Text with one column is one item a line, with or without a heading. Text with more columns and no header has
-    users in the first and items in the second.
+    Text with one column is one item a line, with or without a heading. With more columns a header must say which is
+    the item: a guess would leave things out, or let them through, without anybody noticing.
     """
     file = Path(path)
-    try:
-        data = read_plain(file, compression_of(file))
-    except FileNotFoundError as error:
-        raise DataError("there is no such file", file=file, expected=_EXPECTED) from error
-    except OSError as error:
-        raise DataError(
-            f"the file cannot be read ({error.strerror or error})", file=file, expected=_EXPECTED
-        ) from error
-    is_table = data.startswith(_PARQUET_MAGIC)
-    if not is_table:
-        if not data.strip():
-            raise DataError("the file is empty", file=file, expected=_EXPECTED)
-        content, broken = text.decoded(text.with_plain_ends(data), file)
-        if broken is not None:
-            raise broken
-        first = _QUOTED.sub("", text.first_line(content)[1])
-        if not first.startswith("{") and not any(mark in first for mark in text.SEPARATORS if mark != " "):
+    with named_faults(file):
+        content = _one_column_text(file, compression_of(file))
+        if content is not None:
             return pl.DataFrame({"item": _one_column(content)})
-    layout = sniff(file, needed=("item",))
-    if not layout.has_header or usual_column(layout.columns, USUAL_NAMES["user"]) is not None:
-        users, items = read_pairs(file)
-        return pl.DataFrame({"user": users, "item": items})
-    return pl.DataFrame({"item": _column(layout.kind, data, layout.columns, str(layout.separator), file)})
+        users, items = read_named_items(file, _EXPECTED)
+    return pl.DataFrame({"item": items} if users is None else {"user": users, "item": items})
+
+
+def _one_column_text(file: Path, compression: Compression | None) -> str | None:
+    """The text of a file whose first line has no separators; None for any other."""
+    data = read_plain(file, compression)
+    if data.startswith(b"PAR1"):
+        return None
+    if not data.strip():
+        raise DataError("the file is empty", file=file, expected=_EXPECTED)
+    content, broken = text.decoded(text.with_plain_ends(data), file)
+    if broken is not None:
+        raise broken
+    first = _QUOTED.sub("", text.first_line(content)[1])
+    if first.startswith("{") or any(mark in first for mark in text.SEPARATORS if mark != " "):
+        return None
+    return content
 
 
 def _one_column(content: str) -> list[str]:
@@ -57,20 +53,3 @@ def _one_column(content: str) -> list[str]:
     lines = [line.strip() for line in content.splitlines() if line.strip()]
     lines = [line[1:-1].replace('""', '"') if len(line) > 1 and line[0] == line[-1] == '"' else line for line in lines]
     return lines[1:] if usual_column(lines[:1], (*USUAL_NAMES["item"], "id")) is not None else lines
-
-
-def _column(kind: str, data: bytes, names: Sequence[str], separator: str, file: Path) -> pl.Series:
-    """The items of a table without users."""
-    name = str(usual_column(names, USUAL_NAMES["item"]))
-    if kind == "parquet":
-        return pl.read_parquet(io.BytesIO(data), columns=[name])[name]
-    if kind == "jsonl":
-        return pl.read_ndjson(data)[name]
-    place = list(names).index(name)
-    content = text.with_plain_ends(data).decode()
-    cells = []
-    for line, fields in list(text.records(content, separator, file))[1:]:
-        if len(fields) != len(names):
-            raise text.ragged(content, line, fields, text.Shape(separator, True, len(names)), file)
-        cells.append(fields[place].strip())
-    return pl.Series(cells, dtype=pl.String)

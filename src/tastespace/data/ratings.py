@@ -60,7 +60,10 @@ class Ratings:
         `sum`; `error` refuses.
         """
         user_ids, item_ids = id_series(user_ids, "user"), id_series(item_ids, "item")
-        numbers = np.asarray(values, dtype=np.float64).reshape(-1)
+        try:
+            numbers = np.asarray(values, dtype=np.float64).reshape(-1)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"the values are no ratings ({error})", expected="numbers") from error
         if not len(user_ids) == len(item_ids) == len(numbers):
             raise DataError(
                 f"{len(user_ids)} users, {len(item_ids)} items and {len(numbers)} values",
@@ -97,7 +100,13 @@ class Ratings:
         n_unknown = 0 if times is None else int(np.count_nonzero(np.isnat(times)))
         if n_unknown == len(values):
             times = None  # a column with nothing in it
-        elif n_unknown:
+        elif times is not None and _are_dates_without_marks(times):
+            raise DataError(
+                f"the times look like dates without marks, such as {times[~np.isnat(times)][0].astype(int)}: as "
+                "seconds they would all be in 1970",
+                expected="dates such as 2024-05-31, or seconds since 1970",
+            )
+        if times is not None and n_unknown:
             warn(f"{n_unknown:,} of {len(values):,} ratings have no time; splits by time will refuse them")
         ratings = cls(users, items, user_rows, item_rows, values, times, rejected=rejected)
         return ratings._without_duplicates(duplicates)
@@ -328,12 +337,14 @@ class Ratings:
             raise DataError(f"user {user!r} rated item {item!r} more than once", expected="one rating a pair")
         combine = {
             "last": pl.col("value").last(),
-            "mean": pl.col("value").mean(),
-            "sum": pl.col("value").sum(),
+            "mean": pl.col("value").cast(pl.Float64).mean(),
+            "sum": pl.col("value").cast(pl.Float64).sum(),
         }
         kept = frame.group_by("pair", maintain_order=True).agg(pl.col("position").last(), combine[duplicates])
         kept = kept.sort("position")
         index = kept["position"].to_numpy()
+        if not (kept["value"].abs() < FIRST_INFINITE).all():
+            raise DataError("the ratings of a pair add up to more than can be kept", expected="smaller ones")
         values = contiguous(kept["value"].to_numpy(), np.float32)
         return replace(
             self,
@@ -343,6 +354,15 @@ class Ratings:
             times=None if self.times is None else self.times[index],
             merged=len(frame) - len(kept),
         )
+
+
+def _are_dates_without_marks(times: TimeArray) -> bool:
+    """Whether all the seconds read like days of 1900 to 2100 written as 20240531."""
+    seconds = times.astype(np.int64)[~np.isnat(times)]
+    if seconds.min() < 19000101 or seconds.max() > 21001231:
+        return False
+    month, day = seconds // 100 % 100, seconds % 100
+    return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
 
 
 def _shrunk(vocabulary: Vocabulary, rows: IntArray) -> tuple[Vocabulary, IntArray]:

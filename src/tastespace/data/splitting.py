@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -91,15 +91,20 @@ def time_split(ratings: Ratings, share: float | None = None, *, at: Any = None) 
 def held_out_users(ratings: Ratings, share: float = 0.1, *, given: float = 0.5, seed: int = 0) -> Split:
     """A share of the users, with all their ratings, kept from training.
 
-    A share `given` of the ratings of each, at random, is the split's history, to fold them in by; the rest is
-    the test part. Users whose history or test part would be empty are in training.
+    A share `given` of the ratings of each, at random, is the split's history, to fold them in by; or so many of
+    them, if it is a whole number. The rest is the test part. Users whose history or test part would be empty are in
+    training.
     """
-    _check_share("given", given)
+    is_count = isinstance(given, Integral) and not isinstance(given, bool)
+    if is_count and given < 1:
+        raise InvalidParameterError(f"given is {given!r}; expected at least 1 rating, or a share between 0 and 1")
+    if not is_count:
+        _check_share("given", given)
     rng = generator(seed)
     order = rng.random(len(ratings))
     counts = np.bincount(ratings.user_rows, minlength=ratings.n_users)
-    n_given = (given * counts).astype(np.int64)
-    able = np.flatnonzero(n_given >= 1)
+    n_given = np.full(len(counts), int(given)) if is_count else (given * counts).astype(np.int64)
+    able = np.flatnonzero((n_given >= 1) & (n_given < counts))
     chosen = rng.permutation(able)[: _count_of(share, ratings.n_users, "users")]
     if not len(chosen):
         raise DataError("no user has ratings for both a history and a test", expected="users with several ratings")
@@ -150,7 +155,7 @@ def _known_times(ratings: Ratings) -> NDArray[np.datetime64]:
 
 
 def _check_share(name: str, share: float) -> None:
-    if not 0 < share < 1:
+    if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share < 1:
         raise InvalidParameterError(f"{name} is {share!r}; expected a number between 0 and 1, both excluded")
 
 

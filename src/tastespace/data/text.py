@@ -17,6 +17,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BAD_QUOTE = "a quotation mark or a line end is where it should not be"
 EXPECTED_QUOTE = 'fields that are quoted as a whole, "" for a quotation mark inside'
 _SAMPLED_RECORDS = 50
+_LONGEST_FIELD = 2**31 - 1
 
 Rows = list[list[str]]
 
@@ -57,6 +58,7 @@ def records(text: str, separator: str, file: Path, *, quoted: bool = True) -> It
     reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=separator, strict=True)
     while True:
         line = reader.line_num + 1
+        limit = csv.field_size_limit(_LONGEST_FIELD)
         try:
             fields = next(reader)
         except StopIteration:
@@ -69,6 +71,8 @@ def records(text: str, separator: str, file: Path, *, quoted: bool = True) -> It
                 text=line_of(text, line),
                 expected=EXPECTED_QUOTE,
             ) from error
+        finally:
+            csv.field_size_limit(limit)  # which is the whole process's
         if not _is_blank(fields, separator):
             yield line, fields
 

@@ -53,6 +53,7 @@ def write(ratings: Ratings, path: AnyPath) -> None:
 
 
 def writer_of(file: Path) -> Callable[[Ratings, IO[bytes]], None]:
+    """What writes a file of this name; a suffix that nobody knows is an error."""
     suffixes = [suffix.lower() for suffix in file.suffixes[-2:]]
     if suffixes[-1:] == [".parquet"]:
         return _write_parquet

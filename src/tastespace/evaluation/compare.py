@@ -18,6 +18,8 @@ from tastespace.models.parameters import whole_number
 from tastespace.randomness import resolve
 
 CLOSE = 1e-12  # relative: sums in another order differ by so much
+RESAMPLES = 10_000
+SMALLEST_SHOWN = 0.0001  # of p-values
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Comparison:
     """One measure of two models on the same users: `difference` is the first less the second.
 
     `interval` is a 95 % confidence interval of the difference. `p_value` is how often a difference at least as large
-    would come about if it made no difference which model is which.
+    would come about if it made no difference which model is which; it is never below 1 / (`resamples` + 1).
     """
 
     measure: str
@@ -35,6 +37,7 @@ class Comparison:
     interval: Interval
     p_value: float
     users: int  # how many count
+    resamples: int  # how often the models changed names
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -43,7 +46,13 @@ class Comparison:
     def __str__(self) -> str:
         values = f"{display_name(self.measure)} {self.first:.4f} against {self.second:.4f}"
         span = f"{self.interval.low:+.4f}…{self.interval.high:+.4f}"
-        return f"{values}: {self.difference:+.4f} ({span}), p = {self.p_value:.4f}"
+        p = self.p_text()
+        return f"{values}: {self.difference:+.4f} ({span}), p {p if p.startswith('≤') else f'= {p}'}"
+
+    def p_text(self) -> str:
+        """The p-value as shown: one that more resamples might make smaller says so."""
+        is_least = self.p_value * (self.resamples + 1) < 1.5 or self.p_value < SMALLEST_SHOWN
+        return f"≤ {max(self.p_value, SMALLEST_SHOWN):.4f}" if is_least else f"{self.p_value:.4f}"
 
 
 @dataclass(frozen=True)
@@ -90,7 +99,7 @@ class Comparisons:
                 display_name(row.measure),
                 *(f"{row.first:.4f}", f"{row.second:.4f}", f"{row.difference:+.4f}"),
                 f"{row.interval.low:+.4f}…{row.interval.high:+.4f}",
-                f"{row.p_value:.4f}",
+                row.p_text(),
             )
             for row in self.rows
         )
@@ -101,7 +110,7 @@ class Comparisons:
         return str(self.table())
 
 
-def compare(first: Report, second: Report, *, resamples: int = 10_000, seed: int = 0) -> Comparisons:
+def compare(first: Report, second: Report, *, resamples: int = RESAMPLES, seed: int = 0) -> Comparisons:
     """Compare two reports on the same test ratings, measure by measure, users paired.
 
     The p-value is of a permutation test: the two models change names for each user with probability one half, which
@@ -126,6 +135,7 @@ def compare(first: Report, second: Report, *, resamples: int = 10_000, seed: int
                 interval=middle(drawn["one", name] - drawn["other", name]),
                 p_value=p_values[name],
                 users=one[name].n_users,
+                resamples=resamples,
             )
             for name in able
         )
@@ -159,6 +169,9 @@ def _difference(both: Sums, totals: DoubleArray | float, counts: DoubleArray | f
 
 
 def _check_same_test(first: Report, second: Report) -> None:
+    for report in (first, second):
+        if not isinstance(report, Report):
+            raise InvalidParameterError(f"compare got {type(report).__name__}; expected two reports of evaluate")
     if first.test is None or second.test is None:
         raise InvalidParameterError("a report has no test ratings; expected reports that evaluate has made")
     if first.test is not second.test and first.test.fingerprint() != second.test.fingerprint():

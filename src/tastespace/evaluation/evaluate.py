@@ -13,6 +13,7 @@ from tastespace.errors import DataWarning, InvalidParameterError, warn
 from tastespace.evaluation.groups import Grouping
 from tastespace.evaluation.judging import Matched, threshold_of
 from tastespace.evaluation.lists import ListMetric
+from tastespace.evaluation.names import check_measures
 from tastespace.evaluation.predicted import STANDARD, Metric, Predicted
 from tastespace.evaluation.ranked import ListMaker, ListMeasures, Wanted, measure_lists
 from tastespace.evaluation.report import Report
@@ -49,13 +50,19 @@ def evaluate(
     A test rating of at least `relevant` is relevant; by default, of at least the mean of the training ratings.
     Users without one are left out and counted. Relevant items that the model does not know can never be found,
     and count. A mapping adds measures of your own: functions of `Lists` that give one value a user. `lists` is
-    how lists are made instead of by `recommend`: a function of user ids, length and history that gives a `Ranking`.
+    how lists are made instead of by `recommend`: a function of user ids, length and history that gives a `Ranking`
+    of these users, in this order.
 
     `groups` gives the errors by the number of training ratings, too. `bootstrap` is the number of resamples for
     the confidence intervals, 0 for none; `seed` makes them the same every time.
     """
+    if not isinstance(recommender, Recommender):
+        raise InvalidParameterError(
+            f"evaluate got {type(recommender).__name__} first; expected a fitted recommender, and then what to test on"
+        )
     recommender.require_fitted()
     ks = _lengths(k)
+    check_measures(metrics, ranking)
     whole_number("bootstrap", bootstrap, least=0)
     resolve(seed)
     part, history = _parts(recommender, test)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,7 @@ import polars as pl
 from tastespace.arrays import DoubleArray, IntArray
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import InvalidParameterError, named
 from tastespace.evaluation import catalogue, ranking
 from tastespace.evaluation.judging import Judge, Matched
 from tastespace.evaluation.lists import LIST_METRICS, Catalogue, ListMetric, Lists
@@ -133,7 +134,7 @@ def rank(
         stop = min(start + BLOCK_USERS, len(judge))
         ids = user_ids[start:stop]
         own = _of_users(history, ids)
-        shown = wanted.make(ids, max(ks), own).item_rows[:, : max(ks)]
+        shown = _checked(wanted.make(ids, max(ks), own), ids, recommender.ratings_.n_items)[:, : max(ks)]
         item_rows[start:stop, : shown.shape[1]] = shown
         lists = _judged(judge, start, item_rows[start:stop], known)
         for name, metric in metrics.items():
@@ -145,6 +146,33 @@ def rank(
             values["auc"][first:last] = ranking.auc(scores, *relevant, judge.n_relevant[first:last])
             observer(Progress("ranking", last, len(judge)))
     return Ranked(ks, item_rows, values)
+
+
+def _checked(made: Any, user_ids: pl.Series, n_items: int) -> IntArray:
+    """The item rows of lists that may come from a function of anybody: of whom they should be, nothing twice."""
+    if not isinstance(made, Ranking):
+        raise InvalidParameterError(f"lists gave {type(made).__name__}; expected a Ranking, such as recommend gives")
+    if len(made) != len(user_ids) or len(made.item_rows) != len(user_ids):
+        raise InvalidParameterError(
+            f"lists gave {len(made.item_rows)} lists; expected one for each of {len(user_ids)} users"
+        )
+    if made.user_ids.to_list() != user_ids.to_list():
+        raise InvalidParameterError(
+            f"lists gave lists of the users {named(made.user_ids)}; expected {named(user_ids)}, in the order asked for"
+        )
+    ascending = np.sort(made.item_rows, axis=1)
+    if ascending.size and not -1 <= ascending.min() <= ascending.max() < n_items:
+        raise InvalidParameterError(
+            f"lists gave item rows from {ascending.min()} to {ascending.max()}; expected rows of the {n_items} "
+            "training items, -1 where there is no item"
+        )
+    has_twice = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(axis=1)
+    if has_twice.any():
+        raise InvalidParameterError(
+            f"lists gave an item twice in the list of {named(user_ids.filter(pl.Series(has_twice)))}; expected each "
+            "item at most once"
+        )
+    return made.item_rows
 
 
 def _judged(judge: Judge, start: int, item_rows: IntArray, known: Catalogue) -> Lists:

@@ -54,6 +54,8 @@ class Report:
         return {**self.rating, **self.ranking}
 
     def __getitem__(self, name: str) -> float:
+        if name not in self.measures:
+            raise KeyError(f"the report has no measure {name!r}; expected one of {', '.join(self.measures)}")
         return self.measures[name]
 
     def to_dict(self) -> dict[str, Any]:
@@ -102,10 +104,10 @@ class Report:
         ]
         return pl.DataFrame(rows, schema=schema, orient="row")
 
-    def tables(self) -> list[Table]:
-        """Everything beyond the first line, as tables."""
+    def tables(self, *, empty: bool = True) -> list[Table]:
+        """Everything beyond the first line, as tables; `empty` is of groups, as in `groups_table`."""
         tables = [] if self.lists is None else [self.lists_table()]
-        return tables + [self.groups_table(side) for side in self.groups]
+        return tables + [self.groups_table(side, empty=empty) for side in self.groups]
 
     def table(self) -> str:
         """All of it as text."""
@@ -136,8 +138,8 @@ class Report:
             title += f" (left out: {counted(made.users_without_relevant, 'user')} without a relevant test rating)"
         return Table(title, ("", *(f"@{k}" for k in made.k)), tuple(rows))
 
-    def groups_table(self, side: str) -> Table:
-        """Errors of "users" or "items", one row a group; empty groups say so."""
+    def groups_table(self, side: str, *, empty: bool = True) -> Table:
+        """Errors of "users" or "items", one row a group; empty groups have rows of their own, or are in a note."""
         rows = [
             (
                 *(group.label, f"{group.members:,}", f"{group.n:,}"),
@@ -147,9 +149,12 @@ class Report:
                 ),
             )
             for group in self.groups[side]
+            if empty or group.n
         ]
+        left_out = [] if empty else [group.label for group in self.groups[side] if not group.n]
+        note = f"{EMPTY}: {', '.join(left_out)}" if left_out else ""
         columns = ("training ratings", f"test {side}", "test ratings", *(display_name(name) for name in self.rating))
-        return Table(f"Errors by the number of training ratings of the {side}", columns, tuple(rows))
+        return Table(f"Errors by the number of training ratings of the {side}", columns, tuple(rows), note)
 
     def _cell(self, name: str) -> str:
         return figure(self.ranking[name], self.intervals.get(name))

@@ -29,6 +29,7 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    note: str = ""  # below it
 
     def __str__(self) -> str:
         lines = [self.columns, *self.rows]
@@ -37,7 +38,8 @@ class Table:
             [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
             for line in lines
         )
-        return "\n".join([self.title, *("  ".join(cells).rstrip() for cells in padded)])
+        below = [self.note] if self.note else []
+        return "\n".join([self.title, *("  ".join(cells).rstrip() for cells in padded), *below])
 
 
 def display_name(measure: str) -> str:

@@ -60,7 +60,8 @@ def _since(
     if not isinstance(history, Ratings):
         if not isinstance(history, Mapping):
             raise InvalidParameterError(
-                f"history is of type {type(history).__name__}; expected Ratings, or {{item: rating}} of one user"
+                f"history is of type {type(history).__name__}; expected Ratings (Ratings.from_frame makes "
+                "them of a table), or {item: rating} of one user"
             )
         if len(users) != 1:
             raise InvalidParameterError(

@@ -4,7 +4,8 @@
            (1 - diversity) * relevance - diversity * (largest similarity to anything chosen)
 
 (Carbonell and Goldstein 1998, with lambda = 1 - diversity.) The relevance of an item is its score, scaled so that the
-pool of a user's best items reaches from 0 to 1; similarity is a cosine. The first of the list stays the first.
+pool of a user's best items reaches from 0 to 1; similarity is what the model says, or else the cosine of co-rating. The
+first of the list stays the first.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, FloatMatrix
 from tastespace.index.index import Neighbours
-from tastespace.models.likeness import ItemLikeness
+from tastespace.models.likeness import PoolLikeness
 
 BLOCK_NUMBERS = 1 << 22  # held at once for comparing: 16 MB
 
@@ -24,7 +25,7 @@ def pool_size(n: int, n_items: int) -> int:
     return min(max(10 * n, 100), n_items)
 
 
-def diversified(found: Neighbours, n: int, diversity: float, likeness: ItemLikeness, threads: int) -> Neighbours:
+def diversified(found: Neighbours, n: int, diversity: float, likeness: PoolLikeness, threads: int) -> Neighbours:
     """The n of each user's pool (best first, padded with -1) that are chosen, in the order of choice."""
     n_users, size = found.items.shape
     n = min(n, size)
@@ -37,7 +38,7 @@ def diversified(found: Neighbours, n: int, diversity: float, likeness: ItemLiken
     return Neighbours(np.take_along_axis(found.items, chosen, axis=1), np.take_along_axis(found.scores, chosen, axis=1))
 
 
-def _choices(pool: Neighbours, n: int, diversity: float, likeness: ItemLikeness, threads: int) -> NDArray[np.intp]:
+def _choices(pool: Neighbours, n: int, diversity: float, likeness: PoolLikeness, threads: int) -> NDArray[np.intp]:
     """The positions in each pool that are chosen, one after another; padding comes last, as it was."""
     users = np.arange(len(pool.items))
     is_there = pool.items >= 0

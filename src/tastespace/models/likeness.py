@@ -1,22 +1,35 @@
-"""How alike items are, or users: by their directions in a taste space, or by what a model says itself."""
+"""How alike items are, or users: by their directions in a taste space, or by what a model says itself.
+
+What is asked about is cold if there is nothing to compare it by: it lies at the origin, or is similar to nothing at all
+(a model's own similarity of 0 stands for that). It gets an empty list, and is in no other's list.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, FloatMatrix, IntArray
+from tastespace.data.co_rating import RaterBits, n_words
+from tastespace.data.compressed import Compressed
 from tastespace.errors import InvalidParameterError
 from tastespace.index.exact import Exact
 from tastespace.index.index import Excluded, Neighbours
 from tastespace.models.posterior import ComparesItems, ComparesUsers, Places, Posterior
-from tastespace.models.searching import BLOCK_SCORES, best_of_scores
+from tastespace.models.searching import BLOCK_SCORES, best_of_scores, forbid
 
 Compare = Callable[[NDArray[Any]], FloatMatrix]  # a position in each list -> similarity of all its entries to that one
+
+
+class Nearest(NamedTuple):
+    """What is most like each one asked about, and which of these have nothing to be compared by."""
+
+    found: Neighbours
+    cold: BoolArray  # one asked about
 
 
 class Directions:
@@ -25,15 +38,20 @@ class Directions:
     def __init__(self, places: FloatMatrix) -> None:
         self.vectors = directions(places)
         self._index = Exact().build(self.vectors)
+        self._placed = _are_placed(self.vectors)
 
     def nearest(
         self, queries: FloatMatrix, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
-    ) -> Neighbours:
+    ) -> Nearest:
         """The k likest of each query (directions), found exactly."""
+        if not self._placed.all():
+            allowed = self._placed if allowed is None else self._placed & allowed
         self._index.threads = threads
         found = self._index.search(queries, k, excluded=excluded, allowed=allowed)
+        cold = ~_are_placed(queries)
+        found.items[cold], found.scores[cold] = -1, -np.inf
         # Rounding takes the cosine of two equal directions a little above 1.
-        return Neighbours(found.items, np.minimum(found.scores, np.float32(1)))
+        return Nearest(Neighbours(found.items, np.minimum(found.scores, np.float32(1))), cold)
 
 
 class PlacedItems:
@@ -44,7 +62,7 @@ class PlacedItems:
 
     def nearest(
         self, item_rows: IntArray, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
-    ) -> Neighbours:
+    ) -> Nearest:
         """The k items most like each of these."""
         return self.directions.nearest(self.directions.vectors[item_rows], k, excluded, allowed, threads)
 
@@ -67,7 +85,7 @@ class ComparedItems:
 
     def nearest(
         self, item_rows: IntArray, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
-    ) -> Neighbours:
+    ) -> Nearest:
         def similarities(positions: IntArray) -> FloatMatrix:
             return self.posterior.item_similarities(item_rows[positions], threads)
 
@@ -87,6 +105,23 @@ class ComparedItems:
         return compare
 
 
+@dataclass(frozen=True, eq=False)
+class CoRatedItems:
+    """Items compared by who rated them: for lists of different things, where the model knows no better."""
+
+    raters: Compressed  # of each item
+    n_users: int
+
+    def numbers_held(self, length: int) -> int:
+        return 2 * length * n_words(self.n_users)  # a word takes as much room as two numbers
+
+    def among(self, lists: IntArray, threads: int) -> Compare:
+        rows, places = np.unique(lists, return_inverse=True)
+        bits = RaterBits.of(self.raters.take(rows.astype(np.int32)), self.n_users)
+        places, here = places.reshape(lists.shape), np.arange(len(lists))
+        return lambda positions: bits.cosines(places, places[here, positions][:, None])
+
+
 @dataclass(frozen=True)
 class PlacedUsers:
     """Users of a taste space."""
@@ -94,7 +129,7 @@ class PlacedUsers:
     posterior: Places[Any]
     directions: Directions
 
-    def nearest(self, belief: Any, n_asked: int, k: int, excluded: Excluded, threads: int) -> Neighbours:
+    def nearest(self, belief: Any, n_asked: int, k: int, excluded: Excluded, threads: int) -> Nearest:
         """The k training users most like each user of the belief."""
         return self.directions.nearest(directions(self.posterior.user_places(belief)), k, excluded, None, threads)
 
@@ -106,7 +141,7 @@ class ComparedUsers:
     posterior: ComparesUsers[Any]
     n_users: int
 
-    def nearest(self, belief: Any, n_asked: int, k: int, excluded: Excluded, threads: int) -> Neighbours:
+    def nearest(self, belief: Any, n_asked: int, k: int, excluded: Excluded, threads: int) -> Nearest:
         def similarities(positions: IntArray) -> FloatMatrix:
             return self.posterior.user_similarities(belief, positions, threads)
 
@@ -114,7 +149,13 @@ class ComparedUsers:
 
 
 ItemLikeness = PlacedItems | ComparedItems
+PoolLikeness = ItemLikeness | CoRatedItems
 UserLikeness = PlacedUsers | ComparedUsers
+
+
+def compares_items(posterior: Posterior[Any]) -> bool:
+    """Whether this model knows how alike items are."""
+    return isinstance(posterior, Places | ComparesItems)
 
 
 def item_likeness(posterior: Posterior[Any], n_items: int) -> ItemLikeness:
@@ -142,6 +183,11 @@ def directions(places: FloatMatrix) -> FloatMatrix:
     return (places / np.where(lengths > 0, lengths, 1.0)[:, None]).astype(np.float32)
 
 
+def _are_placed(vectors: FloatMatrix) -> BoolArray:
+    """Which are not at the origin."""
+    return np.asarray((vectors != 0).any(axis=1))
+
+
 def _nearest(
     similarities: Callable[[IntArray], FloatMatrix],
     n_asked: int,
@@ -149,15 +195,19 @@ def _nearest(
     k: int,
     excluded: Excluded,
     allowed: BoolArray | None,
-) -> Neighbours:
+) -> Nearest:
     """The k likest of each by a model's own similarities, some of those asked about at a time."""
+    cold: BoolArray = np.empty(n_asked, np.bool_)
     found = Neighbours(np.full((n_asked, k), -1, np.int32), np.full((n_asked, k), -np.inf, np.float32))
     step = max(1, BLOCK_SCORES // max(n_others, 1))
     for start in range(0, n_asked, step):
         positions = np.arange(start, min(start + step, n_asked), dtype=np.int32)
-        best = best_of_scores(similarities(positions), positions, k, excluded, allowed)
-        found.items[positions], found.scores[positions] = best
-    return found
+        block = similarities(positions)
+        block[block == 0] = -np.inf
+        forbid(block, positions, excluded, None)
+        cold[positions] = ~np.isfinite(block).any(axis=1)  # whatever may be shown of the rest
+        found.items[positions], found.scores[positions] = best_of_scores(block, positions, k, None, allowed)
+    return Nearest(found, cold)
 
 
 def _no_tastes(side: str) -> InvalidParameterError:

@@ -14,11 +14,13 @@ from tastespace.index.exact import Exact
 from tastespace.index.index import Index, Neighbours
 from tastespace.models.damping import sorted_by
 from tastespace.models.diversity import diversified, pool_size
-from tastespace.models.parameters import number, whole_number
+from tastespace.models.parameters import whole_number
 from tastespace.models.posterior import Posterior
 from tastespace.models.prepared import Prepared
 from tastespace.models.searching import Searchable, best_items, pair_scores
 from tastespace.ranking import Rules
+
+MOST_DAMPING = 1000  # popularity alone decides long before; far beyond, the values would overflow
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,8 @@ class Wishes:
     def check(self) -> None:
         """Refuse what makes no sense."""
         whole_number("n", self.n, least=1)
-        number("popularity_damping", self.popularity_damping, least=0)
-        good = isinstance(self.diversity, Real) and not isinstance(self.diversity, bool)
-        if not good or not 0 <= self.diversity <= 1:
-            raise InvalidParameterError(f"diversity is {self.diversity!r}; expected a number from 0 to 1")
+        _from_zero("popularity_damping", self.popularity_damping, MOST_DAMPING)
+        _from_zero("diversity", self.diversity, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Listing:
     def lists(self, wishes: Wishes) -> Neighbours:
         """Each user's items in their final order, with the scores that the model gives them."""
         n = min(wishes.n, max(self.n_items, 1))
-        likeness = self.prepared.item_likeness if wishes.diversity > 0 else None
+        likeness = self.prepared.pool_likeness if wishes.diversity > 0 else None
         size = n if likeness is None else pool_size(n, self.n_items)
         if wishes.popularity_damping > 0:
             found = self._damped(size, wishes)
@@ -106,3 +106,10 @@ class Listing:
             scored, self.belief, users.astype(np.int32), found.items[users, places], self.threads
         )
         return scores
+
+
+def _from_zero(name: str, value: Any, most: int) -> None:
+    """The value is a number from 0 to `most`."""
+    good = isinstance(value, Real) and not isinstance(value, bool)
+    if not good or not 0 <= value <= most:
+        raise InvalidParameterError(f"{name} is {value!r}; expected a number from 0 to {most}")

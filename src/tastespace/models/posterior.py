@@ -95,7 +95,10 @@ class ComparesItems(Protocol):
     """Capability of a posterior without places that knows in a way of its own how alike two items are."""
 
     def item_similarities(self, item_rows: IntArray, threads: int) -> FloatMatrix:
-        """From -1 to 1, one row an item asked about and one column an item; the caller may write into it."""
+        """From -1 to 1, one row an item asked about and one column an item; the caller may write into it.
+
+        0 is nothing in common: such an item is not listed as similar.
+        """
         ...
 
 
@@ -104,7 +107,10 @@ class ComparesUsers(Protocol[AskedBelief]):
     """Capability of a posterior without places that knows in a way of its own how alike two users are."""
 
     def user_similarities(self, belief: AskedBelief, belief_rows: IntArray, threads: int) -> FloatMatrix:
-        """From -1 to 1, one row a user of the belief and one column a training user; the caller may write into it."""
+        """From -1 to 1, one row a user of the belief and one column a training user; the caller may write into it.
+
+        0 is nothing in common: such a user is not listed as similar.
+        """
         ...
 
 

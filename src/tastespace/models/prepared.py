@@ -12,7 +12,15 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.index.exact import Exact
 from tastespace.models.damping import Damping
-from tastespace.models.likeness import ItemLikeness, UserLikeness, item_likeness, user_likeness
+from tastespace.models.likeness import (
+    CoRatedItems,
+    ItemLikeness,
+    PoolLikeness,
+    UserLikeness,
+    compares_items,
+    item_likeness,
+    user_likeness,
+)
 from tastespace.models.posterior import InnerProduct, Posterior
 
 
@@ -46,6 +54,18 @@ class Prepared:
     @cached_property
     def item_likeness(self) -> ItemLikeness:
         return item_likeness(self._posterior, self._ratings.n_items)
+
+    @cached_property
+    def pool_likeness(self) -> PoolLikeness:
+        """What lists are made diverse by; a model that does not know what is alike goes by who rated what."""
+        if compares_items(self._posterior):
+            return self.item_likeness
+        if not len(self._ratings):
+            raise InvalidParameterError(
+                "this model does not know how alike items are, and was saved without the ratings that could say; "
+                "expected diversity=0, or a model saved with its ratings"
+            )
+        return CoRatedItems(self._ratings.by_item, self._ratings.n_users)
 
     @cached_property
     def user_likeness(self) -> UserLikeness:

@@ -112,6 +112,7 @@ class Recommender(ABC):
         *,
         history: History | None = None,
         exclude: Any = "seen",
+        include_seen: bool = False,
         only: Any = None,
         where: str | None = None,
         diversity: float = 0.0,
@@ -126,13 +127,13 @@ class Recommender(ABC):
 
         All filters hold together. `exclude="seen"` leaves out what a user has rated, None nothing, items (a list,
         or a table with a column item) these and the seen ones; a table with the columns user and item leaves out
-        those pairs and the seen ones. `only` are items to choose from; an unknown one is an error. A table of
-        users and items gives each user his own to choose from, and a user who is not in it none. `where` is a
-        condition on titles and attributes, such as ``genre = Comedy and year >= 1990`` (see
-        `tastespace.data.conditions`).
+        those pairs and the seen ones. With `include_seen` the seen ones are not left out. `only` are items to choose
+        from; an unknown one is an error. A table of users and items gives each user his own to choose from, and a
+        user who is not in it none. `where` is a condition on titles and attributes, such as
+        ``genre = Comedy and year >= 1990`` (see `tastespace.data.conditions`).
 
         `diversity` (0 to 1) chooses the list among the best max(10 n, 100), each next item good and unlike those
-        before it. `popularity_damping` (0 or more) moves down what everybody rates (see
+        before it. `popularity_damping` (0 to 1000) moves down what everybody rates (see
         `tastespace.models.damping`). Both change the order, never the scores that are shown.
 
         `index` is a built index over the posterior's item vectors; without one every item is looked at, as is every
@@ -144,7 +145,13 @@ class Recommender(ABC):
         users = self._users_meant(user_ids, history, "recommend")
         asked = asked_users(self.ratings_, users, history, self.rating_range_)
         rules = rules_of(
-            self.ratings_, asked.users, asked.seen, exclude=exclude, only=only, matching=self._matching(where)
+            self.ratings_,
+            asked.users,
+            asked.seen,
+            exclude=exclude,
+            include_seen=include_seen,
+            only=only,
+            matching=self._matching(where),
         )
         found = Listing(
             posterior=self.posterior_,
@@ -189,7 +196,8 @@ class Recommender(ABC):
         """The items most like each of these: those in the same direction of the taste space.
 
         A bias is no part of it: likeness is about the kind of a thing, not about how good it is. `exclude`, `only`
-        and `where` filter as in `recommend`. An unknown item is an error, and so is a model without tastes.
+        and `where` filter as in `recommend`. An item with nothing to be compared by gets an empty list and is flagged
+        cold. An unknown item is an error, and so is a model without tastes.
         """
         self.require_fitted()
         whole_number("n", n, least=1)
@@ -201,7 +209,8 @@ class Recommender(ABC):
     def similar_users(self, user_ids: Ids | None = None, n: int = 10, *, history: History | None = None) -> Similar:
         """The training users most like each of these, who may be strangers with a history (see `recommend`).
 
-        Somebody without any ratings gets an empty list and is flagged cold. A model without tastes is an error.
+        Somebody without any ratings, or with nothing to be compared by, gets an empty list and is flagged cold. A
+        model without tastes is an error.
         """
         self.require_fitted()
         whole_number("n", n, least=1)

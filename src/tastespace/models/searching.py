@@ -78,23 +78,23 @@ def score_blocks(
 ) -> Iterator[tuple[IntArray, FloatMatrix]]:
     """The scores of every item, some users (rows of the belief) at a time, so that memory stays bounded."""
     step = max(1, BLOCK_SCORES // max(n_items, 1))
-    vectors = posterior.item_vectors() if isinstance(posterior, InnerProduct) else None
-    for start in range(0, n_users, step):
-        rows = np.arange(start, min(start + step, n_users), dtype=np.int32)
-        if vectors is not None and isinstance(posterior, InnerProduct):
-            queries, offsets = posterior.query_vectors(belief), posterior.offsets(belief)
+    blocks = (np.arange(start, min(start + step, n_users), dtype=np.int32) for start in range(0, n_users, step))
+    if isinstance(posterior, InnerProduct):
+        queries, vectors, offsets = posterior.query_vectors(belief), posterior.item_vectors(), posterior.offsets(belief)
+        for rows in blocks:
             yield rows, queries[rows] @ vectors.T + offsets[rows, None]
-        elif isinstance(posterior, Scored):
+    elif isinstance(posterior, Scored):
+        for rows in blocks:
             yield rows, posterior.scores(belief, rows, threads)
-        else:
-            raise InvalidParameterError(f"{type(posterior).__name__} can neither score items nor be indexed")
+    else:
+        raise InvalidParameterError(f"{type(posterior).__name__} can neither score items nor be indexed")
 
 
 def best_of_scores(
     scores: FloatMatrix, rows: IntArray, k: int, excluded: Excluded | None, allowed: BoolArray | None
 ) -> tuple[IntArray, FloatMatrix]:
     """The best k of each row of scores, which is written into; `rows` are consecutive rows of what is excluded."""
-    _forbid(scores, rows, excluded, allowed)
+    forbid(scores, rows, excluded, allowed)
     return _top(scores, k)
 
 
@@ -108,7 +108,8 @@ def _best_of_own(posterior: Searchable, belief: Any, own: Compressed, k: int, th
     return found
 
 
-def _forbid(scores: FloatMatrix, rows: IntArray, excluded: Excluded | None, allowed: BoolArray | None) -> None:
+def forbid(scores: FloatMatrix, rows: IntArray, excluded: Excluded | None, allowed: BoolArray | None) -> None:
+    """Write minus infinity where an item must not be found; `rows` as above."""
     if allowed is not None:
         scores[:, ~allowed] = -np.inf
     if excluded is not None:

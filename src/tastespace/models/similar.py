@@ -101,13 +101,13 @@ def similar_items(
 ) -> Similar:
     """The n items most like each of these, which the model must know."""
     rows = known_items(ratings, items)
-    found = likeness.nearest(rows, min(n, ratings.n_items), _oneself(rows), allowed, threads)
+    found, cold = likeness.nearest(rows, min(n, ratings.n_items), _oneself(rows), allowed, threads)
     has_titles = ratings.item_titles is not None
     return Similar(
         side="item",
         ids=items,
         titles=ratings.title_of(rows) if has_titles else None,
-        cold=np.zeros(len(rows), np.bool_),
+        cold=cold,
         rows=found.items,
         similarities=found.scores,
         similar_ids=ratings.items.at(found.items.reshape(-1)),
@@ -118,8 +118,8 @@ def similar_items(
 def similar_users(
     ratings: Ratings, likeness: UserLikeness, asked: Asked, belief: Any, users: pl.Series, n: int, threads: int
 ) -> Similar:
-    """The n training users most like each of these; somebody without ratings is like nobody."""
-    found = likeness.nearest(belief, len(asked.users), min(n, ratings.n_users), _oneself(asked.rows), threads)
+    """The n training users most like each of these; somebody with nothing to be compared by is like nobody."""
+    found, cold = likeness.nearest(belief, len(asked.users), min(n, ratings.n_users), _oneself(asked.rows), threads)
     found.items[asked.cold], found.scores[asked.cold] = -1, -np.inf
     positions = asked.users.rows_of(users)
     rows = found.items[positions]
@@ -127,7 +127,7 @@ def similar_users(
         side="user",
         ids=users,
         titles=None,
-        cold=asked.cold[positions],
+        cold=(asked.cold | cold)[positions],
         rows=rows,
         similarities=found.scores[positions],
         similar_ids=ratings.users.at(rows.reshape(-1)),

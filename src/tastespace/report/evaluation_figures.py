@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 RUST, SEA = "#b5562b", "#5b7f3a"
 LOOKS = ((ACCENT, "o"), (RUST, "s"), (INK, "^"), (SEA, "D"), (PALE, "v"))  # one a model
+# All that are ever written, so that those of an earlier run can be told from files of others.
+FIGURES = ("errors-by-users", "errors-by-items", "lists", "differences")
 CURVES = ("ndcg", "recall", "precision")
 SMALLER_IS_BETTER = ("rmse", "mae")
 LARGER_IS_BETTER = ("precision", "recall", "hit_rate", "mrr", "map", "ndcg", "ndcg_binary", "auc")
@@ -96,15 +98,23 @@ def differences_picture(comparisons: Comparisons, first: str, second: str) -> Pi
         low, value, high = (100 * part / abs(row.second) for part in span)
         axes.hlines(place, low, high, color=colour, linewidth=2, zorder=2)
         axes.scatter(value, place, s=48, color=colour, facecolor=colour if verdict != UNSURE else "white", zorder=3)
-        axes.annotate(verdict, (high, place), (8, 0), textcoords="offset points", va="center", color=INK, fontsize=9)
+        # On the side away from zero, so that no word is written across its line.
+        end, offset, side = (low, -8, "right") if value < 0 else (high, 8, "left")
+        where: dict[str, Any] = {"textcoords": "offset points", "va": "center", "ha": side}
+        axes.annotate(verdict, (end, place), (offset, 0), color=INK, fontsize=9, **where)
     axes.set_yticks(range(len(rows)), [display_name(row.measure) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.margins(x=0.12)
+    axes.margins(x=0.12)  # room for a word on either side
     axes.grid(axis="x", color=GRID)
     axes.set_xlabel(f"{first} less {second}, in per cent of {second}, with 95 % interval", color=INK)
     axes.set_title(f"{first} against {second} (hollow: p ≥ {SIGNIFICANT:g})", loc="left", fontsize=11, color=INK)
     title = f"{first} against {second}, measure by measure"
     return Picture("differences", title, f"{title}. {_describe_differences(rows, first, second)}", _svg(figure))
+
+
+def middle_length(ks: Sequence[int]) -> int:
+    """Of several lengths of lists (ascending) the one that stands for all."""
+    return ks[(len(ks) - 1) // 2]
 
 
 def require_plot() -> None:
@@ -171,7 +181,7 @@ def _count(group: Group) -> str:
 def _shown(comparisons: Comparisons) -> list[Comparison]:
     """Measures that say which model is better, lists at one length only, the one in the middle."""
     ks = sorted({int(row.measure.partition("@")[2]) for row in comparisons if "@" in row.measure})
-    k = ks[(len(ks) - 1) // 2] if ks else 0
+    k = middle_length(ks) if ks else 0
     wanted = [*SMALLER_IS_BETTER, *(f"{name}@{k}" for name in LARGER_IS_BETTER), "auc"]
     return [row for name in wanted for row in comparisons if row.measure == name and row.second]
 

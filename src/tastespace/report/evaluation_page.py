@@ -7,16 +7,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+from typing import Any
 
+from tastespace.artifact import FORMAT, MANIFEST
 from tastespace.errors import DataError, InvalidParameterError
 from tastespace.evaluation.compare import Comparisons
 from tastespace.evaluation.report import Report
-from tastespace.evaluation.tables import Table
+from tastespace.evaluation.tables import UNDEFINED, Table, counted, display_name, figure
 from tastespace.report.evaluation_figures import (
+    FIGURES,
     Picture,
     differences_picture,
     errors_picture,
     lists_picture,
+    middle_length,
     require_plot,
 )
 
@@ -35,27 +39,37 @@ caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
 th, td { padding: .15rem .8rem .15rem 0; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--grid); }
 th:first-child { text-align: left; }
 tbody th { font-weight: normal; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1.2rem; font-size: .9rem; }
+dt { color: var(--accent); }
+dd { margin: 0; overflow-wrap: anywhere; }
 """
 
 
 def write_evaluation(
-    reports: Mapping[str, Report], folder: str | Path, *, comparisons: Comparisons | None = None
+    reports: Mapping[str, Report],
+    folder: str | Path,
+    *,
+    comparisons: Comparisons | None = None,
+    notes: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write figures (SVG) and `evaluation.html`, which holds them all, to a folder; the path of the page.
 
     `reports` are those of one or several models by name. `comparisons`, of the first two of them, are drawn as well.
-    Needs the extra `plot`.
+    `notes` are shown at the top of the page, such as ``{"test file": "test.csv", "seed": 0}``. Figures that an
+    earlier evaluation left in the folder are replaced or removed. Needs the extra `plot`.
     """
-    if not reports:
-        raise InvalidParameterError("there is no report to draw; expected {name: report}")
+    _check_reports(reports)
+    if comparisons is not None and not isinstance(comparisons, Comparisons):
+        raise InvalidParameterError(f"comparisons is {type(comparisons).__name__}; expected what compare gives")
     if comparisons is not None and len(reports) < 2:
         raise InvalidParameterError("comparisons are of two models, and there is one report; expected both reports")
     folder = prepare_folder(folder)
     drawn = _pictures(reports, comparisons)
     try:
+        _remove_others(folder, {picture.name for picture, _ in drawn})
         for picture, _ in drawn:
             (folder / f"{picture.name}.svg").write_bytes(picture.svg)
-        (folder / PAGE).write_text(_page(reports, drawn), encoding="utf-8")
+        (folder / PAGE).write_text(_page(reports, drawn, notes or {}), encoding="utf-8")
     except OSError as error:
         raise DataError(
             f"cannot write ({error.strerror or error})", file=folder, expected="a folder to write to"
@@ -67,6 +81,12 @@ def prepare_folder(folder: str | Path) -> Path:
     """Make the folder if need be, and refuse early what would fail after long work."""
     require_plot()
     folder = Path(folder)
+    for place in (folder.resolve(), *folder.resolve().parents):
+        if _is_artifact(place):
+            raise DataError(
+                f"{place} holds a model, which could not be replaced with other files beside it",
+                expected="another folder for the figures",
+            )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -74,6 +94,34 @@ def prepare_folder(folder: str | Path) -> Path:
             f"cannot make the folder ({error.strerror or error})", file=folder, expected="a folder to write to"
         ) from error
     return folder
+
+
+def _is_artifact(folder: Path) -> bool:
+    """Whether a folder has a manifest that speaks of us, damaged or not."""
+    try:
+        return FORMAT in (folder / MANIFEST).read_text(errors="replace")
+    except OSError:
+        return False
+
+
+def _check_reports(reports: Any) -> None:
+    if not isinstance(reports, Mapping):
+        raise InvalidParameterError(f"reports is {type(reports).__name__}; expected {{name: report}}")
+    if not reports:
+        raise InvalidParameterError("there is no report to draw; expected {name: report}")
+    for name, report in reports.items():
+        if not isinstance(name, str) or not isinstance(report, Report):
+            raise InvalidParameterError(
+                f"reports has {type(report).__name__} for {name!r}; expected names, and reports that evaluate has made"
+            )
+
+
+def _remove_others(folder: Path, names: set[str]) -> None:
+    """What an earlier evaluation drew and this one does not, which would be taken for a part of it."""
+    if (folder / PAGE).exists():  # Without it, a file of the same name is not ours.
+        for name in FIGURES:
+            if name not in names:
+                (folder / f"{name}.svg").unlink(missing_ok=True)
 
 
 def _pictures(reports: Mapping[str, Report], comparisons: Comparisons | None) -> list[tuple[Picture, list[Table]]]:
@@ -97,10 +145,44 @@ def _of(name: str, table: Table) -> Table:
     return replace(table, title=f"{name}: {table.title}")
 
 
-def _page(reports: Mapping[str, Report], drawn: list[tuple[Picture, list[Table]]]) -> str:
-    summary = "\n".join(
-        f"<p><strong>{escape(name)}</strong>: {escape(str(report))}</p>" for name, report in reports.items()
+def _summary(reports: Mapping[str, Report]) -> Table:
+    """One row a model: the main measures, those of lists at the middle length."""
+    measures = list(dict.fromkeys(name for report in reports.values() for name in report.rating))
+    made = next((report.lists for report in reports.values() if report.lists is not None), None)
+    if made is not None:
+        k = middle_length(made.k)
+        measures += [f"ndcg@{k}", f"recall@{k}", "auc"]
+    rows = tuple(
+        (
+            name,
+            *(
+                figure(report[measure], report.intervals.get(measure)) if measure in report.measures else UNDEFINED
+                for measure in measures
+            ),
+        )
+        for name, report in reports.items()
     )
+    columns = ("model", *(display_name(measure) for measure in measures))
+    return Table("Main measures", columns, rows)
+
+
+def _notes(reports: Mapping[str, Report], notes: Mapping[str, Any]) -> str:
+    """What was measured and how, as far as it is known."""
+    made = [report.lists for report in reports.values() if report.lists is not None]
+    facts = {
+        "test ratings": [f"{report.n:,} ({report.cold:,} cold)" for report in reports.values()],
+        "relevant": [f"rated at least {lists.relevant:.4g}" for lists in made],
+        "lists": [f"of {counted(lists.users, 'user')}" for lists in made],
+    }
+    told = {str(name): str(value) for name, value in notes.items()}
+    for name, values in facts.items():
+        if values:  # The same for all models, as a rule; where not, each is told. A note of the same name stays.
+            told.setdefault(name, "; ".join(dict.fromkeys(values)))
+    terms = "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in told.items())
+    return f"<dl>\n{terms}\n</dl>"
+
+
+def _page(reports: Mapping[str, Report], drawn: list[tuple[Picture, list[Table]]], notes: Mapping[str, Any]) -> str:
     sections = "\n".join(_section(picture, tables) for picture, tables in drawn)
     heading = f"Evaluation of {escape(' and '.join(reports))}"
     return f"""<!DOCTYPE html>
@@ -114,7 +196,8 @@ def _page(reports: Mapping[str, Report], drawn: list[tuple[Picture, list[Table]]
 <body>
 <main>
 <h1>{heading}</h1>
-{summary}
+{_notes(reports, notes)}
+{_table(_summary(reports))}
 <p>In brackets, and as whiskers: 95 % confidence intervals, users being resampled.</p>
 {sections}
 </main>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from pathlib import Path
 
 from tastespace.data.ratings import Ratings
@@ -34,10 +35,18 @@ SOURCES: dict[str, Source] = {
 }
 
 
+def suggestion(name: str) -> str:
+    """A question after a name that is nearly one of ours; else nothing."""
+    near = get_close_matches(name.lower(), SOURCES, n=1, cutoff=0.7)
+    return f" (did you mean the data set {near[0]}?)" if near else ""
+
+
 def source_of(name: str) -> Source:
     """The data set of this name."""
     if name not in SOURCES:
-        raise InvalidParameterError(f"there is no data set {name!r}; expected one of {', '.join(SOURCES)}")
+        raise InvalidParameterError(
+            f"there is no data set {name!r}{suggestion(name)}; expected one of {', '.join(SOURCES)}"
+        )
     return SOURCES[name]
 
 

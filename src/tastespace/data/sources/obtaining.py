@@ -83,7 +83,9 @@ def _compare(given: Path, archive: Archive) -> None:
     algorithm, _, digest = archive.checksum.partition(":")
     got = digest_of(given, algorithm)
     if got != digest:
-        warn(f"{given} is not the published archive: its {algorithm} is {got}, not {digest}. It is used nevertheless")
+        warn(
+            f"{given} is not the published archive: its {algorithm} is {got}, not {digest}. Perhaps a copy packed anew"
+        )
 
 
 def _unpack(given: Path, archive: Archive, folder: Path, observer: Observer) -> None:

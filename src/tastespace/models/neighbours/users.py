@@ -24,7 +24,8 @@ class UserNeighbours(NeighbourPosterior):
     """The training users, whom whoever asks is compared with at that moment.
 
     A training user is compared with himself as well, so that he gets the same answers as a stranger with his ratings.
-    That counts only for items that he has rated.
+    That counts only for items that he has rated. There his training rating counts even beside a newer one of a history,
+    because folding in does not know who asks.
     """
 
     @cached_property
