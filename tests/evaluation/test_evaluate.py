@@ -347,7 +347,6 @@ def measured(lists):
         ({"metrics": {1: np.subtract}}, "metrics has a measure called 1"),
         ({"metrics": np.subtract}, "expected functions by name"),
     ],
-    ids=str,
 )
 def test_names_that_would_hide_another_measure_are_refused(options, message):
     with pytest.raises(InvalidParameterError, match=message):
