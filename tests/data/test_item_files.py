@@ -1,0 +1,134 @@
+"""Titles, genres and years from the files that lie beside ratings, or are named."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tastespace.data.files import read
+from tastespace.errors import DataError, DataWarning
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content: str | bytes, name: str = "some.txt") -> Path:
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def triples(ratings):
+    return list(zip(ratings.user_ids().to_list(), ratings.item_ids().to_list(), ratings.values.tolist(), strict=True))
+
+
+GENRES = "unknown|0\nAction|1\nDrama|2\n\n"
+ITEMS = "7|Amélie (1995)|01-Jan-1995||http://x|0|1|1\n8|unknown||||1|0|0\n9|Unrated (1999)||||0|0|1\n"
+
+
+@pytest.mark.parametrize("name", ["u.data", "u1.base", "u5.test", "ua.base"])
+def test_titles_of_movielens_100k(write, name):
+    write(ITEMS.encode("latin-1"), "u.item")
+    write(GENRES, "u.genre")
+    ratings = read(write("1\t8\t3\t100\n2\t7\t4\t200\n2\t6\t1\t200\n", name))
+    assert ratings.items.ids.to_list() == [8, 7, 6]
+    assert ratings.item_titles.to_list() == ["unknown", "Amélie (1995)", None]
+    assert ratings.item_titles.dtype == pl.String
+    assert ratings.item_attributes.schema == {"genres": pl.List(pl.String), "year": pl.Int32}
+    assert ratings.item_attributes.rows() == [(["unknown"], None), (["Action", "Drama"], 1995), (None, None)]
+    assert ratings.describe().has_titles
+
+
+def test_flags_without_names_are_unknown_genres(write):
+    write(ITEMS.encode("latin-1"), "u.item")
+    ratings = read(write("1\t7\t4\t200\n", "u.data"))
+    assert ratings.item_attributes.rows() == [(None, 1995)]
+
+
+def test_titles_of_movielens_1m_and_latest(write, tmp_path):
+    write("7::Amélie: A::Action|Drama\n8::B, The (2001)::\n".encode("latin-1"), "movies.dat")
+    write('movieId,title,genres\n7,"Amélie, A (1999)",Action|Drama\n8,B,(no genres listed)\n', "movies.csv")
+    dat = read(write("1::7::3::100\n1::8::3::100\n", "ratings.dat"))
+    assert dat.item_titles.to_list() == ["Amélie: A", "B, The (2001)"]
+    assert dat.item_attributes.rows() == [(["Action", "Drama"], None), ([], 2001)]
+    comma = read(write("userId,movieId,rating\n1,8,3\n1,7,3\n", "ratings.csv"))
+    assert comma.item_titles.to_list() == ["B", "Amélie, A (1999)"]
+    assert comma.item_attributes.rows() == [([], None), (["Action", "Drama"], 1999)]
+    pl.DataFrame({"user": [1], "item": [7], "rating": [1]}).write_parquet(tmp_path / "ratings.parquet")
+    assert read(tmp_path / "ratings.parquet").item_titles.to_list() == ["Amélie: A"]
+    assert read(write("1,7,3\n", "other.csv")).item_titles is None
+
+
+@pytest.mark.parametrize(
+    "content", ["", "7\n8\n", "a,b\n1,2,3\n", "movieId,name\n99,X\n", b"\0\1\2", "movieId,title\n,X\n"]
+)
+def test_a_broken_sibling_is_a_warning_and_a_broken_file_of_items_an_error(write, content):
+    sibling = write(content, "movies.csv")
+    path = write("userId,movieId,rating\n1,7,3\n", "ratings.csv")
+    with pytest.warns(DataWarning, match="no titles: .*movies.csv") as caught:
+        ratings = read(path)
+    assert caught[0].filename == __file__
+    assert triples(ratings) == [(1, 7, 3)]
+    assert ratings.item_titles is None
+    with pytest.raises(DataError, match="movies.csv"):
+        read(path, items=sibling)
+
+
+def test_named_files_of_items(write, tmp_path):
+    path = write("1,007,3\n1,8,3\n", "ratings.csv")
+    write("not,an\nitem", "movies.csv")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        items = write('year;Name;ID;genre\n;"Ein; Haus (1950)";007;\n1960;Heim (1961);8;x| y \n1;z;7;\n', "a")
+        ratings = read(path, items=items)
+    assert ratings.item_titles.to_list() == ["Ein; Haus (1950)", "Heim (1961)"]
+    assert ratings.item_attributes.rows() == [([], 1950), (["x", "y"], 1960)]
+    table = {"item_id": ["8"], "title": ["T (1900)"], "genres": [["p", "q"]]}
+    pl.DataFrame(table).write_parquet(tmp_path / "b")
+    ratings = read(path, items=tmp_path / "b")
+    assert ratings.item_titles.to_list() == [None, "T (1900)"]
+    assert ratings.item_attributes.rows() == [(None, None), (["p", "q"], 1900)]
+
+
+def test_an_item_described_twice_keeps_its_first_description(write):
+    ratings = read(write("1,7,3\n", "r"), items=write("id,title\n7,A\n7,B\n"))
+    assert ratings.item_titles.to_list() == ["A"]
+
+
+def test_titles_with_quotation_marks_of_their_own(write):
+    items = write('id\tname\n7\t"Weird Al" Yankovic\n8\tB\n')
+    ratings = read(write("1,7,3\n", "r"), items=items)
+    assert ratings.item_titles.to_list() == ['"Weird Al" Yankovic']
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "problem"),
+    [
+        ("id,title\n7,A\n8\n", 3, "1 field"),
+        ("id,title\n7,A\n,B\n", 3, "the item id is missing"),
+        ("id,title,year\n7,A,soon\n", None, "'soon' is not a year"),
+        ("what,title\n7,A\n", None, "no column for the id among what, title"),
+        ("1,2,3,4\n", 1, "no column is called title"),
+        ("id,title\n", None, "nothing below"),
+        ("id,title\n99,A\n98,B\n", None, "none of its 2 items is among the 1 that were rated"),
+        (b"PAR1\0\0PAR1", None, "cannot be read"),
+        (None, None, "there is no such file"),
+    ],
+)
+def test_bad_files_of_items(write, tmp_path, content, line, problem):
+    path = write("1,7,3\n")
+    items = tmp_path / "items" if content is None else write(content, "items")
+    with pytest.raises(DataError) as caught:
+        read(path, items=items)
+    assert str(caught.value).startswith(str(items))
+    assert caught.value.line == line
+    assert problem in caught.value.problem
+
+
+def test_long_texts_in_files_of_items(write):
+    items = write(f'id,title,plot\n7,A,"{"long " * 40_000}"\n')
+    assert read(write("1,7,3\n", "r"), items=items).item_titles.to_list() == ["A"]
