@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from numpy.testing import assert_array_equal
 
@@ -121,3 +123,20 @@ def test_a_warning_points_at_whoever_asked():
 def test_only_ratings_that_count_are_held_against_the_scale():
     history = Ratings.from_arrays([9, 1], ["x", "y"], [500.0, 3.0])
     assert asked_users(RATINGS, [1], history, RANGE).has_history
+
+
+@pytest.mark.parametrize("kind", [pl.DataFrame, pl.LazyFrame, pd.DataFrame])
+def test_a_history_may_be_a_table(kind):
+    model = ALS(n_factors=2, seed=0).fit(tastes(20, 15, rng=generator(0))[0])
+    own = kind({"item": [1, 2], "rating": [5.0, 1.0]})
+    expected = model.recommend(history={1: 5.0, 2: 1.0})
+    assert_array_equal(model.recommend(history=own).scores, expected.scores)
+    assert_array_equal(
+        model.predict(["me"], [3], history=own).mean, model.predict(["me"], [3], history={1: 5, 2: 1}).mean
+    )
+    assert model.explain(None, [3], history=own).ratings.tolist() == [5.0, 1.0]
+    several = kind({"user": ["a", "a", "b"], "item": [1, 2, 3], "rating": [5.0, 1.0, 4.0]})
+    assert model.recommend(history=several).user_ids.to_list() == ["a", "b"]
+    assert_array_equal(model.recommend(["a"], history=several).scores[0], expected.scores[0])
+    with pytest.raises(DataError, match="no column for the rating"):
+        model.recommend(history=kind({"item": [1]}))

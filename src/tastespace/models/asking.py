@@ -10,12 +10,25 @@ import numpy as np
 import polars as pl
 
 from tastespace.arrays import BoolArray, IntArray
+from tastespace.data.columns import USUAL_NAMES, usual_column
 from tastespace.data.compressed import Compressed
+from tastespace.data.frame_columns import is_pandas
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series
 from tastespace.errors import DataError, InvalidParameterError, named, warn
 
 History = Ratings | Mapping[Any, float]  # Ratings of any users, or {item: rating} of one
+
+
+def plain_history(history: Any) -> History | None:
+    """A table of polars or pandas as what it stands for: ratings, or those of one person where it names no users."""
+    table: Any = history.collect() if isinstance(history, pl.LazyFrame) else history
+    if table is None or isinstance(table, Ratings | Mapping) or not hasattr(table, "columns"):
+        return table  # type: ignore[no-any-return]
+    if usual_column([str(name) for name in table.columns], USUAL_NAMES["user"]) is not None:
+        return Ratings.from_frame(table)
+    own = Ratings.from_frame(table.assign(user=0) if is_pandas(table) else table.with_columns(user=pl.lit(0)))
+    return dict(zip(own.item_ids(), own.values.tolist(), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +73,8 @@ def _since(
     if not isinstance(history, Ratings):
         if not isinstance(history, Mapping):
             raise InvalidParameterError(
-                f"history is of type {type(history).__name__}; expected Ratings (Ratings.from_frame makes "
-                "them of a table), or {item: rating} of one user"
+                f"history is of type {type(history).__name__}; expected Ratings, a table, or {{item: "
+                "rating}} of one user"
             )
         if len(users) != 1:
             raise InvalidParameterError(

@@ -19,7 +19,7 @@ from tastespace.data.vocabulary import Ids, id_series, listed
 from tastespace.errors import InvalidParameterError, NotFittedError, warn
 from tastespace.index.index import Index
 from tastespace.instructions import instruction_set
-from tastespace.models.asking import Asked, History, asked_users
+from tastespace.models.asking import Asked, History, asked_users, plain_history
 from tastespace.models.explaining import Explanation, explain
 from tastespace.models.listing import Listing, Wishes
 from tastespace.models.parameters import whole_number
@@ -82,7 +82,7 @@ class Recommender(ABC):
     def is_fitted(self) -> bool:
         return "posterior_" in self.__dict__
 
-    def predict(self, user_ids: Ids, item_ids: Ids, *, history: History | None = None) -> Prediction:
+    def predict(self, user_ids: Ids, item_ids: Ids, *, history: Any = None) -> Prediction:
         """Predicted ratings of pairs, within the range of the training ratings.
 
         Unknown users and items get the prior's answer and are flagged cold. `history` are ratings that the
@@ -92,6 +92,7 @@ class Recommender(ABC):
         users, items = id_series(listed(user_ids), "user"), id_series(listed(item_ids), "item")
         if len(users) != len(items):
             raise InvalidParameterError(f"{len(users)} users and {len(items)} items; expected as many of each")
+        history = plain_history(history)
         asked = asked_users(self.ratings_, users, history, self.rating_range_)
         positions, item_rows = asked.users.rows_of(users), self.ratings_.items.rows_of(items)
         belief = self._belief(asked)
@@ -110,7 +111,7 @@ class Recommender(ABC):
         user_ids: Ids | None = None,
         n: int = 10,
         *,
-        history: History | None = None,
+        history: Any = None,
         exclude: Any = "seen",
         include_seen: bool = False,
         only: Any = None,
@@ -121,9 +122,9 @@ class Recommender(ABC):
     ) -> Ranking:
         """The best items of each user.
 
-        `history` are ratings that the model has not seen: `Ratings` of any users, or ``{item: rating}`` of
-        one. They count at once, beside the training ratings of a user who has any (the newer rating wins).
-        Without `user_ids` the users of the history are meant.
+        `history` are ratings that the model has not seen: `Ratings` of any users, ``{item: rating}`` of
+        one, or a table of polars or pandas, with or without a column of users. They count at once, beside the training
+        ratings of a user who has any (the newer rating wins). Without `user_ids` the users of the history are meant.
 
         All filters hold together. `exclude="seen"` leaves out what a user has rated, None nothing, items (a list,
         or a table with a column item) these and the seen ones; a table with the columns user and item leaves out
@@ -142,6 +143,7 @@ class Recommender(ABC):
         self.require_fitted()
         wishes = Wishes(n, diversity, popularity_damping)
         wishes.check()
+        history = plain_history(history)
         users = self._users_meant(user_ids, history, "recommend")
         asked = asked_users(self.ratings_, users, history, self.rating_range_)
         rules = rules_of(
@@ -174,14 +176,15 @@ class Recommender(ABC):
             titles=None if self.ratings_.item_titles is None else self.ratings_.title_of(item_rows.reshape(-1)),
         )
 
-    def scores(self, user_ids: Ids, *, history: History | None = None) -> Iterator[tuple[IntArray, FloatMatrix]]:
+    def scores(self, user_ids: Ids, *, history: Any = None) -> Iterator[tuple[IntArray, FloatMatrix]]:
         """What lists are ordered by, for measures over whole rankings: the scores of all items, in bounded memory.
 
         Some users at a time: their positions among the users asked about (each once, in order of appearance),
         and one row of scores each, minus infinity where they have rated an item.
         """
         self.require_fitted()
-        asked = asked_users(self.ratings_, id_series(listed(user_ids), "user"), history, self.rating_range_)
+        users, history = id_series(listed(user_ids), "user"), plain_history(history)
+        asked = asked_users(self.ratings_, users, history, self.rating_range_)
         belief, n_items = self._belief(asked), self.ratings_.n_items
         for rows, block in score_blocks(
             self.posterior_, belief, len(asked.users), n_items, threads.resolve(self.threads)
@@ -206,7 +209,7 @@ class Recommender(ABC):
         likeness = self._prepared.item_likeness
         return similar_items(self.ratings_, likeness, items, n, allowed, threads.resolve(self.threads))
 
-    def similar_users(self, user_ids: Ids | None = None, n: int = 10, *, history: History | None = None) -> Similar:
+    def similar_users(self, user_ids: Ids | None = None, n: int = 10, *, history: Any = None) -> Similar:
         """The training users most like each of these, who may be strangers with a history (see `recommend`).
 
         Somebody without any ratings, or with nothing to be compared by, gets an empty list and is flagged cold. A
@@ -214,12 +217,13 @@ class Recommender(ABC):
         """
         self.require_fitted()
         whole_number("n", n, least=1)
+        history = plain_history(history)
         users = self._users_meant(user_ids, history, "similar_users")
         asked = asked_users(self.ratings_, users, history, self.rating_range_)
         likeness, belief = self._prepared.user_likeness, self._belief(asked)
         return similar_users(self.ratings_, likeness, asked, belief, users, n, threads.resolve(self.threads))
 
-    def explain(self, user_id: Any | None, item_ids: Ids, *, history: History | None = None, n: int = 5) -> Explanation:
+    def explain(self, user_id: Any | None, item_ids: Ids, *, history: Any = None, n: int = 5) -> Explanation:
         """Which of the user's own ratings pushed these items up or down, and how much: the `n` largest of each.
 
         `user_id` may be None where a history is of one user. Somebody without ratings is flagged cold.
@@ -229,6 +233,7 @@ class Recommender(ABC):
         """
         self.require_fitted()
         whole_number("n", n, least=1)
+        history = plain_history(history)
         users = self._users_meant(None if user_id is None else [user_id], history, "explain")
         if len(users) != 1:
             raise InvalidParameterError(f"explain got a history of {len(users)} users; expected to be told which one")
