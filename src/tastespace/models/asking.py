@@ -74,7 +74,7 @@ def _since(
         if not isinstance(history, Mapping):
             raise InvalidParameterError(
                 f"history is of type {type(history).__name__}; expected Ratings, a table, or {{item: "
-                "rating}} of one user"
+                "rating} of one user"
             )
         if len(users) != 1:
             raise InvalidParameterError(
