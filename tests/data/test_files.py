@@ -13,6 +13,7 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reference.triples import triples
 
 from tastespace.data.files import read, read_history, read_pairs, sniff
 from tastespace.data.layout import Layout
@@ -21,20 +22,6 @@ from tastespace.errors import DataError, DataWarning, InvalidParameterError
 DATA = os.environ.get("TASTESPACE_DATA")
 needs_data = pytest.mark.skipif(not DATA, reason="TASTESPACE_DATA does not name the folder of real data")
 in_tmp_path = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(content: str | bytes, name: str = "some.txt") -> Path:
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
-def triples(ratings):
-    return list(zip(ratings.user_ids().to_list(), ratings.item_ids().to_list(), ratings.values.tolist(), strict=True))
 
 
 def seconds(ratings):

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from reference.triples import triples
 
 from tastespace.data.ratings import Ratings
 from tastespace.errors import DataError
@@ -22,10 +23,6 @@ def with_pandas(**changes):
 
 def with_polars(**changes):
     return pl.DataFrame({**BASE, **changes})
-
-
-def triples(ratings):
-    return list(zip(ratings.user_ids().to_list(), ratings.item_ids().to_list(), ratings.values.tolist(), strict=True))
 
 
 PLAIN = [(1, "a", 1), (2, "b", 2), (3, "c", 3)]

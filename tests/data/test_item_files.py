@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 
 import polars as pl
 import pytest
+from reference.triples import triples
 
 from tastespace.data.files import read
 from tastespace.errors import DataError, DataWarning
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(content: str | bytes, name: str = "some.txt") -> Path:
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
-def triples(ratings):
-    return list(zip(ratings.user_ids().to_list(), ratings.item_ids().to_list(), ratings.values.tolist(), strict=True))
-
 
 GENRES = "unknown|0\nAction|1\nDrama|2\n\n"
 ITEMS = "7|Amélie (1995)|01-Jan-1995||http://x|0|1|1\n8|unknown||||1|0|0\n9|Unrated (1999)||||0|0|1\n"

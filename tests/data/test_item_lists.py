@@ -11,16 +11,6 @@ from tastespace.data.item_lists import read_item_list
 from tastespace.errors import DataError
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(content, name="list"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
 @pytest.mark.parametrize(
     ("content", "users", "items"),
     [
@@ -61,7 +51,7 @@ def test_parquet(tmp_path):
     [
         ("", "empty"),
         (" \n\n", "empty"),
-        (b"\xff\xfea\x00", "list"),
+        (b"\xff\xfea\x00", "some.txt"),
         (b"tea\n\xe9\n", "line 2: byte 0xe9 is not UTF-8"),
         ("item,price\ntea,3\njam\n", "line 3: 1 field"),
         ("foo,bar\n4789,x\n", "no column is called item; expected one item a line; or a table whose header"),
@@ -69,11 +59,11 @@ def test_parquet(tmp_path):
         ("1::318::5\n2::858::4\n", "no column is called item"),
         ('{"item":3}\n{"item":\n', "line 2: this is not JSON"),
         ('{"item":3}\n{"item":null}\n', "line 2: the item id is missing"),
-        (b"PAR1\0\0PAR1", "list"),
+        (b"PAR1\0\0PAR1", "some.txt"),
         (None, "there is no such file"),
     ],
 )
 def test_files_that_are_no_lists(write, tmp_path, content, message):
-    path = tmp_path / "list" if content is None else write(content)
+    path = tmp_path / "nowhere" if content is None else write(content)
     with pytest.raises(DataError, match=message):
         read_item_list(path)

@@ -10,6 +10,7 @@ import scipy.sparse as sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from reference.triples import triples
 
 from tastespace.data.ratings import Ratings
 from tastespace.errors import DataError, InvalidParameterError
@@ -20,10 +21,6 @@ FORMATS = ["coo", "csr", "csc", "lil", "dok", "bsr", "dia"]
 matrices = arrays.arrays(
     np.float32, arrays.array_shapes(min_dims=2, max_dims=2, max_side=6), elements=st.integers(-2, 5)
 )
-
-
-def triples(ratings):
-    return list(zip(ratings.user_ids().to_list(), ratings.item_ids().to_list(), ratings.values.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("name", FORMATS)

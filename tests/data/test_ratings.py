@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference.triples import triples
 
 from tastespace.data.ratings import Ratings
 from tastespace.errors import DataError, DataWarning, InvalidParameterError
@@ -20,10 +21,6 @@ frames = pytest.mark.parametrize("frame", [pl.DataFrame, pd.DataFrame], ids=["po
 def some():
     """Six ratings, of which the fifth replaces the second."""
     return Ratings.from_arrays([3, 1, 3, 2, 1, 2], list("abcabc"), [1, 2, 3, 4, 5, 0.5], range(6))
-
-
-def triples(ratings):
-    return list(zip(ratings.user_ids().to_list(), ratings.item_ids().to_list(), ratings.values.tolist(), strict=True))
 
 
 def test_order_of_the_file_is_kept():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.triples import triples
 
 from tastespace.data.ratings import Ratings
 from tastespace.data.splitting import (
@@ -22,10 +23,6 @@ from tastespace.errors import DataError, InvalidParameterError
 def ratings_of(n, seed=0):
     cells = np.random.default_rng(seed).choice(40 * 30, size=n, replace=False)
     return Ratings.from_arrays(cells // 30, cells % 30 + 1000, np.arange(n), range(n))
-
-
-def triples(ratings):
-    return list(zip(ratings.user_ids().to_list(), ratings.item_ids().to_list(), ratings.values.tolist(), strict=True))
 
 
 @given(st.integers(2, 300), st.floats(0.01, 0.99), st.integers(0, 2**40))
