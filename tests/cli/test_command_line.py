@@ -457,3 +457,11 @@ def test_ratings_that_are_all_alike_bring_a_warning(tmp_path):
     assert told.returncode == 0
     assert "warning: all ratings are 1: their values tell nothing" in told.stderr
     assert "warning" not in tastespace("fit", tmp_path / "ones.csv", "--dry-run", "--model", "popular").stderr
+
+
+def test_a_model_that_is_its_ratings_is_not_saved_without_them(folder, tmp_path):
+    result = tastespace(
+        "fit", folder / "ratings.csv", "--out", tmp_path / "m", "--model", "item-knn", "--without-ratings"
+    )
+    assert_one_clear_message(result, "ItemKNN answers from the training ratings and cannot be saved without them")
+    assert not (tmp_path / "m").exists()
