@@ -103,13 +103,19 @@ TS_INLINE int64_t padded(int64_t n) {
   return (n + width_of<T> - 1) / width_of<T> * width_of<T>;
 }
 
-// Sum of the lanes as a fixed tree, so that the result does not depend on how the compiler felt.
+template <int Half, class T>
+TS_INLINE void fold(T *part) {
+  for (int i = 0; i < Half; ++i) part[i] += part[i + Half];
+  if constexpr (Half > 1) fold<Half / 2>(part);
+}
+
+// Sum of the lanes as a fixed tree, so that the result does not depend on how the compiler felt. Every step is a loop of
+// its own, of a constant number of rounds: the compiler then keeps it in registers.
 template <class T>
 TS_INLINE T sum(Lanes<T> lanes) {
   T part[width_of<T>];
   store(part, lanes);
-  for (int half = width_of<T> / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) part[i] += part[i + half];
+  if constexpr (width_of<T> > 1) fold<width_of<T> / 2>(part);
   return part[0];
 }
 

@@ -1,14 +1,8 @@
 // The Python module tastespace._native: arrays in, the caller's arrays filled, the GIL released.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <optional>
-#include <stdexcept>
-
+#include "arguments.hpp"
+#include "beliefs_module.hpp"
 #include "compress.hpp"
+#include "moments_driver.hpp"
 #include "neighbours_module.hpp"
 #include "parallel.hpp"
 #include "records_module.hpp"
@@ -20,38 +14,15 @@ using namespace nb::literals;
 
 namespace {
 
-template <class T>
-using Vector = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Matrix = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using OptionalVector = std::optional<Vector<T>>;
-template <class T>
-using OptionalMatrix = std::optional<Matrix<T>>;
-
-template <class A>
-auto pointer(const std::optional<A> &array) {
-  return array ? array->data() : decltype(array->data())(nullptr);
-}
-
-// All between low and high; a plain reduction, so that it vectorises and costs nothing beside the work.
-bool within(const int32_t *values, size_t n, int64_t low, int64_t high) {
-  int32_t least = INT32_MAX, most = INT32_MIN;
-  for (size_t k = 0; k < n; ++k) {
-    least = std::min(least, values[k]);
-    most = std::max(most, values[k]);
-  }
-  return n == 0 || (least >= low && most < high);
-}
-
-void require(bool holds, const char *what) {
-  if (!holds) throw std::invalid_argument(what);
-}
-
-template <class A>
-bool has_size(const std::optional<A> &array, size_t size) {
-  return !array || array->size() == size;
-}
+using tastespace::has_size;
+using tastespace::Matrix;
+using tastespace::OptionalMatrix;
+using tastespace::OptionalVector;
+using tastespace::pointer;
+using tastespace::require;
+using tastespace::require_offsets;
+using tastespace::Vector;
+using tastespace::within;
 
 template <class T>
 int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vector<const T> targets,
@@ -59,9 +30,9 @@ int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns,
                    OptionalVector<const T> weights, OptionalVector<const T> other_bias,
                    OptionalVector<const T> prior_scale, T alpha, OptionalMatrix<const T> noise,
                    OptionalVector<T> out_bias, T bias_precision, T bias_linear, OptionalVector<const T> bias_noise,
-                   OptionalVector<double> minimum, int threads) {
+                   OptionalVector<double> minimum, OptionalVector<double> squares, int threads) {
   const size_t n_rows = out.shape(0), n_factors = out.shape(1), n = columns.size();
-  require(offsets.size() == n_rows + 1, "offsets: one more than rows of out");
+  require_offsets(offsets, n_rows, n);
   require(targets.size() == n && has_size(weights, n), "targets and weights: one a rating");
   require(other.shape(1) == n_factors, "other: as many factors as out");
   require(has_size(other_bias, other.shape(0)), "other_bias: one a row of other");
@@ -70,21 +41,20 @@ int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns,
   require(prior_linear.shape(1) == n_factors && (prior_linear.shape(0) == 1 || prior_linear.shape(0) == n_rows),
           "prior_linear: one row, or one a row of out");
   require(has_size(prior_scale, n_rows) && has_size(out_bias, n_rows) && has_size(bias_noise, n_rows) &&
-              has_size(minimum, n_rows) && has_size(noise, n_rows * n_factors),
-          "prior_scale, out_bias, noise and minimum: one a row");
-  const int64_t *at = offsets.data();
-  require(at[0] == 0 && at[n_rows] == int64_t(n), "offsets: from 0 to the number of ratings");
-  for (size_t row = 0; row < n_rows; ++row) require(at[row] <= at[row + 1], "offsets: ascending");
+              has_size(minimum, n_rows) && has_size(squares, n_rows) && has_size(noise, n_rows * n_factors),
+          "prior_scale, out_bias, noise, minimum and squares: one a row");
+  require(!squares || alpha > 0, "alpha: above 0 where squares are wanted");
   require(within(columns.data(), n, 0, int64_t(other.shape(0))), "columns: rows of other");
 
   tastespace::RowsProblem<T> problem;
   problem.n_rows = int64_t(n_rows);
   problem.n_factors = int64_t(n_factors);
-  problem.offsets = at;
+  problem.offsets = offsets.data();
   problem.columns = columns.data();
   problem.targets = targets.data();
   problem.weights = pointer(weights);
   problem.other = other.data();
+  problem.other_stride = int64_t(n_factors);
   problem.other_bias = pointer(other_bias);
   problem.prior_precision = prior_precision.data();
   problem.prior_linear = prior_linear.data();
@@ -98,6 +68,7 @@ int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns,
   problem.out = out.data();
   problem.out_bias = pointer(out_bias);
   problem.minimum = pointer(minimum);
+  problem.squares = pointer(squares);
   nb::gil_scoped_release release;
   return tastespace::solve_rows(problem, threads);
 }
@@ -108,8 +79,24 @@ void bind_solve_rows(nb::module_ &module) {
              "prior_linear"_a, "out"_a, nb::kw_only(), "weights"_a = nb::none(), "other_bias"_a = nb::none(),
              "prior_scale"_a = nb::none(), "alpha"_a = T(1), "noise"_a = nb::none(), "out_bias"_a = nb::none(),
              "bias_precision"_a = T(0), "bias_linear"_a = T(0), "bias_noise"_a = nb::none(), "minimum"_a = nb::none(),
-             "threads"_a = 1,
+             "squares"_a = nb::none(), "threads"_a = 1,
              "Solve (or, with noise, draw) all rows of one side; -1, or the first row that is not positive definite.");
+}
+
+template <class T>
+void moments(Matrix<const T> points, Vector<double> out_sum, Matrix<double> out_gram, int threads) {
+  const size_t n_factors = points.shape(1);
+  require(out_sum.size() == n_factors, "out_sum: one a factor");
+  require(out_gram.shape(0) == n_factors && out_gram.shape(1) == n_factors, "out_gram: factors x factors");
+  nb::gil_scoped_release release;
+  tastespace::moments(points.data(), int64_t(points.shape(0)), int64_t(n_factors), out_sum.data(), out_gram.data(),
+                      threads);
+}
+
+template <class T>
+void bind_moments(nb::module_ &module) {
+  module.def("moments", &moments<T>, "points"_a, "out_sum"_a.noconvert(), "out_gram"_a.noconvert(), "threads"_a = 1,
+             "Sum of the points, and sum of their products with themselves.");
 }
 
 void score_pairs(Vector<const int32_t> user_rows, Vector<const int32_t> item_rows, Matrix<const float> users,
@@ -196,26 +183,22 @@ void compress(Vector<const int32_t> rows, Vector<const int32_t> columns, Vector<
 void sort_rows(Vector<const int64_t> offsets, Vector<int32_t> columns, Vector<float> values, int threads) {
   const size_t n = columns.size();
   require(offsets.size() > 0 && values.size() == n, "offsets: one more than rows; values: one a rating");
-  const int64_t *at = offsets.data();
-  require(at[0] == 0 && at[offsets.size() - 1] == int64_t(n), "offsets: from 0 to the number of ratings");
-  for (size_t row = 0; row + 1 < offsets.size(); ++row) require(at[row] <= at[row + 1], "offsets: ascending");
+  require_offsets(offsets, offsets.size() - 1, n);
   require(within(columns.data(), n, 0, INT32_MAX), "columns: not negative");
   nb::gil_scoped_release release;
-  tastespace::sort_rows(int64_t(offsets.size()) - 1, at, columns.data(), values.data(), threads);
+  tastespace::sort_rows(int64_t(offsets.size()) - 1, offsets.data(), columns.data(), values.data(), threads);
 }
 
 void transpose(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vector<const float> values,
                Vector<int64_t> out_offsets, Vector<int32_t> out_columns, Vector<float> out_values) {
   const size_t n = columns.size();
   require(offsets.size() > 0 && out_offsets.size() > 0, "offsets: one more than rows");
-  const int64_t *at = offsets.data();
-  require(at[0] == 0 && at[offsets.size() - 1] == int64_t(n), "offsets: from 0 to the number of ratings");
-  for (size_t row = 0; row + 1 < offsets.size(); ++row) require(at[row] <= at[row + 1], "offsets: ascending");
+  require_offsets(offsets, offsets.size() - 1, n);
   require(values.size() == n && out_columns.size() == n && out_values.size() == n, "values and outputs: one a rating");
   bool fits;
   {
     nb::gil_scoped_release release;
-    fits = tastespace::transpose(int64_t(offsets.size()) - 1, at, columns.data(), values.data(),
+    fits = tastespace::transpose(int64_t(offsets.size()) - 1, offsets.data(), columns.data(), values.data(),
                                  int64_t(out_offsets.size()) - 1, out_offsets.data(), out_columns.data(),
                                  out_values.data());
   }
@@ -230,6 +213,8 @@ NB_MODULE(_native, module) {
   module.attr("SCAN_PANEL") = tastespace::scan_panel;
   bind_solve_rows<float>(module);
   bind_solve_rows<double>(module);
+  bind_moments<float>(module);
+  bind_moments<double>(module);
   module.def("score_pairs", &score_pairs, "user_rows"_a, "item_rows"_a, "users"_a, "items"_a, "user_bias"_a.none(),
              "item_bias"_a.none(), "offset"_a, "out"_a, "threads"_a = 1,
              "Scores of (user, item) pairs; row -1 is a stranger.");
@@ -242,6 +227,7 @@ NB_MODULE(_native, module) {
              "Put the columns of each row in ascending order, in place.");
   module.def("transpose", &transpose, "offsets"_a, "columns"_a, "values"_a, "out_offsets"_a, "out_columns"_a,
              "out_values"_a, "Group ratings by column; rows come out ascending.");
+  bind_beliefs(module);
   bind_records(module);
   bind_neighbours(module);
 }

@@ -15,12 +15,14 @@ template <class T>
 struct RowsProblem {
   int64_t n_rows = 0;
   int64_t n_factors = 0;
-  const int64_t *offsets = nullptr;    // n_rows + 1
-  const int32_t *columns = nullptr;    // a rating
-  const T *targets = nullptr;          // a rating
-  const T *weights = nullptr;          // a rating, or null for 1
-  const T *other = nullptr;            // n_columns x n_factors
-  const T *other_bias = nullptr;       // n_columns, or null for 0
+  const int64_t *offsets = nullptr;  // n_rows + 1
+  const int32_t *columns = nullptr;  // a rating
+  const T *targets = nullptr;        // a rating
+  const T *weights = nullptr;        // a rating, or null for 1
+  const T *other = nullptr;          // n_columns rows of n_factors, other_stride apart
+  int64_t other_stride = 0;
+  const T *other_bias = nullptr;  // n_columns, other_bias_stride apart, or null for 0
+  int64_t other_bias_stride = 1;
   const T *prior_precision = nullptr;  // n_factors x n_factors, Lambda
   const T *prior_linear = nullptr;     // h: n_factors, or a row each (then prior_linear_stride = n_factors)
   int64_t prior_linear_stride = 0;
@@ -33,6 +35,7 @@ struct RowsProblem {
   T *out = nullptr;               // n_rows x n_factors
   T *out_bias = nullptr;          // n_rows, or null: rows have no bias
   double *minimum = nullptr;      // n_rows, or null: the least value of the energy (less its prior constant)
+  double *squares = nullptr;      // n_rows, or null: sum_k w_k (y_k - x.v_k - c)^2 at the result
 };
 
 // Everything one thread needs, allocated once a call by the driver.
@@ -43,8 +46,10 @@ struct RowsWorkspace {
   T *extras;    // block x 2: weight * target, weight
   T *gram;      // padded x padded, upper triangle
   T *linear;    // 2 x padded: sum w y v, sum w v
-  T *scratch;   // 4 x padded
+  T *scratch;   // 4 x padded: inverse diagonal and solutions of the last row finished
+  T *inverse;   // padded x padded, or null where no roots are wanted: zero above the diagonal
   T total_weight, total_linear;
+  T inverse_pivot;  // of the bias, of the last row finished
   double total_square;
 };
 
@@ -55,6 +60,9 @@ struct RowsKernel {
   void (*accumulate)(const RowsProblem<T> &, int64_t begin, int64_t end, RowsWorkspace<T> &);
   void (*merge)(const RowsProblem<T> &, const RowsWorkspace<T> &from, RowsWorkspace<T> &into);
   bool (*finish)(const RowsProblem<T> &, int64_t row, RowsWorkspace<T> &);  // false: not positive definite
+  // Of the row finished last: the upper triangular T with covariance T T^T of (x, c), and the precision's determinant.
+  void (*root)(const RowsProblem<T> &, RowsWorkspace<T> &, T *out);
+  double (*log_determinant)(const RowsProblem<T> &, const RowsWorkspace<T> &);
 };
 
 // Ratings gathered at a time: small enough that a block stays in the first-level cache.

@@ -23,15 +23,17 @@ constexpr int64_t rows_blocks_per_thread = 32;
 template <class T>
 class RowsMemory {
  public:
-  explicit RowsMemory(int64_t size) {
-    const int64_t parts[] = {rows_block * size, rows_block * size, 2 * rows_block, size * size, 2 * size, 4 * size};
+  explicit RowsMemory(int64_t size, bool roots = false) {
+    const int64_t parts[] = {rows_block * size, rows_block * size, 2 * rows_block,         size * size,
+                             2 * size,          4 * size,          roots ? size * size : 0};
     int64_t total = line;
     for (int64_t part : parts) total += round(part);
     memory_.assign(size_t(total), T(0));
     T *at = memory_.data();
     at += (line - int64_t(reinterpret_cast<uintptr_t>(at) / sizeof(T)) % line) % line;
-    T **to[] = {&space.gathered, &space.weighted, &space.extras, &space.gram, &space.linear, &space.scratch};
-    for (int i = 0; i < 6; ++i) {
+    T **to[] = {&space.gathered, &space.weighted, &space.extras, &space.gram,
+                &space.linear,   &space.scratch,  &space.inverse};
+    for (int i = 0; i < 7; ++i) {
       *to[i] = at;
       at += round(parts[i]);
     }
@@ -45,18 +47,29 @@ class RowsMemory {
   std::vector<T> memory_;
 };
 
+// The first row that failed, whichever thread comes upon it first.
+class FirstFailure {
+ public:
+  explicit FirstFailure(int64_t n_rows) : none_(n_rows), first_(n_rows) {}
+  void at(int64_t row) {
+    int64_t seen = first_.load();
+    while (row < seen && !first_.compare_exchange_weak(seen, row)) {
+    }
+  }
+  int64_t first() const { return first_.load() == none_ ? -1 : first_.load(); }
+
+ private:
+  int64_t none_;
+  std::atomic<int64_t> first_;
+};
+
 // Returns -1, or the first row whose precision matrix is not positive definite.
 template <class T>
 int64_t solve_rows(const RowsProblem<T> &problem, int threads) {
   const RowsKernel<T> &kernel = rows_kernel<T>();
   const int64_t size = kernel.padded(problem.n_factors);
   const int64_t *offsets = problem.offsets;
-  std::atomic<int64_t> failed{problem.n_rows};
-  auto fail = [&](int64_t row) {
-    int64_t seen = failed.load();
-    while (row < seen && !failed.compare_exchange_weak(seen, row)) {
-    }
-  };
+  FirstFailure failure(problem.n_rows);
 
   // Cost of a row in multiply-adds: a triangle a rating, a factorization a row.
   const double a_rating = 0.5 * double(size) * double(size) + double(size) + 16;
@@ -94,7 +107,8 @@ int64_t solve_rows(const RowsProblem<T> &problem, int threads) {
         const Piece &piece = pieces[start + i];
         if (piece.begin == offsets[piece.row]) kernel.clear(problem, whole.space);
         kernel.merge(problem, parts[i].space, whole.space);
-        if (piece.end == offsets[piece.row + 1] && !kernel.finish(problem, piece.row, whole.space)) fail(piece.row);
+        if (piece.end == offsets[piece.row + 1] && !kernel.finish(problem, piece.row, whole.space))
+          failure.at(piece.row);
       }
     }
   }
@@ -120,10 +134,10 @@ int64_t solve_rows(const RowsProblem<T> &problem, int threads) {
       if (offsets[row + 1] - offsets[row] > rows_piece) continue;
       kernel.clear(problem, space);
       kernel.accumulate(problem, offsets[row], offsets[row + 1], space);
-      if (!kernel.finish(problem, row, space)) fail(row);
+      if (!kernel.finish(problem, row, space)) failure.at(row);
     }
   });
-  return failed.load() == problem.n_rows ? -1 : failed.load();
+  return failure.first();
 }
 
 }  // namespace tastespace

@@ -1,95 +1,18 @@
 // The row kernel: gather the rated rows, accumulate the upper triangle of the Gram matrix in register tiles,
-// add the prior, factor, solve. Most of all training time is spent in tile().
+// add the prior, factor, solve. Most of all training time is spent in the tiles of the matrix (tiles.hpp).
 #include <cmath>
-#include <type_traits>
 
 #include "lanes.hpp"
 #include "rows.hpp"
 #include "tables.hpp"
+#include "tiles.hpp"
 
 namespace tastespace {
 namespace TS_ISA {
 namespace {
 
-// Registers decide the tile: 32 of 64 bytes hold 8 x 3 sums, 16 of fewer bytes hold 4 x 2.
-constexpr int tile_rows = TS_VECTOR_BYTES == 64 ? 8 : 4;
-constexpr int tile_lanes = TS_VECTOR_BYTES == 64 ? 3 : 2;
 // Rows of the factorization that are finished together: more would wait longer for their square roots.
 constexpr int panel_rows = 4;
-
-// out[r][c] += Sign * sum_b left[b][r] right[b][c] for Rows rows and Columns registers of columns.
-template <class T, int Sign, int Rows, int Columns>
-TS_INLINE void tile(int64_t n, const T *TS_RESTRICT left, int64_t left_stride, const T *TS_RESTRICT right,
-                    int64_t right_stride, T *TS_RESTRICT out, int64_t out_stride) {
-  constexpr int width = width_of<T>;
-  Lanes<T> sums[Rows][Columns];
-  for (int r = 0; r < Rows; ++r)
-    for (int c = 0; c < Columns; ++c) sums[r][c] = load(out + r * out_stride + c * width);
-  for (int64_t b = 0; b < n; ++b) {
-    Lanes<T> columns[Columns];
-    for (int c = 0; c < Columns; ++c) columns[c] = load(right + b * right_stride + c * width);
-    for (int r = 0; r < Rows; ++r) {
-      const T factor = left[b * left_stride + r];
-      for (int c = 0; c < Columns; ++c) {
-        if (Sign > 0)
-          sums[r][c] += columns[c] * factor;
-        else
-          sums[r][c] -= columns[c] * factor;
-      }
-    }
-  }
-  for (int r = 0; r < Rows; ++r)
-    for (int c = 0; c < Columns; ++c) store(out + r * out_stride + c * width, sums[r][c]);
-}
-
-// The columns of Rows rows of out from register `first` to the end: three registers at a time, two where that leaves
-// no single one, which would starve the multipliers.
-template <class T, int Sign, int Rows>
-TS_INLINE void strip(int64_t n, const T *left, int64_t left_stride, const T *right, int64_t stride, T *out,
-                     int64_t first, int64_t last) {
-  constexpr int width = width_of<T>;
-  for (int64_t c = first; c < last;) {
-    const int64_t remaining = last - c;
-    if (tile_lanes > 2 && remaining >= 3 && remaining != 4) {
-      tile<T, Sign, Rows, tile_lanes>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
-      c += tile_lanes;
-    } else if (remaining >= 2) {
-      tile<T, Sign, Rows, 2>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
-      c += 2;
-    } else {
-      tile<T, Sign, Rows, 1>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
-      c += 1;
-    }
-  }
-}
-
-// Rows whose diagonal lies in the same register: they need the same columns.
-template <class T>
-constexpr int group_rows = width_of<T> > tile_rows ? width_of<T> : tile_rows;
-
-// out += left^T right, the upper triangle by groups of rows; a group with one register of columns is one tile.
-template <class T>
-TS_INLINE void triangle(int64_t n, const T *left, const T *right, int64_t size, T *out) {
-  constexpr int width = width_of<T>;
-  const int64_t last = size / width;
-  for (int64_t r = 0; r < size; r += group_rows<T>) {
-    const int64_t first = r / width;
-    if (last - first == 1) {
-      tile<T, 1, group_rows<T>, 1>(n, left + r, size, right + first * width, size, out + r * size + first * width,
-                                   size);
-    } else {
-      for (int64_t half = r; half < r + group_rows<T>; half += tile_rows)
-        strip<T, 1, tile_rows>(n, left + half, size, right, size, out + half * size, first, last);
-    }
-  }
-}
-
-template <class T>
-int64_t padded_factors(int64_t n_factors) {
-  // Rows are taken tile_rows at a time as well, so the padding serves both.
-  const int64_t unit = width_of<T> > tile_rows ? width_of<T> : tile_rows;
-  return (n_factors + unit - 1) / unit * unit;
-}
 
 template <class T>
 void clear(const RowsProblem<T> &problem, RowsWorkspace<T> &space) {
@@ -120,7 +43,7 @@ TS_INLINE void read_ratings(const RowsProblem<T> &problem, int64_t start, int64_
   for (int64_t b = 0; b < n; ++b) {
     const int64_t k = start + b;
     const T weight = problem.weights ? problem.weights[k] : T(1);
-    const T bias = problem.other_bias ? problem.other_bias[problem.columns[k]] : T(0);
+    const T bias = problem.other_bias ? problem.other_bias[problem.columns[k] * problem.other_bias_stride] : T(0);
     const T target = problem.targets[k] - bias, linear = weight * target;
     space.extras[2 * b] = linear;
     space.extras[2 * b + 1] = weight;
@@ -150,13 +73,13 @@ TS_INLINE void gather(const RowsProblem<T> &problem, int64_t start, int64_t n, i
   const int32_t *TS_RESTRICT columns = problem.columns + start;
   const T *TS_RESTRICT extras = space.extras;
   T *TS_RESTRICT gathered = space.gathered;
-  const int64_t n_ahead = end - start - look_ahead;
+  const int64_t n_ahead = end - start - look_ahead, stride = problem.other_stride;
   Lanes<T> sums[2][Registers];
   for (int side = 0; side < 2; ++side)
     for (int r = 0; r < Registers; ++r) sums[side][r] = load(space.linear + (side * Registers + r) * width);
   for (int64_t b = 0; b < n; ++b) {
-    if (b < n_ahead) prefetch_row(other + int64_t(columns[b + look_ahead]) * (Registers * width), Registers * width);
-    const T *from = other + int64_t(columns[b]) * (Registers * width);
+    if (b < n_ahead) prefetch_row(other + columns[b + look_ahead] * stride, Registers * width);
+    const T *from = other + columns[b] * stride;
     const T linear = extras[2 * b], weight = extras[2 * b + 1];
     for (int r = 0; r < Registers; ++r) {
       const Lanes<T> values = load(from + r * width);
@@ -188,11 +111,11 @@ TS_INLINE void gather_any(const RowsProblem<T> &problem, int64_t start, int64_t 
         return gather<T, 8>(problem, start, n, end, space);
     }
   }
-  const int64_t n_factors = problem.n_factors;
+  const int64_t n_factors = problem.n_factors, stride = problem.other_stride;
   for (int64_t b = 0; b < n; ++b) {
     const int32_t *column = problem.columns + start + b;
-    if (start + b + look_ahead < end) prefetch_row(problem.other + int64_t(column[look_ahead]) * n_factors, n_factors);
-    copy_row(problem.other + int64_t(*column) * n_factors, space.gathered + b * size, n_factors);
+    if (start + b + look_ahead < end) prefetch_row(problem.other + column[look_ahead] * stride, n_factors);
+    copy_row(problem.other + *column * stride, space.gathered + b * size, n_factors);
   }
   strip<T, 1, 2>(n, space.extras, 2, space.gathered, size, space.linear, 0, size / width_of<T>);
 }
@@ -320,6 +243,40 @@ TS_INLINE double dot(const T *left, const T *right, int64_t n) {
   return (part[0] + part[1]) + (part[2] + part[3]);
 }
 
+// x^T matrix x for a symmetric matrix, x padded with zeros: rows times numbers, so that nothing is summed across.
+template <class T>
+TS_INLINE double quadratic(const T *TS_RESTRICT matrix, const T *TS_RESTRICT x, int64_t n) {
+  constexpr int width = width_of<T>;
+  double total = 0;
+  int64_t c = 0;
+  for (; c + width <= n; c += width) {
+    Lanes<T> even = load(matrix + c) * x[0], odd = even - even;
+    for (int64_t r = 1; r + 1 < n; r += 2) {
+      odd += load(matrix + r * n + c) * x[r];
+      even += load(matrix + (r + 1) * n + c) * x[r + 1];
+    }
+    if (n % 2 == 0) odd += load(matrix + (n - 1) * n + c) * x[n - 1];
+    T sums[width];
+    store(sums, even + odd);
+    total += dot(sums, x + c, width);
+  }
+  for (; c < n; ++c) total += double(x[c]) * dot(matrix + c * n, x, n);
+  return total;
+}
+
+// Twice the prior's energy at the result, less its constant.
+template <class T>
+TS_INLINE double prior_energy(const RowsProblem<T> &problem, int64_t row, const T *solution) {
+  const int64_t n_factors = problem.n_factors;
+  const T *linear = problem.prior_linear + row * problem.prior_linear_stride;
+  double energy = quadratic(problem.prior_precision, solution, n_factors) - 2 * dot(linear, solution, n_factors);
+  if (problem.out_bias) {
+    const double bias = double(problem.out_bias[row]);
+    energy += bias * (double(problem.bias_precision) * bias - 2 * double(problem.bias_linear));
+  }
+  return problem.prior_scale ? double(problem.prior_scale[row]) * energy : energy;
+}
+
 template <class T>
 bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space) {
   const int64_t n_factors = problem.n_factors, size = padded_factors<T>(n_factors);
@@ -353,7 +310,7 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
     const T pivot = T(double(alpha) * double(space.total_weight) + double(scale) * double(problem.bias_precision) -
                       dot(border_forward, border_forward, n_factors));
     if (!(pivot > 0) || !(pivot < HUGE_VAL)) return false;
-    const T inverse = T(1) / std::sqrt(pivot);
+    const T inverse = space.inverse_pivot = T(1) / std::sqrt(pivot);
     const T bias_forward =
         (alpha * space.total_linear + scale * problem.bias_linear - T(dot(border_forward, forward, n_factors))) *
         inverse;
@@ -370,13 +327,81 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
   solve_upper(gram, inverse_diagonal, n_factors, size, forward, solution);
   T *out = problem.out + row * n_factors;
   for (int64_t d = 0; d < n_factors; ++d) out[d] = solution[d];
-  if (problem.minimum) problem.minimum[row] = 0.5 * (double(alpha) * space.total_square - explained);
+  const double minimum = double(alpha) * space.total_square - explained;
+  if (problem.minimum) problem.minimum[row] = 0.5 * minimum;
+  if (problem.squares) {
+    // The energy exceeds its least value by half the squared noise; what is not the prior's is the errors'.
+    double drawn = noise ? dot(noise, noise, n_factors) : 0.0;
+    if (problem.out_bias && problem.bias_noise)
+      drawn += double(problem.bias_noise[row]) * double(problem.bias_noise[row]);
+    const double squares = (minimum + drawn - prior_energy(problem, row, solution)) / double(alpha);
+    const bool rated = problem.offsets[row] < problem.offsets[row + 1];
+    problem.squares[row] = rated && squares > 0 ? squares : 0.0;  // rounding may leave less than nothing
+  }
   return true;
+}
+
+// inverse = U^-T, lower triangular, in panels of rows as the factorization; above the diagonal it must be zero.
+template <class T>
+TS_INLINE void invert_transposed(const T *TS_RESTRICT factor, const T *TS_RESTRICT inverse_diagonal, int64_t size,
+                                 T *TS_RESTRICT inverse) {
+  constexpr int width = width_of<T>;
+  constexpr int rows = panel_rows;
+  for (int64_t k = 0; k < size; k += rows) {
+    T *panel = inverse + k * size;
+    const int64_t last = (k + rows - 1) / width + 1;
+    for (int i = 0; i < rows; ++i) {
+      for (int64_t c = 0; c < last * width; ++c) panel[i * size + c] = 0;
+      panel[i * size + k + i] = 1;
+    }
+    strip<T, -1, rows>(k, factor + k, size, inverse, size, panel, 0, last);
+    for (int64_t c = 0; c < last * width; c += width) {
+      Lanes<T> values[rows];
+      for (int i = 0; i < rows; ++i) values[i] = load(panel + i * size + c);
+#pragma GCC unroll 8
+      for (int i = 0; i < rows; ++i) {
+        values[i] = values[i] * inverse_diagonal[k + i];
+#pragma GCC unroll 8
+        for (int r = i + 1; r < rows; ++r) values[r] -= values[i] * factor[(k + i) * size + k + r];
+        store(panel + i * size + c, values[i]);
+      }
+    }
+  }
+}
+
+template <class T>
+void root(const RowsProblem<T> &problem, RowsWorkspace<T> &space, T *out) {
+  const int64_t n_factors = problem.n_factors, size = padded_factors<T>(n_factors);
+  const int64_t stride = n_factors + (problem.out_bias ? 1 : 0);
+  T *inverse_diagonal = space.scratch, *border_forward = space.scratch + 2 * size, *solution = border_forward + size;
+  invert_transposed(space.gram, inverse_diagonal, size, space.inverse);
+  for (int64_t r = 0; r < n_factors; ++r) {
+    for (int64_t c = 0; c < r; ++c) out[r * stride + c] = 0;
+    for (int64_t c = r; c < n_factors; ++c) out[r * stride + c] = space.inverse[c * size + r];
+  }
+  if (!problem.out_bias) return;
+  // The inverse of [U b; 0 p] has -U^-1 b / p for its last column.
+  solve_upper(space.gram, inverse_diagonal, n_factors, size, border_forward, solution);
+  for (int64_t r = 0; r < n_factors; ++r) out[r * stride + n_factors] = -solution[r] * space.inverse_pivot;
+  for (int64_t c = 0; c < n_factors; ++c) out[n_factors * stride + c] = 0;
+  out[n_factors * stride + n_factors] = space.inverse_pivot;
+}
+
+template <class T>
+double log_determinant(const RowsProblem<T> &problem, const RowsWorkspace<T> &space) {
+  // Logarithms are dear: four factors at a time, whose product stays far from overflow.
+  double total = problem.out_bias ? std::log(double(space.inverse_pivot)) : 0.0;
+  for (int64_t start = 0; start < problem.n_factors; start += 4) {
+    double product = 1;
+    for (int64_t d = start; d < start + 4 && d < problem.n_factors; ++d) product *= double(space.scratch[d]);
+    total += std::log(product);
+  }
+  return -2 * total;
 }
 
 template <class T>
 RowsKernel<T> make_rows_kernel() {
-  return {padded_factors<T>, clear<T>, accumulate<T>, merge<T>, finish<T>};
+  return {padded_factors<T>, clear<T>, accumulate<T>, merge<T>, finish<T>, root<T>, log_determinant<T>};
 }
 
 }  // namespace

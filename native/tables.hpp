@@ -1,6 +1,8 @@
 // The table of function pointers: one a set of instructions, filled by the kernel files compiled for it.
 #pragma once
 
+#include "beliefs.hpp"
+#include "moments.hpp"
 #include "pairs.hpp"
 #include "rows.hpp"
 #include "scan.hpp"
@@ -11,15 +13,19 @@ struct Table {
   const char *name;
   RowsKernel<float> rows_float;
   RowsKernel<double> rows_double;
+  BeliefsKernel beliefs;
+  MomentsKernel moments;
   PairsKernel pairs;
   ScanKernel scan;
 };
 
-#define TS_DECLARE(isa)          \
-  namespace isa {                \
-  void fill_rows(Table &table);  \
-  void fill_pairs(Table &table); \
-  void fill_scan(Table &table);  \
+#define TS_DECLARE(isa)            \
+  namespace isa {                  \
+  void fill_rows(Table &table);    \
+  void fill_beliefs(Table &table); \
+  void fill_moments(Table &table); \
+  void fill_pairs(Table &table);   \
+  void fill_scan(Table &table);    \
   }
 TS_DECLARE(base)
 #if defined(TS_X86)

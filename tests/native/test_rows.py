@@ -48,22 +48,25 @@ def run(arguments, options, biases, threads=1):
     n_rows, dtype = len(arguments["offsets"]) - 1, arguments["other"].dtype
     out = np.full((n_rows, arguments["other"].shape[1]), np.nan, dtype)
     bias = np.full(n_rows, np.nan, dtype) if biases else None
-    minimum = np.full(n_rows, np.nan)
+    minimum, squares = np.full(n_rows, np.nan), np.full(n_rows, np.nan)
     extra = {"out_bias": bias} if biases else {}
-    failed = _native.solve_rows(**arguments, out=out, **options, **extra, minimum=minimum, threads=threads)
+    failed = _native.solve_rows(
+        **arguments, out=out, **options, **extra, minimum=minimum, squares=squares, threads=threads
+    )
     assert failed == -1
-    return out, bias, minimum
+    return out, bias, minimum, squares
 
 
 def assert_equals_twin(arguments, options, biases):
     dtype = arguments["other"].dtype.type
-    factors, bias, minimum = reference.solve_rows(**arguments, **options, has_bias=biases)
+    factors, bias, minimum, squares = reference.solve_rows(**arguments, **options, has_bias=biases)
     got = run(arguments, options, biases)
     tolerance = TOLERANCE[dtype]
     np.testing.assert_allclose(got[0], factors, rtol=tolerance, atol=tolerance)
     if biases:
         np.testing.assert_allclose(got[1], bias, rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(got[2], minimum, rtol=tolerance, atol=10 * tolerance)
+    np.testing.assert_allclose(got[3], squares, rtol=tolerance, atol=10 * tolerance)
 
 
 @given(
@@ -113,6 +116,23 @@ def test_more_pieces_than_are_in_flight_at_once(rng):
     assert all(got.tobytes() == expected.tobytes() for got, expected in zip(two, one, strict=True))
 
 
+@pytest.mark.parametrize("noise", [False, True])
+@pytest.mark.parametrize("n_factors", [1, 20, 32, 64, 128])
+def test_the_total_of_the_squares_holds_in_single_precision(n_factors, noise, rng):
+    """The sampler draws the noise from it: rows of many and of few ratings, errors of the size of the noise."""
+    flags = {"weights": False, "biases": True, "noise": noise, "scale": False}
+    counts = rng.geometric(0.02, 300)
+    arguments, options = problem(rng, len(counts), 200, n_factors, np.float32, **flags, counts=counts)
+    expected = reference.solve_rows(**arguments, **options, has_bias=True)[3]
+    assert run(arguments, options, True)[3].sum() == pytest.approx(expected.sum(), rel=1e-5)
+
+
+def test_rows_without_ratings_have_no_squares(rng):
+    flags = {"weights": False, "biases": True, "noise": True, "scale": False}
+    arguments, options = problem(rng, 3, 5, 7, np.float32, **flags, counts=[0, 4, 0])
+    assert run(arguments, options, True)[3][[0, 2]].tolist() == [0.0, 0.0]
+
+
 @pytest.mark.parametrize("n_factors", [5, 32, 70])
 def test_same_bytes_with_any_number_of_threads(n_factors, rng):
     flags = {"weights": True, "biases": True, "noise": True, "scale": True}
@@ -128,14 +148,14 @@ def test_draws_have_the_mean_and_covariance_of_the_conditional(rng):
     """40 000 draws of one row; each figure is z-scored. False alarm rate 1e-6 over all, by Bonferroni."""
     flags = {"weights": True, "biases": True, "noise": False, "scale": False}
     arguments, options = problem(rng, 1, 10, 3, np.float64, **flags, counts=[7])
-    mean, bias, _ = run(arguments, options, True)
+    mean, bias, *_ = run(arguments, options, True)
     n = 40_000
     many = dict(arguments)
     many["offsets"] = np.arange(n + 1, dtype=np.int64) * 7
     many["columns"], many["targets"] = np.tile(arguments["columns"], n), np.tile(arguments["targets"], n)
     drawn = dict(options, weights=np.tile(options["weights"], n))
     drawn |= {"noise": rng.standard_normal((n, 3)), "bias_noise": rng.standard_normal(n)}
-    factors, biases, _ = run(many, drawn, True)
+    factors, biases, *_ = run(many, drawn, True)
     draws = np.column_stack([factors, biases])
     design = np.column_stack([arguments["other"][arguments["columns"]], np.ones(7)])
     precision = options["alpha"] * design.T @ (options["weights"][:, None] * design)
@@ -181,6 +201,7 @@ def test_not_positive_definite_names_the_first_row(poison, rng):
         ("prior_linear", np.zeros((3, 2)), "prior_linear"),
         ("prior_precision", np.zeros((2, 3)), "prior_precision"),
         ("targets", np.zeros(3), "targets"),
+        ("squares", np.zeros(3), "squares"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(name, value, message):
@@ -195,3 +216,12 @@ def test_arguments_that_do_not_fit_are_refused(name, value, message):
     }
     with pytest.raises(ValueError, match=message):
         _native.solve_rows(**(arguments | {name: value}))
+
+
+def test_squares_without_noise_precision_are_refused():
+    arguments, options = problem(
+        np.random.default_rng(0), 2, 3, 2, np.float64, weights=False, biases=False, noise=False, scale=False
+    )
+    options |= {"alpha": 0.0, "squares": np.zeros(2)}
+    with pytest.raises(ValueError, match="alpha"):
+        _native.solve_rows(**arguments, out=np.zeros((2, 2)), **options)

@@ -23,9 +23,10 @@ def solve_rows(
     bias_linear=0.0,
     bias_noise=None,
 ):
-    """Factors, biases and minima of all rows, in double."""
+    """Factors, biases, minima and sums of squares of all rows, in double."""
     n_rows, n_factors = len(offsets) - 1, other.shape[1]
-    factors, biases, minima = np.zeros((n_rows, n_factors)), np.zeros(n_rows), np.zeros(n_rows)
+    factors, biases = np.zeros((n_rows, n_factors)), np.zeros(n_rows)
+    minima, squares = np.zeros(n_rows), np.zeros(n_rows)
     for row in range(n_rows):
         here = slice(offsets[row], offsets[row + 1])
         design = other[columns[here]].astype(np.float64)
@@ -53,7 +54,8 @@ def solve_rows(
             # precision = L L^T: L^-T z has the covariance precision^-1.
             z = noise[row] if not has_bias else np.append(noise[row], bias_noise[row])
             solution = solution + np.linalg.solve(np.linalg.cholesky(precision).T, z.astype(np.float64))
+        squares[row] = np.sum(weight * (target - design @ solution) ** 2)
         factors[row] = solution[:n_factors]
         if has_bias:
             biases[row] = solution[n_factors]
-    return factors, biases, minima
+    return factors, biases, minima, squares

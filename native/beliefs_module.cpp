@@ -1,0 +1,155 @@
+// The binding of the kernels for beliefs: checks of the arguments, release of the interpreter lock, the call.
+#include "beliefs_module.hpp"
+
+#include "arguments.hpp"
+#include "beliefs_driver.hpp"
+#include "fold_in.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using tastespace::Array;
+using tastespace::has_size;
+using tastespace::Matrix;
+using tastespace::OptionalMatrix;
+using tastespace::OptionalVector;
+using tastespace::pointer;
+using tastespace::require;
+using tastespace::require_offsets;
+using tastespace::Vector;
+using tastespace::within;
+
+template <class T>
+int64_t fold_in(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vector<const T> targets,
+                Array<const T, 3> items, Array<const T, 3> prior_precision, Matrix<const T> prior_linear,
+                Vector<const double> alpha, Array<T, 3> means, OptionalVector<const double> bias_precision,
+                OptionalVector<const double> bias_linear, std::optional<Array<T, 4>> roots,
+                OptionalMatrix<double> energy, OptionalMatrix<double> log_determinant, int threads) {
+  const size_t n_users = means.shape(0), n_draws = items.shape(1), width = items.shape(2);
+  const size_t n_factors = prior_linear.shape(1), n = columns.size();
+  const bool biases = bias_precision.has_value();
+  require(biases == bias_linear.has_value(), "bias_precision and bias_linear: both or none");
+  require(width == n_factors + (biases ? 1 : 0),
+          "items: as many factors as prior_linear, and the bias behind them where there are biases");
+  require_offsets(offsets, n_users, n);
+  require(targets.size() == n, "targets: one a rating");
+  require(within(columns.data(), n, 0, int64_t(items.shape(0))), "columns: rows of items");
+  require(prior_precision.shape(0) == n_draws && prior_precision.shape(1) == n_factors &&
+              prior_precision.shape(2) == n_factors,
+          "prior_precision: draws x factors x factors");
+  require(prior_linear.shape(0) == n_draws, "prior_linear: draws x factors");
+  require(alpha.size() == n_draws && has_size(bias_precision, n_draws) && has_size(bias_linear, n_draws),
+          "alpha, bias_precision and bias_linear: one a draw");
+  require(means.shape(1) == n_draws && means.shape(2) == width, "means: users x draws x width of items");
+  require(!roots || (roots->shape(0) == n_users && roots->shape(1) == n_draws && roots->shape(2) == width &&
+                     roots->shape(3) == width),
+          "roots: users x draws x width x width of items");
+  const auto fits = [&](const OptionalMatrix<double> &array) {
+    return !array || (array->shape(0) == n_users && array->shape(1) == n_draws);
+  };
+  require(fits(energy) && fits(log_determinant), "energy and log_determinant: users x draws");
+
+  tastespace::FoldInProblem<T> problem;
+  problem.n_users = int64_t(n_users);
+  problem.n_draws = int64_t(n_draws);
+  problem.n_factors = int64_t(n_factors);
+  problem.biases = biases;
+  problem.offsets = offsets.data();
+  problem.columns = columns.data();
+  problem.targets = targets.data();
+  problem.items = items.data();
+  problem.prior_precision = prior_precision.data();
+  problem.prior_linear = prior_linear.data();
+  problem.alpha = alpha.data();
+  problem.bias_precision = pointer(bias_precision);
+  problem.bias_linear = pointer(bias_linear);
+  problem.means = means.data();
+  problem.roots = pointer(roots);
+  problem.energy = pointer(energy);
+  problem.log_determinant = pointer(log_determinant);
+  nb::gil_scoped_release release;
+  return tastespace::fold_in(problem, threads);
+}
+
+template <class T>
+void bind_fold_in(nb::module_ &module) {
+  module.def("fold_in", &fold_in<T>, "offsets"_a, "columns"_a, "targets"_a, "items"_a, "prior_precision"_a,
+             "prior_linear"_a, "alpha"_a, "means"_a.noconvert(), nb::kw_only(), "bias_precision"_a = nb::none(),
+             "bias_linear"_a = nb::none(), "roots"_a.noconvert() = nb::none(), "energy"_a.noconvert() = nb::none(),
+             "log_determinant"_a.noconvert() = nb::none(), "threads"_a = 1,
+             "Beliefs about users given every draw of the items; -1, or the first user that is not positive definite.");
+}
+
+// The problem of both kinds, but for what is wanted.
+tastespace::BeliefsProblem beliefs_problem(const Vector<const int32_t> &belief_rows,
+                                           const Vector<const int32_t> &item_rows, const Array<const float, 3> &items,
+                                           const Array<const float, 3> &means, const Array<const float, 4> &roots,
+                                           const OptionalMatrix<const float> &cold_item, bool biases) {
+  const size_t n = belief_rows.size(), n_draws = items.shape(1), width = items.shape(2), n_beliefs = means.shape(0);
+  require(item_rows.size() == n, "belief_rows and item_rows: one a pair");
+  require(!biases || width > 0, "items: with biases, at least the bias");
+  require(means.shape(1) == n_draws && means.shape(2) == width, "means: beliefs x draws x width of items");
+  require(
+      roots.shape(0) == n_beliefs && roots.shape(1) == n_draws && roots.shape(2) == width && roots.shape(3) == width,
+      "roots: beliefs x draws x width x width of items");
+  require(!cold_item || (cold_item->shape(0) == n_draws && cold_item->shape(1) == width),
+          "cold_item: draws x width of items");
+  require(within(belief_rows.data(), n, 0, int64_t(n_beliefs)), "belief_rows: rows of means");
+  require(within(item_rows.data(), n, cold_item ? -1 : 0, int64_t(items.shape(0))),
+          "item_rows: rows of items, or -1 where there is a cold_item");
+  tastespace::BeliefsProblem problem;
+  problem.n_draws = int64_t(n_draws);
+  problem.n_factors = int64_t(width) - (biases ? 1 : 0);
+  problem.biases = biases;
+  problem.belief_rows = belief_rows.data();
+  problem.item_rows = item_rows.data();
+  problem.items = items.data();
+  problem.means = means.data();
+  problem.roots = roots.data();
+  problem.cold_item = pointer(cold_item);
+  return problem;
+}
+
+void belief_pairs(Vector<const int32_t> belief_rows, Vector<const int32_t> item_rows, Array<const float, 3> items,
+                  Array<const float, 3> means, Array<const float, 4> roots, OptionalMatrix<const float> cold_item,
+                  Matrix<float> out_means, Matrix<float> out_sds, bool biases, int threads) {
+  const size_t n = belief_rows.size();
+  auto problem = beliefs_problem(belief_rows, item_rows, items, means, roots, cold_item, biases);
+  for (const Matrix<float> &out : {out_means, out_sds})
+    require(out.shape(0) == n && out.shape(1) == items.shape(1), "out_means and out_sds: pairs x draws");
+  problem.out_means = out_means.data();
+  problem.out_sds = out_sds.data();
+  nb::gil_scoped_release release;
+  tastespace::run_beliefs(problem, int64_t(n), tastespace::table().beliefs.each, threads);
+}
+
+void belief_summary(Vector<const int32_t> belief_rows, Vector<const int32_t> item_rows, Array<const float, 3> items,
+                    Array<const float, 3> means, Array<const float, 4> roots, OptionalMatrix<const float> cold_item,
+                    Matrix<const float> weights, Vector<float> out_mean, Vector<float> out_sd, bool biases,
+                    int threads) {
+  const size_t n = belief_rows.size();
+  auto problem = beliefs_problem(belief_rows, item_rows, items, means, roots, cold_item, biases);
+  require(weights.shape(0) == means.shape(0) && weights.shape(1) == items.shape(1), "weights: beliefs x draws");
+  require(out_mean.size() == n && out_sd.size() == n, "out_mean and out_sd: one a pair");
+  problem.weights = weights.data();
+  problem.out_mean = out_mean.data();
+  problem.out_sd = out_sd.data();
+  nb::gil_scoped_release release;
+  tastespace::run_beliefs(problem, int64_t(n), tastespace::table().beliefs.mixture, threads);
+}
+
+}  // namespace
+
+void bind_beliefs(nb::module_ &module) {
+  bind_fold_in<float>(module);
+  bind_fold_in<double>(module);
+  module.def("belief_pairs", &belief_pairs, "belief_rows"_a, "item_rows"_a, "items"_a, "means"_a, "roots"_a,
+             "cold_item"_a.none(), "out_means"_a.noconvert(), "out_sds"_a.noconvert(), nb::kw_only(), "biases"_a,
+             "threads"_a = 1, "Mean and standard deviation of the score of each pair, given every draw.");
+  module.def("belief_summary", &belief_summary, "belief_rows"_a, "item_rows"_a, "items"_a, "means"_a, "roots"_a,
+             "cold_item"_a.none(), "weights"_a, "out_mean"_a.noconvert(), "out_sd"_a.noconvert(), nb::kw_only(),
+             "biases"_a, "threads"_a = 1,
+             "Mean and standard deviation of the score of each pair over all draws, which have weights.");
+}

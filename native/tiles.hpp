@@ -1,0 +1,93 @@
+// Products of matrices in register tiles: what the row kernel and the moments spend their time in. For kernel files
+// only: everything here belongs to one instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "lanes.hpp"
+
+namespace tastespace {
+namespace TS_ISA {
+namespace {
+
+// Registers decide the tile: 32 of 64 bytes hold 8 x 3 sums, 16 of fewer bytes hold 4 x 2.
+constexpr int tile_rows = TS_VECTOR_BYTES == 64 ? 8 : 4;
+constexpr int tile_lanes = TS_VECTOR_BYTES == 64 ? 3 : 2;
+
+// out[r][c] += Sign * sum_b left[b][r] right[b][c] for Rows rows and Columns registers of columns.
+template <class T, int Sign, int Rows, int Columns>
+TS_INLINE void tile(int64_t n, const T *TS_RESTRICT left, int64_t left_stride, const T *TS_RESTRICT right,
+                    int64_t right_stride, T *TS_RESTRICT out, int64_t out_stride) {
+  constexpr int width = width_of<T>;
+  Lanes<T> sums[Rows][Columns];
+  for (int r = 0; r < Rows; ++r)
+    for (int c = 0; c < Columns; ++c) sums[r][c] = load(out + r * out_stride + c * width);
+  for (int64_t b = 0; b < n; ++b) {
+    Lanes<T> columns[Columns];
+    for (int c = 0; c < Columns; ++c) columns[c] = load(right + b * right_stride + c * width);
+    for (int r = 0; r < Rows; ++r) {
+      const T factor = left[b * left_stride + r];
+      for (int c = 0; c < Columns; ++c) {
+        if (Sign > 0)
+          sums[r][c] += columns[c] * factor;
+        else
+          sums[r][c] -= columns[c] * factor;
+      }
+    }
+  }
+  for (int r = 0; r < Rows; ++r)
+    for (int c = 0; c < Columns; ++c) store(out + r * out_stride + c * width, sums[r][c]);
+}
+
+// The columns of Rows rows of out from register `first` to the end: three registers at a time, two where that leaves
+// no single one, which would starve the multipliers.
+template <class T, int Sign, int Rows>
+TS_INLINE void strip(int64_t n, const T *left, int64_t left_stride, const T *right, int64_t stride, T *out,
+                     int64_t first, int64_t last) {
+  constexpr int width = width_of<T>;
+  for (int64_t c = first; c < last;) {
+    const int64_t remaining = last - c;
+    if (tile_lanes > 2 && remaining >= 3 && remaining != 4) {
+      tile<T, Sign, Rows, tile_lanes>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
+      c += tile_lanes;
+    } else if (remaining >= 2) {
+      tile<T, Sign, Rows, 2>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
+      c += 2;
+    } else {
+      tile<T, Sign, Rows, 1>(n, left, left_stride, right + c * width, stride, out + c * width, stride);
+      c += 1;
+    }
+  }
+}
+
+// Rows whose diagonal lies in the same register: they need the same columns.
+template <class T>
+constexpr int group_rows = width_of<T> > tile_rows ? width_of<T> : tile_rows;
+
+// out += left^T right, the upper triangle by groups of rows; a group with one register of columns is one tile.
+template <class T>
+TS_INLINE void triangle(int64_t n, const T *left, const T *right, int64_t size, T *out) {
+  constexpr int width = width_of<T>;
+  const int64_t last = size / width;
+  for (int64_t r = 0; r < size; r += group_rows<T>) {
+    const int64_t first = r / width;
+    if (last - first == 1) {
+      tile<T, 1, group_rows<T>, 1>(n, left + r, size, right + first * width, size, out + r * size + first * width,
+                                   size);
+    } else {
+      for (int64_t half = r; half < r + group_rows<T>; half += tile_rows)
+        strip<T, 1, tile_rows>(n, left + half, size, right, size, out + half * size, first, last);
+    }
+  }
+}
+
+template <class T>
+int64_t padded_factors(int64_t n_factors) {
+  // Rows are taken tile_rows at a time as well, so the padding serves both.
+  const int64_t unit = width_of<T> > tile_rows ? width_of<T> : tile_rows;
+  return (n_factors + unit - 1) / unit * unit;
+}
+
+}  // namespace
+}  // namespace TS_ISA
+}  // namespace tastespace
