@@ -1,0 +1,1 @@
+"""Conjugate algebra and the distributions that answers are made of."""

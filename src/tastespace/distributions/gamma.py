@@ -1,0 +1,26 @@
+"""The gamma distribution, as a belief about a precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import lgamma, log
+
+from numpy.random import Generator
+
+
+@dataclass(frozen=True)
+class Gamma:
+    """Density proportional to x^(shape - 1) exp(-rate x)."""
+
+    shape: float
+    rate: float
+
+    def posterior(self, n: int, squares: float) -> Gamma:
+        """After n normal errors with this precision, whose squares sum to this."""
+        return Gamma(self.shape + n / 2, self.rate + squares / 2)
+
+    def draw(self, rng: Generator) -> float:
+        return float(rng.gamma(self.shape)) / self.rate
+
+    def log_density(self, value: float) -> float:
+        return self.shape * log(self.rate) - lgamma(self.shape) + (self.shape - 1) * log(value) - self.rate * value
