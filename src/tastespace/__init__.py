@@ -18,8 +18,9 @@ from tastespace.data.synthetic import synthetic
 from tastespace.evaluation.compare import Comparison, Comparisons, compare
 from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.report import Report
-from tastespace.models import ALS, DampedBias, GlobalMean, ItemKNN, ItemMean, Popular, Recommender, UserKNN
+from tastespace.models import ALS, BPMF, DampedBias, GlobalMean, ItemKNN, ItemMean, Popular, Recommender, UserKNN
 from tastespace.models.explaining import Explanation
+from tastespace.models.policies import Cautious, Curious, Likely, Mean, Thompson
 from tastespace.models.posterior import Prediction
 from tastespace.models.similar import Similar
 from tastespace.ranking import Ranking
@@ -28,13 +29,18 @@ from tastespace.version import __version__
 
 __all__ = [
     "ALS",
+    "BPMF",
+    "Cautious",
     "Comparison",
     "Comparisons",
+    "Curious",
     "DampedBias",
     "Explanation",
     "GlobalMean",
     "ItemKNN",
     "ItemMean",
+    "Likely",
+    "Mean",
     "Popular",
     "Prediction",
     "Ranking",
@@ -44,6 +50,7 @@ __all__ = [
     "Shape",
     "Similar",
     "Split",
+    "Thompson",
     "UserKNN",
     "__version__",
     "compare",

@@ -80,12 +80,16 @@ class DataWarning(TastespaceWarning):
     """Something in the data was set aside; the message counts it."""
 
 
-def warn(message: str) -> None:
-    """A `DataWarning` that points at whoever asked: the first caller outside the library."""
+class ConvergenceWarning(TastespaceWarning):
+    """Chains have not run long enough to be trusted; the message names the quantity and what is missing."""
+
+
+def warn(message: str, category: type[TastespaceWarning] = DataWarning) -> None:
+    """A warning that points at whoever asked: the first caller outside the library."""
     level = 1
     while sys._getframe(level).f_globals.get("__name__", "").startswith("tastespace."):
         level += 1
-    warnings.warn(message, DataWarning, stacklevel=level + 1)
+    warnings.warn(message, category, stacklevel=level + 1)
 
 
 def shortened(text: str, length: int = 80) -> str:

@@ -6,6 +6,7 @@ whatever the number of threads, because kernels receive noise and never make it.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from numbers import Integral
 
@@ -27,3 +28,10 @@ def resolve(seed: int | None) -> int:
 def generator(seed: int) -> Generator:
     """The generator of a seed."""
     return np.random.default_rng(resolve(seed))
+
+
+def derive(seed: int, *keys: object) -> Generator:
+    """A generator for one purpose of a seed, such as a request about a user: the same keys, the same numbers."""
+    text = "\x1f".join(f"{type(key).__name__}:{key}" for key in keys)
+    words = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint32)
+    return np.random.default_rng([resolve(seed), *(int(word) for word in words)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -25,12 +25,34 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
+class Sureness:
+    """How sure the entries of lists are, users x n each; NaN where there is no item."""
+
+    belief_sd: FloatMatrix  # of the expected rating
+    rating_sd: FloatMatrix  # of a single rating
+    low: FloatMatrix  # a rating lies between low and high with a probability of 90 %
+    high: FloatMatrix
+    top_n_probability: FloatMatrix  # that the item is one of the user's true best n, out of all that were allowed
+
+    NAMES: ClassVar = ("belief_sd", "rating_sd", "low", "high", "top_n_probability")
+
+    def take(self, users: Any) -> Sureness:
+        """Of some users."""
+        return Sureness(*(getattr(self, name)[users] for name in self.NAMES))
+
+    def columns(self, where: Any) -> dict[str, Any]:
+        """The figures by name, of one user or of all in a row."""
+        return {name: getattr(self, name)[where].reshape(-1) for name in self.NAMES}
+
+
+@dataclass(frozen=True, eq=False)
 class Ranking:
     """The recommended items of each user, best first.
 
-    `scores` are predicted ratings, not clipped to the rating range, so that they keep the order; after diversity
-    or popularity damping the order is another one, the scores are the same. `cold` users had no ratings to go by:
-    theirs is the answer for anybody. A list shorter than `n` means that no other item was allowed.
+    `scores` are predicted ratings, not clipped to the rating range, so that they keep the order; after diversity,
+    popularity damping or another policy than the mean the order is another one, the scores are the same. `cold` users
+    had no ratings to go by: theirs is the answer for anybody. A list shorter than `n` means that no other item was
+    allowed. `sureness` is there if the model knows how sure it is.
     """
 
     user_ids: pl.Series  # one a user
@@ -39,6 +61,7 @@ class Ranking:
     scores: FloatMatrix  # users x n
     item_ids: pl.Series  # users * n, null where there is no item
     titles: pl.Series | None  # users * n
+    sureness: Sureness | None = None
 
     def __len__(self) -> int:
         return len(self.user_ids)
@@ -48,7 +71,7 @@ class Ranking:
         return (self.of(position) for position in range(len(self)))
 
     def of(self, position: int) -> pl.DataFrame:
-        """The list of the user at this position: rank, item, title, score."""
+        """The list of the user at this position: rank, item, title, score, and how sure it is."""
         if not 0 <= position < len(self):
             raise InvalidParameterError(f"position is {position}; expected one from 0 to {len(self) - 1}")
         n = self.item_rows.shape[1]
@@ -57,10 +80,12 @@ class Ranking:
         if self.titles is not None:
             columns["title"] = self.titles[here]
         columns["score"] = self.scores[position]
+        if self.sureness is not None:
+            columns |= self.sureness.columns(position)
         return pl.DataFrame(columns).filter(pl.Series(self.item_rows[position] >= 0))
 
     def to_polars(self) -> pl.DataFrame:
-        """One row a recommendation: user, cold, rank, item, title, score."""
+        """One row a recommendation: user, cold, rank, item, title, score, and how sure it is."""
         n_users, n = self.item_rows.shape
         users = pl.Series(np.repeat(np.arange(n_users), n))
         columns: dict[str, Any] = {
@@ -72,6 +97,8 @@ class Ranking:
         if self.titles is not None:
             columns["title"] = self.titles
         columns["score"] = self.scores.reshape(-1)
+        if self.sureness is not None:
+            columns |= self.sureness.columns(slice(None))
         return pl.DataFrame(columns).filter(pl.Series(self.item_rows.reshape(-1) >= 0))
 
     def to_pandas(self) -> pd.DataFrame:
@@ -88,7 +115,8 @@ class Ranking:
                 lines.append("  nothing left to recommend")
             for row in self.of(position).head(10).iter_rows(named=True):
                 name = f"{row['title']} [{row['item']}]" if row.get("title") else f"{row['item']}"
-                lines.append(f"  {row['rank']:>3}  {row['score']:6.2f}  {name}")
+                sd = f" ± {row['belief_sd']:.2f}" if "belief_sd" in row else ""
+                lines.append(f"  {row['rank']:>3}  {row['score']:6.2f}{sd}  {name}")
         if len(self) > 3:
             lines.append(f"… and {len(self) - 3} more; to_polars() has them all")
         return "\n".join(lines)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tastespace.models import ALS, MODELS, DampedBias, GlobalMean, ItemKNN, ItemMean, Popular, UserKNN
+from tastespace.models import ALS, BPMF, MODELS, DampedBias, GlobalMean, ItemKNN, ItemMean, Popular, UserKNN
 from tastespace.testing.conformance import RecommenderConformance
+
+# The chains are short for tests to be fast.
+SHORT = pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
 
 
 class TestALS(RecommenderConformance):
@@ -21,6 +24,36 @@ class TestFixedALS(RecommenderConformance):
 class TestALSWithoutBiases(RecommenderConformance):
     def make(self, **parameters):
         return ALS(n_factors=4, regularisation=1.0, weighting="plain", biases=False, precision="float64", **parameters)
+
+
+@SHORT
+class TestBPMF(RecommenderConformance):
+    keeps_users = False
+    explanations_add_up = False  # a stranger is predicted as the mean of the draws, not draw by draw
+
+    def make(self, **parameters):
+        return BPMF(n_factors=4, warmup=30, draws=25, thin=1, **parameters)
+
+
+@SHORT
+class TestBPMFWithoutBiases(RecommenderConformance):
+    keeps_users = False
+    explanations_add_up = False  # a stranger is predicted as the mean of the draws, not draw by draw
+
+    def make(self, **parameters):
+        return BPMF(
+            n_factors=4,
+            warmup=30,
+            draws=50,
+            thin=1,
+            chains=1,
+            biases=False,
+            start="random",
+            precision="float64",
+            noise_precision=2.0,
+            storage="float16",
+            **parameters,
+        )
 
 
 class TestGlobalMean(RecommenderConformance):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Generic, TypeVar
 
 from numpy.random import Generator
 
@@ -11,6 +14,7 @@ from tastespace.inference.transition import Stats, Transition
 from tastespace.progress import Observer, Progress
 
 State = TypeVar("State")
+Kept = TypeVar("Kept")
 Stop = Callable[[list[Stats]], bool]
 
 
@@ -55,3 +59,81 @@ def no_improvement(name: str, patience: int) -> Stop:
         return len(trace) - 1 - best >= patience
 
     return stop
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long chains run, and what of them is kept."""
+
+    chains: int
+    warmup: int  # steps of a chain before the first that counts
+    draws: int  # kept a chain
+    thin: int = 1  # steps a kept draw
+
+    @property
+    def steps(self) -> int:
+        """Of one chain."""
+        return self.warmup + self.draws * self.thin
+
+    def keeps(self, step: int) -> bool:
+        """Whether the state after this step (from 1 on) is a kept draw."""
+        return step > self.warmup and (step - self.warmup) % self.thin == 0
+
+
+@dataclass
+class Chain(Generic[State, Kept]):
+    """What one chain left behind."""
+
+    last: State
+    draws: list[Kept] = field(default_factory=list)
+    trace: list[Stats] = field(default_factory=list)  # one entry a step, warm-up included
+
+
+# Looks at the state after each step (whose number it gets), and may add figures to its own.
+Watch = Callable[[State, int], Stats]
+
+
+def sample(
+    transition: Transition[State],
+    rng: Generator,
+    schedule: Schedule,
+    *,
+    keep: Callable[[State], Kept],
+    watches: Sequence[Watch[State]] = (),
+    phase: str,
+    threads: int,
+    observer: Observer,
+) -> list[Chain[State, Kept]]:
+    """Run chains side by side, each with a generator of its own, so that their number of threads changes nothing.
+
+    `keep` says what is kept of a state; `watches` has one function a chain.
+    """
+    lock, done = Lock(), 0
+    stopped: list[BaseException] = []
+
+    def run(number: int, own: Generator) -> Chain[State, Kept]:
+        nonlocal done
+        chain: Chain[State, Kept] = Chain(transition.init(own))
+        for step in range(1, schedule.steps + 1):
+            if stopped:  # Another chain failed, or somebody is tired of waiting.
+                break
+            chain.last, stats = transition.step(chain.last, own)
+            stats = {**stats, **watches[number](chain.last, step)} if watches else stats
+            chain.trace.append(stats)
+            if schedule.keeps(step):
+                chain.draws.append(keep(chain.last))
+            with lock:
+                done += 1
+                observer(Progress(phase, done, schedule.steps * schedule.chains, stats))
+        return chain
+
+    generators = rng.spawn(schedule.chains)
+    if threads == 1 or schedule.chains == 1:
+        return [run(number, own) for number, own in enumerate(generators)]
+    with ThreadPoolExecutor(min(threads, schedule.chains)) as pool:
+        running = [pool.submit(run, number, own) for number, own in enumerate(generators)]
+        try:
+            return [chain.result() for chain in running]
+        except BaseException as error:
+            stopped.append(error)
+            raise

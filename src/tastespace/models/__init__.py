@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tastespace.models.baselines.estimators import DampedBias, GlobalMean, ItemMean, Popular
+from tastespace.models.factorization.bpmf import BPMF
 from tastespace.models.factorization.estimators import ALS
 from tastespace.models.neighbours.estimators import ItemKNN, UserKNN
 from tastespace.models.recommender import Recommender
@@ -15,6 +16,18 @@ MODELS: dict[str, type[Recommender]] = {
     "item-knn": ItemKNN,
     "user-knn": UserKNN,
     "als": ALS,
+    "bpmf": BPMF,
 }
 
-__all__ = ["ALS", "MODELS", "DampedBias", "GlobalMean", "ItemKNN", "ItemMean", "Popular", "Recommender", "UserKNN"]
+__all__ = [
+    "ALS",
+    "BPMF",
+    "MODELS",
+    "DampedBias",
+    "GlobalMean",
+    "ItemKNN",
+    "ItemMean",
+    "Popular",
+    "Recommender",
+    "UserKNN",
+]

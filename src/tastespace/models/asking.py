@@ -37,7 +37,8 @@ class Asked:
 
     users: Vocabulary
     rows: IntArray
-    seen: Compressed  # items each has rated, training and history together, ascending
+    before: Compressed  # items each has rated in training, ascending
+    seen: Compressed  # the same and those of the history together
     has_history: BoolArray  # who rated something since training that the model can use
 
     @property
@@ -54,14 +55,14 @@ def asked_users(trained: Ratings, user_ids: Ids, history: History | None, rating
     since = _since(trained, users, history, rating_range)
     has_history: BoolArray = np.zeros(len(users), np.bool_)
     if since is None or not since.height:
-        return Asked(users, rows, before, has_history)
+        return Asked(users, rows, before, before, has_history)
     has_history[since["user"].to_numpy()] = True
     if not len(trained) and (rows[has_history] >= 0).any():
         warn("the model was saved without its ratings, so that for users with a history only the history counts")
     both = pl.concat([_frame(before.rows(), before.columns, before.values), since])
     both = both.unique(["user", "item"], keep="last", maintain_order=True).sort("user", "item")
     columns = (both["user"].to_numpy(), both["item"].to_numpy(), both["value"].to_numpy())
-    return Asked(users, rows, Compressed.group(*columns, len(users)), has_history)
+    return Asked(users, rows, before, Compressed.group(*columns, len(users)), has_history)
 
 
 def _since(

@@ -12,10 +12,11 @@ from tastespace.arrays import FloatMatrix
 from tastespace.errors import InvalidParameterError
 from tastespace.index.exact import Exact
 from tastespace.index.index import Index, Neighbours
-from tastespace.models.damping import sorted_by
+from tastespace.models.damping import DampedScores, sorted_by
 from tastespace.models.diversity import diversified, pool_size
 from tastespace.models.parameters import whole_number
-from tastespace.models.posterior import Posterior
+from tastespace.models.policies import Mean, Policy, PolicyScores, RngOf
+from tastespace.models.posterior import Posterior, Uncertain
 from tastespace.models.prepared import Prepared
 from tastespace.models.searching import Searchable, best_items, pair_scores
 from tastespace.ranking import Rules
@@ -28,6 +29,7 @@ class Wishes:
     """How long the lists are to be, and in what order."""
 
     n: int
+    policy: Policy = Mean()
     diversity: float = 0.0
     popularity_damping: float = 0.0
 
@@ -49,6 +51,7 @@ class Listing:
     rules: Rules
     prepared: Prepared
     index: Index | None  # the caller's own
+    rng_of: RngOf  # of a user of the belief: where a policy draws
     threads: int
 
     def lists(self, wishes: Wishes) -> Neighbours:
@@ -56,21 +59,41 @@ class Listing:
         n = min(wishes.n, max(self.n_items, 1))
         likeness = self.prepared.pool_likeness if wishes.diversity > 0 else None
         size = n if likeness is None else pool_size(n, self.n_items)
+        by_policy = self._by_policy(wishes.policy)
         if wishes.popularity_damping > 0:
-            found = self._damped(size, wishes)
+            found = self._damped(size, wishes, by_policy)
+        elif by_policy is not None:
+            found = self._best(by_policy, size, None)
         else:
             index = self._threaded(self.prepared.exact) if self.index is None else self.index
             found = self._best(self.posterior, size, index)
         if likeness is not None:
             found = diversified(found, n, float(wishes.diversity), likeness, self.threads)
-        if wishes.popularity_damping > 0:
+        if wishes.popularity_damping > 0 or by_policy is not None:
             return Neighbours(found.items, self._scores(self.posterior, found))
         return found
 
-    def _damped(self, size: int, wishes: Wishes) -> Neighbours:
+    def _by_policy(self, policy: Policy) -> PolicyScores | None:
+        """What the policy orders by; None for the mean, which has faster ways."""
+        if isinstance(policy, Mean):
+            return None
+        if not isinstance(self.posterior, Uncertain):
+            raise InvalidParameterError(
+                f"the policy is {type(policy).__name__.lower()}, and this model does not know how sure it is; expected "
+                "policy='mean', or a model with a posterior, such as bpmf"
+            )
+        if self.index is not None:
+            raise InvalidParameterError(
+                f"the policy is {type(policy).__name__.lower()}, which looks at every item; expected index=None"
+            )
+        return PolicyScores(policy, self.posterior, self.n_items, self.rng_of)
+
+    def _damped(self, size: int, wishes: Wishes, by_policy: PolicyScores | None) -> Neighbours:
         """The best after damping; their scores are the damped ones."""
-        damping = self.prepared.damping
-        damped = damping.of(float(wishes.popularity_damping))
+        damping, strength = self.prepared.damping, float(wishes.popularity_damping)
+        if by_policy is not None:
+            return self._best(DampedScores(by_policy, damping.standing, strength), size, None)
+        damped = damping.of(strength)
         if self.index is None:
             return self._best(damped, size, self._threaded(damping.exact))
         # The caller's index knows nothing of popularity: more of its best are fetched, and put in order here.

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import polars as pl
+from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.data.compressed import Compressed
+from tastespace.distributions.normal_mixture import NormalMixture
+from tastespace.distributions.ratings import NormalRatings
+from tastespace.errors import InvalidParameterError
 from tastespace.frames import to_pandas
+from tastespace.models.parameters import number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +33,7 @@ class Posterior(Protocol[Belief]):
     ratings and a stranger are asked about in the same way.
     """
 
-    def known(self, user_rows: IntArray) -> Belief:
+    def known(self, user_rows: IntArray, threads: int = 1) -> Belief:
         """What is believed about users of the training ratings; row -1 is somebody never seen."""
         ...
 
@@ -51,6 +56,85 @@ class Posterior(Protocol[Belief]):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The same posterior from what was saved."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """What pairs of users and items would be rated: the expected rating, as far as it is known, and a rating."""
+
+    belief: NormalMixture
+    rating: NormalRatings
+
+
+@runtime_checkable
+class Uncertain(Protocol[AskedBelief]):
+    """Capability of a posterior that knows how sure it is."""
+
+    @property
+    def usual_rating(self) -> float:
+        """The mean of the training ratings: what a good item should reach, unless told otherwise."""
+        ...
+
+    def outlook(self, belief: AskedBelief, belief_rows: IntArray, item_rows: IntArray, threads: int) -> Outlook:
+        """Of each pair; item row -1 is an item never seen."""
+        ...
+
+    def summary(
+        self, belief: AskedBelief, belief_rows: IntArray, item_rows: IntArray, threads: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """The expected rating of each pair, and the standard deviation of the belief about it; items are known."""
+        ...
+
+    def draw_scores(self, belief: AskedBelief, belief_row: int, n: int, rng: Generator) -> FloatMatrix:
+        """The expected ratings of all items for a user in n draws from the posterior, evenly over what is kept."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Inquiry:
+    """What to ask a user, one question after the other, and how much less uncertain the answers leave the targets."""
+
+    items: IntArray
+    reductions: DoubleArray  # of the targets' mean variance, a question each; in squared units of ratings
+    variance: float  # before the first
+
+
+@runtime_checkable
+class Inquires(Protocol[AskedBelief]):
+    """Capability of a posterior that knows beforehand how much an answer would tell."""
+
+    def inquire(
+        self,
+        belief: AskedBelief,
+        belief_row: int,
+        askable: IntArray,
+        targets: IntArray,
+        importance: DoubleArray,
+        n: int,
+    ) -> Inquiry:
+        """Up to n of the askable items, whose ratings lower the variance of the targets' scores most.
+
+        `importance` is what each target counts, 1 together; of equally good questions the first is asked.
+        """
+        ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """Capability of a posterior that answers for training users from their ratings, which it does not keep itself."""
+
+    def remembering(self, ratings: Compressed) -> Self:
+        """The same posterior, with the training ratings by user at hand."""
+        ...
+
+
+@runtime_checkable
+class Reweighs(Protocol[Belief]):
+    """Capability of a posterior of draws: those that explain new ratings better can count more."""
+
+    def reweighed(self, folded: Belief, trained: Compressed) -> Belief:
+        """The folded-in belief, given which of the users' ratings the draws have seen in training."""
         ...
 
 
@@ -119,6 +203,10 @@ class Prediction:
     """Predicted ratings of (user, item) pairs, within the rating range.
 
     `cold` pairs have a user without ratings or an item never seen: theirs is the prior's answer.
+
+    A model with a posterior also says how sure it is: `belief_sd` is the uncertainty about the expected rating, which
+    more ratings would make smaller, and `rating_sd` that of a single rating, moods and misclicks included. `rating`
+    is its whole distribution. All three are None for a model that gives a point and no more.
     """
 
     user_ids: pl.Series
@@ -126,22 +214,56 @@ class Prediction:
     titles: pl.Series | None
     mean: FloatArray
     cold: BoolArray
-
-    columns: ClassVar[tuple[str, ...]] = ("mean", "cold")
+    belief_sd: FloatArray | None = None
+    rating_sd: FloatArray | None = None
+    rating: NormalRatings | None = None
 
     def __len__(self) -> int:
         return len(self.mean)
 
-    def to_polars(self) -> pl.DataFrame:
-        """One row a pair."""
-        start: dict[str, Any] = {"user": self.user_ids, "item": self.item_ids}
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether the model says how sure it is."""
+        return self.rating is not None
+
+    def quantiles(self, *probabilities: float) -> DoubleArray:
+        """What a rating falls below with each probability, within the range: one column each."""
+        for probability in probabilities:
+            number("probability", probability, above=0, below=1)
+        rating = self._known("quantiles")
+        return np.stack([rating.quantile(probability) for probability in probabilities], axis=1)
+
+    def interval(self, coverage: float = 0.9) -> DoubleArray:
+        """Between which two values a rating lies with this probability, equally often below as above: n x 2."""
+        number("coverage", coverage, above=0, below=1)
+        return self.quantiles((1 - coverage) / 2, (1 + coverage) / 2)
+
+    def probability_at_least(self, threshold: float) -> DoubleArray:
+        """How likely each rating is to reach a threshold; between two levels the higher one has to be reached."""
+        number("threshold", threshold)
+        return self._known("probabilities").at_least(threshold)
+
+    def to_polars(self, coverage: float = 0.9) -> pl.DataFrame:
+        """One row a pair; `low` and `high` are the interval that holds a rating so often."""
+        columns: dict[str, Any] = {"user": self.user_ids, "item": self.item_ids}
         if self.titles is not None:
-            start["title"] = self.titles
-        return pl.DataFrame(start | {name: getattr(self, name) for name in self.columns})
+            columns["title"] = self.titles
+        columns["mean"] = self.mean
+        if self.is_uncertain:
+            low, high = self.interval(coverage).T
+            columns |= {"belief_sd": self.belief_sd, "rating_sd": self.rating_sd, "low": low, "high": high}
+        return pl.DataFrame(columns | {"cold": self.cold})
 
     def to_pandas(self) -> pd.DataFrame:
         """The same table as a pandas frame."""
         return to_pandas(self.to_polars())
+
+    def _known(self, what: str) -> NormalRatings:
+        if self.rating is None:
+            raise InvalidParameterError(
+                f"this model predicts a point and gives no {what}; expected one with a posterior, such as BPMF"
+            )
+        return self.rating
 
     def __repr__(self) -> str:
         with pl.Config(tbl_rows=10, tbl_hide_dataframe_shape=True):

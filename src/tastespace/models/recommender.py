@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
@@ -23,10 +23,13 @@ from tastespace.models.asking import Asked, History, asked_users, plain_history
 from tastespace.models.explaining import Explanation, explain
 from tastespace.models.listing import Listing, Wishes
 from tastespace.models.parameters import whole_number
-from tastespace.models.posterior import Posterior, Prediction
+from tastespace.models.policies import Policy, policy_of
+from tastespace.models.posterior import Inquires, Posterior, Prediction, Remembers, Reweighs, Uncertain
 from tastespace.models.prepared import Prepared
+from tastespace.models.questions import AMONG, Asker, Goal, Inquiries, Questions, questions_of
 from tastespace.models.searching import score_blocks
 from tastespace.models.similar import Similar, similar_items, similar_users
+from tastespace.models.sureness import Sure
 from tastespace.progress import Observer, silent
 from tastespace.ranking import Ranking, allowed_items, rules_of
 
@@ -46,8 +49,10 @@ class Recommender(ABC):
     is_its_ratings: ClassVar[bool] = False  # the posterior holds the training ratings, and is nothing without them
 
     @abstractmethod
-    def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> Posterior[Any]:
-        """Conclude from the ratings: all that a subclass writes."""
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> Posterior[Any]:
+        """Conclude from the ratings: all that a subclass writes. `held_out` may be watched, never learned from."""
 
     def check(self) -> None:
         """Refuse parameters that make no sense; a subclass adds its own."""
@@ -55,15 +60,20 @@ class Recommender(ABC):
         randomness.resolve(self.seed)
         threads.resolve(self.threads)
 
-    def fit(self, observed: Ratings, *, observer: Observer = silent) -> Self:
-        """Learn from ratings. Fitting again starts afresh."""
-        if not isinstance(observed, Ratings):
-            raise InvalidParameterError(
-                f"fit got {type(observed).__name__}; expected Ratings: use tastespace.read or Ratings.from_frame"
-            )
+    def fit(self, observed: Ratings, *, held_out: Ratings | None = None, observer: Observer = silent) -> Self:
+        """Learn from ratings. Fitting again starts afresh.
+
+        `held_out` are ratings to watch: a model that takes many sweeps tells the observer how well it predicts them.
+        They change nothing of what is learned.
+        """
+        for name, given in (("fit", observed), ("held_out", held_out)):
+            if not isinstance(given, Ratings) and (name == "fit" or given is not None):
+                raise InvalidParameterError(
+                    f"{name} got {type(given).__name__}; expected Ratings: use tastespace.read or Ratings.from_frame"
+                )
         self.check()
         seed = randomness.resolve(self.seed)
-        posterior = self.infer(observed, randomness.generator(seed), observer)
+        posterior = self.infer(observed, randomness.generator(seed), observer, held_out)
         return self.restore(observed, posterior, seed, observed.range)
 
     def restore(
@@ -72,6 +82,8 @@ class Recommender(ABC):
         """Take a conclusion as one's own: what `fit` and the artifact end with."""
         instruction_set()
         self.ratings_ = observed  # the ids at least; an artifact may have been saved without the ratings
+        if isinstance(posterior, Remembers):
+            posterior = posterior.remembering(observed.by_user)
         self.posterior_ = posterior
         self.seed_ = seed
         self.rating_range_ = rating_range
@@ -95,15 +107,23 @@ class Recommender(ABC):
         history = plain_history(history)
         asked = asked_users(self.ratings_, users, history, self.rating_range_)
         positions, item_rows = asked.users.rows_of(users), self.ratings_.items.rows_of(items)
-        belief = self._belief(asked)
-        mean = self.posterior_.predict(belief, positions, item_rows, threads.resolve(self.threads))
+        belief, posterior, n_threads = self._belief(asked), self.posterior_, threads.resolve(self.threads)
+        outlook = None
+        if isinstance(posterior, Uncertain):
+            outlook = posterior.outlook(belief, positions, item_rows, n_threads)
+            mean = outlook.belief.mean().astype(np.float32)
+        else:
+            mean = posterior.predict(belief, positions, item_rows, n_threads)
         low, high = self.rating_range_
         return Prediction(
             user_ids=users,
             item_ids=items,
             titles=None if self.ratings_.item_titles is None else self.ratings_.title_of(item_rows),
             mean=np.clip(mean, low, high),
-            cold=asked.cold[positions] | (item_rows < 0),
+            cold=self._cold(asked)[positions] | (item_rows < 0),
+            belief_sd=None if outlook is None else outlook.belief.sd().astype(np.float32),
+            rating_sd=None if outlook is None else outlook.rating.sd().astype(np.float32),
+            rating=None if outlook is None else outlook.rating,
         )
 
     def recommend(
@@ -112,6 +132,7 @@ class Recommender(ABC):
         n: int = 10,
         *,
         history: Any = None,
+        policy: Policy | str = "mean",
         exclude: Any = "seen",
         include_seen: bool = False,
         only: Any = None,
@@ -119,12 +140,17 @@ class Recommender(ABC):
         diversity: float = 0.0,
         popularity_damping: float = 0.0,
         index: Index | None = None,
+        uncertainty: bool = True,
     ) -> Ranking:
         """The best items of each user.
 
         `history` are ratings that the model has not seen: `Ratings` of any users, ``{item: rating}`` of
         one, or a table of polars or pandas, with or without a column of users. They count at once, beside the training
         ratings of a user who has any (the newer rating wins). Without `user_ids` the users of the history are meant.
+
+        `policy` is how a belief becomes a ranking: "mean", "cautious", "curious", "likely" or "thompson", or one of
+        these with its parameter, such as ``Cautious(c=2)`` or "cautious:c=2" (see `tastespace.models.policies`). A
+        model that does not know how sure it is has "mean" only.
 
         All filters hold together. `exclude="seen"` leaves out what a user has rated, None nothing, items (a list,
         or a table with a column item) these and the seen ones; a table with the columns user and item leaves out
@@ -139,9 +165,13 @@ class Recommender(ABC):
 
         `index` is a built index over the posterior's item vectors; without one every item is looked at, as is every
         item of a user's own allow-list.
+
+        If the model knows how sure it is, each entry says so: an interval that holds a rating with a probability of
+        90 %, and the probability that the item is one of the user's true best n of all that were allowed. This takes
+        some milliseconds a user; `uncertainty=False` leaves it out.
         """
         self.require_fitted()
-        wishes = Wishes(n, diversity, popularity_damping)
+        wishes = Wishes(n, policy_of(policy), diversity, popularity_damping)
         wishes.check()
         history = plain_history(history)
         users = self._users_meant(user_ids, history, "recommend")
@@ -155,26 +185,86 @@ class Recommender(ABC):
             only=only,
             matching=self._matching(where),
         )
+        belief = self._belief(asked)
         found = Listing(
             posterior=self.posterior_,
-            belief=self._belief(asked),
+            belief=belief,
             n_users=len(asked.users),
             n_items=self.ratings_.n_items,
             rules=rules,
             prepared=self._prepared,
             index=index,
+            rng_of=self._rng_of(asked, wishes.policy),
             threads=threads.resolve(self.threads),
         ).lists(wishes)
+        sureness = None
+        if uncertainty and isinstance(self.posterior_, Uncertain):
+            rng_of = self._rng_of(asked, "top n")
+            sureness = Sure(self.posterior_, belief, rules, rng_of, threads.resolve(self.threads)).of(found.items, n)
         positions = asked.users.rows_of(users)
         item_rows = found.items[positions]
         return Ranking(
             user_ids=users,
-            cold=asked.cold[positions],
+            cold=self._cold(asked)[positions],
             item_rows=item_rows,
             scores=found.scores[positions],
             item_ids=self.ratings_.items.at(item_rows.reshape(-1)),
             titles=None if self.ratings_.item_titles is None else self.ratings_.title_of(item_rows.reshape(-1)),
+            sureness=None if sureness is None else sureness.take(positions),
         )
+
+    def ask(
+        self,
+        user_ids: Ids | None = None,
+        n: int = 5,
+        *,
+        history: Any = None,
+        exclude: Any = "seen",
+        only: Any = None,
+        where: str | None = None,
+        among: int | None = AMONG,
+        goal: Goal = "ratings",
+    ) -> Questions:
+        """What each user should be asked to rate next, so that what he may like is known soonest.
+
+        Without `user_ids` and `history` somebody is meant of whom nothing is known. `history`, `exclude`, `only` and
+        `where` are as in `recommend`; the last three say what may be asked. A person can only rate what he knows:
+        questions are chosen `among` so many of the allowed items, those most rated in training (None: among all).
+
+        `goal` is what is to be known: "ratings", those of whatever people rate, or "list", the best of his list (see
+        `tastespace.models.questions`). A model without a posterior is an error.
+        """
+        self.require_fitted()
+        wanted = Inquiries(n, among, goal)
+        wanted.check()
+        posterior = self.posterior_
+        if not isinstance(posterior, Inquires):
+            raise InvalidParameterError(
+                f"{type(self).__name__} predicts a point and does not know what an answer would tell; expected a model "
+                "with a posterior, such as BPMF"
+            )
+        history = plain_history(history)
+        nobody = user_ids is None and history is None
+        users = self._users_meant([self._stranger()] if nobody else user_ids, history, "ask")
+        asked = asked_users(self.ratings_, users, history, self.rating_range_)
+        found = Asker(
+            posterior=posterior,
+            belief=self._belief(asked),
+            seen=asked.seen,
+            rules=rules_of(
+                self.ratings_,
+                asked.users,
+                asked.seen,
+                exclude=exclude,
+                only=only,
+                matching=self._matching(where),
+            ),
+            counts=self.ratings_.by_item.counts.astype(np.float64) if len(self.ratings_) else None,
+            n_items=self.ratings_.n_items,
+            exact=self._prepared.exact if goal == "list" else None,
+            threads=threads.resolve(self.threads),
+        ).questions(wanted)
+        return questions_of(found, self.ratings_, users, asked.users.rows_of(users), self._cold(asked))
 
     def scores(self, user_ids: Ids, *, history: Any = None) -> Iterator[tuple[IntArray, FloatMatrix]]:
         """What lists are ordered by, for measures over whole rankings: the scores of all items, in bounded memory.
@@ -268,11 +358,24 @@ class Recommender(ABC):
 
     def _belief(self, asked: Asked) -> Any:
         """As training left it, or folded in where there is news."""
-        known = self.posterior_.known(asked.rows)
+        posterior, n_threads = self.posterior_, threads.resolve(self.threads)
+        known = posterior.known(asked.rows, n_threads)
         if not asked.has_history.any():
             return known
-        folded = self.posterior_.fold_in(asked.seen, threads.resolve(self.threads))
-        return self.posterior_.choose(asked.has_history, folded, known)
+        folded = posterior.fold_in(asked.seen, n_threads)
+        if isinstance(posterior, Reweighs):
+            folded = posterior.reweighed(folded, asked.before)
+        return posterior.choose(asked.has_history, folded, known)
+
+    def _cold(self, asked: Asked) -> BoolArray:
+        """Who has nothing to go by: also those whose ratings the model would need, and was saved without."""
+        if isinstance(self.posterior_, Remembers) and not len(self.ratings_):
+            return np.asarray(asked.seen.counts == 0)
+        return asked.cold
+
+    def _rng_of(self, asked: Asked, purpose: object) -> Callable[[int], Generator]:
+        """Random numbers of a user of the request: the same for the same model, user and purpose."""
+        return lambda user: randomness.derive(self.seed_, purpose, asked.users.ids[user])
 
     def _stranger(self) -> str:
         """A name for somebody whom the training ratings do not know."""

@@ -50,6 +50,7 @@ class RecommenderConformance:
     is_personal = True
     scores_are_ratings = True  # False for a model that ranks by something else than the rating it predicts
     explanations_add_up = True  # False where a rating's effect depends on the user's other ratings
+    keeps_users = True  # False for a model that answers from ratings, and knows nobody without them
 
     def make(self, **parameters: Any) -> Recommender:
         raise NotImplementedError("write make(**parameters) in your test class")
@@ -180,11 +181,13 @@ class RecommenderConformance:
 
     def test_results_become_frames(self, fitted: Recommender) -> None:
         prediction = fitted.predict([0, 1], [2, 3])
-        assert prediction.to_polars().columns == ["user", "item", "mean", "cold"]
-        assert prediction.to_pandas().shape == (2, 4)
+        sure = ["belief_sd", "rating_sd", "low", "high"] if prediction.is_uncertain else []
+        assert prediction.to_polars().columns == ["user", "item", "mean", *sure, "cold"]
+        assert prediction.to_pandas().shape == (2, 4 + len(sure))
         ranking = fitted.recommend([0, 1], 3)
-        assert ranking.to_polars().columns == ["user", "cold", "rank", "item", "score"]
-        assert ranking.to_pandas().shape == (6, 5)
+        sure += ["top_n_probability"] if sure else []
+        assert ranking.to_polars().columns == ["user", "cold", "rank", "item", "score", *sure]
+        assert ranking.to_pandas().shape == (6, 5 + len(sure))
         assert "user 0" in repr(ranking)
 
     # Recommendations
@@ -408,6 +411,11 @@ class RecommenderConformance:
             return
         save(fitted, tmp_path / "model", with_ratings=False)
         loaded = load(tmp_path / "model")
+        if not self.keeps_users:
+            strangers = fitted.predict(["nobody", "nobody"], [2, 3]).mean
+            np.testing.assert_allclose(loaded.predict([0, 1], [2, 3]).mean, strangers, rtol=1e-5)
+            assert loaded.recommend([0]).cold[0]
+            return
         assert_array_equal(loaded.predict([0, 1], [2, 3]).mean, fitted.predict([0, 1], [2, 3]).mean)
         assert not loaded.recommend([0]).cold[0]
 

@@ -21,7 +21,9 @@ class GlobalMean(Recommender):
 
     posterior_class = BiasPosterior
 
-    def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> BiasPosterior:
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> BiasPosterior:
         users, items = np.zeros(observed.n_users, np.float32), np.zeros(observed.n_items, np.float32)
         return BiasPosterior(observed.mean, users, items, items + np.float32(observed.mean), user_damping=np.inf)
 
@@ -41,7 +43,9 @@ class ItemMean(Recommender):
         super().check()
         number("damping", self.damping, least=0)
 
-    def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> BiasPosterior:
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> BiasPosterior:
         by_item = observed.by_item
         total = np.bincount(by_item.rows(), by_item.values.astype(np.float64) - observed.mean, observed.n_items)
         items = (total / np.maximum(by_item.counts + self.damping, 1e-12)).astype(np.float32)
@@ -55,7 +59,9 @@ class Popular(Recommender):
 
     posterior_class = BiasPosterior
 
-    def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> BiasPosterior:
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> BiasPosterior:
         counts = observed.by_item.counts.astype(np.float32)
         users, items = np.zeros(observed.n_users, np.float32), np.zeros(observed.n_items, np.float32)
         return BiasPosterior(observed.mean, users, items, counts, user_damping=np.inf)
@@ -80,7 +86,9 @@ class DampedBias(Recommender):
         number("item_damping", self.item_damping, least=0)
         whole_number("sweeps", self.sweeps, least=1)
 
-    def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> BiasPosterior:
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> BiasPosterior:
         user_bias, item_bias = damped_biases(observed, self.user_damping, self.item_damping, self.sweeps)
         items = item_bias.astype(np.float32)
         return BiasPosterior(

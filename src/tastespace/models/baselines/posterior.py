@@ -24,7 +24,7 @@ class BiasPosterior:
     item_appeal: FloatArray  # what `recommend` orders by, and shows
     user_damping: float  # a user's bias is a sum over his ratings, divided by their number plus this
 
-    def known(self, user_rows: IntArray) -> FloatArray:
+    def known(self, user_rows: IntArray, threads: int = 1) -> FloatArray:
         """The bias of each user; a stranger has none."""
         return taken(self.user_bias, user_rows)
 

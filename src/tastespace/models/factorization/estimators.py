@@ -12,7 +12,7 @@ from tastespace import threads
 from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import ascend, no_improvement, small_change
 from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
-from tastespace.models.factorization.penalty import Penalty, Strengths, Weighting
+from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
 from tastespace.models.factorization.point import PointPosterior
 from tastespace.models.factorization.strength_search import DEFAULT_STRENGTH, Validation, search_strengths, standard
 from tastespace.models.parameters import choice, number, whole_number
@@ -20,11 +20,6 @@ from tastespace.models.recommender import Recommender
 from tastespace.progress import Observer
 
 PATIENCE = 3  # sweeps without a better held-out error before early stopping stops
-WEIGHTINGS = {
-    "blended": Weighting(per_rating=1.0, base=100.0),
-    "weighted": Weighting(per_rating=1.0, base=0.0),
-    "plain": Weighting(per_rating=0.0, base=1.0),
-}
 
 
 @dataclass(kw_only=True)
@@ -74,7 +69,9 @@ class ALS(Recommender):
             if (value := getattr(self, f"{name}_regularisation")) is not None:
                 number(f"{name}_regularisation", value, above=0)
 
-    def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> PointPosterior:
         validation = Validation.split(observed, self.validation_share, rng) if self._needs_validation() else None
         penalty, start = self._penalty(observed, validation, rng, observer)
         transition = self._bind(observed, penalty)

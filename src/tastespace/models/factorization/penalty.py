@@ -27,6 +27,13 @@ class Weighting:
         return np.asarray(self.per_rating * np.maximum(counts, 1) + self.base)
 
 
+WEIGHTINGS = {
+    "blended": Weighting(per_rating=1.0, base=100.0),
+    "weighted": Weighting(per_rating=1.0, base=0.0),
+    "plain": Weighting(per_rating=0.0, base=1.0),
+}
+
+
 @dataclass(frozen=True)
 class Strengths:
     """How strongly each block is pulled to zero."""

@@ -25,7 +25,7 @@ class PointPosterior:
     penalty: Penalty
     losses: DoubleArray  # after each sweep of the final fit
 
-    def known(self, user_rows: IntArray) -> Points:
+    def known(self, user_rows: IntArray, threads: int = 1) -> Points:
         stranger = user_rows < 0
         factors = self.users.factors[np.maximum(user_rows, 0)]
         factors[stranger] = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,33 @@ class Side:
 
 
 @dataclass(frozen=True, eq=False)
+class Moments:
+    """What a hyper-prior needs to know of a side: sums and sums of products over all rows, in double."""
+
+    n: int
+    total: DoubleArray  # D
+    gram: DoubleArray  # D x D
+    has_bias: bool = False
+    bias_total: float = 0.0
+    bias_squares: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
 class Points:
     """One side's factors and biases."""
 
     factors: AnyFloats  # n x D
     bias: AnyFloats | None = None  # n
+
+    @cached_property
+    def moments(self) -> Moments:
+        n, n_factors = self.factors.shape
+        total, gram = np.empty(n_factors), np.empty((n_factors, n_factors))
+        _native.moments(self.factors, total, gram)
+        if self.bias is None:
+            return Moments(n, total, gram)
+        bias = self.bias.astype(np.float64)
+        return Moments(n, total, gram, True, float(bias.sum()), float(np.sum(bias**2)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +70,7 @@ class Solved:
 
     points: Points
     minimum: DoubleArray  # n
+    squares: DoubleArray | None = None  # n: weighted squared errors at the new points, where they were drawn
 
 
 def solve_rows(
@@ -71,6 +95,7 @@ def solve_rows(
     solved = Solved(
         Points(np.empty((n_rows, n_factors), dtype), np.empty(n_rows, dtype) if has_bias else None),
         np.empty(n_rows, np.float64),
+        None if noise is None else np.empty(n_rows, np.float64),
     )
     optional: dict[str, Any] = {
         "weights": side.weights,
@@ -78,6 +103,7 @@ def solve_rows(
         "prior_scale": prior.scale,
         "noise": noise,
         "bias_noise": bias_noise,
+        "squares": solved.squares,
         "out_bias": solved.points.bias,
     }
     failed = _native.solve_rows(

@@ -53,7 +53,9 @@ class ItemKNN(Recommender):
         number("user_damping", self.user_damping, least=0)
         number("item_damping", self.item_damping, least=0)
 
-    def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> ItemNeighbours:
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> ItemNeighbours:
         baseline = _baseline(self, observed)
         return ItemNeighbours.find(
             baseline, observed.by_user, _rule(self), self.n_candidates, threads.resolve(self.threads), observer
@@ -89,7 +91,9 @@ class UserKNN(Recommender):
         number("user_damping", self.user_damping, least=0)
         number("item_damping", self.item_damping, least=0)
 
-    def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> UserNeighbours:
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> UserNeighbours:
         return UserNeighbours(_baseline(self, observed), observed.by_user, _rule(self))
 
 

@@ -48,7 +48,7 @@ class NeighbourPosterior(ABC):
     def n_items(self) -> int:
         return len(self.baseline.item_bias)
 
-    def known(self, user_rows: IntArray) -> Histories:
+    def known(self, user_rows: IntArray, threads: int = 1) -> Histories:
         return self.fold_in(self.ratings.take(user_rows), 1)
 
     def fold_in(self, history: Compressed, threads: int) -> Histories:

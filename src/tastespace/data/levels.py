@@ -1,0 +1,28 @@
+"""Whether ratings are levels, such as stars, or any number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.arrays import DoubleArray
+
+MOST_LEVELS = 101  # 0 to 100
+TOLERANCE = 1e-3  # of a step: ratings are kept in single precision
+
+
+def levels_of(values: NDArray[Any]) -> DoubleArray | None:
+    """The levels in use, ascending, if there are two to 101 and they lie on an evenly spaced scale; else None."""
+    if not len(values):
+        return None
+    levels = np.unique(values[: 10 * MOST_LEVELS])
+    if len(levels) <= MOST_LEVELS:  # Cheap to see that there are too many; only then is all of it looked at.
+        levels = np.unique(values)
+    if not 2 <= len(levels) <= MOST_LEVELS:
+        return None
+    levels = levels.astype(np.float64)
+    steps = (levels - levels[0]) / np.diff(levels).min()
+    is_even = np.abs(steps - steps.round()).max() < TOLERANCE and steps[-1] < MOST_LEVELS
+    return levels if is_even else None

@@ -1,0 +1,46 @@
+"""What was watched while chains ran: every sweep of every chain, warm-up included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.arrays import DoubleArray, FloatArray
+
+PREFIX = "trace:"
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Figures by name, and the predictions of some watched pairs: identified quantities only, never raw factors."""
+
+    warmup: int  # sweeps before the first that counts
+    thin: int  # of those that count, every so many is a kept draw
+    quantities: Mapping[str, DoubleArray]  # chains x sweeps each
+    predictions: FloatArray  # chains x sweeps x pairs, in rating units
+
+    @property
+    def chains(self) -> int:
+        return int(self.predictions.shape[0])
+
+    @property
+    def sweeps(self) -> int:
+        return int(self.predictions.shape[1])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that must be saved."""
+        arrays: dict[str, NDArray[Any]] = {f"{PREFIX}quantity:{name}": value for name, value in self.quantities.items()}
+        arrays[f"{PREFIX}predictions"] = self.predictions
+        arrays[f"{PREFIX}schedule"] = np.array([self.warmup, self.thin])
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Trace:
+        warmup, thin = (int(value) for value in arrays[f"{PREFIX}schedule"])
+        start = f"{PREFIX}quantity:"
+        quantities = {name.removeprefix(start): value for name, value in arrays.items() if name.startswith(start)}
+        return cls(warmup, thin, quantities, arrays[f"{PREFIX}predictions"])

@@ -1,0 +1,151 @@
+"""What is believed about users, folded in: given a draw of the items, a user's posterior is a normal in closed form.
+
+    p(u, c | draw s, ratings) = N(mean_s, T_s T_s^T)
+
+Training users, users with new ratings and strangers take the same path; somebody without ratings gets the population.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tastespace import _native
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.data.compressed import Compressed
+from tastespace.errors import NonFiniteStateError
+
+if TYPE_CHECKING:
+    from tastespace.models.factorization.draws import ItemDraws
+
+BLOCK_BYTES = 1 << 26  # of beliefs held at once: 64 MB, whatever the number of users asked about
+
+
+@dataclass(frozen=True, eq=False)
+class Belief:
+    """Of some users, a normal a draw over (factors, bias) in units of the ratings' standard deviation.
+
+    W is the number of factors, and one more where there are biases.
+    """
+
+    means: FloatArray  # B x S x W
+    roots: FloatArray  # B x S x W x W: T, upper triangular
+    weights: FloatMatrix  # B x S: what each draw counts for a user; rows sum to 1
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+    @property
+    def effective_draws(self) -> DoubleArray:
+        """How many equal draws the weights are worth, one figure a user."""
+        return np.asarray(1 / np.sum(self.weights.astype(np.float64) ** 2, axis=1))
+
+
+@dataclass(eq=False)
+class UserBeliefs:
+    """The users of one request: computed some at a time, when they are needed; the latest block is kept."""
+
+    draws: ItemDraws
+    ratings: Compressed  # of each user, by item row
+    threads: int
+    trained: Compressed | None = None  # those that the draws have seen; None where all draws count alike
+    _latest: tuple[int, Belief] | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.ratings)
+
+    @property
+    def block(self) -> int:
+        """Users held at once."""
+        _, n_draws, width = self.draws.items.shape
+        return max(1, BLOCK_BYTES // int(4 * n_draws * width * (width + 1)))
+
+    def blocks(self, rows: IntArray) -> Iterator[tuple[slice, Belief]]:
+        """Beliefs about all users among these rows, block by block: which users, and what is believed."""
+        for number in np.unique(rows // self.block):
+            first = int(number) * self.block
+            yield slice(first, min(first + self.block, len(self))), self._at(first)
+
+    def means(self, first: int, last: int) -> tuple[FloatArray, FloatMatrix]:
+        """The means alone, which take less room, and the weights: users first..last."""
+        if self._latest is not None and self._latest[0] <= first and last <= self._latest[0] + len(self._latest[1]):
+            start, belief = self._latest
+            return belief.means[first - start : last - start], belief.weights[first - start : last - start]
+        ratings = _part(self.ratings, first, last)
+        return fold_in(self.draws, ratings, None, self.threads), self._weights(first, last, ratings)
+
+    def _at(self, first: int) -> Belief:
+        if self._latest is not None and self._latest[0] == first:
+            return self._latest[1]
+        last = min(first + self.block, len(self))
+        ratings = _part(self.ratings, first, last)
+        _, n_draws, width = self.draws.items.shape
+        roots = np.empty((last - first, n_draws, width, width), np.float32)
+        means = fold_in(self.draws, ratings, roots, self.threads)
+        belief = Belief(means, roots, self._weights(first, last, ratings))
+        self._latest = (first, belief)
+        return belief
+
+    def _weights(self, first: int, last: int, ratings: Compressed) -> FloatMatrix:
+        n_draws = self.draws.items.shape[1]
+        if self.trained is None:
+            return np.full((last - first, n_draws), 1 / n_draws, np.float32)
+        # What the draws have not seen says how good they are: p(all ratings | draw) / p(those seen | draw).
+        news = evidence(self.draws, ratings, self.threads)
+        news -= evidence(self.draws, _part(self.trained, first, last), self.threads)
+        weights = np.exp(news - news.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)
+
+
+def fold_in(
+    draws: ItemDraws,
+    ratings: Compressed,
+    roots: FloatArray | None,
+    threads: int,
+    energy: DoubleArray | None = None,
+    log_determinant: DoubleArray | None = None,
+) -> FloatArray:
+    """The means of (factors, bias) of users with these ratings given each draw; fills the other arrays."""
+    _, n_draws, width = draws.items.shape
+    means = np.empty((len(ratings), n_draws, width), np.float32)
+    population = draws.users
+    failed = _native.fold_in(
+        contiguous(ratings.offsets, np.int64),
+        contiguous(ratings.columns, np.int32),
+        ((ratings.values - np.float32(draws.offset)) / np.float32(draws.scale)).astype(np.float32),
+        draws.items,
+        population.precision,
+        population.linear,
+        draws.alpha,
+        means,
+        bias_precision=population.bias_precision if draws.has_biases else None,
+        bias_linear=population.bias_linear if draws.has_biases else None,
+        roots=roots,
+        energy=energy,
+        log_determinant=log_determinant,
+        threads=threads,
+    )
+    if failed >= 0:
+        raise NonFiniteStateError(
+            f"the belief about user {failed} of the request has no finite spread; expected finite ratings, of the "
+            "size of those that the model was fitted on"
+        )
+    return means
+
+
+def evidence(draws: ItemDraws, ratings: Compressed, threads: int) -> DoubleArray:
+    """log p(ratings of a user | draw), users x draws; less what is the same for all draws."""
+    shape = (len(ratings), draws.items.shape[1])
+    energy, log_determinant = np.empty(shape), np.empty(shape)
+    fold_in(draws, ratings, None, threads, energy, log_determinant)
+    counts = ratings.counts[:, None]
+    prior: DoubleArray = counts * np.log(draws.alpha) + draws.users.log_determinant - draws.users.constant
+    return np.asarray((prior - log_determinant) / 2 - energy)
+
+
+def _part(ratings: Compressed, first: int, last: int) -> Compressed:
+    start, end = int(ratings.offsets[first]), int(ratings.offsets[last])
+    return Compressed(ratings.offsets[first : last + 1] - start, ratings.columns[start:end], ratings.values[start:end])

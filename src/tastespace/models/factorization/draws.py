@@ -1,0 +1,397 @@
+"""The posterior of Bayesian matrix factorization: draws of the items are kept, users are folded in.
+
+A draw is the items' factors and biases, the population of users, and the noise. All that is asked of a user follows
+from these and from his ratings, so that the posterior grows with the catalogue and not with the audience.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from tastespace import _native
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.data.compressed import Compressed
+from tastespace.distributions.normal_mixture import NormalMixture
+from tastespace.distributions.ratings import NormalRatings
+from tastespace.inference.trace import Trace
+from tastespace.models.factorization.beliefs import Belief, UserBeliefs
+from tastespace.models.factorization.gibbs import GibbsState
+from tastespace.models.factorization.informing import most_informative
+from tastespace.models.factorization.priors import Population
+from tastespace.models.factorization.rows import Points, score_pairs
+from tastespace.models.posterior import Inquiry, Outlook
+
+PLACES = 8  # draws that likeness goes by: more tell hardly more, and all would make every user a long vector
+
+
+@dataclass(frozen=True, eq=False)
+class Populations:
+    """The hyper-parameters of one side, a draw each."""
+
+    means: DoubleArray  # S x D
+    precisions: DoubleArray  # S x D x D
+    bias_means: DoubleArray  # S
+    bias_precisions: DoubleArray  # S: 0 without biases
+
+    @classmethod
+    def of(cls, drawn: Sequence[Population]) -> Populations:
+        return cls(
+            np.stack([population.mean for population in drawn]),
+            np.stack([population.precision for population in drawn]),
+            np.array([population.bias_mean for population in drawn]),
+            np.array([population.bias_precision for population in drawn]),
+        )
+
+    # As the kernels take them.
+    @cached_property
+    def precision(self) -> FloatArray:
+        return contiguous(self.precisions, np.float32)
+
+    @cached_property
+    def linear(self) -> FloatMatrix:
+        return contiguous(np.einsum("sij,sj->si", self.precisions, self.means), np.float32)
+
+    @property
+    def bias_precision(self) -> DoubleArray:
+        return self.bias_precisions
+
+    @cached_property
+    def bias_linear(self) -> DoubleArray:
+        return self.bias_precisions * self.bias_means
+
+    @cached_property
+    def log_determinant(self) -> DoubleArray:
+        """Of the precision of factors and bias together."""
+        of_bias = np.where(
+            self.bias_precisions > 0, np.log(np.where(self.bias_precisions > 0, self.bias_precisions, 1)), 0
+        )
+        return np.asarray(np.linalg.slogdet(self.precisions)[1] + of_bias)
+
+    @cached_property
+    def constant(self) -> DoubleArray:
+        """The part of twice the prior's energy that does not depend on the row."""
+        of_factors = np.einsum("si,sij,sj->s", self.means, self.precisions, self.means)
+        return np.asarray(of_factors + self.bias_precisions * self.bias_means**2)
+
+    def arrays(self, side: str) -> dict[str, NDArray[Any]]:
+        return {
+            f"{side}_means": self.means,
+            f"{side}_precisions": self.precisions,
+            f"{side}_bias_means": self.bias_means,
+            f"{side}_bias_precisions": self.bias_precisions,
+        }
+
+    @classmethod
+    def from_arrays(cls, side: str, arrays: Mapping[str, NDArray[Any]]) -> Populations:
+        names = ("means", "precisions", "bias_means", "bias_precisions")
+        return cls(*(contiguous(arrays[f"{side}_{name}"], np.float64) for name in names))
+
+
+@dataclass(frozen=True, eq=False)
+class KeptDraw:
+    """What is kept of a state."""
+
+    items: FloatMatrix  # M x W, the bias last
+    user_population: Population
+    item_population: Population
+    alpha: float
+
+    @classmethod
+    def of(cls, state: GibbsState) -> KeptDraw:
+        factors, bias = state.items.factors, state.items.bias
+        items = factors if bias is None else np.hstack([factors, bias[:, None]])
+        return cls(items.astype(np.float32), state.user_population, state.item_population, state.alpha)
+
+
+@dataclass(frozen=True, eq=False)
+class ItemDraws:
+    """The draws, all that a user can be folded in by: S of them, M items, W numbers each."""
+
+    items: FloatArray  # M x S x W: factors and, last, the bias, if there is one
+    users: Populations
+    new_items: Populations  # what items never seen are drawn from
+    alpha: DoubleArray  # S
+    has_biases: bool
+    offset: float
+    scale: float
+
+    @classmethod
+    def of(cls, kept: Sequence[KeptDraw], *, has_biases: bool, offset: float, scale: float, stored: Any) -> ItemDraws:
+        """`stored` is the type that items are written as: what will be lost then is lost now, for the same answers."""
+        n_items, width = kept[0].items.shape
+        items = np.empty((n_items, len(kept), width), np.float32)
+        for number, draw in enumerate(kept):
+            items[:, number] = draw.items.astype(stored)
+        return cls(
+            items=items,
+            users=Populations.of([draw.user_population for draw in kept]),
+            new_items=Populations.of([draw.item_population for draw in kept]),
+            alpha=np.array([draw.alpha for draw in kept]),
+            has_biases=has_biases,
+            offset=offset,
+            scale=scale,
+        )
+
+    @property
+    def n_factors(self) -> int:
+        return int(self.items.shape[2]) - self.has_biases
+
+    @cached_property
+    def unknown_item(self) -> FloatMatrix:
+        """The expected item that nobody has rated; S x W."""
+        means = self.new_items.means
+        return contiguous(
+            np.hstack([means, self.new_items.bias_means[:, None]]) if self.has_biases else means, np.float32
+        )
+
+    @cached_property
+    def unknown_item_roots(self) -> DoubleArray:
+        """Roots of the covariance of such an item's factors: covariance = root^T root; S x D x D."""
+        return np.linalg.inv(np.linalg.cholesky(self.new_items.precisions))
+
+    def unknown_item_variance(self, belief: Belief, row: int) -> DoubleArray:
+        """What not knowing an item adds to the variance of its score for a user, a figure a draw.
+
+        E[(u.(v - mean))^2] over u and v: mean and covariance of u through the covariance of v.
+        """
+        n_factors = self.n_factors
+        through_mean = np.einsum("sij,sj->si", self.unknown_item_roots, belief.means[row, :, :n_factors])
+        through_root = self.unknown_item_roots @ belief.roots[row, :, :n_factors].astype(np.float64)
+        variance = np.sum(through_mean**2, axis=1) + np.sum(through_root**2, axis=(1, 2))
+        return np.asarray(variance + (1 / self.new_items.bias_precisions if self.has_biases else 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class DrawsPosterior:
+    """What BPMF concluded. Ratings by user are the recommender's; they are lent to it, not saved with it."""
+
+    draws: ItemDraws
+    levels: DoubleArray | None  # of the ratings, where they are levels
+    rating_range: tuple[float, float]
+    weighs_by_evidence: bool
+    is_half_stored: bool  # items are written as float16
+    trace: Trace
+    ratings: Compressed | None = None
+
+    @property
+    def usual_rating(self) -> float:
+        return self.draws.offset
+
+    def remembering(self, ratings: Compressed) -> DrawsPosterior:
+        """The same posterior with the training ratings at hand."""
+        return replace(self, ratings=ratings)
+
+    def known(self, user_rows: IntArray, threads: int = 1) -> UserBeliefs:
+        ratings = _empty(int(max(user_rows.max(initial=-1) + 1, 0))) if self.ratings is None else self.ratings
+        return UserBeliefs(self.draws, ratings.take(user_rows), threads)
+
+    def fold_in(self, history: Compressed, threads: int) -> UserBeliefs:
+        """Of users the draws have seen nothing of, unless `reweighed` says otherwise."""
+        return UserBeliefs(self.draws, history, threads, _empty(len(history)) if self.weighs_by_evidence else None)
+
+    def reweighed(self, folded: UserBeliefs, trained: Compressed) -> UserBeliefs:
+        return replace(folded, trained=trained) if self.weighs_by_evidence else folded
+
+    def choose(self, which: BoolArray, one: UserBeliefs, other: UserBeliefs) -> UserBeliefs:
+        rows = np.where(which, 0, len(which)) + np.arange(len(which), dtype=np.int32)
+        ratings = _joined(one.ratings, other.ratings).take(rows.astype(np.int32))
+        trained = None
+        if one.trained is not None or other.trained is not None:
+            # Who has no news has nothing that the draws have not seen.
+            seen = [belief.ratings if belief.trained is None else belief.trained for belief in (one, other)]
+            trained = _joined(*seen).take(rows.astype(np.int32))
+        return UserBeliefs(self.draws, ratings, max(one.threads, other.threads), trained)
+
+    def predict(self, belief: UserBeliefs, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
+        rows, places = np.unique(belief_rows, return_inverse=True)
+        mean = np.empty(len(belief_rows), np.float32)
+        for first in range(0, len(rows), belief.block):
+            some = rows[first : first + belief.block]
+            pairs = np.flatnonzero((places >= first) & (places < first + len(some)))
+            queries, offsets = self._queries(belief, some)
+            users = Points(queries, offsets)
+            inside = (places[pairs] - first).astype(np.int32)
+            scores = score_pairs(users, inside, Points(self._stacked), item_rows[pairs], 0.0, threads)
+            cold = np.flatnonzero(item_rows[pairs] < 0)
+            scores[cold] += queries[inside[cold]] @ self.draws.unknown_item.reshape(-1)
+            mean[pairs] = scores
+        return mean
+
+    def outlook(self, belief: UserBeliefs, belief_rows: IntArray, item_rows: IntArray, threads: int) -> Outlook:
+        """What pairs would be rated, with all uncertainty."""
+        draws, n_draws = self.draws, self.draws.items.shape[1]
+        means = np.empty((len(belief_rows), n_draws), np.float32)
+        sds, weights = np.empty_like(means), np.empty_like(means)
+        for users, some in belief.blocks(belief_rows):
+            pairs = np.flatnonzero((belief_rows >= users.start) & (belief_rows < users.stop))
+            inside, items = (belief_rows[pairs] - users.start).astype(np.int32), item_rows[pairs]
+            of_means, of_sds = np.empty((len(pairs), n_draws), np.float32), np.empty((len(pairs), n_draws), np.float32)
+            _native.belief_pairs(
+                *(inside, contiguous(items, np.int32), draws.items, some.means, some.roots, draws.unknown_item),
+                *(of_means, of_sds),
+                biases=draws.has_biases,
+                threads=threads,
+            )
+            for row in np.unique(inside[items < 0]):
+                here = (inside == row) & (items < 0)
+                of_sds[here] = np.sqrt(of_sds[here] ** 2 + draws.unknown_item_variance(some, int(row)))
+            means[pairs], sds[pairs], weights[pairs] = of_means, of_sds, some.weights[inside]
+        means = draws.offset + draws.scale * means
+        sds *= draws.scale
+        noise = draws.scale / np.sqrt(draws.alpha)
+        counted = weights if self.weighs_by_evidence else None
+        mixture = NormalMixture(means, np.sqrt(sds**2 + noise**2).astype(np.float32), counted)
+        return Outlook(
+            belief=NormalMixture(means, sds, counted),
+            rating=NormalRatings(mixture, *self.rating_range, self.levels),
+        )
+
+    def summary(
+        self, belief: UserBeliefs, belief_rows: IntArray, item_rows: IntArray, threads: int
+    ) -> tuple[FloatArray, FloatArray]:
+        draws = self.draws
+        mean, sd = np.empty(len(belief_rows), np.float32), np.empty(len(belief_rows), np.float32)
+        for users, some in belief.blocks(belief_rows):
+            pairs = np.flatnonzero((belief_rows >= users.start) & (belief_rows < users.stop))
+            inside, items = (belief_rows[pairs] - users.start).astype(np.int32), item_rows[pairs]
+            of_mean, of_sd = np.empty(len(pairs), np.float32), np.empty(len(pairs), np.float32)
+            _native.belief_summary(
+                *(inside, contiguous(items, np.int32), draws.items, some.means, some.roots, draws.unknown_item),
+                *(some.weights, of_mean, of_sd),
+                biases=draws.has_biases,
+                threads=threads,
+            )
+            mean[pairs], sd[pairs] = of_mean, of_sd
+        return (draws.offset + draws.scale * mean).astype(np.float32), (draws.scale * sd).astype(np.float32)
+
+    def draw_scores(self, belief: UserBeliefs, belief_row: int, n: int, rng: Generator) -> FloatMatrix:
+        draws, n_draws = self.draws, self.draws.items.shape[1]
+        (users, some), *_ = belief.blocks(np.array([belief_row]))
+        row = belief_row - users.start
+        # Every draw as often as it counts, as far as n allows: systematic sampling.
+        edges = (np.arange(n) + rng.random()) / n
+        chosen = np.minimum(np.searchsorted(np.cumsum(some.weights[row], dtype=np.float64), edges), n_draws - 1)
+        scores = np.empty((n, len(draws.items)), np.float32)
+        for place, (number, noise) in enumerate(
+            zip(chosen, rng.standard_normal((n, draws.items.shape[2])), strict=True)
+        ):
+            user = some.means[row, number] + some.roots[row, number] @ noise.astype(np.float32)
+            factors, items = user[: draws.n_factors], draws.items[:, number]
+            scores[place] = items[:, : draws.n_factors] @ factors
+            if draws.has_biases:
+                scores[place] += items[:, -1] + user[-1]
+        return (draws.offset + draws.scale * scores).astype(np.float32)
+
+    def inquire(
+        self,
+        belief: UserBeliefs,
+        belief_row: int,
+        askable: IntArray,
+        targets: IntArray,
+        importance: DoubleArray,
+        n: int,
+    ) -> Inquiry:
+        (users, some), *_ = belief.blocks(np.array([belief_row]))
+        return most_informative(self.draws, some, belief_row - users.start, askable, targets, importance, n)
+
+    def query_vectors(self, belief: UserBeliefs) -> FloatMatrix:
+        return self._queries(belief, np.arange(len(belief), dtype=np.int32))[0]
+
+    def item_vectors(self) -> FloatMatrix:
+        return self._stacked
+
+    def offsets(self, belief: UserBeliefs) -> FloatArray:
+        return self._queries(belief, np.arange(len(belief), dtype=np.int32))[1]
+
+    def item_places(self) -> FloatMatrix:
+        items = self.draws.items[:, self._places, : self.draws.n_factors]
+        return contiguous(items.reshape(len(items), -1), np.float32)
+
+    def user_places(self, belief: UserBeliefs) -> FloatMatrix:
+        n_factors = self.draws.n_factors
+        places = np.empty((len(belief), len(self._places), n_factors), np.float32)
+        for first in range(0, len(belief), belief.block):
+            last = min(first + belief.block, len(belief))
+            places[first:last] = belief.means(first, last)[0][:, self._places, :n_factors]
+        return places.reshape(len(belief), -1)
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        draws = self.draws
+        flags = [draws.has_biases, self.weighs_by_evidence, self.is_half_stored]
+        return {
+            "items": draws.items.astype(np.float16 if self.is_half_stored else np.float32),
+            "alpha": draws.alpha,
+            "units": np.array([draws.offset, draws.scale, *self.rating_range]),
+            "flags": np.array(flags, np.uint8),
+            "levels": np.zeros(0) if self.levels is None else self.levels,
+            **draws.users.arrays("user"),
+            **draws.new_items.arrays("item"),
+            **self.trace.arrays(),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> DrawsPosterior:
+        has_biases, weighs_by_evidence, is_half_stored = (bool(flag) for flag in arrays["flags"])
+        offset, scale, low, high = (float(value) for value in arrays["units"])
+        draws = ItemDraws(
+            items=contiguous(arrays["items"], np.float32),
+            users=Populations.from_arrays("user", arrays),
+            new_items=Populations.from_arrays("item", arrays),
+            alpha=contiguous(arrays["alpha"], np.float64),
+            has_biases=has_biases,
+            offset=offset,
+            scale=scale,
+        )
+        levels = arrays["levels"] if len(arrays["levels"]) else None
+        return cls(draws, levels, (low, high), weighs_by_evidence, is_half_stored, Trace.from_arrays(arrays))
+
+    @cached_property
+    def _stacked(self) -> FloatMatrix:
+        """All draws of an item as one long vector: the mean over draws of inner products is one of these."""
+        return self.draws.items.reshape(len(self.draws.items), -1)
+
+    @cached_property
+    def _places(self) -> IntArray:
+        """Draws that likeness goes by, evenly spread over the chains."""
+        n_draws = self.draws.items.shape[1]
+        return np.unique(np.linspace(0, n_draws - 1, min(PLACES, n_draws)).round().astype(np.int32))
+
+    def _queries(self, belief: UserBeliefs, rows: IntArray) -> tuple[FloatMatrix, FloatArray]:
+        """The long vectors of some users, and what is added to all their scores; in rating units."""
+        _, n_draws, width = self.draws.items.shape
+        queries = np.empty((len(rows), n_draws, width), np.float32)
+        offsets = np.empty(len(rows), np.float32)
+        blocks = rows // belief.block
+        for number in np.unique(blocks):
+            first = int(number) * belief.block
+            means, weights = belief.means(first, min(first + belief.block, len(belief)))
+            here = np.flatnonzero(blocks == number)
+            mine, weight = means[rows[here] - first], weights[rows[here] - first]
+            if self.draws.has_biases:
+                offsets[here] = np.einsum("bs,bs->b", mine[:, :, -1], weight)
+                mine = np.concatenate([mine[:, :, :-1], np.ones((*mine.shape[:2], 1), np.float32)], axis=2)
+            else:
+                offsets[here] = 0
+            queries[here] = mine * (weight * np.float32(self.draws.scale))[:, :, None]
+        total = self.draws.offset + self.draws.scale * offsets
+        return queries.reshape(len(rows), -1), total.astype(np.float32)
+
+
+def _empty(n: int) -> Compressed:
+    return Compressed(np.zeros(n + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+
+
+def _joined(one: Compressed, other: Compressed) -> Compressed:
+    """The rows of one, and after them those of the other."""
+    return Compressed(
+        np.concatenate([one.offsets, one.offsets[-1] + other.offsets[1:]]),
+        np.concatenate([one.columns, other.columns]),
+        np.concatenate([one.values, other.values]),
+    )

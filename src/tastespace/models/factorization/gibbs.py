@@ -1,0 +1,174 @@
+"""Bayesian matrix factorization by Gibbs sampling: one sweep for every pairing of likelihood and priors.
+
+Each block is drawn from its distribution given all others (Salakhutdinov and Mnih 2008):
+
+1. the hyper-parameters of users and items given their rows,
+2. `inner_sweeps` times: all items given the users, all users given the items, the noise given the errors.
+
+A row's factors and bias are drawn together, with the other side's biases moved to the target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.errors import NonFiniteStateError
+from tastespace.inference.transition import Stats
+from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
+from tastespace.models.factorization.likelihoods import Likelihood, Observations
+from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
+from tastespace.models.factorization.priors import FactorPrior, Population
+from tastespace.models.factorization.rows import Points, Side, solve_rows
+
+START_SD = 0.1
+# A few sweeps of ALS bring the factors near; the sampler does the rest better than more of them.
+START_SWEEPS = 15
+START_STRENGTH = 0.03
+
+
+@dataclass(frozen=True, eq=False)
+class GibbsState:
+    """One point of parameter space, in units of the ratings' standard deviation."""
+
+    users: Points
+    items: Points
+    user_population: Population
+    item_population: Population
+    alpha: float  # precision of the noise
+
+
+@dataclass(frozen=True, eq=False)
+class GibbsSweep:
+    """The transition, bound to a model and its ratings."""
+
+    observed: Observations
+    likelihood: Likelihood
+    user_prior: FactorPrior
+    item_prior: FactorPrior
+    n_factors: int
+    has_biases: bool
+    inner_sweeps: int = 1
+    starts_from_als: bool = True
+    unit: float = 1.0  # of the figures: the scale of the ratings
+    dtype: Any = np.float32
+    threads: int = 1
+
+    def init(self, rng: Generator) -> GibbsState:
+        """From ALS, or small random factors; the first step draws the hyper-parameters that go with them."""
+        start = self._als(rng) if self.starts_from_als else self._random(rng)
+        return GibbsState(
+            users=start.users,
+            items=start.items,
+            user_population=self.user_prior.draw(start.users.moments, rng),
+            item_population=self.item_prior.draw(start.items.moments, rng),
+            alpha=self.likelihood.first(),
+        )
+
+    def step(self, state: GibbsState, rng: Generator) -> tuple[GibbsState, Stats]:
+        users, items, alpha = state.users, state.items, state.alpha
+        user_population = self.user_prior.draw(users.moments, rng)
+        item_population = self.item_prior.draw(items.moments, rng)
+        squares = 0.0
+        for _ in range(self.inner_sweeps):
+            responses = self.likelihood.augment(self.observed, users, items, alpha, rng)
+            items, _ = self._draw_rows(responses.by_item, users, item_population, alpha, "item", rng)
+            users, squares = self._draw_rows(responses.by_user, items, user_population, alpha, "user", rng)
+            alpha = self.likelihood.draw(len(responses), squares, rng)
+            _require_finite("precision of the noise", alpha)
+        state = GibbsState(users, items, user_population, item_population, alpha)
+        return state, self._figures(state, squares)
+
+    def log_joint(self, state: GibbsState, squares: float) -> float:
+        """Of everything, given the sum of squared errors of this state."""
+        return (
+            self.likelihood.log_density(len(self.observed), squares, state.alpha)
+            + state.user_population.log_density(state.users.moments)
+            + state.item_population.log_density(state.items.moments)
+            + self.user_prior.log_density(state.user_population)
+            + self.item_prior.log_density(state.item_population)
+        )
+
+    def _draw_rows(
+        self, side: Side, other: Points, population: Population, alpha: float, name: str, rng: Generator
+    ) -> tuple[Points, float]:
+        """New rows given the other side, and the squared errors that they leave."""
+        n_rows = len(side.offsets) - 1
+        noise = rng.standard_normal((n_rows, self.n_factors), self.dtype)
+        bias_noise = rng.standard_normal(n_rows, self.dtype) if self.has_biases else None
+        solved = solve_rows(
+            side,
+            other,
+            population.prior(self.dtype),
+            name=name,
+            alpha=alpha,
+            noise=noise,
+            bias_noise=bias_noise,
+            threads=self.threads,
+        )
+        _require_finite(f"{name} factors", float(solved.points.moments.gram.trace()))
+        return solved.points, 0.0 if solved.squares is None else float(solved.squares.sum())
+
+    def _figures(self, state: GibbsState, squares: float) -> Stats:
+        """Quantities that mean the same in every chain: factors can be turned, these cannot."""
+        users, items = state.user_population, state.item_population
+        return {
+            "log joint": self.log_joint(state, squares),
+            "noise sd": self.unit / sqrt(state.alpha),
+            "taste sd": self.unit * taste_sd(users, items),
+            "user effect sd": self.unit * effect_sd(users, items),
+            "item effect sd": self.unit * effect_sd(items, users),
+        }
+
+    def _random(self, rng: Generator) -> Factors:
+        """Small factors, no biases."""
+
+        def points(side: Side) -> Points:
+            n = len(side.offsets) - 1
+            factors = (START_SD * rng.standard_normal((n, self.n_factors))).astype(self.dtype)
+            return Points(factors, np.zeros(n, self.dtype) if self.has_biases else None)
+
+        return Factors(points(self.observed.by_user), points(self.observed.by_item))
+
+    def _als(self, rng: Generator) -> Factors:
+        penalty = Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"])
+        by_user, by_item = self.observed.by_user, self.observed.by_item
+        ascent = AlternatingLeastSquares(
+            by_user=by_user,
+            by_item=by_item,
+            user_prior=penalty.prior("users", self.n_factors, np.diff(by_user.offsets), self.dtype),
+            item_prior=penalty.prior("items", self.n_factors, np.diff(by_item.offsets), self.dtype),
+            has_biases=self.has_biases,
+            start_sd=START_SD,
+            threads=self.threads,
+        )
+        state = ascent.init(rng)
+        for _ in range(START_SWEEPS):
+            state, _stats = ascent.step(state, rng)
+        return state
+
+
+def taste_sd(users: Population, items: Population) -> float:
+    """How far tastes move a rating: the standard deviation of (u - mean) . (v - mean) over the populations."""
+    return sqrt(float(np.einsum("ij,ij->", np.linalg.inv(users.precision), np.linalg.inv(items.precision))))
+
+
+def effect_sd(rows: Population, other: Population) -> float:
+    """How far a row moves all its ratings: the standard deviation of its bias and its factors times the others' mean.
+
+    The two can stand in for one another, so that only together they mean something.
+    """
+    of_factors = float(other.mean @ np.linalg.solve(rows.precision, other.mean))
+    return sqrt(of_factors + (1 / rows.bias_precision if rows.bias_precision else 0.0))
+
+
+def _require_finite(what: str, figure: float) -> None:
+    if not isfinite(figure):
+        raise NonFiniteStateError(
+            f"the {what} became {figure}; expected finite numbers: check the ratings for extreme values, or try "
+            "precision='float64' or start='random'"
+        )

@@ -1,0 +1,114 @@
+"""Which answers would tell most about a user: the items whose ratings leave least doubt about others.
+
+Given draw s, his factors and bias (u, c) are normal with covariance Sigma = T T^T, and the score of item j moves with
+them as x_j = (v_j, 1). Rating j lowers the variance of the score of t by
+
+    (x_j^T Sigma x_t)^2 / (x_j^T Sigma x_j + 1/alpha)
+
+whatever the rating turns out to be. In whitened coordinates a_j = T^T x_j, and over items t that matter as much as
+w_t, this is
+
+    a_j^T H a_j / (|a_j|^2 + 1/alpha),   H = sum_t w_t a_t a_t^T
+
+averaged over draws. After an answer Sigma is known, though the answer is not: T becomes T P and H becomes P H P with
+P = I - k a_j a_j^T, k = (1 - 1 / sqrt(1 + alpha |a_j|^2)) / |a_j|^2. So the next question is found in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tastespace.arrays import DoubleArray, FloatArray, IntArray
+from tastespace.models.posterior import Inquiry
+
+if TYPE_CHECKING:
+    from tastespace.models.factorization.beliefs import Belief
+    from tastespace.models.factorization.draws import ItemDraws
+
+# Of item vectors held at once, whatever the numbers of items and draws: 1 MB, which a processor keeps near. With so few
+# items a product of matrices is no work for several threads, which would wait for one another.
+BLOCK_NUMBERS, BLOCK_ITEMS = 1 << 18, 128
+
+
+def most_informative(
+    draws: ItemDraws,
+    belief: Belief,
+    row: int,
+    askable: IntArray,
+    targets: IntArray,
+    importance: DoubleArray,
+    n: int,
+) -> Inquiry:
+    """The n items, one after the other, that tell most about the targets; `row` is the user's in the belief.
+
+    Of equally good ones the first is taken. `importance`, one a target, sums to 1.
+    """
+    weights = belief.weights[row].astype(np.float64)
+    roots = belief.roots[row].copy()  # S x W x W: T
+    spread = _spread(draws, roots, targets, importance)  # S x W x W: H
+    before = float(weights @ np.trace(spread, axis1=1, axis2=2))
+    left, chosen, reductions = np.ones(len(askable), np.bool_), [], []
+    for _ in range(min(n, len(askable))):
+        gains = np.where(left, _gains(draws, roots, spread, askable, weights), -np.inf)
+        best = int(np.argmax(gains))
+        left[best] = False
+        chosen.append(askable[best])
+        reductions.append(gains[best])
+        _answer(draws, roots, spread, askable[best : best + 1])
+    return Inquiry(
+        items=np.array(chosen, np.int32),
+        reductions=draws.scale**2 * np.array(reductions, np.float64),
+        variance=draws.scale**2 * before,
+    )
+
+
+def _vectors(draws: ItemDraws, rows: IntArray) -> Iterator[tuple[slice, slice, FloatArray]]:
+    """x of items, in bounded memory: which of the rows, which draws, and a matrix a draw, items x W."""
+    _, n_draws, width = draws.items.shape
+    n_rows = max(1, min(len(rows), BLOCK_ITEMS))
+    step = max(1, BLOCK_NUMBERS // (n_rows * width))
+    for start in range(0, len(rows), n_rows):
+        for first in range(0, n_draws, step):
+            here, some = slice(start, start + n_rows), slice(first, min(first + step, n_draws))
+            vectors = draws.items[rows[here], some].transpose(1, 0, 2)
+            if draws.has_biases:
+                vectors[:, :, -1] = 1  # in this copy: the user's bias counts once, where the item's own stood
+            yield here, some, vectors
+
+
+def _spread(draws: ItemDraws, roots: FloatArray, targets: IntArray, importance: DoubleArray) -> FloatArray:
+    """H of each draw."""
+    spread = np.zeros_like(roots)
+    weights = np.sqrt(importance).astype(np.float32)[:, None]
+    for here, some, vectors in _vectors(draws, targets):
+        whitened = (vectors * weights[here]) @ roots[some]
+        spread[some] += whitened.transpose(0, 2, 1) @ whitened
+    return spread
+
+
+def _gains(
+    draws: ItemDraws, roots: FloatArray, spread: FloatArray, askable: IntArray, weights: DoubleArray
+) -> DoubleArray:
+    """How much the answer about each item would lower the variance of the targets."""
+    gains = np.zeros(len(askable))
+    for here, some, vectors in _vectors(draws, askable):
+        whitened = vectors @ roots[some]
+        explained = np.einsum("sjw,sjw->sj", whitened @ spread[some], whitened)
+        variance = np.einsum("sjw,sjw->sj", whitened, whitened) + 1 / draws.alpha[some, None]
+        gains[here] += weights[some] @ (explained / variance)
+    return gains
+
+
+def _answer(draws: ItemDraws, roots: FloatArray, spread: FloatArray, item: IntArray) -> None:
+    """Leave in both arrays what is uncertain after the rating of one item."""
+    for _, some, vectors in _vectors(draws, item):
+        whitened = (vectors @ roots[some])[:, 0].astype(np.float64)  # a: S x W
+        squares = np.sum(whitened**2, axis=1)
+        known = 1 - 1 / np.sqrt(1 + draws.alpha[some] * squares)
+        share = np.divide(known, squares, out=np.zeros_like(squares), where=squares > 0)  # k
+        shrink = np.eye(roots.shape[2]) - share[:, None, None] * whitened[:, :, None] * whitened[:, None, :]  # P
+        roots[some] = roots[some] @ shrink
+        spread[some] = shrink @ spread[some] @ shrink

@@ -1,0 +1,110 @@
+"""Where rows come from: the population of users, and that of items, with hyper-parameters that are learned.
+
+    u_i ~ N(mu, Lambda^-1),   (mu, Lambda) ~ NormalWishart
+    c_i ~ N(mu_c, 1/lambda_c),   (mu_c, lambda_c) ~ NormalGamma
+
+A `FactorPrior` is all that a Gibbs sweep needs to know of one side; another one (on a sphere, with features, with
+shrinking columns) takes its place without a change elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log, pi
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.arrays import DoubleArray
+from tastespace.distributions.normal_gamma import NormalGamma
+from tastespace.distributions.normal_wishart import NormalWishart
+from tastespace.models.factorization.rows import Moments, Points, RowPrior
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """What the rows of a side have in common: the distribution that each is drawn from."""
+
+    mean: DoubleArray  # D
+    precision: DoubleArray  # D x D
+    bias_mean: float = 0.0
+    bias_precision: float = 0.0  # 0: rows have no bias
+
+    def prior(self, dtype: Any) -> RowPrior:
+        """As the row kernel takes it."""
+        return RowPrior(
+            precision=self.precision.astype(dtype),
+            linear=(self.precision @ self.mean).astype(dtype)[None],
+            bias_precision=self.bias_precision,
+            bias_linear=self.bias_precision * self.bias_mean,
+        )
+
+    def draw_rows(self, n: int, dtype: Any, rng: Generator) -> Points:
+        """New rows of the population."""
+        root = np.linalg.inv(np.linalg.cholesky(self.precision))  # root^T root is the covariance
+        factors = self.mean + rng.standard_normal((n, len(self.mean))) @ root
+        if not self.bias_precision:
+            return Points(factors.astype(dtype))
+        bias = self.bias_mean + rng.standard_normal(n) / self.bias_precision**0.5
+        return Points(factors.astype(dtype), bias.astype(dtype))
+
+    def log_density(self, rows: Moments) -> float:
+        """Log density of rows, from their moments alone."""
+        n, mean = rows.n, self.mean
+        scatter = rows.gram - np.outer(rows.total, mean) - np.outer(mean, rows.total) + n * np.outer(mean, mean)
+        log_determinant = float(np.linalg.slogdet(self.precision)[1])
+        quadratic = float(np.einsum("ij,ij->", self.precision, scatter))
+        density = (n * (log_determinant - len(mean) * log(2 * pi)) - quadratic) / 2
+        if not self.bias_precision:
+            return density
+        apart = rows.bias_squares - 2 * self.bias_mean * rows.bias_total + n * self.bias_mean**2
+        return density + (n * log(self.bias_precision / (2 * pi)) - self.bias_precision * apart) / 2
+
+
+class FactorPrior(Protocol):
+    """The hyper-prior of one side."""
+
+    def sample(self, n_factors: int, biases: bool, rng: Generator) -> Population:
+        """Hyper-parameters before any row is known."""
+        ...
+
+    def draw(self, rows: Moments, rng: Generator) -> Population:
+        """Hyper-parameters given the rows."""
+        ...
+
+    def log_density(self, population: Population) -> float:
+        """Log density of the hyper-parameters."""
+        ...
+
+
+@dataclass(frozen=True)
+class NormalWishartPrior:
+    """Salakhutdinov and Mnih (2008), with biases beside the factors; in units of the ratings' standard deviation."""
+
+    strength: float = 2.0  # how many rows the mean 0 is worth
+    degrees: float | None = None  # of the Wishart; None for the number of factors, the least that is proper
+    scale: float = 1.0  # of the Wishart: times the identity
+    bias: NormalGamma = NormalGamma(centre=0.0, strength=2.0, shape=1.0, rate=0.25)
+
+    def sample(self, n_factors: int, biases: bool, rng: Generator) -> Population:
+        return self._population(self._factors(n_factors), self.bias if biases else None, rng)
+
+    def draw(self, rows: Moments, rng: Generator) -> Population:
+        factors = self._factors(len(rows.total)).posterior(rows.n, rows.total, rows.gram)
+        bias = self.bias.posterior(rows.n, rows.bias_total, rows.bias_squares) if rows.has_bias else None
+        return self._population(factors, bias, rng)
+
+    def log_density(self, population: Population) -> float:
+        density = self._factors(len(population.mean)).log_density(population.mean, population.precision)
+        if not population.bias_precision:
+            return density
+        return density + self.bias.log_density(population.bias_mean, population.bias_precision)
+
+    def _factors(self, n_factors: int) -> NormalWishart:
+        degrees = float(n_factors) if self.degrees is None else self.degrees
+        return NormalWishart(np.zeros(n_factors), self.strength, np.eye(n_factors) / self.scale, degrees)
+
+    def _population(self, factors: NormalWishart, bias: NormalGamma | None, rng: Generator) -> Population:
+        mean, precision = factors.draw(rng)
+        return Population(mean, precision, *((0.0, 0.0) if bias is None else bias.draw(rng)))

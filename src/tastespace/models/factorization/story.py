@@ -1,0 +1,102 @@
+"""The generative story of Bayesian matrix factorization.
+
+    rating = g + scale * (c_i + d_j + u_i . v_j + noise),   noise ~ N(0, 1/alpha)
+    u_i, c_i: a row of the users' population, v_j, d_j: one of the items'
+    populations and alpha have priors of their own, and are learned
+
+g and scale are constants: mean and standard deviation of the ratings where a model is fitted, 0 and 1 where a test
+draws ratings from the prior (constants that depend on the data would make it another model).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.arrays import DoubleArray, IntArray
+from tastespace.data.compressed import Compressed
+from tastespace.data.ratings import Ratings
+from tastespace.models.factorization.gibbs import GibbsState, GibbsSweep
+from tastespace.models.factorization.likelihoods import GaussianNoise, Likelihood, Observations
+from tastespace.models.factorization.priors import FactorPrior, NormalWishartPrior
+from tastespace.models.factorization.rows import Points, Side
+
+
+@dataclass(frozen=True)
+class FactorModel:
+    """What is believed before any rating is seen."""
+
+    n_factors: int
+    has_biases: bool = True
+    likelihood: Likelihood = GaussianNoise()
+    user_prior: FactorPrior = NormalWishartPrior()
+    item_prior: FactorPrior = NormalWishartPrior()
+    offset: float = 0.0  # g
+    scale: float = 1.0
+    dtype: Any = np.float32
+
+    def sample_prior(self, where: Ratings, rng: Generator) -> GibbsState:
+        """Parameters for as many users and items as these ratings have."""
+        user_population = self.user_prior.sample(self.n_factors, self.has_biases, rng)
+        item_population = self.item_prior.sample(self.n_factors, self.has_biases, rng)
+        return GibbsState(
+            users=user_population.draw_rows(where.n_users, self.dtype, rng),
+            items=item_population.draw_rows(where.n_items, self.dtype, rng),
+            user_population=user_population,
+            item_population=item_population,
+            alpha=self.likelihood.sample(rng),
+        )
+
+    def simulate(self, params: GibbsState, where: Ratings, rng: Generator) -> Ratings:
+        """Ratings of the same pairs."""
+        simulated = self.likelihood.simulate(scores(params, where.user_rows, where.item_rows), params.alpha, rng)
+        return replace(where, values=(self.offset + self.scale * simulated).astype(np.float32))
+
+    def log_joint(self, params: GibbsState, observed: Ratings) -> float:
+        """Log density of parameters and ratings, the latter in units of `scale`."""
+        standard = (observed.values.astype(np.float64) - self.offset) / self.scale
+        squares = float(np.sum((standard - scores(params, observed.user_rows, observed.item_rows)) ** 2))
+        return self.bind(observed).log_joint(params, squares)
+
+    def expected_value(self, params: GibbsState, user_rows: IntArray, item_rows: IntArray) -> DoubleArray:
+        """The mean rating of each pair."""
+        return self.offset + self.scale * scores(params, user_rows, item_rows)
+
+    def bind(
+        self, observed: Ratings, *, inner_sweeps: int = 1, starts_from_als: bool = True, threads: int = 1
+    ) -> GibbsSweep:
+        """The sampler of the posterior given these ratings."""
+        return GibbsSweep(
+            observed=Observations(self._side(observed.by_user), self._side(observed.by_item)),
+            likelihood=self.likelihood,
+            user_prior=self.user_prior,
+            item_prior=self.item_prior,
+            n_factors=self.n_factors,
+            has_biases=self.has_biases,
+            inner_sweeps=inner_sweeps,
+            starts_from_als=starts_from_als,
+            unit=self.scale,
+            dtype=self.dtype,
+            threads=threads,
+        )
+
+    def _side(self, ratings: Compressed) -> Side:
+        targets = ratings.values.astype(self.dtype)
+        targets -= np.asarray(self.offset, self.dtype)
+        targets /= np.asarray(self.scale, self.dtype)
+        return Side(ratings.offsets, ratings.columns, targets)
+
+
+def scores(params: GibbsState, user_rows: IntArray, item_rows: IntArray) -> DoubleArray:
+    """c_i + d_j + u_i . v_j of each pair, in double."""
+
+    def of(points: Points, rows: IntArray) -> tuple[DoubleArray, DoubleArray]:
+        factors = points.factors[rows].astype(np.float64)
+        return factors, np.zeros(len(rows)) if points.bias is None else points.bias[rows].astype(np.float64)
+
+    (users, user_bias), (items, item_bias) = of(params.users, user_rows), of(params.items, item_rows)
+    total: DoubleArray = user_bias + item_bias + np.einsum("nd,nd->n", users, items)
+    return total

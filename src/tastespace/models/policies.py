@@ -1,0 +1,168 @@
+"""How a belief becomes a ranking: by what is expected, or by how sure it is.
+
+mean       the expected rating
+cautious   mean - c sd: rather something that is surely good
+curious    mean + c sd: rather something that may turn out very good, and teaches more
+likely     P(rating >= at_least)
+thompson   one draw from the posterior: what could well be the truth, another one for every request
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.arrays import FloatMatrix, IntArray
+from tastespace.errors import InvalidParameterError
+from tastespace.models.parameters import number, whole_number
+from tastespace.models.posterior import Uncertain
+
+RngOf = Callable[[int], Generator]  # of a user of the belief
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Best first by the expected rating: the default."""
+
+    def check(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Cautious:
+    """By mean - c times the standard deviation of the belief."""
+
+    c: float = 1.0
+
+    def check(self) -> None:
+        number("c", self.c, least=0)
+
+    def scores(
+        self, posterior: Uncertain[Any], belief: Any, users: IntArray, n_items: int, rng_of: RngOf, threads: int
+    ) -> FloatMatrix:
+        mean, sd = _of_all(posterior, belief, users, n_items, threads)
+        return mean - np.float32(self.c) * sd
+
+
+@dataclass(frozen=True)
+class Curious:
+    """By mean + c times the standard deviation of the belief."""
+
+    c: float = 1.0
+
+    def check(self) -> None:
+        number("c", self.c, least=0)
+
+    def scores(
+        self, posterior: Uncertain[Any], belief: Any, users: IntArray, n_items: int, rng_of: RngOf, threads: int
+    ) -> FloatMatrix:
+        mean, sd = _of_all(posterior, belief, users, n_items, threads)
+        return mean + np.float32(self.c) * sd
+
+
+@dataclass(frozen=True)
+class Likely:
+    """By the probability that a rating is at least so high; None for the mean of the training ratings."""
+
+    at_least: float | None = None
+
+    def check(self) -> None:
+        if self.at_least is not None:
+            number("at_least", self.at_least)
+
+    def scores(
+        self, posterior: Uncertain[Any], belief: Any, users: IntArray, n_items: int, rng_of: RngOf, threads: int
+    ) -> FloatMatrix:
+        threshold = posterior.usual_rating if self.at_least is None else self.at_least
+        items = np.arange(n_items, dtype=np.int32)
+        scores = np.empty((len(users), n_items), np.float32)
+        for place, user in enumerate(users):  # One at a time: the whole distribution of every rating is looked at.
+            outlook = posterior.outlook(belief, np.full(n_items, user, np.int32), items, threads)
+            scores[place] = outlook.rating.at_least(threshold)
+        return scores
+
+
+@dataclass(frozen=True)
+class Thompson:
+    """By one draw from the posterior: the same for the same model, user and `request`, another for the next request."""
+
+    request: int = 0
+
+    def check(self) -> None:
+        whole_number("request", self.request, least=0)
+
+    def scores(
+        self, posterior: Uncertain[Any], belief: Any, users: IntArray, n_items: int, rng_of: RngOf, threads: int
+    ) -> FloatMatrix:
+        drawn = [posterior.draw_scores(belief, int(user), 1, rng_of(int(user))) for user in users]
+        return np.concatenate(drawn) if drawn else np.zeros((0, n_items), np.float32)
+
+
+Policy = Mean | Cautious | Curious | Likely | Thompson
+POLICIES: dict[str, type[Policy]] = {
+    "mean": Mean,
+    "cautious": Cautious,
+    "curious": Curious,
+    "likely": Likely,
+    "thompson": Thompson,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyScores:
+    """The scores of a policy, as the search for the best items takes them."""
+
+    policy: Cautious | Curious | Likely | Thompson
+    posterior: Uncertain[Any]
+    n_items: int
+    rng_of: RngOf
+
+    def scores(self, belief: Any, belief_rows: IntArray, threads: int) -> FloatMatrix:
+        return self.policy.scores(self.posterior, belief, belief_rows, self.n_items, self.rng_of, threads)
+
+
+def policy_of(asked: Policy | str) -> Policy:
+    """The policy meant: itself, a name, or a name with its parameter, such as ``cautious:c=2``."""
+    if isinstance(asked, str):
+        name, _, setting = asked.partition(":")
+        asked = _named(name)(**_parameter(name, setting))
+    if not isinstance(asked, Policy):
+        raise InvalidParameterError(
+            f"policy is {asked!r}; expected one of {', '.join(POLICIES)}, or an object such as Cautious(c=2)"
+        )
+    asked.check()
+    return asked
+
+
+def _named(name: str) -> type[Policy]:
+    if name not in POLICIES:
+        raise InvalidParameterError(f"there is no policy {name!r}; expected one of {', '.join(POLICIES)}")
+    return POLICIES[name]
+
+
+def _parameter(name: str, setting: str) -> dict[str, Any]:
+    """`c=2` as a parameter of the policy of this name."""
+    if not setting:
+        return {}
+    known = [field.name for field in fields(_named(name))]
+    key, separator, text = setting.partition("=")
+    if key not in known or not separator:
+        expected = f"{name}:{known[0]}=NUMBER" if known else f"{name} alone, which has no parameter"
+        raise InvalidParameterError(f"the policy is {name}:{setting}; expected {expected}")
+    try:
+        return {key: int(text) if key == "request" else float(text)}
+    except ValueError:
+        raise InvalidParameterError(f"{key} is {text!r}; expected a number") from None
+
+
+def _of_all(
+    posterior: Uncertain[Any], belief: Any, users: IntArray, n_items: int, threads: int
+) -> tuple[FloatMatrix, FloatMatrix]:
+    """Mean and standard deviation of the belief about every item, one row a user."""
+    items = np.tile(np.arange(n_items, dtype=np.int32), len(users))
+    mean, sd = posterior.summary(belief, np.repeat(users, n_items), items, threads)
+    return mean.reshape(len(users), n_items), sd.reshape(len(users), n_items)

@@ -1,0 +1,284 @@
+"""BPMF: beliefs are the closed form, bytes do not depend on threads, odd data get sensible answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from tastespace import BPMF, Ratings, load, save
+from tastespace.data.compressed import Compressed
+from tastespace.data.levels import levels_of
+from tastespace.errors import ConvergenceWarning, InvalidParameterError, NonFiniteStateError
+from tastespace.models.factorization.beliefs import UserBeliefs, evidence
+from tastespace.randomness import generator
+from tastespace.testing.toys import gaussian
+
+SMALL = {"n_factors": 3, "chains": 2, "warmup": 20, "draws": 20, "thin": 1, "seed": 1}
+pytestmark = pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return gaussian(40, 30, rng=generator(3))[0]
+
+
+@pytest.fixture(scope="module")
+def fitted(ratings):
+    return BPMF(**SMALL).fit(ratings)
+
+
+def closed_form(draws, items, values, s):
+    """Mean and covariance of (u, c) of a user with these ratings under draw s: Bayesian linear regression."""
+    population, n_factors = draws.users, draws.n_factors
+    width = n_factors + draws.has_biases
+    rows = draws.items[items, s].astype(np.float64)
+    design, targets = rows[:, :n_factors], (values - draws.offset) / draws.scale
+    prior = np.zeros((width, width))
+    prior[:n_factors, :n_factors] = population.precisions[s]
+    mean = np.concatenate([population.means[s], [population.bias_means[s]] if draws.has_biases else []])
+    if draws.has_biases:
+        design, targets = np.hstack([design, np.ones((len(items), 1))]), targets - rows[:, n_factors]
+        prior[-1, -1] = population.bias_precisions[s]
+    precision = prior + draws.alpha[s] * design.T @ design
+    covariance = np.linalg.inv(precision)
+    return covariance @ (prior @ mean + draws.alpha[s] * design.T @ targets), covariance, prior, mean, design, targets
+
+
+def history(*rated):
+    items, values = (np.array(part) for part in zip(*rated, strict=True)) if rated else (np.zeros(0), np.zeros(0))
+    return Compressed(np.array([0, len(rated)]), items.astype(np.int32), values.astype(np.float32))
+
+
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize("rated", [[], [(3, 4.5)], [(i, 2.0 + i / 10) for i in range(12)]])
+def test_a_belief_is_bayesian_linear_regression(ratings, biases, rated):
+    draws = BPMF(**SMALL, biases=biases).fit(ratings).posterior_.draws
+    belief = next(UserBeliefs(draws, history(*rated), 1).blocks(np.array([0])))[1]
+    items, values = np.array([i for i, _ in rated], int), np.array([r for _, r in rated])
+    for s in (0, 7, 39):
+        mean, covariance, *_ = closed_form(draws, items, values, s)
+        assert_allclose(belief.means[0, s], mean, atol=2e-4)
+        assert_allclose(belief.roots[0, s] @ belief.roots[0, s].T, covariance, atol=2e-4 * np.abs(covariance).max())
+
+
+def test_evidence_is_the_marginal_likelihood(fitted):
+    draws, items, values = fitted.posterior_.draws, np.array([0, 4, 9, 11]), np.array([1.0, 5.0, 3.0, 4.0])
+    found = evidence(draws, history(*zip(items, values, strict=True)), 1)[0]
+    expected = []
+    for s in range(draws.items.shape[1]):
+        _, _, prior, mean, design, targets = closed_form(draws, items, values, s)
+        covariance = design @ np.linalg.inv(prior) @ design.T + np.eye(len(items)) / draws.alpha[s]
+        expected.append(stats.multivariate_normal(design @ mean, covariance).logpdf(targets))
+    # The same but for a constant; in single precision.
+    assert_allclose(found - found.mean(), np.array(expected) - np.mean(expected), atol=2e-3)
+
+
+def test_draws_that_explain_the_news_count_more(ratings, fitted):
+    weighed = BPMF(**SMALL, weights="evidence").fit(ratings)
+    news = {0: 5.0, 1: 1.0, 2: 4.0}
+    belief = weighed.posterior_.fold_in(history(*news.items()), 1)
+    some = next(belief.blocks(np.array([0])))[1]
+    assert 1 <= some.effective_draws[0] < 40
+    assert_allclose(some.weights.sum(1), 1, rtol=1e-5)
+    # A training user brings no news: all draws count alike, as without weights.
+    users, items = ratings.user_ids()[:50], ratings.item_ids()[:50]
+    assert_allclose(weighed.predict(users, items).mean, fitted.predict(users, items).mean, rtol=1e-6)
+    assert (
+        weighed.predict(["new"] * 30, range(30), history=news).mean
+        != fitted.predict(["new"] * 30, range(30), history=news).mean
+    ).any()
+
+
+def test_the_same_bytes_with_one_thread_and_two(ratings, tmp_path):
+    models = [BPMF(**SMALL, threads=n).fit(ratings) for n in (1, 2)]
+    for n, model in enumerate(models):
+        save(model, tmp_path / str(n))
+    for name in ("posterior.safetensors", "ratings.safetensors"):
+        assert (tmp_path / "0" / name).read_bytes() == (tmp_path / "1" / name).read_bytes()
+    lists = [model.recommend([0, 1, 2], policy="thompson").to_polars() for model in models]
+    assert lists[0].equals(lists[1])
+
+
+def test_chains_differ_and_seeds_differ(ratings, fitted):
+    trace = fitted.posterior_.trace
+    assert trace.predictions.shape == (2, 40, 100)
+    assert (trace.predictions[0] != trace.predictions[1]).any()
+    other = BPMF(**SMALL | {"seed": 2}).fit(ratings)
+    assert (other.posterior_.draws.items != fitted.posterior_.draws.items).any()
+
+
+def test_watching_changes_nothing(ratings, fitted):
+    watched = BPMF(**SMALL).fit(ratings, held_out=ratings)
+    assert_array_equal(watched.posterior_.draws.items, fitted.posterior_.draws.items)
+    rmse = watched.posterior_.trace.quantities["held-out rmse"]
+    assert rmse.shape == (2, 40)
+    # Running means over the draws: the last is that of the averaged predictions, better than one draw's.
+    assert (rmse[:, -1] < rmse[:, 20]).all()
+
+
+def test_progress_says_how_far_and_how_good(ratings):
+    events = []
+    BPMF(**SMALL).fit(ratings, held_out=ratings, observer=events.append)
+    assert [event.step for event in events] == list(range(1, 81))
+    assert events[-1].total == 80
+    assert {"noise sd", "held-out rmse"} <= set(events[-1].stats)
+
+
+def test_a_prediction_comes_with_all_its_uncertainty(ratings, fitted):
+    prediction = fitted.predict([0, 0, "stranger", 0], [1, 2, 1, "unheard of"])
+    assert_array_equal(prediction.cold, [False, False, True, True])
+    assert (prediction.rating_sd > prediction.belief_sd).all()
+    # What is less known is less sure: a stranger, and an item never seen.
+    assert prediction.belief_sd[2] > prediction.belief_sd[0]
+    assert prediction.belief_sd[3] > prediction.belief_sd[0]
+    low, high = prediction.interval(0.8).T
+    assert ((low <= prediction.mean) & (prediction.mean <= high)).all()
+    assert (np.diff(prediction.quantiles(0.05, 0.5, 0.95), axis=1) >= 0).all()
+    chances = [prediction.probability_at_least(t) for t in (2.0, 3.0, 4.0)]
+    assert (chances[0] >= chances[1]).all()
+    assert (chances[1] >= chances[2]).all()
+    assert {"belief_sd", "rating_sd", "low", "high"} <= set(prediction.to_polars().columns)
+
+
+def test_an_unheard_of_item_has_the_spread_of_the_population(fitted):
+    """Monte Carlo over the population of items, with users from their belief: the closed form must agree."""
+    draws, rng = fitted.posterior_.draws, generator(5)
+    prediction, n = fitted.predict([0], ["unheard of"]), 4000
+    belief = next(fitted.posterior_.known(np.array([0], np.int32)).blocks(np.array([0])))[1]
+    scores = []
+    for s in range(draws.items.shape[1]):
+        users = belief.means[0, s] + rng.standard_normal((n, 4)) @ belief.roots[0, s].T
+        root = np.linalg.cholesky(np.linalg.inv(draws.new_items.precisions[s]))
+        items = draws.new_items.means[s] + rng.standard_normal((n, 3)) @ root.T
+        bias = draws.new_items.bias_means[s] + rng.standard_normal(n) / draws.new_items.bias_precisions[s] ** 0.5
+        scores.append(np.einsum("nd,nd->n", users[:, :3], items) + users[:, 3] + bias)
+    simulated = draws.offset + draws.scale * np.concatenate(scores)
+    assert prediction.mean[0] == pytest.approx(simulated.mean(), abs=5 * simulated.std() / len(simulated) ** 0.5)
+    assert prediction.belief_sd[0] == pytest.approx(simulated.std(), rel=0.02)
+
+
+def test_more_ratings_make_surer(fitted):
+    sds = [
+        fitted.predict(["new"] * 30, range(30), history={item: 3.0 for item in range(n)} or None).belief_sd.mean()
+        for n in (0, 3, 12, 30)
+    ]
+    assert sds == sorted(sds, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("users", "items", "values"),
+    [
+        ([0, 1, 2, 3], [0, 1, 0, 2], [3.0] * 4),
+        ([0, 0, 0], [0, 1, 2], [1.0, 5.0, 3.0]),
+        ([0, 1, 2], [0, 0, 0], [1.0, 5.0, 3.0]),
+        ([0], [0], [4.0]),
+    ],
+    ids=["all equal", "one user", "one item", "one rating"],
+)
+def test_hardly_any_data_give_sensible_prior_answers(users, items, values):
+    """With more factors than ratings. The prior decides: near the mean, and not sure at all."""
+    model = BPMF(n_factors=16, seed=0).fit(Ratings.from_arrays(users, items, values))
+    prediction = model.predict([0, "x", 0, "x"], [0, 0, "y", "y"])
+    assert np.isfinite(prediction.mean).all()
+    assert (prediction.mean >= min(values)).all()
+    assert (prediction.mean <= max(values)).all()
+    assert np.isfinite(prediction.rating_sd).all()
+    assert (prediction.rating_sd > 0).all()
+    assert (prediction.belief_sd[3] > 0).all()
+    ranking = model.recommend([0, "x"], 3, exclude=None)
+    assert np.isfinite(ranking.sureness.top_n_probability[ranking.item_rows >= 0]).all()
+
+
+def test_the_scale_of_the_ratings_does_not_matter(ratings):
+    """Ratings times eight (which rounds nothing): predictions and uncertainty times eight."""
+    wide = replace(ratings, values=ratings.values * 8)
+    small, large = (
+        BPMF(**SMALL, precision="float64").fit(part).predict([0, 1, 2], [3, 4, 5]) for part in (ratings, wide)
+    )
+    assert_allclose(large.mean, 8 * small.mean, rtol=1e-3)
+    assert_allclose(large.rating_sd, 8 * small.rating_sd, rtol=1e-3)
+
+
+def test_a_fixed_noise_is_in_rating_units(ratings):
+    model = BPMF(**SMALL, noise_precision=4.0).fit(ratings)
+    assert_allclose(model.posterior_.trace.quantities["noise sd"], 0.5, rtol=1e-6)
+    prediction = model.predict([0], [0])
+    assert prediction.rating_sd[0] ** 2 - prediction.belief_sd[0] ** 2 == pytest.approx(0.25, rel=1e-3)
+
+
+def test_half_precision_takes_half_the_room_and_answers_nearly_the_same(ratings, fitted, tmp_path):
+    save(fitted, tmp_path / "whole")
+    save(BPMF(**SMALL, storage="float16").fit(ratings), tmp_path / "half")
+    half, users, items = load(tmp_path / "half"), ratings.user_ids(), ratings.item_ids()
+    assert_allclose(half.predict(users, items).mean, fitted.predict(users, items).mean, atol=5e-3)
+    sizes = [(tmp_path / name / "posterior.safetensors").stat().st_size for name in ("whole", "half")]
+    assert sizes[0] - sizes[1] == 2 * fitted.posterior_.draws.items.size
+
+
+def test_saved_without_ratings_it_knows_only_what_a_history_says(ratings, fitted, tmp_path):
+    save(fitted, tmp_path / "model", with_ratings=False)
+    model = load(tmp_path / "model")
+    assert not (tmp_path / "model" / "ratings.safetensors").exists()
+    prediction = model.predict([0], [1])
+    assert prediction.cold[0]
+    assert_allclose(prediction.mean, fitted.predict(["stranger"], [1]).mean, rtol=1e-6)
+    row = ratings.by_user.take(np.array([0]))
+    own = dict(zip(ratings.items.at(row.columns).to_list(), row.values.tolist(), strict=True))
+    with pytest.warns(UserWarning, match="only the history counts"):
+        again = model.predict([0], [1], history=own)
+    assert_allclose(again.mean, fitted.predict([0], [1]).mean, rtol=1e-5)
+
+
+def test_a_chain_that_explodes_says_where(ratings):
+    with pytest.raises(NonFiniteStateError, match="item|user|noise"):
+        BPMF(**SMALL, noise_precision=1e38).fit(ratings)
+
+
+def test_too_short_a_run_is_told_so(ratings):
+    with pytest.warns(ConvergenceWarning, match="draws|warm"):
+        BPMF(**SMALL | {"warmup": 0, "draws": 4}).fit(ratings)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("chains", 0),
+        ("warmup", -1),
+        ("draws", 0),
+        ("draws", 1.5),
+        ("thin", 0),
+        ("inner_sweeps", 0),
+        ("start", "anywhere"),
+        ("weights", "none"),
+        ("storage", "float8"),
+        ("noise_precision", 0),
+        ("noise_precision", "guessed"),
+        ("prior_scale", -1.0),
+        ("prior_degrees", -2.0),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(ratings, parameter, value):
+    with pytest.raises(InvalidParameterError, match=parameter):
+        BPMF(**{parameter: value}).fit(ratings)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, 2, 3, 5], [1, 2, 3, 5]),
+        ([0.5, 5, 4.5, 4.5], [0.5, 4.5, 5]),
+        ([3, 3], None),
+        ([], None),
+        ([0.123, 0.5, 0.97, 0.31], None),
+        (list(range(101)), list(range(101))),
+        (list(range(102)), None),
+        ([0, 1, 1000], None),
+    ],
+)
+def test_levels_are_recognised(values, expected):
+    found = levels_of(np.array(values, np.float32))
+    assert (found is None) if expected is None else found.tolist() == expected

@@ -1,0 +1,268 @@
+"""What to ask: gains against the covariances written out, what may be asked, and that answers help."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from tastespace import ALS, Popular, Ratings, load, save
+from tastespace.errors import ConvergenceWarning, InvalidParameterError, NotFittedError, UnknownIdError
+from tastespace.models import BPMF
+from tastespace.models.factorization import informing
+from tastespace.models.questions import RATED
+from tastespace.randomness import generator
+from tastespace.testing.toys import gaussian, tastes
+
+RATINGS = tastes(60, 40, density=0.3, rng=generator(8))[0].with_items(
+    None, pl.DataFrame({"genres": [["even"] if row % 2 == 0 else ["odd"] for row in range(40)]})
+)
+COUNTS = RATINGS.by_item.counts
+
+
+def fitted(ratings, **parameters):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # short chains are enough here
+        return BPMF(**{"n_factors": 3, "warmup": 10, "draws": 6, "thin": 1, "seed": 1, "threads": 1, **parameters}).fit(
+            ratings
+        )
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted(RATINGS)
+
+
+def vectors_of(model):
+    """x of all items, draw by draw; in double."""
+    draws = model.posterior_.draws
+    vectors = draws.items.astype(np.float64).transpose(1, 0, 2)
+    if draws.has_biases:
+        vectors[:, :, -1] = 1
+    return vectors
+
+
+def covariances_of(model, rated):
+    """Of a user's factors and bias given which items he has rated, draw by draw, from the precisions."""
+    draws, vectors = model.posterior_.draws, vectors_of(model)
+    covariances = []
+    for draw, alpha in enumerate(draws.alpha):
+        width, n_factors = vectors.shape[2], draws.n_factors
+        precision = np.zeros((width, width))
+        precision[:n_factors, :n_factors] = draws.users.precisions[draw]
+        if draws.has_biases:
+            precision[-1, -1] = draws.users.bias_precisions[draw]
+        own = vectors[draw, rated]
+        covariances.append(np.linalg.inv(precision + alpha * own.T @ own))
+    return np.array(covariances)
+
+
+def variances(model, rated, targets, weights):
+    """The mean variance of the targets' scores in units of ratings."""
+    vectors, covariances = vectors_of(model)[:, targets], covariances_of(model, rated)
+    each = np.einsum("stw,swx,stx->st", vectors, covariances, vectors)
+    return model.posterior_.draws.scale**2 * np.mean(each @ weights)
+
+
+def popular_targets(seen=()):
+    items = np.setdiff1d(np.arange(RATINGS.n_items), seen)
+    return items, COUNTS[items] / COUNTS[items].sum()
+
+
+@pytest.mark.parametrize("parameters", [{}, {"biases": False}, {"n_factors": 1}])
+def test_the_formula_against_the_variance_before_and_after(parameters):
+    """The rating itself plays no part: the variance after each answer is that of somebody who has given it."""
+    model = fitted(RATINGS, **parameters)
+    targets, weights = popular_targets()
+    before = variances(model, np.array([], int), targets, weights)
+    gains = np.array([before - variances(model, np.array([item]), targets, weights) for item in range(40)])
+    asked = model.ask(n=4)
+    assert_allclose(asked.sd[0], np.sqrt(before), rtol=1e-4)
+    assert asked.item_rows[0, 0] == np.argmax(gains)
+    assert_allclose(asked.reductions[0, 0], gains.max() / before, rtol=1e-3)
+    for k in range(1, 5):
+        chosen = asked.item_rows[0, :k]
+        assert_allclose(asked.sds[0, k - 1], np.sqrt(variances(model, chosen, targets, weights)), rtol=1e-3)
+        others = np.setdiff1d(np.arange(40), chosen)
+        after = [variances(model, np.append(chosen, item), targets, weights) for item in others]
+        if k < 4:
+            assert asked.item_rows[0, k] == others[np.argmin(after)]
+
+
+def test_without_the_noise_another_item_would_be_asked_about(model):
+    """A broken twin: what moves together most, whatever it tells."""
+    targets, weights = popular_targets()
+    vectors, covariances = vectors_of(model), covariances_of(model, [])
+    shared = np.einsum("sjw,swx,stx->sjt", vectors, covariances, vectors[:, targets])
+    own = np.einsum("sjw,swx,sjx->sj", vectors, covariances, vectors)
+    gains = np.mean((shared**2 @ weights) / (own + 1 / model.posterior_.draws.alpha[:, None]), axis=0)
+    wrong = np.mean((shared**2 @ weights) / own, axis=0)
+    found = model.posterior_.draws.scale**2 * np.sort(gains)[::-1][0] / model.ask().sd[0] ** 2
+    assert_allclose(model.ask().reductions[0, 0], found, rtol=1e-3)
+    assert abs(np.max(wrong) / np.max(gains) - 1) > 0.01
+
+
+def test_the_best_of_the_list_can_be_the_goal(model):
+    history = {3: 4.0, 11: 1.5}
+    best = model.recommend(history=history, n=50).item_rows[0]
+    best = best[best >= 0]
+    rated = RATINGS.items.rows_of([3, 11])
+    asked = model.ask(history=history, n=1, goal="list")
+    weights = np.full(len(best), 1 / len(best))
+    before = variances(model, rated, best, weights)
+    after = [variances(model, np.append(rated, item), best, weights) for item in best]
+    assert_allclose(asked.sd[0], np.sqrt(before), rtol=1e-4)
+    assert asked.item_rows[0, 0] == best[np.argmin(after)]
+    assert_allclose(asked.sds[0, 0], np.sqrt(min(after)), rtol=1e-3)
+
+
+def test_in_small_blocks_the_same_is_found(model, monkeypatch):
+    whole = model.ask(n=6)
+    monkeypatch.setattr(informing, "BLOCK_ITEMS", 7)
+    monkeypatch.setattr(informing, "BLOCK_NUMBERS", 50)
+    parts = model.ask(n=6)
+    assert_array_equal(parts.item_rows, whole.item_rows)
+    assert_allclose(parts.reductions, whole.reductions, rtol=1e-4)
+
+
+def test_the_same_question_every_time_alone_and_among_others(model):
+    users = [*RATINGS.users.ids[:5], "nobody", RATINGS.users.ids[0]]
+    together = model.ask(users, 3)
+    for position, user in enumerate(users):
+        alone = model.ask([user], 3)
+        assert_array_equal(alone.item_rows[0], together.item_rows[position])
+        assert_array_equal(alone.reductions[0], together.reductions[position])
+    assert together.cold.tolist() == [False] * 5 + [True, False]
+
+
+def test_strangers(model):
+    nobody = model.ask()
+    assert nobody.user_ids.to_list() == ["you"]
+    assert nobody.cold.tolist() == [True]
+    assert nobody.of(0).height == 5
+    for same in (model.ask(history={}), model.ask(["nobody"])):
+        assert_array_equal(same.item_rows, nobody.item_rows)
+        assert_array_equal(same.sds, nobody.sds)
+    first = nobody.of(0)["item"][0]
+    then = model.ask(history={first: 4.0}, n=4)
+    assert first not in then.of(0)["item"].to_list()
+    assert not then.cold[0]
+    assert then.sd[0] < nobody.sd[0]
+
+
+def test_what_a_user_has_rated_is_not_asked_again(model):
+    user = RATINGS.users.ids[7]
+    seen = RATINGS.by_user.take(RATINGS.users.rows_of([user])).columns
+    everything = model.ask([user], 40)
+    assert sorted([*everything.of(0)["item"], *RATINGS.items.at(seen)]) == sorted(RATINGS.items.ids)
+    assert everything.item_rows.shape == (1, 40)
+    assert (everything.item_rows[0, 40 - len(seen) :] == -1).all()
+    assert model.ask([user], 40, exclude=None).of(0).height == 40
+
+
+def test_each_answer_takes_something_away(model):
+    asked = model.ask(n=40)
+    assert (asked.reductions > 0).all()
+    assert_allclose(np.diff(asked.sds[0] ** 2), -asked.reductions[0, 1:] * asked.sd[0] ** 2, atol=1e-5)
+    # Greedy: what was not asked could only become less telling.
+    assert (np.diff(asked.reductions[0]) <= 1e-6).all()
+
+
+def test_rules_say_what_may_be_asked(model):
+    order = model.ask(n=40).of(0)["item"].to_list()
+    assert model.ask(n=1, exclude=order[:1]).of(0)["item"][0] != order[0]
+    assert set(model.ask(n=40, where="genre = odd").of(0)["item"]) == set(RATINGS.items.at(np.arange(1, 40, 2)))
+    assert sorted(model.ask(n=9, only=order[4:7]).of(0)["item"]) == sorted(order[4:7])
+    own = pl.DataFrame({"user": ["a", "a", "b"], "item": [order[3], order[9], order[2]]})
+    found = model.ask(["a", "b", "c"], only=own)
+    assert [sorted(table["item"]) for table in found] == [sorted([order[3], order[9]]), [order[2]], []]
+    assert "nothing left to ask" in repr(found)
+    # What is to be known stays the same.
+    assert_allclose(model.ask(only=order[4:7]).sd, model.ask().sd)
+
+
+def test_among_the_most_rated(model):
+    most = np.argsort(-COUNTS, kind="stable")[:6]
+    assert sorted(model.ask(n=40, among=6).item_rows[0, :6]) == sorted(most)
+    odd = most[most % 2 == 1]
+    allowed = model.ask(n=40, among=len(odd), where="genre = odd")
+    assert sorted(allowed.of(0)["item"]) == sorted(RATINGS.items.at(odd.astype(np.int32)))
+    assert_array_equal(model.ask(among=None).item_rows, model.ask(among=40).item_rows)
+    assert RATED >= RATINGS.n_items, "the tests above take all items as targets"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"n": 0}, InvalidParameterError, "n is 0"),
+        ({"among": 0}, InvalidParameterError, "among is 0"),
+        ({"goal": "money"}, InvalidParameterError, "goal is 'money'; expected one of 'ratings', 'list'"),
+        ({"only": ["nowhere"]}, UnknownIdError, "nowhere"),
+        ({"where": "colour = red"}, InvalidParameterError, "not known of the items"),
+    ],
+)
+def test_questions_that_make_no_sense(model, parameters, error, message):
+    with pytest.raises(error, match=message):
+        model.ask(**parameters)
+
+
+@pytest.mark.parametrize("kind", [ALS, Popular])
+def test_a_model_that_gives_a_point_refuses(kind):
+    with pytest.raises(NotFittedError):
+        kind().ask()
+    with pytest.raises(InvalidParameterError, match=f"{kind.__name__} predicts a point .* such as BPMF"):
+        kind(seed=0).fit(RATINGS).ask()
+
+
+def test_a_model_without_its_ratings(model, tmp_path):
+    save(model, tmp_path / "model", ratings=False)
+    loaded = load(tmp_path / "model")
+    with pytest.raises(InvalidParameterError, match="saved without its ratings"):
+        loaded.ask()
+    with pytest.raises(InvalidParameterError, match="saved without its ratings"):
+        loaded.ask(goal="list")
+    asked = loaded.ask(goal="list", among=None)
+    assert_array_equal(np.sort(asked.item_rows), np.sort(model.ask(goal="list", among=None).item_rows))
+
+
+def test_tables(model):
+    found = model.ask(["a", RATINGS.users.ids[0]], 2)
+    assert found.to_polars().columns == ["user", "cold", "rank", "item", "reduction", "sd"]
+    assert found.to_polars().height == 4
+    assert len(found) == 2
+    assert "user a (cold: the questions for anybody), sd" in repr(found)
+    with pytest.raises(InvalidParameterError, match="position is 2"):
+        found.of(2)
+    titled = fitted(RATINGS.with_items(pl.Series([f"Film {row}" for row in range(40)]), None)).ask(n=2)
+    assert titled.of(0).columns == ["rank", "item", "title", "reduction", "sd"]
+    assert "Film" in repr(titled)
+    assert titled.to_pandas()["title"].str.startswith("Film").all()
+
+
+@pytest.mark.statistical
+def test_asked_answers_help_more_than_random_ones():
+    """On ratings of the model's own kind, whose noise is small: the error on all items after four answers."""
+    ratings, truth = gaussian(500, 60, n_factors=3, density=0.4, rng=generator(3))
+    model = fitted(ratings, warmup=30, draws=20, chains=1)
+    rng = generator(4)
+    asked = model.ask(n=4).item_rows[0]
+    errors = {"asked": 0.0, "random": 0.0}
+    for _ in range(300):
+        user = rng.integers(500)
+        scores = truth.offset + truth.user_biases[user] + truth.item_biases + truth.items @ truth.users[user]
+        scores = scores + (3.0 - truth.offset if truth.offset != 3.0 else 0.0)
+        for way, rows in (("asked", asked), ("random", rng.choice(60, 4, replace=False))):
+            history = dict(zip(ratings.items.at(rows.astype(np.int32)), scores[rows].tolist(), strict=True))
+            mean = model.predict(["new"] * 60, ratings.items.ids, history=history).mean
+            errors[way] += float(np.mean((mean - scores) ** 2))
+    assert errors["asked"] < 0.9 * errors["random"]
+
+
+def test_asking_is_for_any_ids():
+    ratings = Ratings.from_arrays(["you", "you", "b", "b", "c"], ["x", "y", "x", "z", "y"], [1, 5, 2, 4, 3])
+    model = fitted(ratings, n_factors=1)
+    assert model.ask().user_ids.to_list() == ["you'"]
+    assert sorted(model.ask(["you"]).of(0)["item"]) == ["z"]
