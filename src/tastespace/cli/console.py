@@ -17,6 +17,7 @@ from rich.progress import (
     MofNCompleteColumn,
     TextColumn,
     TimeElapsedColumn,
+    TimeRemainingColumn,
     TransferSpeedColumn,
 )
 from rich.progress import Progress as Bars
@@ -28,7 +29,7 @@ from tastespace.progress import Observer, Progress, silent
 # Lines are broken for a person's terminal only; a file or another program gets them whole.
 UNBROKEN = 10_000
 _NUMBERS = {"", "score", "mean", "rmse", "mae", "ratings", "cold ratings", "seconds"}  # columns, by name
-_NUMBERS |= {"similarity", "contribution", "rating"}
+_NUMBERS |= {"similarity", "contribution", "rating", "belief sd"}
 out = Console(highlight=False, width=None if sys.stdout.isatty() else UNBROKEN)
 err = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else UNBROKEN)
 
@@ -81,7 +82,8 @@ def progress(*, in_bytes: bool = False) -> Iterator[Observer]:
     if not err.is_terminal:
         yield silent
         return
-    counts = (DownloadColumn(), TransferSpeedColumn()) if in_bytes else (MofNCompleteColumn(), TimeElapsedColumn())
+    steps = (MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    counts = (DownloadColumn(), TransferSpeedColumn()) if in_bytes else steps
     bars = Bars(
         TextColumn("{task.description}"),
         BarColumn(),

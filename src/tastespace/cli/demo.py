@@ -14,10 +14,11 @@ from tastespace.data.sources import SOURCES
 from tastespace.data.splitting import random_split
 from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.report import Report
-from tastespace.models import ALS, DampedBias, GlobalMean, Recommender
+from tastespace.models import ALS, BPMF, DampedBias, GlobalMean, Recommender
 from tastespace.report.demo_figure import draw_demo
 
 HOLDOUT = 0.1
+SHOWN = ("item", "title", "score", "belief_sd", "low", "high", "top_n_probability")
 
 
 def demo(
@@ -36,6 +37,7 @@ def demo(
         "mean": GlobalMean(seed=seed, threads=threads),
         "bias": DampedBias(seed=seed, threads=threads),
         "als": ALS(seed=seed, threads=threads),
+        "bpmf": BPMF(seed=seed, threads=threads),
     }
     reports: dict[str, Report] = {}
     seconds: dict[str, float] = {}
@@ -45,7 +47,7 @@ def demo(
             recommender.fit(split.train, observer=observer)
             seconds[name] = time.perf_counter() - began
             reports[name] = evaluate(recommender, split.test, ranking=False, groups=False, bootstrap=0)
-    ranking = recommenders["als"].recommend([user], 10)
+    ranking = recommenders["bpmf"].recommend([user], 10)
     top = ranking.of(0)
     if json:
         draw_demo(reports, ranking, picture)
@@ -55,7 +57,7 @@ def demo(
                 "measures": {name: report.to_dict() for name, report in reports.items()},
                 "fit_seconds": {name: round(value, 3) for name, value in seconds.items()},
                 "user": user,
-                "items": [{key: row[key] for key in ("item", "title", "score")} for row in top.rows(named=True)],
+                "items": [{key: row[key] for key in SHOWN} for row in top.rows(named=True)],
                 "picture": str(picture),
             }
         )
@@ -77,8 +79,14 @@ def demo(
         whom = f"User {user} is not among the {ratings.n_users}; this is the list for anybody:"
     console.out.print(f"\n{whom}", markup=False)
     console.print_table(
-        ["", "film", "score"],
-        [[str(row["rank"]), row["title"] or str(row["item"]), f"{row['score']:.2f}"] for row in top.rows(named=True)],
+        ["", "film", "score", "90% of ratings", "P(top 10)"],
+        [
+            [
+                *(str(row["rank"]), row["title"] or str(row["item"]), f"{row['score']:.2f}"),
+                *(f"{row['low']:.1f} to {row['high']:.1f}", f"{row['top_n_probability']:.2f}"),
+            ]
+            for row in top.rows(named=True)
+        ],
     )
     draw_demo(reports, ranking, picture)
     console.out.print(f"\npicture written to {picture}", markup=False)

@@ -40,7 +40,7 @@ from tastespace.evaluation.report import Report
 from tastespace.models import MODELS, Recommender
 from tastespace.randomness import resolve
 
-DEFAULT_MODEL = "als"
+DEFAULT_MODEL = "bpmf"
 
 
 def fit(
@@ -156,7 +156,7 @@ def _fit(
         train, tested, label = split.train, split.test, "holdout"
     reports: dict[str, Report] = {}
     with console.progress() as observer:
-        seconds = _timed(lambda: recommender.fit(train, observer=observer))
+        seconds = _timed(lambda: recommender.fit(train, held_out=tested, observer=observer))
         if tested is not None:
             reports[label] = evaluate(recommender, tested, ranking=False, groups=False, bootstrap=0)
         if refit:

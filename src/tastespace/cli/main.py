@@ -11,7 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from tastespace.cli import console, data
+from tastespace.cli.ask import ask
 from tastespace.cli.demo import demo
+from tastespace.cli.diagnose import diagnose
 from tastespace.cli.doctor import doctor
 from tastespace.cli.evaluate import evaluate
 from tastespace.cli.explain import explain
@@ -57,7 +59,7 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
     return run_verb
 
 
-for verb in (fit, predict, recommend, similar, explain, evaluate, demo, doctor):
+for verb in (fit, predict, recommend, similar, explain, ask, evaluate, diagnose, demo, doctor):
     app.command()(guarded(verb))
 
 data_sets = typer.Typer(help="Data sets by name, and what is in a file of ratings.", no_args_is_help=True)

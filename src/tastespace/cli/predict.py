@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import polars as pl
 import typer
 
 from tastespace import artifact
@@ -32,6 +33,12 @@ def predict(
     item_column: ItemColumn = None,
     separator: Separator = None,
     header: Header = None,
+    coverage: Annotated[
+        float, typer.Option("--coverage", help="How often a rating is to lie within the interval.")
+    ] = 0.9,
+    at_least: Annotated[
+        float | None, typer.Option("--at-least", help="Also the probability of a rating of at least this.")
+    ] = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -40,7 +47,9 @@ def predict(
     said = reading(user=user_column, item=item_column, separator=separator, header=header)
     users, items = read_pairs(pairs, **said)
     prediction = recommender.predict(users, items)
-    frame = prediction.to_polars()
+    frame = prediction.to_polars(coverage)
+    if at_least is not None:
+        frame = frame.with_columns(pl.Series("probability_at_least", prediction.probability_at_least(at_least)))
     known = {
         "user": known_ids(recommender.ratings_.users, users),
         "item": known_ids(recommender.ratings_.items, items),
@@ -49,16 +58,12 @@ def predict(
         {**row, "user": known["user"][k], "item": known["item"][k]} for k, row in enumerate(frame.iter_rows(named=True))
     ]
     if json:
-        console.print_json({"predictions": [{**row, "mean": round(row["mean"], 5)} for row in rows]})
+        console.print_json({"predictions": [_entry(row) for row in rows]})
         return
-    has_titles = prediction.titles is not None
-    shown = [
-        [str(row["user"]), str(row["item"])]
-        + ([row["title"] or ""] if has_titles else [])
-        + [f"{row['mean']:.2f}", "cold" if row["cold"] else ""]
-        for row in rows[:SHOWN]
-    ]
-    console.print_table(["user", "item", *(["title"] if has_titles else []), "mean", " "], shown)
+    columns = ["user", "item", *(["title"] if prediction.titles is not None else []), "mean"]
+    columns += [f"{coverage:.0%} of ratings", "belief sd"] if prediction.is_uncertain else []
+    columns += [f"P(>= {at_least:g})"] if at_least is not None else []
+    console.print_table([*columns, " "], [_cells(row) for row in rows[:SHOWN]])
     if len(rows) > SHOWN:
         console.out.print(f"… and {len(rows) - SHOWN:,} more; --json prints them all", markup=False)
     cold = sum(row["cold"] for row in rows)
@@ -66,3 +71,24 @@ def predict(
         console.out.print(
             f"{cold:,} cold: the user or the item is unknown to the model, the answer is that for anybody", markup=False
         )
+
+
+def _entry(row: dict[str, Any]) -> dict[str, Any]:
+    """As JSON has it: the interval as one entry, figures rounded."""
+    entry = {key: round(value, 5) if isinstance(value, float) else value for key, value in row.items()}
+    if "low" in entry:
+        entry["interval"] = [entry.pop("low"), entry.pop("high")]
+    return entry
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    """The cells of a row of the table."""
+    cells = [str(row["user"]), str(row["item"])]
+    if "title" in row:
+        cells.append(row["title"] or "")
+    cells.append(f"{row['mean']:.2f}")
+    if "low" in row:
+        cells += [f"{row['low']:.2f} to {row['high']:.2f}", f"{row['belief_sd']:.2f}"]
+    if "probability_at_least" in row:
+        cells.append(f"{row['probability_at_least']:.2f}")
+    return [*cells, "cold" if row["cold"] else ""]

@@ -14,6 +14,7 @@ from tastespace.cli.asking import History, Where, history_of, ids
 from tastespace.cli.options import Json, Model, Threads, known_ids
 from tastespace.data.item_lists import read_item_list
 from tastespace.data.ratings import Ratings
+from tastespace.models.policies import POLICIES
 from tastespace.ranking import Ranking
 
 
@@ -22,6 +23,13 @@ def recommend(
     user: Annotated[list[str] | None, typer.Option("--user", "-u", help="A user's id; can be repeated.")] = None,
     n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
     history: History = None,
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy",
+            help=f"How beliefs become a list: {', '.join(POLICIES)}; with a parameter as in cautious:c=2.",
+        ),
+    ] = "mean",
     only: Annotated[list[str] | None, typer.Option("--only", help="Choose from these items; can be repeated.")] = None,
     only_file: Annotated[
         Path | None, typer.Option("--only-file", help="File of items to choose from: item; or user, item.")
@@ -53,6 +61,7 @@ def recommend(
         ids(user),
         n,
         history=new,
+        policy=policy,
         only=only or (None if only_file is None else read_item_list(only_file)),
         exclude=_excluded(exclude or [], exclude_file, user, new),
         include_seen=include_seen,
@@ -82,23 +91,38 @@ def _excluded(items: list[str], file: Path | None, users: list[str] | None, new:
 
 
 def _entry(ranking: Ranking, position: int, user: Any) -> dict[str, Any]:
-    items = [
-        {"item": row["item"], "title": row.get("title"), "score": round(row["score"], 5)}
-        for row in ranking.of(position).rows(named=True)
-    ]
+    items = []
+    for row in ranking.of(position).rows(named=True):
+        item = {"item": row["item"], "title": row.get("title"), "score": round(row["score"], 5)}
+        if ranking.sureness is not None:
+            item |= {name: round(row[name], 5) for name in ("belief_sd", "rating_sd")}
+            item["interval"] = [round(row["low"], 5), round(row["high"], 5)]
+            item["top_n_probability"] = round(row["top_n_probability"], 5)
+        items.append(item)
     return {"user": user, "cold": bool(ranking.cold[position]), "items": items}
 
 
 def _show(ranking: Ranking, position: int, user: Any) -> None:
     table = ranking.of(position)
     has_titles = ranking.titles is not None
+    n = ranking.item_rows.shape[1]
     rows = [
-        [str(row["rank"])] + ([row["title"] or ""] if has_titles else []) + [str(row["item"]), f"{row['score']:.2f}"]
+        [str(row["rank"])]
+        + ([row["title"] or ""] if has_titles else [])
+        + [str(row["item"]), f"{row['score']:.2f}"]
+        + (_sure_cells(row) if ranking.sureness is not None else [])
         for row in table.rows(named=True)
     ]
+    sure = [] if ranking.sureness is None else ["belief sd", "90% of ratings", f"P(top {n})"]
     note = " (no ratings to go by: this is the list for anybody)" if ranking.cold[position] else ""
     console.out.print(f"For user {user}{note}", markup=False)
     if not rows:
         console.out.print("  nothing left to recommend", markup=False)
         return
-    console.print_table(["", *(["title"] if has_titles else []), "item", "score"], rows)
+    console.print_table(["", *(["title"] if has_titles else []), "item", "score", *sure], rows)
+
+
+def _sure_cells(row: dict[str, Any]) -> list[str]:
+    """How sure an entry is."""
+    interval = f"{row['low']:.2f} to {row['high']:.2f}"
+    return [f"{row['belief_sd']:.2f}", interval, f"{row['top_n_probability']:.2f}"]
