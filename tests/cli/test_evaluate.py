@@ -11,7 +11,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from tastespace import DampedBias, Popular, compare, evaluate, load, random_split, read, save
+from tastespace import BPMF, DampedBias, Popular, compare, evaluate, load, random_split, read, save
+from tastespace.errors import ConvergenceWarning
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 from tastespace.version import __version__
@@ -68,6 +69,30 @@ def test_predictions_only(folder):
     options = ("--no-ranking", "--bootstrap", 0, "--json")
     said = json.loads(run(folder / "bias", folder / "test.csv", *options).stdout)
     assert said.keys() == {"rmse", "mae", "n", "cold", "groups"}
+
+
+@pytest.fixture(scope="module")
+def sure(folder):
+    """A model that says how sure it is."""
+    # Too few draws to trust, which the model says; enough to be shown.
+    with pytest.warns(ConvergenceWarning):
+        model = BPMF(n_factors=2, chains=1, warmup=1, draws=5, seed=0).fit(load(folder / "bias").ratings_)
+    save(model, folder / "sure")
+    return folder / "sure"
+
+
+def test_calibration_of_a_model_that_says_how_sure_it_is(folder, sure):
+    shown = run(sure, folder / "test.csv", "--no-ranking")
+    report = evaluate(load(sure), read(folder / "test.csv"), ranking=False)
+    assert shown.stdout.startswith(f"{report}; predictions clipped to ")
+    assert ", CRPS " in shown.stdout
+    for table in report.calibration.tables(empty=False):
+        assert table.title in shown.stdout
+        for row in table.rows:
+            assert all(cell in shown.stdout for cell in row)
+    said = json.loads(run(sure, folder / "test.csv", "--no-ranking", "--json").stdout)
+    assert said["calibration"] == json.loads(json.dumps(report.calibration.to_dict()))
+    assert said["crps"] == report["crps"]
 
 
 def test_against_another_model(folder):

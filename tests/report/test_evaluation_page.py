@@ -148,7 +148,7 @@ def test_no_word_is_written_across_the_line_of_zero(monkeypatch):
         )
     ]
     drawn = []
-    monkeypatch.setattr(evaluation_figures, "_svg", lambda figure: drawn.append(figure) or b"")
+    monkeypatch.setattr(evaluation_figures, "as_svg", lambda figure: drawn.append(figure) or b"")
     differences_picture(Comparisons(tuple(rows)), "one", "other")
     (figure,) = drawn
     figure.draw_without_rendering()

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 RUST, SEA = "#b5562b", "#5b7f3a"
 LOOKS = ((ACCENT, "o"), (RUST, "s"), (INK, "^"), (SEA, "D"), (PALE, "v"))  # one a model
 # All that are ever written, so that those of an earlier run can be told from files of others.
-FIGURES = ("errors-by-users", "errors-by-items", "lists", "differences")
+FIGURES = ("errors-by-users", "errors-by-items", "lists", "coverage", "pit", "confidence", "differences")
 CURVES = ("ndcg", "recall", "precision")
-SMALLER_IS_BETTER = ("rmse", "mae")
+SMALLER_IS_BETTER = ("rmse", "mae", "crps")
 LARGER_IS_BETTER = ("precision", "recall", "hit_rate", "mrr", "map", "ndcg", "ndcg_binary", "auc")
 SIGNIFICANT = 0.05
 BETTER, WORSE, UNSURE = "better", "worse", "not sure"
@@ -47,50 +47,42 @@ def errors_picture(reports: Mapping[str, Report], side: str) -> Picture:
     """The error of each model by the number of training ratings of the users, or of the items."""
     measure = next(iter(next(iter(reports.values())).rating))
     groups = {name: report.groups[side] for name, report in reports.items()}
-    figure, (axes,) = _figure(1, (9.2, 3.9))
-    for place, (name, found) in enumerate(groups.items()):
-        filled = [x for x, group in enumerate(found) if group.n]
-        values = [found[x].measures[measure] for x in filled]
-        spans = [found[x].intervals.get(measure) for x in filled]
-        shift = (place - (len(groups) - 1) / 2) * 0.18
-        _points(axes, [x + shift for x in filled], values, spans, place, name, joined=False)
-    first = next(iter(groups.values()))
-    axes.set_xticks(range(len(first)), [f"{group.label}\n{_count(group)}" for group in first], fontsize=9)
-    for label, group in zip(axes.get_xticklabels(), first, strict=True):
-        label.set_color(INK if group.n else PALE)
-    axes.set_xlim(-0.6, len(first) - 0.4)
-    axes.set_xlabel(f"training ratings of the {side[:-1]}; below, the number of test ratings", color=INK)
+    figure, (axes,) = new_figure(1, (9.2, 3.9))
+    draw_groups(axes, groups, measure)
+    name_groups(axes, next(iter(groups.values())), side)
     axes.set_ylabel(display_name(measure), color=INK)
     title = f"{display_name(measure)} by the number of training ratings of the {side}"
     axes.set_title(title, loc="left", fontsize=11, color=INK)
-    _legend(figure, axes, groups)
-    return Picture(f"errors-by-{side}", title, f"{title}. {_describe_groups(groups, measure)}", _svg(figure))
+    add_legend(figure, axes, groups)
+    return Picture(f"errors-by-{side}", title, f"{title}. {_describe_groups(groups, measure)}", as_svg(figure))
 
 
 def lists_picture(reports: Mapping[str, Report]) -> Picture:
     """NDCG, recall and precision against the length of the lists."""
     made = next(report.lists for report in reports.values() if report.lists is not None)
-    figure, panels = _figure(len(CURVES), (10.2, 3.5))
+    figure, panels = new_figure(len(CURVES), (10.2, 3.5))
     for axes, curve in zip(panels, CURVES, strict=True):
         for place, (name, report) in enumerate(reports.items()):
             names = [f"{curve}@{k}" for k in made.k if not math.isnan(report.ranking.get(f"{curve}@{k}", math.nan))]
             places = [made.k.index(int(entry.partition("@")[2])) for entry in names]
             values = [report.ranking[entry] for entry in names]
-            _points(axes, places, values, [report.intervals.get(entry) for entry in names], place, name, joined=True)
+            draw_points(
+                axes, places, values, [report.intervals.get(entry) for entry in names], place, name, joined=True
+            )
         axes.set_title(display_name(curve), loc="left", color=INK)
         axes.set_xticks(range(len(made.k)), [str(k) for k in made.k])
         axes.set_xlim(-0.4, len(made.k) - 0.6)
         axes.set_ylim(bottom=0)
         axes.set_xlabel("length of the list, k", color=INK)
-    _legend(figure, panels[0], reports)
+    add_legend(figure, panels[0], reports)
     title = "NDCG, recall and precision by the length of the lists"
-    return Picture("lists", title, f"{title}. {_describe_curves(reports, made.k)}", _svg(figure))
+    return Picture("lists", title, f"{title}. {_describe_curves(reports, made.k)}", as_svg(figure))
 
 
 def differences_picture(comparisons: Comparisons, first: str, second: str) -> Picture:
     """How much better or worse the first of two models is, measure by measure."""
     rows = _shown(comparisons)
-    figure, (axes,) = _figure(1, (9.2, 1.3 + 0.34 * max(len(rows), 1)))
+    figure, (axes,) = new_figure(1, (9.2, 1.3 + 0.34 * max(len(rows), 1)))
     axes.axvline(0, color=INK, linewidth=1, zorder=1)
     for place, row in enumerate(rows):
         verdict, colour = _verdict(row)
@@ -109,7 +101,7 @@ def differences_picture(comparisons: Comparisons, first: str, second: str) -> Pi
     axes.set_xlabel(f"{first} less {second}, in per cent of {second}, with 95 % interval", color=INK)
     axes.set_title(f"{first} against {second} (hollow: p ≥ {SIGNIFICANT:g})", loc="left", fontsize=11, color=INK)
     title = f"{first} against {second}, measure by measure"
-    return Picture("differences", title, f"{title}. {_describe_differences(rows, first, second)}", _svg(figure))
+    return Picture("differences", title, f"{title}. {_describe_differences(rows, first, second)}", as_svg(figure))
 
 
 def middle_length(ks: Sequence[int]) -> int:
@@ -123,13 +115,16 @@ def require_plot() -> None:
         raise MissingExtraError("Drawing figures", "plot")
 
 
-def _figure(n_panels: int, size: tuple[float, float]) -> tuple[Figure, Sequence[Axes]]:
+def new_figure(
+    n_panels: int, size: tuple[float, float], widths: Sequence[float] | None = None
+) -> tuple[Figure, Sequence[Axes]]:
+    """An empty figure with panels side by side, in the looks of all our figures."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(STEADY):
         figure = Figure(figsize=size, layout="constrained")
-        panels = figure.subplots(1, n_panels, squeeze=False)[0]
+        panels = figure.subplots(1, n_panels, squeeze=False, width_ratios=widths)[0]
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
         axes.spines[["left", "bottom"]].set_color(PALE)
@@ -139,7 +134,7 @@ def _figure(n_panels: int, size: tuple[float, float]) -> tuple[Figure, Sequence[
     return figure, list(panels)
 
 
-def _points(
+def draw_points(
     axes: Axes,
     places: Sequence[float],
     values: Sequence[float],
@@ -158,14 +153,36 @@ def _points(
     axes.plot(places, values, marker=marker, markersize=6, color=colour, linestyle=style, linewidth=1.3, label=label)
 
 
-def _legend(figure: Figure, axes: Axes, models: Mapping[str, Any]) -> None:
+def draw_groups(
+    axes: Axes, models: Mapping[str, Sequence[Group]], measure: str, looks: Mapping[str, int] | None = None
+) -> None:
+    """A measure of each group that is not empty, the models side by side; `looks` where not in their order."""
+    for place, (name, groups) in enumerate(models.items()):
+        filled = [x for x, group in enumerate(groups) if group.n]
+        values = [groups[x].measures[measure] for x in filled]
+        spans = [groups[x].intervals.get(measure) for x in filled]
+        shift, look = (place - (len(models) - 1) / 2) * 0.18, place if looks is None else looks[name]
+        draw_points(axes, [x + shift for x in filled], values, spans, look, name, joined=False)
+
+
+def name_groups(axes: Axes, groups: Sequence[Group], side: str) -> None:
+    """Below the axis: how many training ratings those of a group have, and how many test ratings there are."""
+    axes.set_xticks(range(len(groups)), [f"{group.label}\n{_count(group)}" for group in groups], fontsize=9)
+    for label, group in zip(axes.get_xticklabels(), groups, strict=True):
+        label.set_color(INK if group.n else PALE)
+    axes.set_xlim(-0.6, len(groups) - 0.4)
+    axes.set_xlabel(f"training ratings of the {side[:-1]}; below, the number of test ratings", color=INK)
+
+
+def add_legend(figure: Figure, axes: Axes, models: Mapping[str, Any]) -> None:
     """Which model is which, above everything, where it covers nothing; not needed for one alone."""
     if len(models) > 1:
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper left", ncols=len(models), frameon=False, labelcolor=INK)
 
 
-def _svg(figure: Figure) -> bytes:
+def as_svg(figure: Figure) -> bytes:
+    """The bytes of the file, the same every time."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()
@@ -182,7 +199,7 @@ def _shown(comparisons: Comparisons) -> list[Comparison]:
     """Measures that say which model is better, lists at one length only, the one in the middle."""
     ks = sorted({int(row.measure.partition("@")[2]) for row in comparisons if "@" in row.measure})
     k = middle_length(ks) if ks else 0
-    wanted = [*SMALLER_IS_BETTER, *(f"{name}@{k}" for name in LARGER_IS_BETTER), "auc"]
+    wanted = [*SMALLER_IS_BETTER, "log_score", *(f"{name}@{k}" for name in LARGER_IS_BETTER), "auc"]
     return [row for name in wanted for row in comparisons if row.measure == name and row.second]
 
 

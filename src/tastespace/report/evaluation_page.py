@@ -14,6 +14,7 @@ from tastespace.errors import DataError, InvalidParameterError
 from tastespace.evaluation.compare import Comparisons
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.tables import UNDEFINED, Table, counted, display_name, figure
+from tastespace.report.calibration_figures import confidence_picture, coverage_picture, pit_picture
 from tastespace.report.evaluation_figures import (
     FIGURES,
     Picture,
@@ -135,10 +136,29 @@ def _pictures(reports: Mapping[str, Report], comparisons: Comparisons | None) ->
     ranked = {name: report for name, report in reports.items() if report.lists is not None and report.lists.users}
     if ranked:
         drawn.append((lists_picture(ranked), [_of(name, report.lists_table()) for name, report in ranked.items()]))
+    drawn += _calibration_pictures(reports)
     if comparisons is not None:
         first, second = list(reports)[:2]
         drawn.append((differences_picture(comparisons, first, second), [comparisons.table(first, second)]))
     return drawn
+
+
+def _calibration_pictures(reports: Mapping[str, Report]) -> list[tuple[Picture, list[Table]]]:
+    """Those of the models that say how sure they are."""
+    sure = {name: report.calibration for name, report in reports.items() if report.calibration is not None}
+    if not sure:
+        return []
+    covered = [
+        _of(name, table)
+        for name, found in sure.items()
+        for table in (found.coverage_table(), *(found.groups_table(side) for side in found.groups))
+    ]
+    looks = {name: place for place, name in enumerate(reports)}  # as in the other figures
+    return [
+        (coverage_picture(sure, looks), covered),
+        (pit_picture(sure, looks), [_of(name, found.pit_table()) for name, found in sure.items()]),
+        (confidence_picture(sure, looks), [_of(name, found.confidence_table()) for name, found in sure.items()]),
+    ]
 
 
 def _of(name: str, table: Table) -> Table:
@@ -224,10 +244,11 @@ def _table(table: Table) -> str:
         f'<tr><th scope="row">{escape(row[0])}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:]) + "</tr>"
         for row in table.rows
     )
+    note = f"\n<p>{escape(table.note)}</p>" if table.note else ""
     return f"""<div class="wide"><table>
 <caption>{escape(table.title)}</caption>
 <thead><tr>{head}</tr></thead>
 <tbody>
 {rows}
 </tbody>
-</table></div>"""
+</table></div>{note}"""

@@ -1,0 +1,249 @@
+"""Pictures of chains: where they went, how long they remember, and whether their averages have come to rest."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tastespace.arrays import DoubleArray
+from tastespace.errors import DataError
+from tastespace.inference.diagnostics import (
+    CONSTANT,
+    HELD_OUT,
+    LOG_JOINT,
+    NOISE,
+    Diagnosis,
+    diagnose,
+    kept,
+    names_of,
+)
+from tastespace.inference.mixing import correlations
+from tastespace.inference.trace import Trace
+from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE
+from tastespace.report.evaluation_figures import LOOKS, STEADY, Picture
+from tastespace.report.evaluation_page import prepare_folder
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMNS = 2
+PANEL = (5.0, 2.1)  # inches
+LONGEST_LAG = 50
+BAND = 2.0  # Monte Carlo errors to either side
+
+
+def write_diagnostics(trace: Trace, folder: str | Path, *, diagnosis: Diagnosis | None = None) -> list[Path]:
+    """Write trace.svg, autocorrelation.svg and running.svg to a folder; their paths. Needs the extra `plot`."""
+    folder = prepare_folder(folder)
+    diagnosis = diagnose(trace) if diagnosis is None else diagnosis
+    paths = []
+    for picture in pictures(trace, diagnosis):
+        path = folder / f"{picture.name}.svg"
+        try:
+            path.write_bytes(picture.svg)
+        except OSError as error:
+            raise DataError(
+                f"cannot write ({error.strerror or error})", file=path, expected="a folder to write to"
+            ) from error
+        paths.append(path)
+    return paths
+
+
+def pictures(trace: Trace, diagnosis: Diagnosis) -> list[Picture]:
+    """All that there is to be drawn: what never changes has no autocorrelation, and without draws there is no mean."""
+    made = [
+        trace_picture(trace, diagnosis),
+        autocorrelation_picture(trace, diagnosis),
+        running_picture(trace, diagnosis),
+    ]
+    return [picture for picture in made if picture is not None]
+
+
+def trace_picture(trace: Trace, diagnosis: Diagnosis) -> Picture:
+    """Every quantity and the worst prediction, sweep by sweep, all chains, warm-up shaded."""
+    series = _series(trace, diagnosis, names_of(trace))
+    figure, panels = _panels(len(series))
+    for axes, (name, values) in zip(panels, series.items(), strict=True):
+        _lines(axes, values)
+        _shade_warmup(axes, trace)
+        _look_at_what_counts(axes, values, trace.warmup)
+        axes.set_title(name, loc="left", fontsize=10, color=INK)
+        axes.set_xlabel("sweep", color=INK)
+    _legend(figure, trace.chains, {"warm-up": GRID} if trace.warmup else None)
+    title = "Where the chains went"
+    cut = "Warm-up is shaded; what it has far away from the rest is cut off."
+    verdicts = ", ".join(f"{row.quantity} {row.verdict}" for row in diagnosis)
+    alt = f"{title}: {', '.join(series)}, sweep by sweep, {diagnosis.schedule()}. {cut} Verdicts: {verdicts}."
+    return Picture("trace", title, alt, _svg(figure))
+
+
+def autocorrelation_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | None:
+    """How long noise, log joint and worst prediction remember where they were, in sweeps after warm-up."""
+    n = trace.sweeps - trace.warmup
+    found = {
+        name: values[:, trace.warmup :].astype(np.float64)
+        for name, values in _series(trace, diagnosis, [NOISE, LOG_JOINT]).items()
+        if n >= 3 and np.isfinite(values).all() and not _is_constant(diagnosis, name)
+    }
+    found = {name: values for name, values in found.items() if np.ptp(values) > 0}
+    if not found:
+        return None
+    lags = min(LONGEST_LAG, n // 2)
+    figure, panels = _panels(len(found), columns=len(found), width=3.6)
+    words, lowest = [], -0.25
+    for axes, (name, values) in zip(panels, found.items(), strict=True):
+        correlation = correlations(values, lags)
+        lowest = min(lowest, 1.1 * float(correlation.min()))
+        chance = 2 / np.sqrt(values.size)
+        axes.axhspan(-chance, chance, color=GRID, zorder=0)
+        axes.vlines(np.arange(lags + 1), 0, correlation, color=ACCENT, linewidth=2)
+        axes.axhline(0, color=INK, linewidth=0.8)
+        axes.set_title(name, loc="left", fontsize=10, color=INK)
+        axes.set_xlabel("lag in sweeps (grey: mere chance)", color=INK)
+        words.append(f"{name} {correlation[1]:.2f} at lag 1 and {correlation[lags]:.2f} at lag {lags}")
+    for axes in panels:
+        axes.set_ylim(lowest, 1.05)  # the same for all, to be compared
+    title = "How long the chains remember"
+    return Picture("autocorrelation", title, f"{title}: correlations, {'; '.join(words)}.", _svg(figure))
+
+
+def running_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | None:
+    """Whether averages have come to rest: the held-out RMSE if it was watched, or else two predictions."""
+    if HELD_OUT in trace.quantities:
+        return _running_rmse(trace)
+    if diagnosis.pairs is None or not diagnosis.draws:
+        return None
+    return _running_means(trace, diagnosis.pairs.worst)
+
+
+def _running_rmse(trace: Trace) -> Picture:
+    values = trace.quantities[HELD_OUT]
+    figure, (axes,) = _panels(1, columns=1, width=8.0, height=3.4)
+    _lines(axes, values)
+    _shade_warmup(axes, trace)
+    _look_at_what_counts(axes, values, trace.warmup)
+    axes.set_xlabel("sweep; shaded: warm-up, where it is of one state, not of an average", color=INK)
+    axes.set_ylabel("held-out RMSE", color=INK)
+    _legend(figure, trace.chains)
+    title = "Held-out RMSE of the averaged predictions of each chain"
+    ends = ", ".join(f"{value:.4f}" for value in values[:, -1])
+    return Picture("running", title, f"{title}; at the end {ends}.", _svg(figure))
+
+
+def _running_means(trace: Trace, worst: int) -> Picture:
+    """The mean over all chains, with the band that it should stay in, and that of each chain."""
+    drawn = kept(trace, trace.predictions)
+    middle = int(np.argsort(drawn.std(axis=(0, 1)))[drawn.shape[2] // 2])
+    shown = {"the pair with the fewest effective draws": worst, "a pair of middling uncertainty": middle}
+    figure, panels = _panels(2)
+    counts = np.arange(1, drawn.shape[1] + 1)
+    words = []
+    for axes, (name, pair) in zip(panels, shown.items(), strict=True):
+        means = np.cumsum(drawn[:, :, pair], axis=1) / counts
+        together, (error, says_error) = means.mean(axis=0), _error_of(drawn[:, :, pair])
+        # Of fewer draws the error is larger, as the square root of how many times fewer.
+        band = BAND * error * np.sqrt(counts[-1] / counts)
+        axes.fill_between(counts, together[-1] - band, together[-1] + band, color=GRID, zorder=0)
+        for place, mean in enumerate(means):
+            axes.plot(counts, mean, color=LOOKS[place % len(LOOKS)][0], linewidth=0.9, alpha=0.7)
+        axes.plot(counts, together, color=INK, linewidth=1.8)
+        axes.set_title(name, loc="left", fontsize=10, color=INK)
+        axes.set_xlabel("kept draws a chain", color=INK)
+        words.append(f"{name}: {together[-1]:.2f}{says_error}")
+    panels[0].set_ylabel("predicted rating", color=INK)
+    _legend(figure, trace.chains, {"all together": INK, f"within {BAND:g} Monte Carlo errors": GRID})
+    title = "Running means of two predictions"
+    return Picture("running", title, f"{title}. {'; '.join(words)}.", _svg(figure))
+
+
+def _error_of(drawn: DoubleArray) -> tuple[float, str]:
+    """The Monte Carlo error of one prediction, and how to say it; none where there are too few draws."""
+    alone = Trace(0, 1, {"pair": drawn}, np.zeros((*drawn.shape, 0), np.float32))
+    error = diagnose(alone)["pair"].mcse
+    return (0.0, "") if error is None else (error, f" ± {error:.2f}")
+
+
+def _series(trace: Trace, diagnosis: Diagnosis, names: Sequence[str]) -> dict[str, Any]:
+    """Quantities by name as far as they were watched, and the worst prediction."""
+    series: dict[str, Any] = {name: trace.quantities[name] for name in names if name in trace.quantities}
+    if diagnosis.pairs is not None:
+        series["worst prediction"] = trace.predictions[:, :, diagnosis.pairs.worst]
+    return series
+
+
+def _is_constant(diagnosis: Diagnosis, name: str) -> bool:
+    return any(row.quantity == name and row.verdict == CONSTANT for row in diagnosis)
+
+
+def _panels(
+    n: int, *, columns: int = COLUMNS, width: float = PANEL[0], height: float = PANEL[1]
+) -> tuple[Figure, Sequence[Axes]]:
+    """So many panels, row by row; places that are left over stay empty."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    rows = -(-n // columns)
+    with mpl.rc_context(STEADY):
+        figure = Figure(figsize=(width * columns, height * rows + 0.5), layout="constrained")
+        grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in grid[n:]:
+        axes.set_axis_off()
+    for axes in grid[:n]:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set_color(PALE)
+        axes.tick_params(length=0, labelcolor=INK)
+        axes.grid(axis="y", color=GRID)
+        axes.set_axisbelow(True)
+    return figure, grid[:n]
+
+
+def _lines(axes: Axes, values: Any) -> None:
+    """One a chain, over all sweeps."""
+    sweeps = np.arange(1, values.shape[1] + 1)
+    for place, chain in enumerate(values):
+        axes.plot(sweeps, chain, color=LOOKS[place % len(LOOKS)][0], linewidth=0.9, alpha=0.85)
+    axes.set_xlim(0.5, values.shape[1] + 0.5)
+
+
+def _shade_warmup(axes: Axes, trace: Trace) -> None:
+    if trace.warmup:
+        axes.axvspan(0.5, trace.warmup + 0.5, color=PALE, alpha=0.2, linewidth=0, zorder=0)
+
+
+def _look_at_what_counts(axes: Axes, values: Any, warmup: int) -> None:
+    """Give the draws at least a third of the height: the way from a bad start would press them into a line."""
+    counted = values[:, warmup:][np.isfinite(values[:, warmup:])]
+    everything = values[np.isfinite(values)]
+    if not counted.size or np.ptp(counted) == 0:
+        return
+    reach = float(np.ptp(counted))
+    low = max(float(everything.min()), float(counted.min()) - reach)
+    high = min(float(everything.max()), float(counted.max()) + reach)
+    axes.set_ylim(low - 0.05 * reach, high + 0.05 * reach)
+
+
+def _legend(figure: Figure, chains: int, more: dict[str, str] | None = None) -> None:
+    """Which chain is which, above everything, where it covers nothing."""
+    from matplotlib.lines import Line2D
+
+    colours = {f"chain {place + 1}": LOOKS[place % len(LOOKS)][0] for place in range(min(chains, len(LOOKS)))}
+    entries = (colours if chains > 1 else {}) | (more or {})
+    if entries:
+        handles = [Line2D([], [], color=colour, linewidth=5 if colour == GRID else 2) for colour in entries.values()]
+        figure.legend(
+            handles, list(entries), loc="outside upper left", ncols=len(entries), frameon=False, labelcolor=INK
+        )
+
+
+def _svg(figure: Figure) -> bytes:
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    with mpl.rc_context(STEADY):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
