@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,4 +39,34 @@ def test_all_users_of_movielens_1m(datasets):
     assert found["users"] > 5500
     assert found["intervals"] > 40
     assert found["seconds"] < 20
+    assert found["memory"] < 1
+
+
+CALIBRATION = """
+import json, resource, sys, time
+import polars as pl
+import tastespace as ts
+from evaluation.uncertain import Oracle
+
+frame = pl.read_parquet(sys.argv[1], columns=["user", "item", "rating"])
+split = ts.random_split(ts.Ratings.from_frame(frame), 0.1, seed=0)
+model = Oracle(n_draws=50, with_levels=sys.argv[2] == "levels").fit(split.train)
+began = time.perf_counter()
+report = ts.evaluate(model, split, ranking=False)
+seconds = time.perf_counter() - began
+memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+print(json.dumps({"n": report.calibration.n, "seconds": seconds, "memory": memory}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is told in other units elsewhere")
+@pytest.mark.parametrize("scale", ["levels", "continuous"])
+def test_calibration_of_movielens_1m(scale, datasets):
+    """Distributions of 50 draws for 100,000 ratings, all groups and intervals: under 30 s and 1 GB for everything."""
+    command = [sys.executable, "-c", CALIBRATION, str(datasets / "ml-1m" / "ratings.parquet"), scale]
+    where = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, env=where).stdout)
+    assert found["n"] > 100_000
+    assert found["seconds"] < 30
     assert found["memory"] < 1

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from tastespace.arrays import DoubleArray
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import InvalidParameterError, warn
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import Interval, Sums, bootstrap, middle, swapped
 from tastespace.evaluation.tables import Table, display_name
@@ -115,12 +115,16 @@ def compare(first: Report, second: Report, *, resamples: int = RESAMPLES, seed: 
 
     The p-value is of a permutation test: the two models change names for each user with probability one half, which
     must not matter if they are equally good. The interval is of a paired bootstrap over users. Measures of all lists
-    together (coverage, Gini) have no value for a user, and are not compared.
+    together (coverage, Gini) have no value for a user, and are not compared; neither are log scores of different
+    things, probabilities of levels and densities.
     """
     whole_number("resamples", resamples, least=1)
     resolve(seed)
     _check_same_test(first, second)
     able = [name for name in first.sums if name in second.sums and first.sums[name].n_users > 1]
+    if "log_score" in able and not _same_scale(first, second):
+        warn("the models give log scores of different levels, or one of levels and one of densities: not compared")
+        able.remove("log_score")
     one, other = ({name: report.sums[name] for name in able} for report in (first, second))
     both = {(which, name): sums[name] for which, sums in (("one", one), ("other", other)) for name in able}
     drawn = bootstrap(both, resamples, seed) if able else {}
@@ -166,6 +170,12 @@ def _difference(both: Sums, totals: DoubleArray | float, counts: DoubleArray | f
     total, count = both.totals.sum(), both.counts.sum()
     upper = both.quotient((total + totals) / 2, (count + counts) / 2)
     return np.asarray(upper - both.quotient((total - totals) / 2, (count - counts) / 2))
+
+
+def _same_scale(first: Report, second: Report) -> bool:
+    """Whether log scores are of the same thing."""
+    one, other = first.calibration, second.calibration
+    return one is None or other is None or one.levels == other.levels
 
 
 def _check_same_test(first: Report, second: Report) -> None:

@@ -10,11 +10,13 @@ import numpy as np
 from tastespace.data.ratings import Ratings
 from tastespace.data.splitting import Split
 from tastespace.errors import DataWarning, InvalidParameterError, warn
+from tastespace.evaluation.assessing import Assessment
 from tastespace.evaluation.groups import Grouping
 from tastespace.evaluation.judging import Matched, threshold_of
 from tastespace.evaluation.lists import ListMetric
 from tastespace.evaluation.names import check_measures
-from tastespace.evaluation.predicted import STANDARD, Metric, Predicted
+from tastespace.evaluation.predicted import STANDARD, Loss, Metric, Predicted
+from tastespace.evaluation.predicting import Answers, predict_all
 from tastespace.evaluation.ranked import ListMaker, ListMeasures, Wanted, measure_lists
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import intervals
@@ -37,6 +39,7 @@ def evaluate(
     ranking: bool | Mapping[str, ListMetric] = True,
     lists: ListMaker | None = None,
     groups: bool = True,
+    calibration: bool = True,
     bootstrap: int = 1000,
     seed: int = 0,
     observer: Observer = silent,
@@ -53,8 +56,10 @@ def evaluate(
     how lists are made instead of by `recommend`: a function of user ids, length and history that gives a `Ranking`
     of these users, in this order.
 
-    `groups` gives the errors by the number of training ratings, too. `bootstrap` is the number of resamples for
-    the confidence intervals, 0 for none; `seed` makes them the same every time.
+    `groups` gives the errors by the number of training ratings, too. `calibration` asks whether a model that says how
+    sure it is (`Prediction.is_uncertain`) is as sure as it should be, and adds the measures `crps` and `log_score`;
+    for a model that predicts a point it changes nothing. `bootstrap` is the number of resamples for the confidence
+    intervals, 0 for none; `seed` makes them, and the randomised part of the calibration, the same every time.
     """
     if not isinstance(recommender, Recommender):
         raise InvalidParameterError(
@@ -70,40 +75,62 @@ def evaluate(
     if not len(trained) and (ranking is not False or groups):
         warn("the model was saved without its ratings, which measures of lists and groups need: there are none")
         ranking, groups = False, False
-    prediction = recommender.predict(part.user_ids(), part.item_ids(), history=history)
+    # In the order of the ids, whatever the order of the file: so that reports can be compared user by user.
+    asked = asked_users(trained, part.users.ids.sort(), history, recommender.rating_range_)
+    matched = Matched.of(trained, part, asked)
     listed = ListMeasures()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # What is to be said of the history has been said just now.
-        # In the order of the ids, whatever the order of the file: so that reports can be compared user by user.
-        asked = asked_users(trained, part.users.ids.sort(), history, recommender.rating_range_)
-        matched = Matched.of(trained, part, asked)
-        predicted = Predicted.of(matched.users, len(asked.users), prediction.mean, part.values, metrics)
+        answers = predict_all(
+            *(recommender, part, matched.users, history), seed=seed if calibration else None, observer=observer
+        )
         if ranking is not False:
             wanted = Wanted(
                 ks=ks,
                 threshold=threshold_of(relevant, recommender.rating_range_, trained, part),
                 more={} if ranking is True else ranking,
-                make=lists or (lambda user_ids, n, since: recommender.recommend(user_ids, n, history=since)),
+                make=lists
+                or (lambda user_ids, n, since: recommender.recommend(user_ids, n, history=since, uncertainty=False)),
             )
             listed = measure_lists(recommender, asked, matched, history, wanted, observer)
+    predicted = Predicted.of(matched.users, len(asked.users), answers.mean, part.values, metrics, _scores(answers))
     seen = int(np.count_nonzero(matched.is_seen))
     if seen:
         warn(f"{seen:,} of {len(part):,} test ratings are of pairs that the model was fitted on: they are no test")
     groupings = _groupings(trained, part, asked, matched) if groups else []
+    assessment = _assessment(answers, predicted, groupings)
     sums = predicted.sums() | listed.sums
-    of_groups = {name: measure for grouping in groupings for name, measure in grouping.sums(predicted).items()}
-    found = intervals(sums | of_groups, bootstrap, seed, observer)
+    others = {name: measure for grouping in groupings for name, measure in grouping.sums(predicted).items()}
+    if assessment is not None:
+        others |= assessment.sums()
+    found = intervals(sums | others, bootstrap, seed, observer)
     return Report(
         rating=predicted.values(),
         n=len(part),
-        cold=int(np.count_nonzero(prediction.cold)),
+        cold=int(np.count_nonzero(answers.cold)),
         seen=seen,
         ranking=listed.values,
         intervals={name: found[name] for name in sums if name in found} | (listed.intervals if bootstrap else {}),
         groups={grouping.side: grouping.groups(predicted, found) for grouping in groupings},
         lists=listed.made,
+        calibration=None if assessment is None else assessment.calibration(found),
         sums=sums,
         test=part,
+    )
+
+
+def _scores(answers: Answers) -> dict[str, Loss]:
+    """Measures of what the model said besides the predicted ratings, if anything."""
+    if answers.outcomes is None:
+        return {}
+    return {"crps": Loss(answers.outcomes.crps), "log_score": Loss(answers.outcomes.log_score)}
+
+
+def _assessment(answers: Answers, predicted: Predicted, groupings: list[Grouping]) -> Assessment | None:
+    if answers.outcomes is None:
+        return None
+    return Assessment.of(
+        answers.outcomes, predicted.users, predicted.n_users, predicted.predicted, predicted.true, groupings
     )
 
 

@@ -68,7 +68,7 @@ class Grouping:
         found = []
         for place, label in enumerate(LABELS):
             here = np.flatnonzero(self.group == place)
-            keys = {name: self._key(place, name) for name in predicted.metrics}
+            keys = {name: self._key(place, name) for name in predicted.names}
             found.append(
                 Group(
                     label,

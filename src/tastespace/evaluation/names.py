@@ -10,14 +10,16 @@ from tastespace.evaluation.lists import LIST_METRICS
 from tastespace.evaluation.predicted import STANDARD
 
 OF_LISTS = (*LIST_METRICS, "popularity_lift", "coverage", "gini", "auc")
-OF_REPORTS = ("n", "cold", "seen", "lists", "intervals", "groups")  # what else JSON has beside the measures
+OF_UNCERTAIN = ("crps", "log_score")  # of models that say how sure they are
+# What else JSON has beside the measures.
+OF_REPORTS = ("n", "cold", "seen", "lists", "intervals", "groups", "calibration")
 
 
 def check_measures(metrics: Any, ranking: Any) -> None:
     """Refuse what is no mapping of names to functions, and names that would hide another measure."""
-    _check("metrics", metrics, (*OF_LISTS, *OF_REPORTS))
+    _check("metrics", metrics, (*OF_LISTS, *OF_UNCERTAIN, *OF_REPORTS))
     if not isinstance(ranking, bool):
-        _check("ranking", ranking, (*OF_LISTS, *STANDARD))
+        _check("ranking", ranking, (*OF_LISTS, *OF_UNCERTAIN, *STANDARD))
 
 
 def _check(parameter: str, measures: Any, taken: Collection[str]) -> None:

@@ -21,6 +21,19 @@ STANDARD: Mapping[str, Metric] = {"rmse": rmse, "mae": mae}
 
 
 @dataclass(frozen=True, eq=False)
+class Loss:
+    """What a measure is the mean of, one a rating, or the root of that mean."""
+
+    values: NDArray[Any]
+    is_root: bool = False
+
+    def over(self, which: Any) -> float:
+        """The measure over these ratings."""
+        mean = float(np.mean(self.values[which], dtype=np.float64))
+        return float(np.sqrt(mean)) if self.is_root else mean
+
+
+@dataclass(frozen=True, eq=False)
 class Predicted:
     """Test ratings with what was predicted, and what each measure makes of them."""
 
@@ -29,54 +42,62 @@ class Predicted:
     predicted: FloatArray
     true: FloatArray
     metrics: Mapping[str, Metric]
-    losses: Mapping[str, DoubleArray]  # of measures that are means: one a rating
+    losses: Mapping[str, Loss]  # of measures that are means, of `metrics` and besides
 
     @classmethod
     def of(
-        cls, users: IntArray, n_users: int, predicted: FloatArray, true: FloatArray, metrics: Mapping[str, Metric]
+        cls,
+        users: IntArray,
+        n_users: int,
+        predicted: FloatArray,
+        true: FloatArray,
+        metrics: Mapping[str, Metric],
+        more: Mapping[str, Loss] | None = None,
     ) -> Predicted:
-        losses = {name: _losses(name, metric, predicted, true) for name, metric in metrics.items()}
+        """`more` are measures of what the model said besides the predicted ratings."""
+        losses = {name: _loss(name, metric, predicted, true) for name, metric in metrics.items()}
         means = {name: loss for name, loss in losses.items() if loss is not None}
-        return cls(users, n_users, predicted, true, metrics, means)
+        return cls(users, n_users, predicted, true, metrics, means | dict(more or {}))
+
+    @property
+    def names(self) -> list[str]:
+        """All measures, in the order asked for."""
+        return list(dict.fromkeys([*self.metrics, *self.losses]))
 
     def values(self, which: Any = slice(None)) -> dict[str, float]:
         """Each measure over these ratings."""
-        return {name: self._value(name, which) for name in self.metrics}
+        return {name: self._value(name, which) for name in self.names}
 
     def sums(self, which: Any = slice(None)) -> dict[str, Sums]:
         """The measures that are means over ratings, as sums by user."""
         users = self.users[which]
         counts = np.bincount(users, minlength=self.n_users).astype(np.float64)
         return {
-            name: Sums(_total(users, loss[which], self.n_users), counts, self._is_root(name))
+            name: Sums(_total(users, loss.values[which], self.n_users), counts, loss.is_root)
             for name, loss in self.losses.items()
         }
 
     def _value(self, name: str, which: Any) -> float:
         if name in self.losses:
-            mean = float(np.mean(self.losses[name][which]))
-            return float(np.sqrt(mean)) if self._is_root(name) else mean
+            return self.losses[name].over(which)
         return float(self.metrics[name](self.predicted[which], self.true[which]))
 
-    def _is_root(self, name: str) -> bool:
-        return self.metrics[name] is rmse
 
-
-def _total(users: IntArray, values: DoubleArray, n_users: int) -> DoubleArray:
+def _total(users: IntArray, values: NDArray[Any], n_users: int) -> DoubleArray:
     """The sum of each user's."""
     return np.asarray(np.bincount(users, values, n_users), np.float64)
 
 
-def _losses(name: str, metric: Metric, predicted: FloatArray, true: FloatArray) -> DoubleArray | None:
+def _loss(name: str, metric: Metric, predicted: FloatArray, true: FloatArray) -> Loss | None:
     """What a measure is the mean of, one a rating; None if it does not say."""
     if metric is rmse:
-        return squared_errors(predicted, true)
+        return Loss(squared_errors(predicted, true), is_root=True)
     if metric is mae:
-        return absolute_errors(predicted, true)
+        return Loss(absolute_errors(predicted, true))
     found = np.asarray(metric(predicted, true))
     if found.shape not in ((), true.shape):
         raise InvalidParameterError(
             f"the measure {name!r} gave an array of the shape {found.shape}; expected one number, or one for each of "
             f"the {len(true)} ratings"
         )
-    return found.astype(np.float64) if found.shape else None
+    return Loss(found.astype(np.float64)) if found.shape else None

@@ -11,11 +11,11 @@ import polars as pl
 
 from tastespace.arrays import DoubleArray, IntArray
 from tastespace.data.ratings import Ratings
-from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import InvalidParameterError, named
 from tastespace.evaluation import catalogue, ranking
 from tastespace.evaluation.judging import Judge, Matched
 from tastespace.evaluation.lists import LIST_METRICS, Catalogue, ListMetric, Lists
+from tastespace.evaluation.predicting import of_users
 from tastespace.evaluation.report import ListsMade
 from tastespace.evaluation.resampling import Interval, Sums, jackknife
 from tastespace.models import Recommender
@@ -133,7 +133,7 @@ def rank(
     for start in range(0, len(judge), BLOCK_USERS):
         stop = min(start + BLOCK_USERS, len(judge))
         ids = user_ids[start:stop]
-        own = _of_users(history, ids)
+        own = of_users(history, ids)
         shown = _checked(wanted.make(ids, max(ks), own), ids, recommender.ratings_.n_items)[:, : max(ks)]
         item_rows[start:stop, : shown.shape[1]] = shown
         lists = _judged(judge, start, item_rows[start:stop], known)
@@ -190,14 +190,6 @@ def _measured(name: str, metric: ListMetric, lists: Lists) -> DoubleArray:
             f"{len(lists)} lists"
         )
     return values
-
-
-def _of_users(history: Ratings | None, user_ids: pl.Series) -> Ratings | None:
-    """The part of a history that is of these users."""
-    if history is None:
-        return None
-    is_theirs = Vocabulary(user_ids).rows_of(history.users.ids)[history.user_rows] >= 0
-    return history.take(np.flatnonzero(is_theirs)) if is_theirs.any() else None
 
 
 def _spread(values: DoubleArray, judge: Judge, n_users: int) -> DoubleArray:

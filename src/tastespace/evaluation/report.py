@@ -11,6 +11,7 @@ import polars as pl
 
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
+from tastespace.evaluation.calibration import Calibration
 from tastespace.evaluation.groups import Group
 from tastespace.evaluation.resampling import Interval, Sums
 from tastespace.evaluation.tables import EMPTY, NAMES, Table, counted, display_name, figure
@@ -34,7 +35,8 @@ class Report:
     """Measures over `n` test ratings, of which `cold` have a user or item that the training ratings lack.
 
     `report["rmse"]`, `report["ndcg@10"]`: a measure. `intervals` has 95 % confidence intervals by the same names,
-    `groups` the errors of "users" and of "items" by their number of training ratings.
+    `groups` the errors of "users" and of "items" by their number of training ratings. `calibration` is None for a
+    model that does not say how sure it is.
     """
 
     rating: Mapping[str, float]
@@ -45,6 +47,7 @@ class Report:
     intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
     groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict[str, tuple[Group, ...]])
     lists: ListsMade | None = None
+    calibration: Calibration | None = None
     sums: Mapping[str, Sums] = field(default_factory=dict[str, Sums])  # users in the order of their ids
     test: Ratings | None = None
 
@@ -71,6 +74,8 @@ class Report:
             content["intervals"] = {name: list(interval) for name, interval in self.intervals.items()}
         if self.groups:
             content["groups"] = {side: [group.to_dict() for group in found] for side, found in self.groups.items()}
+        if self.calibration is not None:
+            content["calibration"] = self.calibration.to_dict()
         return content
 
     def to_polars(self) -> pl.DataFrame:
@@ -107,7 +112,8 @@ class Report:
     def tables(self, *, empty: bool = True) -> list[Table]:
         """Everything beyond the first line, as tables; `empty` is of groups, as in `groups_table`."""
         tables = [] if self.lists is None else [self.lists_table()]
-        return tables + [self.groups_table(side, empty=empty) for side in self.groups]
+        tables += [self.groups_table(side, empty=empty) for side in self.groups]
+        return tables + ([] if self.calibration is None else self.calibration.tables(empty=empty))
 
     def table(self) -> str:
         """All of it as text."""

@@ -10,6 +10,8 @@ from tastespace.evaluation.resampling import Interval
 NAMES = {
     "rmse": "RMSE",
     "mae": "MAE",
+    "crps": "CRPS",
+    "log_score": "log score",
     "hit_rate": "hit rate",
     "mrr": "MRR",
     "map": "MAP",
