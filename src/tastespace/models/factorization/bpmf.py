@@ -65,7 +65,7 @@ class BPMF(Recommender):
     precision: Literal["float32", "float64"] = "float32"
     prior_strength: float = 2.0
     prior_degrees: float | None = None
-    prior_scale: float = 10.0
+    prior_scale: float = 0.5
     noise_shape: float = 1.0
     noise_rate: float = 1.0
 

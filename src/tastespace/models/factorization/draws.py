@@ -274,20 +274,31 @@ class DrawsPosterior:
     def draw_scores(self, belief: UserBeliefs, belief_row: int, n: int, rng: Generator) -> FloatMatrix:
         draws, n_draws = self.draws, self.draws.items.shape[1]
         (users, some), *_ = belief.blocks(np.array([belief_row]))
-        row = belief_row - users.start
+        row, n_factors = belief_row - users.start, draws.n_factors
         # Every draw as often as it counts, as far as n allows: systematic sampling.
         edges = (np.arange(n) + rng.random()) / n
         chosen = np.minimum(np.searchsorted(np.cumsum(some.weights[row], dtype=np.float64), edges), n_draws - 1)
-        scores = np.empty((n, len(draws.items)), np.float32)
-        for place, (number, noise) in enumerate(
-            zip(chosen, rng.standard_normal((n, draws.items.shape[2])), strict=True)
-        ):
-            user = some.means[row, number] + some.roots[row, number] @ noise.astype(np.float32)
-            factors, items = user[: draws.n_factors], draws.items[:, number]
-            scores[place] = items[:, : draws.n_factors] @ factors
-            if draws.has_biases:
-                scores[place] += items[:, -1] + user[-1]
-        return (draws.offset + draws.scale * scores).astype(np.float32)
+        if n == n_draws and not self.weighs_by_evidence:
+            chosen = np.arange(n)
+        noise = rng.standard_normal((n, draws.items.shape[2]), np.float32)
+        people = some.means[row, chosen] + np.einsum("sij,sj->si", some.roots[row, chosen], noise)
+        vectors, biases = people, np.zeros(n, np.float32)
+        if draws.has_biases:
+            vectors, biases = np.hstack([people[:, :n_factors], np.ones((n, 1), np.float32)]), people[:, n_factors]
+        if n == n_draws and (chosen == np.arange(n)).all():  # All draws: the items are read as they lie in memory.
+            scores = np.einsum("msw,sw->sm", draws.items, vectors)
+        else:
+            scores = np.stack([draws.items[:, s] @ vector for s, vector in zip(chosen, vectors, strict=True)])
+        return np.asarray(draws.offset + draws.scale * (scores + biases[:, None]), np.float32)
+
+    def query_vectors(self, belief: UserBeliefs) -> FloatMatrix:
+        return self._queries(belief, np.arange(len(belief), dtype=np.int32))[0]
+
+    def item_vectors(self) -> FloatMatrix:
+        return self._stacked
+
+    def offsets(self, belief: UserBeliefs) -> FloatArray:
+        return self._queries(belief, np.arange(len(belief), dtype=np.int32))[1]
 
     def inquire(
         self,
@@ -300,15 +311,6 @@ class DrawsPosterior:
     ) -> Inquiry:
         (users, some), *_ = belief.blocks(np.array([belief_row]))
         return most_informative(self.draws, some, belief_row - users.start, askable, targets, importance, n)
-
-    def query_vectors(self, belief: UserBeliefs) -> FloatMatrix:
-        return self._queries(belief, np.arange(len(belief), dtype=np.int32))[0]
-
-    def item_vectors(self) -> FloatMatrix:
-        return self._stacked
-
-    def offsets(self, belief: UserBeliefs) -> FloatArray:
-        return self._queries(belief, np.arange(len(belief), dtype=np.int32))[1]
 
     def item_places(self) -> FloatMatrix:
         items = self.draws.items[:, self._places, : self.draws.n_factors]

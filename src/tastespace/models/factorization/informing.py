@@ -50,14 +50,15 @@ def most_informative(
     roots = belief.roots[row].copy()  # S x W x W: T
     spread = _spread(draws, roots, targets, importance)  # S x W x W: H
     before = float(weights @ np.trace(spread, axis1=1, axis2=2))
-    left, chosen, reductions = np.ones(len(askable), np.bool_), [], []
-    for _ in range(min(n, len(askable))):
+    left, chosen, reductions, best = np.ones(len(askable), np.bool_), [], [], -1
+    for place in range(min(n, len(askable))):
+        if place > 0:
+            _answer(draws, roots, spread, askable[best : best + 1])
         gains = np.where(left, _gains(draws, roots, spread, askable, weights), -np.inf)
         best = int(np.argmax(gains))
         left[best] = False
         chosen.append(askable[best])
         reductions.append(gains[best])
-        _answer(draws, roots, spread, askable[best : best + 1])
     return Inquiry(
         items=np.array(chosen, np.int32),
         reductions=draws.scale**2 * np.array(reductions, np.float64),
