@@ -98,7 +98,7 @@ def sample(
     rng: Generator,
     schedule: Schedule,
     *,
-    keep: Callable[[State], Kept],
+    keep: Callable[[State, int], Kept],
     watches: Sequence[Watch[State]] = (),
     phase: str,
     threads: int,
@@ -106,7 +106,8 @@ def sample(
 ) -> list[Chain[State, Kept]]:
     """Run chains side by side, each with a generator of its own, so that their number of threads changes nothing.
 
-    `keep` says what is kept of a state; `watches` has one function a chain.
+    `keep` says what is kept of a state, and gets its place among all kept draws, chain after chain; `watches` has one
+    function a chain.
     """
     lock, done = Lock(), 0
     stopped: list[BaseException] = []
@@ -121,7 +122,7 @@ def sample(
             stats = {**stats, **watches[number](chain.last, step)} if watches else stats
             chain.trace.append(stats)
             if schedule.keeps(step):
-                chain.draws.append(keep(chain.last))
+                chain.draws.append(keep(chain.last, number * schedule.draws + len(chain.draws)))
             with lock:
                 done += 1
                 observer(Progress(phase, done, schedule.steps * schedule.chains, stats))

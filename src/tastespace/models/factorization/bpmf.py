@@ -16,7 +16,7 @@ from tastespace.distributions.normal_gamma import NormalGamma
 from tastespace.errors import ConvergenceWarning, warn
 from tastespace.inference.diagnostics import check_convergence
 from tastespace.inference.drivers import Schedule, sample
-from tastespace.models.factorization.draws import DrawsPosterior, ItemDraws, KeptDraw
+from tastespace.models.factorization.draws import DrawsPosterior, ItemDraws, Keeper
 from tastespace.models.factorization.likelihoods import GaussianNoise
 from tastespace.models.factorization.priors import NormalWishartPrior
 from tastespace.models.factorization.story import FactorModel
@@ -115,6 +115,8 @@ class BPMF(Recommender):
         schedule = Schedule(self.chains, self.warmup, self.draws, self.thin)
         watched = Watched.of(observed, held_out, model.scale, rng)
         watches = [Watch(watched, self.warmup) for _ in range(self.chains)]
+        stored = np.float16 if self.storage == "float16" else np.float32
+        keeper = Keeper(self.chains * self.draws, observed.n_items, self.n_factors + self.biases, stored)
         transition = model.bind(
             observed,
             inner_sweeps=self.inner_sweeps,
@@ -125,7 +127,7 @@ class BPMF(Recommender):
             transition,
             rng,
             schedule,
-            keep=KeptDraw.of,
+            keep=keeper.keep,
             watches=watches,
             phase="sampling",
             threads=n_threads,
@@ -136,11 +138,11 @@ class BPMF(Recommender):
             warn(trouble, ConvergenceWarning)
         return DrawsPosterior(
             draws=ItemDraws.of(
-                [draw for chain in chains for draw in chain.draws],
+                keeper.items,
+                [hyper for chain in chains for hyper in chain.draws],
                 has_biases=self.biases,
                 offset=model.offset,
                 scale=model.scale,
-                stored=np.float16 if self.storage == "float16" else np.float32,
             ),
             levels=levels_of(observed.values),
             rating_range=observed.range,

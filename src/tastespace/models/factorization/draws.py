@@ -95,19 +95,28 @@ class Populations:
 
 
 @dataclass(frozen=True, eq=False)
-class KeptDraw:
-    """What is kept of a state."""
+class Hyper:
+    """What is kept of a state besides the items."""
 
-    items: FloatMatrix  # M x W, the bias last
     user_population: Population
     item_population: Population
     alpha: float
 
-    @classmethod
-    def of(cls, state: GibbsState) -> KeptDraw:
-        factors, bias = state.items.factors, state.items.bias
-        items = factors if bias is None else np.hstack([factors, bias[:, None]])
-        return cls(items.astype(np.float32), state.user_population, state.item_population, state.alpha)
+
+class Keeper:
+    """Keeps draws of the items in their final place, so that they take no more room than that."""
+
+    def __init__(self, n_draws: int, n_items: int, width: int, stored: Any) -> None:
+        self.items = np.empty((n_items, n_draws, width), np.float32)
+        self.stored = stored  # the type they are written as: what is lost then is lost now, for the same answers
+
+    def keep(self, state: GibbsState, place: int) -> Hyper:
+        """The items of a state, at a place of their own."""
+        n_factors = state.items.factors.shape[1]
+        self.items[:, place, :n_factors] = state.items.factors.astype(self.stored)
+        if state.items.bias is not None:
+            self.items[:, place, n_factors] = state.items.bias.astype(self.stored)
+        return Hyper(state.user_population, state.item_population, state.alpha)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,17 +132,14 @@ class ItemDraws:
     scale: float
 
     @classmethod
-    def of(cls, kept: Sequence[KeptDraw], *, has_biases: bool, offset: float, scale: float, stored: Any) -> ItemDraws:
-        """`stored` is the type that items are written as: what will be lost then is lost now, for the same answers."""
-        n_items, width = kept[0].items.shape
-        items = np.empty((n_items, len(kept), width), np.float32)
-        for number, draw in enumerate(kept):
-            items[:, number] = draw.items.astype(stored)
+    def of(
+        cls, items: FloatArray, hyper: Sequence[Hyper], *, has_biases: bool, offset: float, scale: float
+    ) -> ItemDraws:
         return cls(
             items=items,
-            users=Populations.of([draw.user_population for draw in kept]),
-            new_items=Populations.of([draw.item_population for draw in kept]),
-            alpha=np.array([draw.alpha for draw in kept]),
+            users=Populations.of([draw.user_population for draw in hyper]),
+            new_items=Populations.of([draw.item_population for draw in hyper]),
+            alpha=np.array([draw.alpha for draw in hyper]),
             has_biases=has_biases,
             offset=offset,
             scale=scale,

@@ -13,7 +13,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import Chain, Schedule
 from tastespace.inference.trace import Trace
 from tastespace.inference.transition import Stats
-from tastespace.models.factorization.draws import KeptDraw
+from tastespace.models.factorization.draws import Hyper
 from tastespace.models.factorization.gibbs import GibbsState
 from tastespace.models.factorization.rows import score_pairs
 
@@ -72,7 +72,7 @@ class Watch:
         return {"held-out rmse": sqrt(float(np.mean(errors**2)))}
 
 
-def trace_of(chains: list[Chain[GibbsState, KeptDraw]], watches: list[Watch], schedule: Schedule) -> Trace:
+def trace_of(chains: list[Chain[GibbsState, Hyper]], watches: list[Watch], schedule: Schedule) -> Trace:
     """What was watched, of all chains."""
     names = list(chains[0].trace[0])
     return Trace(
