@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tastespace.inference.drivers import ascend, no_improvement, small_change
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from tastespace.errors import NonFiniteStateError
+from tastespace.inference.drivers import Schedule, ascend, no_improvement, sample, small_change
+from tastespace.progress import silent
 from tastespace.randomness import generator
 
 
@@ -48,3 +55,81 @@ def test_no_improvement():
     assert not stop(falling)
     assert not stop([*falling, {"error": 2.5}])
     assert stop([*falling, {"error": 2.5}, {"error": 2.0}])
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A random walk; its state is the place, and the number of steps."""
+
+    fails_at: int = 10**9
+
+    def init(self, rng):
+        return (float(rng.standard_normal()), 0)
+
+    def step(self, state, rng):
+        place, steps = state[0] + float(rng.standard_normal()), state[1] + 1
+        if steps == self.fails_at:
+            raise NonFiniteStateError("the walk fell off")
+        return (place, steps), {"place": place}
+
+
+def walked(threads, schedule=None, watches=(), observer=silent, walk=None):
+    return sample(
+        walk or Walk(),
+        generator(4),
+        schedule or Schedule(chains=3, warmup=5, draws=4, thin=2),
+        keep=lambda state, place: (place, *state),
+        watches=watches,
+        phase="walking",
+        threads=threads,
+        observer=observer,
+    )
+
+
+def test_chains_are_the_same_whatever_the_threads():
+    alone, together = walked(1), walked(3)
+    assert alone == together
+    assert len({chain.last[0] for chain in alone}) == 3
+
+
+def test_what_is_kept_is_what_the_schedule_says():
+    chains = walked(2)
+    assert [[steps for _, _, steps in chain.draws] for chain in chains] == [[7, 9, 11, 13]] * 3
+    assert [place for chain in chains for place, _, _ in chain.draws] == list(range(12))
+    assert all(len(chain.trace) == 13 for chain in chains)
+    assert all(chain.trace[12]["place"] == chain.last[0] for chain in chains)
+
+
+def test_watching_adds_figures_of_each_chain():
+    def watch(number):
+        return lambda state, step: {"chain": number, "step": step}
+
+    events = []
+    chains = walked(2, watches=[watch(number) for number in range(3)], observer=events.append)
+    assert [chain.trace[4]["chain"] for chain in chains] == [0, 1, 2]
+    assert [stats["step"] for stats in chains[0].trace] == list(range(1, 14))
+    assert [event.step for event in events] == list(range(1, 40))  # of all chains together, in order
+    assert {event.total for event in events} == {39}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_chain_that_fails_ends_the_run(threads):
+    with pytest.raises(NonFiniteStateError, match="fell off"):
+        walked(threads, walk=Walk(fails_at=4))
+
+
+def test_a_failing_chain_stops_the_others():
+    """The others would otherwise run to their end before anybody hears of it."""
+
+    class Mixed(Walk):
+        def step(self, state, rng):
+            if state[1] == 0 and number.append(1) is None and len(number) == 1:
+                raise NonFiniteStateError("the first to step fell off")
+            steps.append(1)
+            time.sleep(0.001)
+            return super().step(state, rng)
+
+    number, steps = [], []
+    with pytest.raises(NonFiniteStateError):
+        walked(2, Schedule(chains=2, warmup=0, draws=2000), walk=Mixed())
+    assert len(steps) < 2000

@@ -113,28 +113,40 @@ def sample(
     stopped: list[BaseException] = []
 
     def run(number: int, own: Generator) -> Chain[State, Kept]:
-        nonlocal done
         chain: Chain[State, Kept] = Chain(transition.init(own))
         for step in range(1, schedule.steps + 1):
-            if stopped:  # Another chain failed, or somebody is tired of waiting.
+            if stopped:
                 break
             chain.last, stats = transition.step(chain.last, own)
             stats = {**stats, **watches[number](chain.last, step)} if watches else stats
             chain.trace.append(stats)
             if schedule.keeps(step):
                 chain.draws.append(keep(chain.last, number * schedule.draws + len(chain.draws)))
-            with lock:
-                done += 1
-                observer(Progress(phase, done, schedule.steps * schedule.chains, stats))
+            tell(stats)
         return chain
+
+    def tell(stats: Stats) -> None:
+        nonlocal done
+        with lock:
+            done += 1
+            observer(Progress(phase, done, schedule.steps * schedule.chains, stats))
+
+    def stopping(number: int, own: Generator) -> Chain[State, Kept]:
+        """A chain that fails stops the others at their next step."""
+        try:
+            return run(number, own)
+        except BaseException as error:
+            stopped.append(error)
+            raise
 
     generators = rng.spawn(schedule.chains)
     if threads == 1 or schedule.chains == 1:
         return [run(number, own) for number, own in enumerate(generators)]
     with ThreadPoolExecutor(min(threads, schedule.chains)) as pool:
-        running = [pool.submit(run, number, own) for number, own in enumerate(generators)]
+        running = [pool.submit(stopping, number, own) for number, own in enumerate(generators)]
         try:
-            return [chain.result() for chain in running]
-        except BaseException as error:
+            chains = [chain.result() for chain in running]
+        except BaseException as error:  # Also when somebody is tired of waiting.
             stopped.append(error)
             raise
+    return chains
