@@ -25,6 +25,8 @@ from tastespace.index.exact import Exact
 from tastespace.index.index import Neighbours
 from tastespace.models.posterior import InnerProduct, Posterior, Scored
 
+SAMPLED = 500  # items that stand for all where vectors are longer than that
+
 
 def standing_of(counts: NDArray[Any]) -> FloatArray:
     """How popular each item is, among all: 0 on average, with a standard deviation of 1 (0 if all are equal)."""
@@ -39,15 +41,14 @@ class DampedProduct:
 
     inner: InnerProduct[Any]
     standing: FloatArray  # one an item
-    covariance: DoubleArray  # of the item vectors
+    root: DoubleArray  # of the covariance of the item vectors: root^T root
     strength: float
 
     def query_vectors(self, belief: Any) -> FloatMatrix:
         queries = self.inner.query_vectors(belief)
         wide = queries.astype(np.float64)
         # Not by BLAS, which may add in another order when a user is asked about alone.
-        variance = np.einsum("nd,nd->n", np.einsum("nc,cd->nd", wide, self.covariance), wide)
-        spread = np.sqrt(np.maximum(variance, 0))
+        spread = np.sqrt(np.sum(np.einsum("nd,cd->nc", wide, self.root) ** 2, axis=1))
         return np.hstack([queries, -self.strength * spread[:, None]]).astype(np.float32)
 
     def item_vectors(self) -> FloatMatrix:
@@ -78,17 +79,27 @@ class Damping:
         self.posterior, self.standing = posterior, standing_of(counts)
         self.exact: Exact | None = None
         if isinstance(posterior, InnerProduct):
-            vectors = posterior.item_vectors().astype(np.float64)
-            centred = vectors - vectors.mean(axis=0)
-            self.covariance: DoubleArray = centred.T @ centred / max(len(vectors), 1)
+            self.root = _covariance_root(posterior.item_vectors())
             self.exact = Exact().build(self.of(0.0).item_vectors())  # type: ignore[union-attr]
 
     def of(self, strength: float) -> DampedProduct | DampedScores:
         """The posterior's scores, damped so much."""
         if isinstance(self.posterior, InnerProduct):
-            return DampedProduct(self.posterior, self.standing, self.covariance, strength)
+            return DampedProduct(self.posterior, self.standing, self.root, strength)
         assert isinstance(self.posterior, Scored)
         return DampedScores(self.posterior, self.standing, strength)
+
+
+def _covariance_root(vectors: FloatMatrix) -> DoubleArray:
+    """A matrix whose product with itself is the covariance of the vectors: as few rows as will do.
+
+    Very long vectors (draws, stacked) would make a very large covariance: there, every so many-th item stands for all.
+    """
+    if vectors.shape[1] > SAMPLED:
+        vectors = vectors[:: max(1, len(vectors) // SAMPLED)]
+    centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
+    centred /= max(len(vectors), 1) ** 0.5
+    return np.asarray(centred if len(centred) <= centred.shape[1] else np.linalg.qr(centred, mode="r"))
 
 
 def sorted_by(found: Neighbours, values: FloatMatrix) -> Neighbours:

@@ -1,10 +1,10 @@
-"""The picture of the demo: what was gained over the baselines, and one user's list."""
+"""The picture of the demo: what was gained over the baselines, and one user's list with how sure it is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tastespace.errors import DataError, MissingExtraError
 from tastespace.evaluation.report import Report
@@ -30,10 +30,9 @@ def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> No
     errors = [reports[name]["rmse"] for name in names]
     _dots(left, names, errors, [PALE] * (len(names) - 1) + [ACCENT], "{:.3f}")
     left.set_title("RMSE on held-out ratings (less is better)", loc="left", fontsize=10, color=INK)
-    rows = ranking.of(0).rows(named=True)
-    scores = [row["score"] for row in rows]
-    _dots(right, [row.get("title") or str(row["item"]) for row in rows], scores, [ACCENT] * len(rows), "{:.2f}")
-    right.set_title(f"Recommended to user {ranking.user_ids[0]}: predicted rating", loc="left", fontsize=10, color=INK)
+    draw_list(right, ranking.of(0).rows(named=True))
+    shown = "predicted rating" + (", and where 90 % of ratings lie" if ranking.sureness is not None else "")
+    right.set_title(f"Recommended to user {ranking.user_ids[0]}: {shown}", loc="left", fontsize=10, color=INK)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(length=0, labelcolor=INK)
@@ -43,6 +42,27 @@ def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> No
         raise DataError(f"cannot write the picture ({error})", file=path, expected="a writable .png file") from error
     finally:
         plt.close(figure)
+
+
+def draw_list(axes: Axes, rows: list[dict[str, Any]]) -> None:
+    """A list, best on top: a dot for the expected rating, and a line that holds 90 % of ratings, if they are known."""
+    labels, scores = [row.get("title") or str(row["item"]) for row in rows], [row["score"] for row in rows]
+    if not rows or "low" not in rows[0]:
+        _dots(axes, labels, scores, [ACCENT] * len(rows), "{:.2f}")
+        return
+    places = range(len(rows))
+    lows, highs = [row["low"] for row in rows], [row["high"] for row in rows]
+    axes.hlines(places, lows, highs, color=ACCENT, alpha=0.35, linewidth=5, zorder=1)
+    axes.scatter(scores, places, c=ACCENT, s=45, zorder=2)
+    # Figures stand in a column of their own at the right: lines are long, and there is no room beside the dots.
+    for place, score in zip(places, scores, strict=True):
+        at = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points"}
+        axes.annotate(f"{score:.2f}", (1, place), (6, 0), va="center", color=INK, **at)
+    axes.set_yticks(places, labels)
+    axes.invert_yaxis()
+    axes.margins(y=0.07)
+    axes.grid(axis="x", color=GRID)
+    axes.set_axisbelow(True)
 
 
 def _dots(axes: Axes, labels: list[str], values: list[float], colours: list[str], form: str) -> None:
