@@ -92,8 +92,9 @@ def test_the_formula_against_the_variance_before_and_after(parameters):
             assert asked.item_rows[0, k] == others[np.argmin(after)]
 
 
-def test_plausible_mistakes_would_be_noticed(model):
+def test_plausible_mistakes_would_be_noticed():
     """Broken twins: a rating without noise, and a covariance that forgets the bias."""
+    model = fitted(RATINGS, noise_precision=1.0)
     targets, weights = popular_targets()
     vectors, covariances = vectors_of(model), covariances_of(model, [])
     noise, scale = 1 / model.posterior_.draws.alpha[:, None], model.posterior_.draws.scale
@@ -259,7 +260,7 @@ def test_asked_answers_help_more_than_random_ones():
     everything = ratings.items.ids
     errors = []
     for user in scores:
-        answers = user + truth.noise * rng.standard_normal(60)
+        answers = np.clip(user + truth.noise * rng.standard_normal(60), *model.rating_range_)
         for rows in (asked, rng.choice(60, 4, replace=False).astype(np.int32)):
             history = dict(zip(everything.gather(rows), answers[rows].tolist(), strict=True))
             belief = model.predict(["new"] * 60, everything, history=history)

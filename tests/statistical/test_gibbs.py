@@ -12,7 +12,7 @@ Each is tried on broken twins, which must fail. Seeds are fixed. Over fresh seed
 fail once in a million times (1e-6 after Bonferroni), so that a failure is a mistake in the sampler, and never a reason
 to try again.
 
-4 users, 3 items, 2 factors, 8 ratings; one user has rated nothing. The prior is one with moments: 2 + 6 degrees of
+4 users, 3 items, 2 factors, 7 ratings; one user has rated nothing. The prior is one with moments: 2 + 6 degrees of
 freedom, and a noise precision from Gamma(5, 5).
 """
 
@@ -117,7 +117,7 @@ def functionals(biases):
 
 
 class Silent(GibbsSweep):
-    """The sampler without its figures, which cost as much as its draws where there is so little to draw."""
+    """The sampler without its figures, which are a third of the time where there is so little to draw."""
 
     def _figures(self, state, squares):
         return {}

@@ -101,13 +101,14 @@ def sample(
     keep: Callable[[State, int], Kept],
     watches: Sequence[Watch[State]] = (),
     phase: str,
+    told: Sequence[str] | None = None,
     threads: int,
     observer: Observer,
 ) -> list[Chain[State, Kept]]:
     """Run chains side by side, each with a generator of its own, so that their number of threads changes nothing.
 
     `keep` says what is kept of a state, and gets its place among all kept draws, chain after chain; `watches` has one
-    function a chain.
+    function a chain. `told` are the figures that the observer gets, None for all.
     """
     lock, done = Lock(), 0
     stopped: list[BaseException] = []
@@ -129,7 +130,8 @@ def sample(
         nonlocal done
         with lock:
             done += 1
-            observer(Progress(phase, done, schedule.steps * schedule.chains, stats))
+            figures = stats if told is None else {name: stats[name] for name in told if name in stats}
+            observer(Progress(phase, done, schedule.steps * schedule.chains, figures))
 
     def stopping(number: int, own: Generator) -> Chain[State, Kept]:
         """A chain that fails stops the others at their next step."""

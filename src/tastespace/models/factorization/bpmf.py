@@ -130,6 +130,7 @@ class BPMF(Recommender):
             keep=keeper.keep,
             watches=watches,
             phase="sampling",
+            told=("noise sd", "held-out rmse"),
             threads=n_threads,
             observer=observer,
         )
