@@ -25,7 +25,8 @@ def number(
         return
     bounds = [f"above {above:g}" if above is not None else "", f"of at least {least:g}" if least is not None else ""]
     bounds.append(f"below {below:g}" if below < math.inf else "")
-    raise InvalidParameterError(f"{name} is {value!r}; expected a number {' and '.join(b for b in bounds if b)}")
+    expected = " and ".join(bound for bound in bounds if bound) or "that is finite"
+    raise InvalidParameterError(f"{name} is {value!r}; expected a number {expected}")
 
 
 def choice(name: str, value: Any, options: Sequence[Any]) -> None:

@@ -19,7 +19,7 @@ from tastespace.data.compressed import Compressed
 from tastespace.errors import NonFiniteStateError
 
 if TYPE_CHECKING:
-    from tastespace.models.factorization.draws import ItemDraws
+    from tastespace.models.factorization.item_draws import ItemDraws
 
 BLOCK_BYTES = 1 << 26  # of beliefs held at once: 64 MB, whatever the number of users asked about
 
@@ -52,6 +52,7 @@ class UserBeliefs:
     ratings: Compressed  # of each user, by item row
     threads: int
     trained: Compressed | None = None  # those that the draws have seen; None where all draws count alike
+    queries: tuple[FloatMatrix, FloatArray] | None = field(default=None, repr=False)  # as the posterior made them
     _latest: tuple[int, Belief] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:

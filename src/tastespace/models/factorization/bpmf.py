@@ -16,7 +16,8 @@ from tastespace.distributions.normal_gamma import NormalGamma
 from tastespace.errors import ConvergenceWarning, warn
 from tastespace.inference.diagnostics import check_convergence
 from tastespace.inference.drivers import Schedule, sample
-from tastespace.models.factorization.draws import DrawsPosterior, ItemDraws, Keeper
+from tastespace.models.factorization.draws import DrawsPosterior
+from tastespace.models.factorization.item_draws import ItemDraws, Keeper
 from tastespace.models.factorization.likelihoods import GaussianNoise
 from tastespace.models.factorization.priors import NormalWishartPrior
 from tastespace.models.factorization.story import FactorModel

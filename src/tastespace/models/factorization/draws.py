@@ -6,7 +6,7 @@ from these and from his ratings, so that the posterior grows with the catalogue 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,157 +21,13 @@ from tastespace.data.compressed import Compressed
 from tastespace.distributions.normal_mixture import NormalMixture
 from tastespace.distributions.ratings import NormalRatings
 from tastespace.inference.trace import Trace
-from tastespace.models.factorization.beliefs import Belief, UserBeliefs
-from tastespace.models.factorization.gibbs import GibbsState
+from tastespace.models.factorization.beliefs import UserBeliefs
 from tastespace.models.factorization.informing import most_informative
-from tastespace.models.factorization.priors import Population
+from tastespace.models.factorization.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.rows import Points, score_pairs
 from tastespace.models.posterior import Inquiry, Outlook
 
 PLACES = 8  # draws that likeness goes by: more tell hardly more, and all would make every user a long vector
-
-
-@dataclass(frozen=True, eq=False)
-class Populations:
-    """The hyper-parameters of one side, a draw each."""
-
-    means: DoubleArray  # S x D
-    precisions: DoubleArray  # S x D x D
-    bias_means: DoubleArray  # S
-    bias_precisions: DoubleArray  # S: 0 without biases
-
-    @classmethod
-    def of(cls, drawn: Sequence[Population]) -> Populations:
-        return cls(
-            np.stack([population.mean for population in drawn]),
-            np.stack([population.precision for population in drawn]),
-            np.array([population.bias_mean for population in drawn]),
-            np.array([population.bias_precision for population in drawn]),
-        )
-
-    # As the kernels take them.
-    @cached_property
-    def precision(self) -> FloatArray:
-        return contiguous(self.precisions, np.float32)
-
-    @cached_property
-    def linear(self) -> FloatMatrix:
-        return contiguous(np.einsum("sij,sj->si", self.precisions, self.means), np.float32)
-
-    @property
-    def bias_precision(self) -> DoubleArray:
-        return self.bias_precisions
-
-    @cached_property
-    def bias_linear(self) -> DoubleArray:
-        return self.bias_precisions * self.bias_means
-
-    @cached_property
-    def log_determinant(self) -> DoubleArray:
-        """Of the precision of factors and bias together."""
-        of_bias = np.where(
-            self.bias_precisions > 0, np.log(np.where(self.bias_precisions > 0, self.bias_precisions, 1)), 0
-        )
-        return np.asarray(np.linalg.slogdet(self.precisions)[1] + of_bias)
-
-    @cached_property
-    def constant(self) -> DoubleArray:
-        """The part of twice the prior's energy that does not depend on the row."""
-        of_factors = np.einsum("si,sij,sj->s", self.means, self.precisions, self.means)
-        return np.asarray(of_factors + self.bias_precisions * self.bias_means**2)
-
-    def arrays(self, side: str) -> dict[str, NDArray[Any]]:
-        return {
-            f"{side}_means": self.means,
-            f"{side}_precisions": self.precisions,
-            f"{side}_bias_means": self.bias_means,
-            f"{side}_bias_precisions": self.bias_precisions,
-        }
-
-    @classmethod
-    def from_arrays(cls, side: str, arrays: Mapping[str, NDArray[Any]]) -> Populations:
-        names = ("means", "precisions", "bias_means", "bias_precisions")
-        return cls(*(contiguous(arrays[f"{side}_{name}"], np.float64) for name in names))
-
-
-@dataclass(frozen=True, eq=False)
-class Hyper:
-    """What is kept of a state besides the items."""
-
-    user_population: Population
-    item_population: Population
-    alpha: float
-
-
-class Keeper:
-    """Keeps draws of the items in their final place, so that they take no more room than that."""
-
-    def __init__(self, n_draws: int, n_items: int, width: int, stored: Any) -> None:
-        self.items = np.empty((n_items, n_draws, width), np.float32)
-        self.stored = stored  # the type they are written as: what is lost then is lost now, for the same answers
-
-    def keep(self, state: GibbsState, place: int) -> Hyper:
-        """The items of a state, at a place of their own."""
-        n_factors = state.items.factors.shape[1]
-        self.items[:, place, :n_factors] = state.items.factors.astype(self.stored)
-        if state.items.bias is not None:
-            self.items[:, place, n_factors] = state.items.bias.astype(self.stored)
-        return Hyper(state.user_population, state.item_population, state.alpha)
-
-
-@dataclass(frozen=True, eq=False)
-class ItemDraws:
-    """The draws, all that a user can be folded in by: S of them, M items, W numbers each."""
-
-    items: FloatArray  # M x S x W: factors and, last, the bias, if there is one
-    users: Populations
-    new_items: Populations  # what items never seen are drawn from
-    alpha: DoubleArray  # S
-    has_biases: bool
-    offset: float
-    scale: float
-
-    @classmethod
-    def of(
-        cls, items: FloatArray, hyper: Sequence[Hyper], *, has_biases: bool, offset: float, scale: float
-    ) -> ItemDraws:
-        return cls(
-            items=items,
-            users=Populations.of([draw.user_population for draw in hyper]),
-            new_items=Populations.of([draw.item_population for draw in hyper]),
-            alpha=np.array([draw.alpha for draw in hyper]),
-            has_biases=has_biases,
-            offset=offset,
-            scale=scale,
-        )
-
-    @property
-    def n_factors(self) -> int:
-        return int(self.items.shape[2]) - self.has_biases
-
-    @cached_property
-    def unknown_item(self) -> FloatMatrix:
-        """The expected item that nobody has rated; S x W."""
-        means = self.new_items.means
-        return contiguous(
-            np.hstack([means, self.new_items.bias_means[:, None]]) if self.has_biases else means, np.float32
-        )
-
-    @cached_property
-    def unknown_item_roots(self) -> DoubleArray:
-        """Roots of the covariance of such an item's factors: covariance = root^T root; S x D x D."""
-        return np.linalg.inv(np.linalg.cholesky(self.new_items.precisions))
-
-    def unknown_item_variance(self, belief: Belief, row: int) -> DoubleArray:
-        """What not knowing an item adds to the variance of its score for a user, a figure a draw.
-
-        E[(u.(v - mean))^2] over u and v: mean and covariance of u through the covariance of v.
-        """
-        n_factors = self.n_factors
-        through_mean = np.einsum("sij,sj->si", self.unknown_item_roots, belief.means[row, :, :n_factors])
-        through_root = self.unknown_item_roots @ belief.roots[row, :, :n_factors].astype(np.float64)
-        variance = np.sum(through_mean**2, axis=1) + np.sum(through_root**2, axis=(1, 2))
-        return np.asarray(variance + (1 / self.new_items.bias_precisions if self.has_biases else 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +90,7 @@ class DrawsPosterior:
         """What pairs would be rated, with all uncertainty."""
         draws, n_draws = self.draws, self.draws.items.shape[1]
         means = np.empty((len(belief_rows), n_draws), np.float32)
-        sds, weights = np.empty_like(means), np.empty_like(means)
+        sds, weights = np.empty_like(means), np.empty_like(means) if self.weighs_by_evidence else None
         for users, some in belief.blocks(belief_rows):
             pairs = np.flatnonzero((belief_rows >= users.start) & (belief_rows < users.stop))
             inside, items = (belief_rows[pairs] - users.start).astype(np.int32), item_rows[pairs]
@@ -248,14 +104,15 @@ class DrawsPosterior:
             for row in np.unique(inside[items < 0]):
                 here = (inside == row) & (items < 0)
                 of_sds[here] = np.sqrt(of_sds[here] ** 2 + draws.unknown_item_variance(some, int(row)))
-            means[pairs], sds[pairs], weights[pairs] = of_means, of_sds, some.weights[inside]
+            means[pairs], sds[pairs] = of_means, of_sds
+            if weights is not None:
+                weights[pairs] = some.weights[inside]
         means = draws.offset + draws.scale * means
         sds *= draws.scale
         noise = draws.scale / np.sqrt(draws.alpha)
-        counted = weights if self.weighs_by_evidence else None
-        mixture = NormalMixture(means, np.sqrt(sds**2 + noise**2).astype(np.float32), counted)
+        mixture = NormalMixture(means, np.sqrt(sds**2 + noise**2).astype(np.float32), weights)
         return Outlook(
-            belief=NormalMixture(means, sds, counted),
+            belief=NormalMixture(means, sds, weights),
             rating=NormalRatings(mixture, *self.rating_range, self.levels),
         )
 
@@ -298,13 +155,13 @@ class DrawsPosterior:
         return np.asarray(draws.offset + draws.scale * (scores + biases[:, None]), np.float32)
 
     def query_vectors(self, belief: UserBeliefs) -> FloatMatrix:
-        return self._queries(belief, np.arange(len(belief), dtype=np.int32))[0]
+        return self._all_queries(belief)[0]
 
     def item_vectors(self) -> FloatMatrix:
         return self._stacked
 
     def offsets(self, belief: UserBeliefs) -> FloatArray:
-        return self._queries(belief, np.arange(len(belief), dtype=np.int32))[1]
+        return self._all_queries(belief)[1]
 
     def inquire(
         self,
@@ -334,7 +191,7 @@ class DrawsPosterior:
         draws = self.draws
         flags = [draws.has_biases, self.weighs_by_evidence, self.is_half_stored]
         return {
-            "items": draws.items.astype(np.float16 if self.is_half_stored else np.float32),
+            "items": contiguous(draws.items, np.float16 if self.is_half_stored else np.float32),
             "alpha": draws.alpha,
             "units": np.array([draws.offset, draws.scale, *self.rating_range]),
             "flags": np.array(flags, np.uint8),
@@ -370,6 +227,12 @@ class DrawsPosterior:
         """Draws that likeness goes by, evenly spread over the chains."""
         n_draws = self.draws.items.shape[1]
         return np.unique(np.linspace(0, n_draws - 1, min(PLACES, n_draws)).round().astype(np.int32))
+
+    def _all_queries(self, belief: UserBeliefs) -> tuple[FloatMatrix, FloatArray]:
+        """Those of everybody asked about, kept with the belief: vectors and offsets are asked for in turn."""
+        if belief.queries is None:
+            belief.queries = self._queries(belief, np.arange(len(belief), dtype=np.int32))
+        return belief.queries
 
     def _queries(self, belief: UserBeliefs, rows: IntArray) -> tuple[FloatMatrix, FloatArray]:
         """The long vectors of some users, and what is added to all their scores; in rating units."""

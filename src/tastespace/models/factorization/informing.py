@@ -26,7 +26,7 @@ from tastespace.models.posterior import Inquiry
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.beliefs import Belief
-    from tastespace.models.factorization.draws import ItemDraws
+    from tastespace.models.factorization.item_draws import ItemDraws
 
 # Of item vectors held at once, whatever the numbers of items and draws: 1 MB, which a processor keeps near. With so few
 # items a product of matrices is no work for several threads, which would wait for one another.

@@ -13,8 +13,8 @@ from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import Chain, Schedule
 from tastespace.inference.trace import Trace
 from tastespace.inference.transition import Stats
-from tastespace.models.factorization.draws import Hyper
 from tastespace.models.factorization.gibbs import GibbsState
+from tastespace.models.factorization.item_draws import Hyper
 from tastespace.models.factorization.rows import score_pairs
 
 PAIRS = 100
