@@ -109,8 +109,8 @@ TS_INLINE void fold(T *part) {
   if constexpr (Half > 1) fold<Half / 2>(part);
 }
 
-// Sum of the lanes as a fixed tree, so that the result does not depend on how the compiler felt. Every step is a loop of
-// its own, of a constant number of rounds: the compiler then keeps it in registers.
+// Sum of the lanes as a fixed tree, so that the result does not depend on how the compiler felt. Every step is a loop
+// of its own, of a constant number of rounds: the compiler then keeps it in registers.
 template <class T>
 TS_INLINE T sum(Lanes<T> lanes) {
   T part[width_of<T>];

@@ -30,7 +30,7 @@ int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns,
                    OptionalVector<const T> weights, OptionalVector<const T> other_bias,
                    OptionalVector<const T> prior_scale, T alpha, OptionalMatrix<const T> noise,
                    OptionalVector<T> out_bias, T bias_precision, T bias_linear, OptionalVector<const T> bias_noise,
-                   OptionalVector<double> minimum, OptionalVector<double> squares, int threads) {
+                   OptionalVector<double> minimum, OptionalVector<double> squares, int64_t few, int threads) {
   const size_t n_rows = out.shape(0), n_factors = out.shape(1), n = columns.size();
   require_offsets(offsets, n_rows, n);
   require(targets.size() == n && has_size(weights, n), "targets and weights: one a rating");
@@ -69,8 +69,9 @@ int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns,
   problem.out_bias = pointer(out_bias);
   problem.minimum = pointer(minimum);
   problem.squares = pointer(squares);
+  problem.few = few;
   nb::gil_scoped_release release;
-  return tastespace::solve_rows(problem, threads);
+  return tastespace::solve_rows(problem, int64_t(other.shape(0)), threads);
 }
 
 template <class T>
@@ -79,7 +80,7 @@ void bind_solve_rows(nb::module_ &module) {
              "prior_linear"_a, "out"_a, nb::kw_only(), "weights"_a = nb::none(), "other_bias"_a = nb::none(),
              "prior_scale"_a = nb::none(), "alpha"_a = T(1), "noise"_a = nb::none(), "out_bias"_a = nb::none(),
              "bias_precision"_a = T(0), "bias_linear"_a = T(0), "bias_noise"_a = nb::none(), "minimum"_a = nb::none(),
-             "squares"_a = nb::none(), "threads"_a = 1,
+             "squares"_a = nb::none(), "few"_a = 0, "threads"_a = 1,
              "Solve (or, with noise, draw) all rows of one side; -1, or the first row that is not positive definite.");
 }
 

@@ -23,8 +23,9 @@ void add(const From *points, int64_t n, int64_t n_factors, MomentsWorkspace &spa
       for (int64_t b = 0; b < count; ++b) total += load(space.block + b * size + d);
       store(space.total + d, total);
     }
-    triangle<double>(count, space.block, space.block, size, space.gram);
+    triangle<double>(count, space.block, space.block, n_factors, size, space.gram);
   }
+  mirror(n_factors, size, space.gram);
 }
 
 }  // namespace

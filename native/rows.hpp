@@ -12,6 +12,9 @@ namespace tastespace {
 // with y_k = targets[k] - other_bias[column] and c the row's own bias. Its minimum is the ALS update; with
 // noise z the result is a draw from the Gaussian with that energy (Salakhutdinov and Mnih 2008, eq. 11).
 template <class T>
+struct Whitening;
+
+template <class T>
 struct RowsProblem {
   int64_t n_rows = 0;
   int64_t n_factors = 0;
@@ -36,18 +39,32 @@ struct RowsProblem {
   T *out_bias = nullptr;          // n_rows, or null: rows have no bias
   double *minimum = nullptr;      // n_rows, or null: the least value of the energy (less its prior constant)
   double *squares = nullptr;      // n_rows, or null: sum_k w_k (y_k - x.v_k - c)^2 at the result
+  int64_t few = 0;  // rows with at most so many ratings are conditioned, if they can be; -1: where it pays
+  const Whitening<T> *whitening = nullptr;  // made by the driver, or null: no row is conditioned
 };
+
+// Coordinates in which the prior is a standard normal: x = U^-1 x' for Lambda = U^T U.
+template <class T>
+struct Whitening {
+  T *upper;  // padded x padded: U^-1
+  T *lower;  // padded x padded: its transpose
+  T *mean;   // padded: the prior's mean, whitened
+  T *other;  // n_columns x padded: rows of the other side times U^-1
+};
+
+enum class Conditioned { done, failed, unfit };  // unfit: this row must be solved the usual way
 
 // Everything one thread needs, allocated once a call by the driver.
 template <class T>
 struct RowsWorkspace {
-  T *gathered;  // block x padded factors
-  T *weighted;  // block x padded factors, used with weights
-  T *extras;    // block x 2: weight * target, weight
-  T *gram;      // padded x padded, upper triangle
-  T *linear;    // 2 x padded: sum w y v, sum w v
-  T *scratch;   // 4 x padded: inverse diagonal and solutions of the last row finished
-  T *inverse;   // padded x padded, or null where no roots are wanted: zero above the diagonal
+  T *gathered;    // block x padded factors
+  T *weighted;    // block x padded factors, used with weights
+  T *extras;      // block x 2: weight * target, weight
+  T *gram;        // padded x padded, upper triangle
+  T *linear;      // 2 x padded: sum w y v, sum w v
+  T *scratch;     // 4 x padded: inverse diagonal and solutions of the last row finished
+  T *inverse;     // padded x padded, or null where no roots are wanted: zero above the diagonal
+  T *transposed;  // padded x rows_block, or null where no row is conditioned
   T total_weight, total_linear;
   T inverse_pivot;  // of the bias, of the last row finished
   double total_square;
@@ -60,6 +77,11 @@ struct RowsKernel {
   void (*accumulate)(const RowsProblem<T> &, int64_t begin, int64_t end, RowsWorkspace<T> &);
   void (*merge)(const RowsProblem<T> &, const RowsWorkspace<T> &from, RowsWorkspace<T> &into);
   bool (*finish)(const RowsProblem<T> &, int64_t row, RowsWorkspace<T> &);  // false: not positive definite
+  // Makes the whitening of the prior (false: not positive definite), then that of columns begin..end.
+  bool (*whiten_prior)(const RowsProblem<T> &, RowsWorkspace<T> &, const Whitening<T> &);
+  void (*whiten)(const RowsProblem<T> &, int64_t begin, int64_t end, const Whitening<T> &);
+  // All of a row with few ratings, in a space of as many dimensions as it has ratings.
+  Conditioned (*condition)(const RowsProblem<T> &, int64_t row, RowsWorkspace<T> &);
   // Of the row finished last: the upper triangular T with covariance T T^T of (x, c), and the precision's determinant.
   void (*root)(const RowsProblem<T> &, RowsWorkspace<T> &, T *out);
   double (*log_determinant)(const RowsProblem<T> &, const RowsWorkspace<T> &);

@@ -64,52 +64,75 @@ TS_INLINE void prefetch_row(const T *row, int64_t n_factors) {
   for (int64_t d = 0; d < n_factors; d += 64 / int64_t(sizeof(T))) TS_PREFETCH(row + d);
 }
 
-// Copies the rated rows of a block side by side. When a row is a whole number of registers, the linear sums are taken
-// on the way; elsewhere they take a pass of their own over the copies.
-template <class T, int Registers>
-TS_INLINE void gather(const RowsProblem<T> &problem, int64_t start, int64_t n, int64_t end, RowsWorkspace<T> &space) {
+// Copies the rated rows of a block side by side, and takes the linear sums on the way. A row is Full registers and,
+// with Tail, one more that ends where the row ends, over the one before.
+template <class T, int Full, bool Tail>
+TS_INLINE void gather(const RowsProblem<T> &problem, int64_t start, int64_t n, int64_t end, int64_t size,
+                      RowsWorkspace<T> &space) {
   constexpr int width = width_of<T>;
+  constexpr int registers = Full + (Tail ? 1 : 0);
   const T *TS_RESTRICT other = problem.other;
   const int32_t *TS_RESTRICT columns = problem.columns + start;
   const T *TS_RESTRICT extras = space.extras;
   T *TS_RESTRICT gathered = space.gathered;
-  const int64_t n_ahead = end - start - look_ahead, stride = problem.other_stride;
-  Lanes<T> sums[2][Registers];
+  const int64_t n_ahead = end - start - look_ahead, stride = problem.other_stride, n_factors = problem.n_factors;
+  int64_t at[registers];
+  for (int r = 0; r < Full; ++r) at[r] = r * width;
+  if (Tail) at[registers - 1] = n_factors - width;
+  const int64_t step = Tail ? size : Full * width;
+  Lanes<T> sums[2][registers];
   for (int side = 0; side < 2; ++side)
-    for (int r = 0; r < Registers; ++r) sums[side][r] = load(space.linear + (side * Registers + r) * width);
+    for (int r = 0; r < registers; ++r) sums[side][r] = load(space.linear + side * step + at[r]);
   for (int64_t b = 0; b < n; ++b) {
-    if (b < n_ahead) prefetch_row(other + columns[b + look_ahead] * stride, Registers * width);
+    if (b < n_ahead) prefetch_row(other + columns[b + look_ahead] * stride, registers * width);
     const T *from = other + columns[b] * stride;
     const T linear = extras[2 * b], weight = extras[2 * b + 1];
-    for (int r = 0; r < Registers; ++r) {
-      const Lanes<T> values = load(from + r * width);
-      store(gathered + (b * Registers + r) * width, values);
+    for (int r = 0; r < registers; ++r) {
+      const Lanes<T> values = load(from + at[r]);
+      store(gathered + b * step + at[r], values);
       sums[0][r] += values * linear;
       sums[1][r] += values * weight;
     }
   }
   for (int side = 0; side < 2; ++side)
-    for (int r = 0; r < Registers; ++r) store(space.linear + (side * Registers + r) * width, sums[side][r]);
+    for (int r = 0; r < registers; ++r) store(space.linear + side * step + at[r], sums[side][r]);
 }
 
+template <class T, bool Tail>
+TS_INLINE bool gather_registers(const RowsProblem<T> &problem, int64_t start, int64_t n, int64_t end, int64_t size,
+                                RowsWorkspace<T> &space) {
+  switch (problem.n_factors / width_of<T>) {
+    case 1:
+      gather<T, 1, Tail>(problem, start, n, end, size, space);
+      return true;
+    case 2:
+      gather<T, 2, Tail>(problem, start, n, end, size, space);
+      return true;
+    case 3:
+      gather<T, 3, Tail>(problem, start, n, end, size, space);
+      return true;
+    case 4:
+      gather<T, 4, Tail>(problem, start, n, end, size, space);
+      return true;
+    case 6:
+      gather<T, 6, Tail>(problem, start, n, end, size, space);
+      return true;
+    case 8:
+      gather<T, 8, Tail>(problem, start, n, end, size, space);
+      return true;
+  }
+  return false;
+}
+
+// In registers where there is such a number of them; elsewhere the linear sums take a pass of their own over the
+// copies.
 template <class T>
 TS_INLINE void gather_any(const RowsProblem<T> &problem, int64_t start, int64_t n, int64_t end, int64_t size,
                           RowsWorkspace<T> &space) {
   if (problem.n_factors == size) {
-    switch (size / width_of<T>) {
-      case 1:
-        return gather<T, 1>(problem, start, n, end, space);
-      case 2:
-        return gather<T, 2>(problem, start, n, end, space);
-      case 3:
-        return gather<T, 3>(problem, start, n, end, space);
-      case 4:
-        return gather<T, 4>(problem, start, n, end, space);
-      case 6:
-        return gather<T, 6>(problem, start, n, end, space);
-      case 8:
-        return gather<T, 8>(problem, start, n, end, space);
-    }
+    if (gather_registers<T, false>(problem, start, n, end, size, space)) return;
+  } else if (problem.n_factors % width_of<T> != 0) {
+    if (gather_registers<T, true>(problem, start, n, end, size, space)) return;
   }
   const int64_t n_factors = problem.n_factors, stride = problem.other_stride;
   for (int64_t b = 0; b < n; ++b) {
@@ -135,7 +158,7 @@ void accumulate(const RowsProblem<T> &problem, int64_t begin, int64_t end, RowsW
         for (int64_t d = b * size; d < (b + 1) * size; d += width)
           store(space.weighted + d, load(space.gathered + d) * problem.weights[start + b]);
     }
-    triangle(n, left, space.gathered, size, space.gram);
+    triangle(n, left, space.gathered, problem.n_factors, size, space.gram);
   }
 }
 
@@ -152,10 +175,10 @@ void merge(const RowsProblem<T> &problem, const RowsWorkspace<T> &from, RowsWork
 // Upper triangular U with U^T U = matrix, in place, a panel of rows at a time; 1/diagonal beside it. What stands left
 // of the diagonal in the register that holds it is carried along and never read.
 template <class T>
-TS_INLINE bool factorize(T *TS_RESTRICT matrix, int64_t size, T *TS_RESTRICT inverse_diagonal) {
+TS_INLINE bool factorize(T *TS_RESTRICT matrix, int64_t n_factors, int64_t size, T *TS_RESTRICT inverse_diagonal) {
   constexpr int width = width_of<T>;
   constexpr int rows = panel_rows;
-  for (int64_t k = 0; k < size; k += rows) {
+  for (int64_t k = 0; k < n_factors; k += rows) {
     T *panel = matrix + k * size;
     // What the rows above explain: the same tiles as the Gram matrix, with the other sign.
     strip<T, -1, rows>(k, matrix + k, size, matrix, size, panel, k / width, size / width);
@@ -286,6 +309,7 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
   T *inverse_diagonal = space.scratch, *forward = inverse_diagonal + size;
   T *border_forward = forward + size, *solution = border_forward + size;
 
+  mirror(n_factors, size, gram);
   for (int64_t r = 0; r < n_factors; ++r) {
     T *to = gram + r * size;
     const T *prior = problem.prior_precision + r * n_factors;
@@ -293,13 +317,13 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
     for (; c + width <= n_factors; c += width) store(to + c, load(to + c) * alpha + load(prior + c) * scale);
     for (; c < n_factors; ++c) to[c] = alpha * to[c] + scale * prior[c];
   }
-  // The padding is factored along: ones on its diagonal leave it alone.
+  // What a panel has of the padding is factored along: ones on its diagonal leave it alone.
   for (int64_t d = n_factors; d < size; ++d) gram[d * size + d] = 1;
   const T *prior_linear = problem.prior_linear + row * problem.prior_linear_stride;
   for (int64_t d = 0; d < n_factors; ++d) right[d] = alpha * right[d] + scale * prior_linear[d];
   for (int64_t d = 0; d < size; ++d) forward[d] = border_forward[d] = solution[d] = 0;
 
-  if (!factorize(gram, size, inverse_diagonal)) return false;
+  if (!factorize(gram, n_factors, size, inverse_diagonal)) return false;
   const T *noise = problem.noise ? problem.noise + row * n_factors : nullptr;
   double explained;
   if (problem.out_bias) {
@@ -343,11 +367,11 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
 
 // inverse = U^-T, lower triangular, in panels of rows as the factorization; above the diagonal it must be zero.
 template <class T>
-TS_INLINE void invert_transposed(const T *TS_RESTRICT factor, const T *TS_RESTRICT inverse_diagonal, int64_t size,
-                                 T *TS_RESTRICT inverse) {
+TS_INLINE void invert_transposed(const T *TS_RESTRICT factor, const T *TS_RESTRICT inverse_diagonal, int64_t n_factors,
+                                 int64_t size, T *TS_RESTRICT inverse) {
   constexpr int width = width_of<T>;
   constexpr int rows = panel_rows;
-  for (int64_t k = 0; k < size; k += rows) {
+  for (int64_t k = 0; k < n_factors; k += rows) {
     T *panel = inverse + k * size;
     const int64_t last = (k + rows - 1) / width + 1;
     for (int i = 0; i < rows; ++i) {
@@ -374,7 +398,7 @@ void root(const RowsProblem<T> &problem, RowsWorkspace<T> &space, T *out) {
   const int64_t n_factors = problem.n_factors, size = padded_factors<T>(n_factors);
   const int64_t stride = n_factors + (problem.out_bias ? 1 : 0);
   T *inverse_diagonal = space.scratch, *border_forward = space.scratch + 2 * size, *solution = border_forward + size;
-  invert_transposed(space.gram, inverse_diagonal, size, space.inverse);
+  invert_transposed(space.gram, inverse_diagonal, n_factors, size, space.inverse);
   for (int64_t r = 0; r < n_factors; ++r) {
     for (int64_t c = 0; c < r; ++c) out[r * stride + c] = 0;
     for (int64_t c = r; c < n_factors; ++c) out[r * stride + c] = space.inverse[c * size + r];
@@ -385,6 +409,161 @@ void root(const RowsProblem<T> &problem, RowsWorkspace<T> &space, T *out) {
   for (int64_t r = 0; r < n_factors; ++r) out[r * stride + n_factors] = -solution[r] * space.inverse_pivot;
   for (int64_t c = 0; c < n_factors; ++c) out[n_factors * stride + c] = 0;
   out[n_factors * stride + n_factors] = space.inverse_pivot;
+}
+
+// A register of out += sum_k numbers[k] row(k): two chains, so that neither waits long.
+template <class T, class Row>
+TS_INLINE void combine(int64_t begin, int64_t end, const T *TS_RESTRICT numbers, Row row, T *TS_RESTRICT out) {
+  Lanes<T> even = load(out), odd = even - even;
+  int64_t k = begin;
+  for (; k + 1 < end; k += 2) {
+    even += load(row(k)) * numbers[k];
+    odd += load(row(k + 1)) * numbers[k + 1];
+  }
+  if (k < end) even += load(row(k)) * numbers[k];
+  store(out, even + odd);
+}
+
+template <class T>
+bool whiten_prior(const RowsProblem<T> &problem, RowsWorkspace<T> &space, const Whitening<T> &whitening) {
+  constexpr int width = width_of<T>;
+  const int64_t n_factors = problem.n_factors, size = padded_factors<T>(n_factors);
+  T *factor = space.gram, *inverse_diagonal = space.scratch;
+  clear(problem, space);
+  for (int64_t r = 0; r < n_factors; ++r)
+    for (int64_t c = r; c < n_factors; ++c) factor[r * size + c] = problem.prior_precision[r * n_factors + c];
+  for (int64_t d = n_factors; d < size; ++d) factor[d * size + d] = 1;
+  if (!factorize(factor, n_factors, size, inverse_diagonal)) return false;
+  invert_transposed(factor, inverse_diagonal, n_factors, size, whitening.lower);
+  for (int64_t r = 0; r < size; ++r)
+    for (int64_t c = 0; c < size; ++c) {
+      // A panel may reach into the padding, where it holds the identity.
+      if (r >= n_factors || c >= n_factors) whitening.lower[r * size + c] = 0;
+      whitening.upper[c * size + r] = whitening.lower[r * size + c];
+    }
+  for (int64_t d = 0; d < size; d += width)
+    combine(
+        0, n_factors, problem.prior_linear, [&](int64_t k) { return whitening.upper + k * size + d; },
+        whitening.mean + d);
+  return true;
+}
+
+template <class T>
+void whiten(const RowsProblem<T> &problem, int64_t begin, int64_t end, const Whitening<T> &whitening) {
+  constexpr int width = width_of<T>;
+  const int64_t n_factors = problem.n_factors, size = padded_factors<T>(n_factors);
+  for (int64_t column = begin; column < end; ++column) {
+    const T *from = problem.other + column * problem.other_stride;
+    T *to = whitening.other + column * size;
+    for (int64_t d = 0; d < size; d += width) {
+      const int64_t rows = d + width < n_factors ? d + width : n_factors;
+      for (int i = 0; i < width; ++i) to[d + i] = 0;
+      combine(0, rows, from, [&](int64_t k) { return whitening.upper + k * size + d; }, to + d);
+    }
+  }
+}
+
+// With x' = mean' + e and the bias c = m / lambda + e_c, the errors rho_k = y_k - v'_k.mean' - m / lambda have the
+// covariance K / s, K = V' V'^T + 1 1^T / lambda + N, N = diag(s / (alpha w)). With K = E E^T and F = sqrt(N),
+//
+//   e = z / sqrt(s) + V'^T E^-T [E^-1 rho - (E + F)^-1 V' z / sqrt(s)]
+//
+// has the mean and the covariance of the posterior: (I - V'^T E^-T (E + F)^-1 V') is a root of I - V'^T K^-1 V'
+// (Andrews 1968). So a draw takes the same noise as the usual way, though it is another draw.
+template <class T>
+Conditioned condition(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space) {
+  constexpr int width = width_of<T>;
+  const Whitening<T> &whitening = *problem.whitening;
+  const int64_t n_factors = problem.n_factors, size = padded_factors<T>(n_factors);
+  const int64_t begin = problem.offsets[row], n = problem.offsets[row + 1] - begin, m = padded_factors<T>(n);
+  const int32_t *columns = problem.columns + begin;
+  const bool biases = problem.out_bias != nullptr;
+  const T scale = problem.prior_scale ? problem.prior_scale[row] : T(1);
+  if (!(scale > 0) || !(scale < HUGE_VAL)) return Conditioned::unfit;
+  const T shrink = T(1) / std::sqrt(scale);
+  const T bias_variance = biases ? T(1) / problem.bias_precision : T(0);
+  const T bias_mean = biases ? problem.bias_linear * bias_variance : T(0);
+  const T bias_noise = biases && problem.bias_noise ? problem.bias_noise[row] * std::sqrt(bias_variance) : T(0);
+  const T *noise = problem.noise ? problem.noise + row * n_factors : nullptr;
+
+  T *transposed = space.transposed;                          // size x m: V'^T
+  T *numbers = space.weighted, *point = numbers + 2 * size;  // pairs of (mean', z), and e
+  T *matrix = space.gram;                                    // m x m
+  T *errors = space.linear, *drawn = errors + m;             // rho, V' z
+  T *inverse_diagonal = space.scratch, *spread = inverse_diagonal + size, *forward = spread + size;
+  T *other_forward = forward + size;
+
+  for (int64_t k = 0; k < n; ++k) {
+    const T *from = whitening.other + columns[k] * size;
+    for (int64_t d = 0; d < n_factors; ++d) transposed[d * m + k] = from[d];
+  }
+  for (int64_t d = 0; d < n_factors; ++d) {
+    for (int64_t k = n; k < m; ++k) transposed[d * m + k] = 0;
+    numbers[2 * d] = -whitening.mean[d];
+    numbers[2 * d + 1] = noise ? noise[d] : T(0);
+  }
+  for (int64_t k = 0; k < m; ++k) errors[k] = drawn[k] = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    const T weight = problem.weights ? problem.weights[begin + k] : T(1);
+    if (!(weight > 0)) return Conditioned::unfit;
+    const T bias = problem.other_bias ? problem.other_bias[columns[k] * problem.other_bias_stride] : T(0);
+    errors[k] = problem.targets[begin + k] - bias - bias_mean;
+    drawn[k] = bias_noise;
+    spread[k] = scale / (problem.alpha * weight);
+  }
+  strip<T, 1, 2>(n_factors, numbers, 2, transposed, m, errors, 0, m / width);
+
+  for (int64_t i = 0; i < m * m; ++i) matrix[i] = 0;
+  triangle(n_factors, transposed, transposed, n, m, matrix);
+  mirror(n, m, matrix);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = i; j < n; ++j) matrix[i * m + j] += bias_variance;
+    matrix[i * m + i] += spread[i];
+  }
+  for (int64_t i = n; i < m; ++i) matrix[i * m + i] = 1;
+  if (!factorize(matrix, n, m, inverse_diagonal)) return Conditioned::failed;
+
+  T *kept = point + size;  // the errors, which the solution destroys
+  for (int64_t k = 0; k < m; ++k) kept[k] = errors[k], forward[k] = other_forward[k] = 0;
+  solve_transposed<T, 1>(matrix, inverse_diagonal, n, m, errors, forward);
+  const double explained = dot(forward, forward, n);
+  if (noise) {
+    for (int64_t k = 0; k < n; ++k) spread[k] = T(1) / (T(1) / inverse_diagonal[k] + std::sqrt(spread[k]));
+    solve_transposed<T, 1>(matrix, spread, n, m, drawn, other_forward);
+    for (int64_t k = 0; k < n; ++k) forward[k] -= shrink * other_forward[k];
+  }
+  T *solution = errors;
+  for (int64_t k = 0; k < m; ++k) solution[k] = 0;
+  solve_upper(matrix, inverse_diagonal, n, m, forward, solution);
+
+  for (int64_t d = 0; d < size; ++d) point[d] = noise && d < n_factors ? shrink * noise[d] : T(0);
+  for (int64_t d = 0; d < size; d += width)
+    combine(0, n, solution, [&](int64_t k) { return whitening.other + columns[k] * size + d; }, point + d);
+  T bias_change = shrink * bias_noise;
+  for (int64_t k = 0; k < n; ++k) bias_change += bias_variance * solution[k];
+  if (biases) problem.out_bias[row] = bias_mean + bias_change;
+  if (problem.minimum) {
+    const double constant =
+        dot(whitening.mean, whitening.mean, n_factors) + double(bias_mean) * double(problem.bias_linear);
+    problem.minimum[row] = 0.5 * double(scale) * (explained - constant);
+  }
+  if (problem.squares) {
+    strip<T, -1, 1>(n_factors, point, 1, transposed, m, kept, 0, m / width);
+    double squares = 0;
+    for (int64_t k = 0; k < n; ++k) {
+      const double error = double(kept[k]) - double(bias_change);
+      squares += (problem.weights ? double(problem.weights[begin + k]) : 1.0) * error * error;
+    }
+    problem.squares[row] = squares;
+  }
+  for (int64_t d = 0; d < size; ++d) point[d] += whitening.mean[d];
+  T *result = kept;
+  for (int64_t d = 0; d < size; ++d) result[d] = 0;
+  for (int64_t d = 0; d < size; d += width)
+    combine(d, n_factors, point, [&](int64_t k) { return whitening.lower + k * size + d; }, result + d);
+  T *out = problem.out + row * n_factors;
+  for (int64_t d = 0; d < n_factors; ++d) out[d] = result[d];
+  return Conditioned::done;
 }
 
 template <class T>
@@ -401,7 +580,8 @@ double log_determinant(const RowsProblem<T> &problem, const RowsWorkspace<T> &sp
 
 template <class T>
 RowsKernel<T> make_rows_kernel() {
-  return {padded_factors<T>, clear<T>, accumulate<T>, merge<T>, finish<T>, root<T>, log_determinant<T>};
+  return {padded_factors<T>, clear<T>,  accumulate<T>, merge<T>, finish<T>,
+          whiten_prior<T>,   whiten<T>, condition<T>,  root<T>,  log_determinant<T>};
 }
 
 }  // namespace

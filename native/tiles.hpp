@@ -64,12 +64,20 @@ TS_INLINE void strip(int64_t n, const T *left, int64_t left_stride, const T *rig
 template <class T>
 constexpr int group_rows = width_of<T> > tile_rows ? width_of<T> : tile_rows;
 
-// out += left^T right, the upper triangle by groups of rows; a group with one register of columns is one tile.
+// Rows of whole groups: those after them have a last register that they do not fill.
 template <class T>
-TS_INLINE void triangle(int64_t n, const T *left, const T *right, int64_t size, T *out) {
+TS_INLINE int64_t whole_groups(int64_t n_factors) {
+  return n_factors / group_rows<T> * group_rows<T>;
+}
+
+// out += left^T right, which is symmetric, for n_factors of `size` rows and columns: of the whole groups the upper
+// triangle, where a group with one register of columns is one tile; of the rows after them everything, since a few rows
+// cost less than a register of columns that is mostly padding. What lies above those rows is left out: see mirror().
+template <class T>
+TS_INLINE void triangle(int64_t n, const T *left, const T *right, int64_t n_factors, int64_t size, T *out) {
   constexpr int width = width_of<T>;
-  const int64_t last = size / width;
-  for (int64_t r = 0; r < size; r += group_rows<T>) {
+  const int64_t whole = whole_groups<T>(n_factors), last = whole / width;
+  for (int64_t r = 0; r < whole; r += group_rows<T>) {
     const int64_t first = r / width;
     if (last - first == 1) {
       tile<T, 1, group_rows<T>, 1>(n, left + r, size, right + first * width, size, out + r * size + first * width,
@@ -79,6 +87,26 @@ TS_INLINE void triangle(int64_t n, const T *left, const T *right, int64_t size, 
         strip<T, 1, tile_rows>(n, left + half, size, right, size, out + half * size, first, last);
     }
   }
+  for (int64_t r = whole; r < n_factors;) {
+    if (tile_rows > 4 && n_factors - r > 4) {
+      strip<T, 1, tile_rows>(n, left + r, size, right, size, out + r * size, 0, size / width);
+      r += tile_rows;
+    } else if (n_factors - r > 2) {
+      strip<T, 1, 4>(n, left + r, size, right, size, out + r * size, 0, size / width);
+      r += 4;
+    } else {
+      strip<T, 1, 2>(n, left + r, size, right, size, out + r * size, 0, size / width);
+      r += 2;
+    }
+  }
+}
+
+// Completes the upper triangle.
+template <class T>
+TS_INLINE void mirror(int64_t n_factors, int64_t size, T *matrix) {
+  const int64_t whole = whole_groups<T>(n_factors);
+  for (int64_t r = whole; r < n_factors; ++r)
+    for (int64_t c = 0; c < whole; ++c) matrix[c * size + r] = matrix[r * size + c];
 }
 
 template <class T>

@@ -57,9 +57,12 @@ def run(arguments, options, biases, threads=1):
     return out, bias, minimum, squares
 
 
-def assert_equals_twin(arguments, options, biases):
+def assert_equals_twin(arguments, options, biases, few=0):
     dtype = arguments["other"].dtype.type
-    factors, bias, minimum, squares = reference.solve_rows(**arguments, **options, has_bias=biases)
+    options = options | {"few": few}
+    # No row is conditioned on more ratings than it has factors, or than a block holds.
+    twin = options | {"few": min(few, arguments["other"].shape[1], 64)}
+    factors, bias, minimum, squares = reference.solve_rows(**arguments, **twin, has_bias=biases)
     got = run(arguments, options, biases)
     tolerance = TOLERANCE[dtype]
     np.testing.assert_allclose(got[0], factors, rtol=tolerance, atol=tolerance)
@@ -125,6 +128,97 @@ def test_the_total_of_the_squares_holds_in_single_precision(n_factors, noise, rn
     arguments, options = problem(rng, len(counts), 200, n_factors, np.float32, **flags, counts=counts)
     expected = reference.solve_rows(**arguments, **options, has_bias=True)[3]
     assert run(arguments, options, True)[3].sum() == pytest.approx(expected.sum(), rel=1e-5)
+
+
+@given(
+    n_factors=st.integers(1, 130),
+    few=st.integers(1, 80),
+    seed=st.integers(0, 2**32 - 1),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    weights=st.booleans(),
+    biases=st.booleans(),
+    noise=st.booleans(),
+    scale=st.booleans(),
+)
+def test_conditioned_rows_equal_their_twin_on_generated_shapes(
+    n_factors, few, seed, dtype, weights, biases, noise, scale
+):
+    rng = np.random.default_rng(seed)
+    flags = {"weights": weights, "biases": biases, "noise": noise, "scale": scale}
+    arguments, options = problem(rng, 9, 14, n_factors, dtype, **flags)
+    arguments["prior_linear"] = arguments["prior_linear"][:1]
+    assert_equals_twin(arguments, options, biases, few=few)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_factors", [16, 20, 64, 128])
+def test_rows_of_both_kinds_stand_side_by_side(n_factors, dtype, rng):
+    """A workspace that conditioned a row must solve the next as if it had not."""
+    flags = {"weights": False, "biases": True, "noise": True, "scale": False}
+    counts = [0, 100, 1, 64, 65, 3, 16, 17, 15, 200]
+    arguments, options = problem(rng, len(counts), 50, n_factors, dtype, **flags, counts=counts)
+    assert_equals_twin(arguments, options, True, few=64)
+
+
+@pytest.mark.parametrize("biases", [False, True])
+def test_conditioned_draws_have_the_covariance_of_the_conditional(biases, rng):
+    """A draw is a matrix times the noise: unit vectors show its columns, and their products the covariance."""
+    size = 6 + biases
+    flags = {"weights": True, "biases": biases, "noise": True, "scale": False}
+    arguments, options = problem(rng, 1, 10, 6, np.float64, **flags, counts=[4])
+    many = dict(arguments, offsets=np.arange(size + 2, dtype=np.int64) * 4)
+    many |= {name: np.tile(arguments[name], size + 1) for name in ("columns", "targets")}
+    units = np.vstack([np.zeros(size), np.eye(size)])
+    drawn = dict(options, weights=np.tile(options["weights"], size + 1), noise=np.ascontiguousarray(units[:, :6]))
+    if biases:
+        drawn["bias_noise"] = np.ascontiguousarray(units[:, 6])
+    factors, bias, *_ = run(many, drawn | {"few": 4}, biases)
+    draws = np.column_stack([factors, bias]) if biases else factors
+    design = arguments["other"][arguments["columns"]]
+    precision = np.zeros((size, size))
+    precision[:6, :6] = arguments["prior_precision"]
+    if biases:
+        design, precision[6, 6] = np.column_stack([design, np.ones(4)]), options["bias_precision"]
+    precision += options["alpha"] * design.T @ (options["weights"][:, None] * design)
+    root = (draws[1:] - draws[0]).T
+    np.testing.assert_allclose(root @ root.T, np.linalg.inv(precision), rtol=1e-9, atol=1e-12)
+    usual, usual_bias, *_ = run(many, drawn, biases)
+    np.testing.assert_allclose(factors[0], usual[0], rtol=1e-9)
+    assert not np.allclose(factors[1:], usual[1:])
+
+
+@pytest.mark.parametrize("unfit", ["weights", "prior_precision", "prior_linear", "bias_precision"])
+def test_rows_that_cannot_be_conditioned_are_solved_as_usual(unfit, rng):
+    flags = {"weights": True, "biases": True, "noise": False, "scale": False}
+    arguments, options = problem(rng, 4, 30, 3, np.float64, **flags, counts=[5, 6, 7, 8])
+    if unfit == "weights":
+        options["weights"][[0, 6]] = 0.0
+    if unfit == "prior_precision":
+        arguments["prior_precision"][:] = 0.0
+    if unfit == "prior_linear":
+        arguments["prior_linear"] = rng.standard_normal((4, 3))
+    if unfit == "bias_precision":
+        options["bias_precision"] = 0.0
+    assert_equals_twin(arguments, options, True, few=6)
+
+
+@pytest.mark.parametrize(("n_columns", "few"), [(10, 5), (10_000, 0)])
+def test_rows_are_conditioned_where_it_pays(n_columns, few, rng):
+    """A quarter as many ratings as factors, unless whitening all columns would cost more than it saves."""
+    flags = {"weights": False, "biases": True, "noise": True, "scale": False}
+    arguments, options = problem(rng, 40, n_columns, 20, np.float32, **flags, counts=rng.integers(0, 12, 40))
+    chosen, explicit = (run(arguments, options | {"few": number}, True) for number in (-1, few))
+    assert all(one.tobytes() == other.tobytes() for one, other in zip(chosen, explicit, strict=True))
+
+
+def test_same_bytes_of_conditioned_rows_with_any_number_of_threads(rng):
+    flags = {"weights": True, "biases": True, "noise": True, "scale": False}
+    arguments, options = problem(rng, 900, 3000, 33, np.float32, **flags, counts=rng.integers(0, 40, 900))
+    options["few"] = 16
+    one = run(arguments, options, True, threads=1)
+    for threads in (2, 3):
+        for got, expected in zip(run(arguments, options, True, threads=threads), one, strict=True):
+            assert got.tobytes() == expected.tobytes()
 
 
 def test_rows_without_ratings_have_no_squares(rng):

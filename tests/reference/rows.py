@@ -22,6 +22,7 @@ def solve_rows(
     bias_precision=0.0,
     bias_linear=0.0,
     bias_noise=None,
+    few=0,
 ):
     """Factors, biases, minima and sums of squares of all rows, in double."""
     n_rows, n_factors = len(offsets) - 1, other.shape[1]
@@ -46,16 +47,30 @@ def solve_rows(
                 ]
             )
             linear = np.append(linear, scale * bias_linear)
+        prior = precision
         precision = precision + alpha * design.T @ (weight[:, None] * design)
         linear = linear + alpha * design.T @ (weight * target)
         solution = np.linalg.solve(precision, linear)
         minima[row] = 0.5 * (alpha * np.sum(weight * target**2) - linear @ solution)
         if noise is not None:
             # precision = L L^T: L^-T z has the covariance precision^-1.
-            z = noise[row] if not has_bias else np.append(noise[row], bias_noise[row])
-            solution = solution + np.linalg.solve(np.linalg.cholesky(precision).T, z.astype(np.float64))
+            z = (noise[row] if not has_bias else np.append(noise[row], bias_noise[row])).astype(np.float64)
+            if len(target) <= few:
+                solution = solution + conditioned_noise(prior, design, 1 / (alpha * weight), z)
+            else:
+                solution = solution + np.linalg.solve(np.linalg.cholesky(precision).T, z)
         squares[row] = np.sum(weight * (target - design @ solution) ** 2)
         factors[row] = solution[:n_factors]
         if has_bias:
             biases[row] = solution[n_factors]
     return factors, biases, minima, squares
+
+
+def conditioned_noise(prior, design, variances, z):
+    """Noise of the posterior's covariance from noise of the prior's, by Andrews' square root."""
+    # Upper triangular with root root^T = prior^-1.
+    root = np.linalg.inv(np.linalg.cholesky(prior).T)
+    whitened = design @ root
+    left = np.linalg.cholesky(whitened @ whitened.T + np.diag(variances))
+    seen = np.linalg.solve(left.T, np.linalg.solve(left + np.diag(np.sqrt(variances)), whitened @ z))
+    return root @ (z - whitened.T @ seen)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tastespace.arrays import DoubleArray
 
 MOST_LEVELS = 101  # 0 to 100
+BLOCK = 1 << 16
 TOLERANCE = 1e-3  # of a step: ratings are kept in single precision
 
 
@@ -17,9 +18,11 @@ def levels_of(values: NDArray[Any]) -> DoubleArray | None:
     """The levels in use, ascending, if there are two to 101 and they lie on an evenly spaced scale; else None."""
     if not len(values):
         return None
-    levels = np.unique(values[: 10 * MOST_LEVELS])
-    if len(levels) <= MOST_LEVELS:  # Cheap to see that there are too many; only then is all of it looked at.
-        levels = np.unique(values)
+    levels = np.zeros(0, values.dtype)
+    for start in range(0, len(values), BLOCK):  # A part at a time: no copy of all, and soon done if there are too many.
+        levels = np.union1d(levels, values[start : start + BLOCK])
+        if len(levels) > MOST_LEVELS:
+            return None
     if not 2 <= len(levels) <= MOST_LEVELS:
         return None
     levels = levels.astype(np.float64)

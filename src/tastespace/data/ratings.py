@@ -184,7 +184,10 @@ class Ratings:
 
     @cached_property
     def standard_deviation(self) -> float:
-        return float(self.values.std(dtype=np.float64))
+        # In parts: the deviations of all ratings in double would take as much room as the ratings themselves.
+        parts = np.array_split(self.values, max(1, len(self) >> 20))
+        squares = sum(float(np.sum((part.astype(np.float64) - self.mean) ** 2)) for part in parts)
+        return float(np.sqrt(squares / len(self)))
 
     @cached_property
     def range(self) -> tuple[float, float]:

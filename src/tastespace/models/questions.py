@@ -6,8 +6,10 @@ A rating tells something about every other item that the user may like, and how 
 What may be asked: a person can only rate what he knows. The items that would tell most in theory are often ones that
 hardly anybody has heard of; so the question is chosen among those most rated in training.
 
-What is to be known: by default the ratings of whatever he may rate, each item counting as often as others have rated
-it; or the best of his list, all alike.
+What is to be known: by default the ratings of whatever he may rate, among what the rules of the request allow. An item
+counts as often as others have rated it; but where `only` names what he can be asked about, these are things that he
+knows and may be expected to care for, and all count alike. Measured, that makes the difference between answers that
+are better than random ones and answers that are as good. The other goal is the best of his list, under the same rules.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.frames import to_pandas
 from tastespace.index.exact import Exact
-from tastespace.index.index import Excluded
 from tastespace.models.parameters import choice, whole_number
 from tastespace.models.posterior import Inquires
 from tastespace.models.searching import best_items
@@ -143,7 +144,8 @@ class Asker:
     posterior: Inquires[Any]
     belief: Any
     seen: Compressed  # what each user has rated
-    rules: Rules  # what may be asked
+    rules: Rules  # what may be asked, and is to be known
+    are_listed: bool  # the rules name the items, so that all of these count alike
     counts: DoubleArray | None  # ratings of each item; None where the model was saved without
     n_items: int
     exact: Exact | None
@@ -156,8 +158,10 @@ class Asker:
         found = Found(np.full((n_users, n), -1, np.int32), np.zeros((n_users, n)), np.zeros(n_users))
         best = self._best(n_users) if wanted.goal == "list" else None
         for user in range(n_users):
-            targets, importance = self._rated(user) if best is None else _alike(best[user])
-            askable = self._askable(user, wanted.among)
+            allowed = self._allowed(user)
+            targets = self._unseen(user, allowed) if best is None else best[user][best[user] >= 0]
+            importance = self._importance(targets, alike=best is not None or self.are_listed)
+            askable = self._most_rated(allowed, wanted.among)
             inquiry = self.posterior.inquire(self.belief, user, askable, targets, importance, n)
             asked = len(inquiry.items)
             found.item_rows[user, :asked] = inquiry.items
@@ -165,36 +169,37 @@ class Asker:
             found.variance[user] = inquiry.variance
         return found
 
-    def _askable(self, user: int, among: int | None) -> IntArray:
-        """The items that the user may be asked about, the most rated first."""
+    def _allowed(self, user: int) -> IntArray:
+        """The items that the user may be asked about."""
         rules, own = self.rules, self.rules.own
         if own is not None:  # already without what is excluded
-            allowed = own.columns[own.offsets[user] : own.offsets[user + 1]]
-        else:
-            flags = np.ones(self.n_items, np.bool_) if rules.allowed is None else rules.allowed.copy()
-            if rules.excluded is not None:
-                flags[rules.excluded.items[rules.excluded.offsets[user] : rules.excluded.offsets[user + 1]]] = False
-            allowed = np.flatnonzero(flags).astype(np.int32)
-        return self._most_rated(allowed, among)
+            return own.columns[own.offsets[user] : own.offsets[user + 1]]
+        flags = np.ones(self.n_items, np.bool_) if rules.allowed is None else rules.allowed.copy()
+        if rules.excluded is not None:
+            flags[rules.excluded.items[rules.excluded.offsets[user] : rules.excluded.offsets[user + 1]]] = False
+        return np.flatnonzero(flags).astype(np.int32)
 
-    def _rated(self, user: int) -> tuple[IntArray, DoubleArray]:
-        """What he may rate next: items that others rate, as often as they do."""
-        unseen = np.ones(self.n_items, np.bool_)
-        unseen[self.seen.columns[self.seen.offsets[user] : self.seen.offsets[user + 1]]] = False
-        items = self._most_rated(np.flatnonzero(unseen).astype(np.int32), RATED)
-        assert self.counts is not None
-        return items, self.counts[items] / max(float(self.counts[items].sum()), 1.0)
+    def _unseen(self, user: int, allowed: IntArray) -> IntArray:
+        """Of these, what he may rate next: the most rated that he has not rated."""
+        seen = self.seen.columns[self.seen.offsets[user] : self.seen.offsets[user + 1]]
+        return self._most_rated(allowed[~np.isin(allowed, seen)], RATED)
+
+    def _importance(self, targets: IntArray, alike: bool) -> DoubleArray:
+        """What each target counts; 1 together."""
+        weights = np.ones(len(targets)) if alike or self.counts is None else self.counts[targets]
+        return weights / max(float(weights.sum()), 1.0)
 
     def _best(self, n_users: int) -> IntArray:
-        """The best items of each user that he has not rated."""
+        """The best items of each user under the rules."""
         return best_items(
             self.posterior,  # type: ignore[arg-type]
             self.belief,
             n_users,
             min(LISTED, self.n_items),
             n_items=self.n_items,
-            excluded=Excluded(self.seen.offsets, self.seen.columns),
-            allowed=None,
+            excluded=self.rules.excluded,
+            allowed=self.rules.allowed,
+            own=self.rules.own,
             index=self.exact,
             threads=self.threads,
         ).items
@@ -205,16 +210,12 @@ class Asker:
         return items[np.argsort(-self.counts[items], kind="stable")[:n]]
 
     def _require_counts(self, wanted: Inquiries) -> None:
-        if self.counts is None and (wanted.among is not None or wanted.goal == "ratings"):
+        needs = wanted.among is not None or (wanted.goal == "ratings" and not self.are_listed)
+        if self.counts is None and needs:
             raise InvalidParameterError(
                 "the model was saved without its ratings, so that nothing is known of popularity; expected among=None "
-                "and goal='list', or a model saved with its ratings"
+                "together with goal='list' or only, or a model saved with its ratings"
             )
-
-
-def _alike(best: IntArray) -> tuple[IntArray, DoubleArray]:
-    items = best[best >= 0]
-    return items, np.full(len(items), 1 / max(len(items), 1))
 
 
 def questions_of(found: Found, ratings: Ratings, users: pl.Series, positions: IntArray, cold: BoolArray) -> Questions:

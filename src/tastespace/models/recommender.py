@@ -228,11 +228,13 @@ class Recommender(ABC):
         """What each user should be asked to rate next, so that what he may like is known soonest.
 
         Without `user_ids` and `history` somebody is meant of whom nothing is known. `history`, `exclude`, `only` and
-        `where` are as in `recommend`; the last three say what may be asked. A person can only rate what he knows:
-        questions are chosen `among` so many of the allowed items, those most rated in training (None: among all).
+        `where` are as in `recommend`; the last three say what may be asked, and what is to be known. A person can only
+        rate what he knows: questions are chosen `among` so many of the allowed items, those most rated in training
+        (None: among all).
 
-        `goal` is what is to be known: "ratings", those of whatever people rate, or "list", the best of his list (see
-        `tastespace.models.questions`). A model without a posterior is an error.
+        `goal` is what is to be known: "ratings", those of whatever people rate (each item counts as often; those
+        named by `only` all alike), or "list", the best of his list (see `tastespace.models.questions`). A model without
+        a posterior is an error.
         """
         self.require_fitted()
         wanted = Inquiries(n, among, goal)
@@ -259,6 +261,7 @@ class Recommender(ABC):
                 only=only,
                 matching=self._matching(where),
             ),
+            are_listed=only is not None,
             counts=self.ratings_.by_item.counts.astype(np.float64) if len(self.ratings_) else None,
             n_items=self.ratings_.n_items,
             exact=self._prepared.exact if goal == "list" else None,

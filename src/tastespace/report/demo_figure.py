@@ -13,6 +13,7 @@ from tastespace.ranking import Ranking
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+LONGEST = 44  # letters of a title
 INK, ACCENT, PALE, GRID = "#22303c", "#0f7b8a", "#8fa3ae", "#e6ebee"
 
 
@@ -31,8 +32,8 @@ def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> No
     _dots(left, names, errors, [PALE] * (len(names) - 1) + [ACCENT], "{:.3f}")
     left.set_title("RMSE on held-out ratings (less is better)", loc="left", fontsize=10, color=INK)
     draw_list(right, ranking.of(0).rows(named=True))
-    shown = "predicted rating" + (", and where 90 % of ratings lie" if ranking.sureness is not None else "")
-    right.set_title(f"Recommended to user {ranking.user_ids[0]}: {shown}", loc="left", fontsize=10, color=INK)
+    shown = "predicted rating" if ranking.sureness is None else "expected rating, 90 % interval"
+    right.set_title(f"For user {ranking.user_ids[0]}: {shown}", loc="left", fontsize=10, color=INK)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(length=0, labelcolor=INK)
@@ -46,7 +47,7 @@ def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> No
 
 def draw_list(axes: Axes, rows: list[dict[str, Any]]) -> None:
     """A list, best on top: a dot for the expected rating, and a line that holds 90 % of ratings, if they are known."""
-    labels, scores = [row.get("title") or str(row["item"]) for row in rows], [row["score"] for row in rows]
+    labels, scores = [cut(row.get("title") or str(row["item"])) for row in rows], [row["score"] for row in rows]
     if not rows or "low" not in rows[0]:
         _dots(axes, labels, scores, [ACCENT] * len(rows), "{:.2f}")
         return
@@ -56,13 +57,25 @@ def draw_list(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.scatter(scores, places, c=ACCENT, s=45, zorder=2)
     # Figures stand in a column of their own at the right: lines are long, and there is no room beside the dots.
     for place, score in zip(places, scores, strict=True):
-        at = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points"}
-        axes.annotate(f"{score:.2f}", (1, place), (6, 0), va="center", color=INK, **at)
+        axes.annotate(
+            f"{score:.2f}",
+            (1, place),
+            (6, 0),
+            xycoords=axes.get_yaxis_transform(),
+            textcoords="offset points",
+            va="center",
+            color=INK,
+        )
     axes.set_yticks(places, labels)
     axes.invert_yaxis()
     axes.margins(y=0.07)
     axes.grid(axis="x", color=GRID)
     axes.set_axisbelow(True)
+
+
+def cut(title: str) -> str:
+    """What there is room for."""
+    return title if len(title) <= LONGEST else f"{title[: LONGEST - 1]}…"
 
 
 def _dots(axes: Axes, labels: list[str], values: list[float], colours: list[str], form: str) -> None:

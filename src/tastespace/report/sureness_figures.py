@@ -7,24 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tastespace.arrays import FloatArray
 from tastespace.errors import DataError
 from tastespace.models.posterior import Prediction
 from tastespace.ranking import Ranking
-from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE, draw_list
+from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE, cut, draw_list
 from tastespace.report.evaluation_figures import LOOKS, RUST, Picture, as_svg, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ROW = 0.34  # inches that an entry of a list takes
-LONGEST = 44  # letters of a title
 
 
 def list_picture(ranking: Ranking, position: int = 0) -> Picture:
-    """A user's list: where 90 % of ratings lie, one belief sd to either side of the expected rating, and that rating."""
+    """A user's list: the expected ratings, one belief sd to either side of them, and where 90 % of ratings lie."""
+    _require(ranking.sureness is not None)
     rows = _short(ranking.of(position).rows(named=True))
-    if ranking.sureness is None:
-        raise DataError("the model does not say how sure it is", expected="lists of one with a posterior, such as BPMF")
     figure, (axes,) = new_figure(1, (8.4, 1.2 + ROW * len(rows)))
     axes.grid(visible=False, axis="y")
     draw_list(axes, rows)
@@ -41,8 +40,8 @@ def list_picture(ranking: Ranking, position: int = 0) -> Picture:
 
 def narrowing_picture(steps: Mapping[int, Prediction], given: Sequence[float] | None = None) -> Picture:
     """What is believed of the same items after so many ratings of a user; `given` is what he gave them later on."""
-    first = next(iter(steps.values()))
-    labels = _titles(first)
+    _require(all(prediction.is_uncertain for prediction in steps.values()))
+    labels = _titles(next(iter(steps.values())))
     figure, (axes,) = new_figure(1, (8.4, 1.4 + 0.16 * len(labels) * (len(steps) + 1)))
     axes.grid(visible=False, axis="y")
     axes.grid(axis="x", color=GRID)
@@ -53,7 +52,7 @@ def narrowing_picture(steps: Mapping[int, Prediction], given: Sequence[float] | 
         low, high = prediction.interval().T
         axes.hlines(heights, low, high, color=ACCENT, alpha=depth, linewidth=1.4, zorder=1)
         name = f"{n} rating{'s' if n != 1 else ''}"
-        mean, sd = prediction.mean, prediction.belief_sd
+        mean, sd = prediction.mean, _belief_sd(prediction)
         axes.hlines(heights, mean - sd, mean + sd, color=ACCENT, alpha=depth, linewidth=5, zorder=2, label=name)
     if given is not None:
         axes.scatter(given, range(len(labels)), marker="x", color=RUST, s=45, zorder=4, label="given later")
@@ -63,22 +62,33 @@ def narrowing_picture(steps: Mapping[int, Prediction], given: Sequence[float] | 
     title = "How a stranger becomes known"
     axes.set_title(title, loc="left", fontsize=11, color=INK)
     figure.legend(loc="outside right upper", frameon=False, labelcolor=INK)
-    widths = [f"{p.belief_sd.mean():.2f} with {n}" for n, p in steps.items() if p.belief_sd is not None]
+    widths = [f"{_belief_sd(prediction).mean():.2f} with {n}" for n, prediction in steps.items()]
     return Picture("how-sure-stranger", title, f"{title}. Mean belief sd: {', '.join(widths)} ratings.", as_svg(figure))
 
 
 def policies_picture(everything: Prediction, lists: Mapping[str, Ranking]) -> Picture:
     """All items by expected rating and sd of the belief, and which of them each policy puts on a user's list."""
-    if everything.rating is None or everything.belief_sd is None:
-        raise DataError("the model does not say how sure it is", expected="predictions of one with a posterior")
+    _require(everything.is_uncertain)
+    assert everything.rating is not None
     figure, (axes,) = new_figure(1, (8.4, 4.6))
     means = everything.rating.mixture.mean()  # not clipped, as lists have it
-    axes.scatter(means, everything.belief_sd, c=PALE, s=5, alpha=0.35, linewidths=0, zorder=1, label="all films")
+    # As an image inside the file: thousands of points would make it a megabyte.
+    axes.scatter(
+        means,
+        _belief_sd(everything),
+        c=PALE,
+        s=8,
+        alpha=0.4,
+        linewidths=0,
+        rasterized=True,
+        zorder=1,
+        label="all items",
+    )
     words = []
     for place, (name, ranking) in enumerate(lists.items()):
         _mark(axes, ranking, place, name)
-        table = ranking.of(0)
-        words.append(f"{name}: mean {table['score'].mean():.2f}, belief sd {table['belief_sd'].mean():.2f}")
+        mean, sd = (float(np.mean(ranking.of(0)[column].to_numpy())) for column in ("score", "belief_sd"))
+        words.append(f"{name}: mean {mean:.2f}, belief sd {sd:.2f}")
     axes.set_xlabel("expected rating", color=INK)
     axes.set_ylabel("sd of the belief", color=INK)
     axes.grid(axis="x", color=GRID)
@@ -106,14 +116,22 @@ def _mark(axes: Axes, ranking: Ranking, place: int, name: str) -> None:
     )
 
 
+def _require(says_how_sure: bool) -> None:
+    if not says_how_sure:
+        raise DataError(
+            "the model does not say how sure it is", expected="answers of one with a posterior, such as BPMF"
+        )
+
+
+def _belief_sd(prediction: Prediction) -> FloatArray:
+    assert prediction.belief_sd is not None
+    return prediction.belief_sd
+
+
 def _short(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [row | {"title": _cut(row.get("title") or str(row["item"]))} for row in rows]
+    return [row | {"title": cut(row.get("title") or str(row["item"]))} for row in rows]
 
 
 def _titles(prediction: Prediction) -> list[str]:
     names = prediction.item_ids if prediction.titles is None else prediction.titles
-    return [_cut(str(name)) for name in names]
-
-
-def _cut(title: str) -> str:
-    return title if len(title) <= LONGEST else f"{title[: LONGEST - 1]}…"
+    return [cut(str(name)) for name in names]

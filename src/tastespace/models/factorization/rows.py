@@ -12,6 +12,8 @@ from tastespace import _native
 from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, IntArray, OffsetArray, contiguous
 from tastespace.errors import NonFiniteStateError
 
+WHERE_IT_PAYS = -1  # rows with few ratings are drawn through a system of the size of their number
+
 
 @dataclass(frozen=True, eq=False)
 class Side:
@@ -118,6 +120,7 @@ def solve_rows(
         bias_precision=prior.bias_precision,
         bias_linear=prior.bias_linear,
         minimum=solved.minimum,
+        few=WHERE_IT_PAYS if noise is not None else 0,
         threads=threads,
         **{key: value for key, value in optional.items() if value is not None},
     )
