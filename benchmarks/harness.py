@@ -28,7 +28,20 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "POLARS_MAX_THREADS", "LK_NUM_THREADS")
 # of "severe performance issues" and takes about three times as long. So this is the peers' best.
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LK_NUM_BACKEND_THREADS")
 COLUMNS = ("median s (cpu)", "least s (cpu)", "median s (wall)", "least s (wall)")
-PACKAGES = ("tastespace", "numpy", "polars", "pyarrow", "duckdb", "cmfrec", "lenskit", "implicit", "torch", "scipy")
+PACKAGES = (
+    "tastespace",
+    "numpy",
+    "polars",
+    "pyarrow",
+    "duckdb",
+    "cmfrec",
+    "lenskit",
+    "implicit",
+    "smurff",
+    "myfm",
+    "torch",
+    "scipy",
+)
 
 
 @dataclass
@@ -140,7 +153,7 @@ def verdict(name: str, figure: float, target: float, *, at_most: bool = False) -
     """One line: is the target met?"""
     met = figure <= target if at_most else figure >= target
     wanted = f"target {'<=' if at_most else '>='} {target:g}"
-    return f"{'met   ' if met else 'MISSED'} {name}: {figure:.2f} ({wanted})"
+    return f"{'met   ' if met else 'MISSED'} {name}: {_text(figure)} ({wanted})"
 
 
 def save(name: str, result: Mapping[str, Any], options: argparse.Namespace) -> None:

@@ -10,14 +10,14 @@ from tastespace.report.sureness_figures import list_picture, narrowing_picture, 
 
 ratings = SOURCES["movielens-demo"]()
 is_stranger = (ratings.user_ids() == 22).to_numpy()
-model = ts.BPMF(n_factors=8, seed=0).fit(ratings.take(np.flatnonzero(~is_stranger)))  # has never met user 22
+model = ts.BPMF(seed=0).fit(ratings.take(np.flatnonzero(~is_stranger)))  # has never met user 22
 
 answers = dict(ratings.take(np.flatnonzero(is_stranger)).to_polars().select("item", "rating").rows())
 films = [296, 356, 480, 586, 588, 1527]
 history = {n: {item: answers[item] for item in list(answers)[:n]} or None for n in (0, 1, 3, 10)}
 steps = {n: model.predict(["you"] * len(films), films, history=told) for n, told in history.items()}
 
-lists = {policy: model.recommend([2], policy=policy) for policy in ("mean", "cautious", "curious")}
+lists = {policy: model.recommend([2], policy=policy) for policy in ("mean", "cautious:c=3", "curious:c=3")}
 everything = model.predict([2] * model.ratings_.n_items, model.ratings_.items.ids)
 
 drawn = [list_picture(lists["mean"]), narrowing_picture(steps, [answers[film] for film in films])]

@@ -338,3 +338,12 @@ def test_sums_that_cannot_be_kept_are_refused():
 def test_values_that_are_no_numbers_are_refused():
     with pytest.raises(DataError, match="the values are no ratings"):
         Ratings.from_arrays([1, 1], [1, 2], ["a", "b"])
+
+
+def test_the_spread_of_equal_ratings_is_exactly_nothing():
+    """The mean of many equal numbers may miss them by a rounding error."""
+    for n in (3, 7, 1001):
+        assert Ratings.from_arrays(range(n), [0] * n, [3.3] * n).standard_deviation == 0.0
+    values = np.random.default_rng(0).integers(1, 6, 3_000_000)
+    many = Ratings.from_arrays(np.arange(len(values)), np.zeros(len(values), int), values)
+    assert many.standard_deviation == pytest.approx(values.std(), rel=1e-12)

@@ -209,7 +209,7 @@ def test_a_right_model_is_calibrated(world):
         ({"shift": 0.25}, {"pit_distance", "pit_mean"}),
         ({"shift": -0.25}, {"pit_distance", "pit_mean"}),
     ],
-    ids=str,
+    ids=["too wide", "too narrow", "too high", "too low"],
 )
 def test_broken_twins_are_caught(world, broken, caught):
     right, wrong = judged(world), judged(world, **broken)

@@ -188,8 +188,30 @@ def test_rules_say_what_may_be_asked(model):
     found = model.ask(["a", "b", "c"], only=own)
     assert [sorted(table["item"]) for table in found] == [sorted([order[3], order[9]]), [order[2]], []]
     assert "nothing left to ask" in repr(found)
-    # What is to be known stays the same.
-    assert_allclose(model.ask(only=order[4:7]).sd, model.ask().sd)
+
+
+def test_rules_say_what_is_to_be_known(model):
+    nothing = np.array([], int)
+    rows = np.array([3, 8, 20, 31])
+    listed = model.ask(only=RATINGS.items.at(rows.astype(np.int32)), n=2)
+    alike = np.full(4, 1 / 4)
+    assert_allclose(listed.sd[0], np.sqrt(variances(model, nothing, rows, alike)), rtol=1e-4)
+    after = [variances(model, np.array([row]), rows, alike) for row in rows]
+    assert listed.item_rows[0, 0] == rows[np.argmin(after)]
+    # A condition is no list of things he knows: there items count as often as they are rated.
+    odd = np.arange(1, 40, 2)
+    weights = COUNTS[odd] / COUNTS[odd].sum()
+    assert_allclose(model.ask(where="genre = odd").sd[0], np.sqrt(variances(model, nothing, odd, weights)), rtol=1e-4)
+    assert COUNTS[odd].std() > 0
+    own = pl.DataFrame({"user": ["a"] * 4, "item": RATINGS.items.at(rows.astype(np.int32))})
+    assert_allclose(model.ask(["a"], 2, only=own).sds, listed.sds, rtol=1e-5)
+    for goal in ("ratings", "list"):  # all of a short list are the best of it
+        assert_allclose(model.ask(["a"], 2, only=own, goal=goal).sds, listed.sds, rtol=1e-4)
+
+
+def test_what_is_rated_is_known_even_if_it_may_be_asked_again(model):
+    user = RATINGS.users.ids[7]
+    assert_allclose(model.ask([user], 2).sd, model.ask([user], 2, exclude=None).sd)
 
 
 def test_among_the_most_rated(model):
@@ -232,6 +254,7 @@ def test_a_model_without_its_ratings(model, tmp_path):
         loaded.ask()
     with pytest.raises(InvalidParameterError, match="saved without its ratings"):
         loaded.ask(goal="list")
+    assert loaded.ask(only=RATINGS.items.ids[:3], among=None).of(0).height == 3
     asked = loaded.ask(goal="list", among=None)
     assert_array_equal(np.sort(asked.item_rows), np.sort(model.ask(goal="list", among=None).item_rows))
 

@@ -29,7 +29,7 @@ from tastespace.progress import Observer, Progress, silent
 # Lines are broken for a person's terminal only; a file or another program gets them whole.
 UNBROKEN = 10_000
 _NUMBERS = {"", "score", "mean", "rmse", "mae", "ratings", "cold ratings", "seconds"}  # columns, by name
-_NUMBERS |= {"similarity", "contribution", "rating", "belief sd"}
+_NUMBERS |= {"similarity", "contribution", "rating", "belief sd", "reduction", "sd"}
 out = Console(highlight=False, width=None if sys.stdout.isatty() else UNBROKEN)
 err = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else UNBROKEN)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Lock, Thread
 from typing import Generic, TypeVar
 
 from numpy.random import Generator
@@ -15,7 +15,10 @@ from tastespace.progress import Observer, Progress
 
 State = TypeVar("State")
 Kept = TypeVar("Kept")
+Result = TypeVar("Result")
 Stop = Callable[[list[Stats]], bool]
+
+PATIENCE = 0.1  # seconds until somebody who interrupts is heard
 
 
 def ascend(
@@ -37,6 +40,11 @@ def ascend(
         if stop(trace):
             break
     return state, trace
+
+
+def never(trace: list[Stats]) -> bool:
+    """Do all steps."""
+    return False
 
 
 def small_change(name: str, tolerance: float) -> Stop:
@@ -133,22 +141,43 @@ def sample(
             figures = stats if told is None else {name: stats[name] for name in told if name in stats}
             observer(Progress(phase, done, schedule.steps * schedule.chains, figures))
 
-    def stopping(number: int, own: Generator) -> Chain[State, Kept]:
-        """A chain that fails stops the others at their next step."""
-        try:
-            return run(number, own)
-        except BaseException as error:
-            stopped.append(error)
-            raise
-
     generators = rng.spawn(schedule.chains)
     if threads == 1 or schedule.chains == 1:
         return [run(number, own) for number, own in enumerate(generators)]
-    with ThreadPoolExecutor(min(threads, schedule.chains)) as pool:
-        running = [pool.submit(stopping, number, own) for number, own in enumerate(generators)]
-        try:
-            chains = [chain.result() for chain in running]
-        except BaseException as error:  # Also when somebody is tired of waiting.
-            stopped.append(error)
-            raise
-    return chains
+    return _side_by_side(run, generators, min(threads, schedule.chains), stopped)
+
+
+def _side_by_side(
+    run: Callable[[int, Generator], Result], generators: Sequence[Generator], workers: int, stopped: list[BaseException]
+) -> list[Result]:
+    """Run all in threads of their own; the first that fails, or somebody tired of waiting, stops the others.
+
+    The threads are daemons: who interrupts a run need not wait for the sweep that it is in.
+    """
+    found: dict[int, Result] = {}
+    waiting, lock = deque(enumerate(generators)), Lock()
+
+    def work() -> None:
+        while not stopped:
+            with lock:
+                if not waiting:
+                    return
+                number, own = waiting.popleft()
+            try:
+                found[number] = run(number, own)
+            except BaseException as error:
+                stopped.append(error)
+
+    pool = [Thread(target=work, daemon=True) for _ in range(workers)]
+    try:
+        for thread in pool:
+            thread.start()
+        for thread in pool:
+            while thread.is_alive():  # Not one long wait: an interrupt may reach another thread, and wake nobody here.
+                thread.join(PATIENCE)
+    except BaseException as error:
+        stopped.append(error)
+        raise
+    if stopped:
+        raise stopped[0]
+    return [found[number] for number in range(len(generators))]

@@ -8,8 +8,8 @@ hardly anybody has heard of; so the question is chosen among those most rated in
 
 What is to be known: by default the ratings of whatever he may rate, among what the rules of the request allow. An item
 counts as often as others have rated it; but where `only` names what he can be asked about, these are things that he
-knows and may be expected to care for, and all count alike. Measured, that makes the difference between answers that
-are better than random ones and answers that are as good. The other goal is the best of his list, under the same rules.
+knows and may be expected to care for, and all count alike. The other goal is the best of his list, under the same
+rules.
 """
 
 from __future__ import annotations

@@ -18,12 +18,14 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace.errors import NonFiniteStateError
+from tastespace.inference.drivers import ascend, never
 from tastespace.inference.transition import Stats
 from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
 from tastespace.models.factorization.likelihoods import Likelihood, Observations
 from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
 from tastespace.models.factorization.priors import FactorPrior, Population
 from tastespace.models.factorization.rows import Points, Side, solve_rows
+from tastespace.progress import silent
 
 START_SD = 0.1
 # A few sweeps of ALS bring the factors near; the sampler does the rest better than more of them.
@@ -146,10 +148,10 @@ class GibbsSweep:
             start_sd=START_SD,
             threads=self.threads,
         )
-        state = ascent.init(rng)
-        for _ in range(START_SWEEPS):
-            state, _stats = ascent.step(state, rng)
-        return state
+        start, _ = ascend(
+            ascent, ascent.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
+        )
+        return start
 
 
 def taste_sd(users: Population, items: Population) -> float:
