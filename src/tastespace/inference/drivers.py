@@ -152,7 +152,7 @@ def _side_by_side(
 ) -> list[Result]:
     """Run all in threads of their own; the first that fails, or somebody tired of waiting, stops the others.
 
-    The threads are daemons: who interrupts a run need not wait for the sweep that it is in.
+    Those end with the step that they are in: a thread cannot be left alone inside a kernel while the program ends.
     """
     found: dict[int, Result] = {}
     waiting, lock = deque(enumerate(generators)), Lock()
@@ -168,7 +168,7 @@ def _side_by_side(
             except BaseException as error:
                 stopped.append(error)
 
-    pool = [Thread(target=work, daemon=True) for _ in range(workers)]
+    pool = [Thread(target=work) for _ in range(workers)]
     try:
         for thread in pool:
             thread.start()
@@ -177,6 +177,8 @@ def _side_by_side(
                 thread.join(PATIENCE)
     except BaseException as error:
         stopped.append(error)
+        for thread in pool:
+            thread.join()
         raise
     if stopped:
         raise stopped[0]
