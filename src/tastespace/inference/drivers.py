@@ -168,7 +168,12 @@ def _side_by_side(
             except BaseException as error:
                 stopped.append(error)
 
-    pool = [Thread(target=work) for _ in range(workers)]
+    _run_to_the_end([Thread(target=work) for _ in range(workers)], stopped)
+    return [found[number] for number in range(len(generators))]
+
+
+def _run_to_the_end(pool: Sequence[Thread], stopped: list[BaseException]) -> None:
+    """Start the threads and wait for them; what stopped them is raised."""
     try:
         for thread in pool:
             thread.start()
@@ -182,4 +187,3 @@ def _side_by_side(
         raise
     if stopped:
         raise stopped[0]
-    return [found[number] for number in range(len(generators))]
