@@ -32,6 +32,6 @@ def generator(seed: int) -> Generator:
 
 def derive(seed: int, *keys: object) -> Generator:
     """A generator for one purpose of a seed, such as a request about a user: the same keys, the same numbers."""
-    text = "\x1f".join(f"{type(key).__name__}:{key}" for key in keys)
+    text = "\x1f".join(map(str, keys))
     words = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint32)
     return np.random.default_rng([resolve(seed), *(int(word) for word in words)])

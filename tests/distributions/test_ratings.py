@@ -115,3 +115,16 @@ def test_one_level():
 def test_some_of_them():
     whole = ratings(4, 1)
     assert whole.take([0, 3]).crps(STARS[[0, 3]]).tolist() == whole.crps(STARS)[[0, 3]].tolist()
+
+
+@pytest.mark.parametrize("levels", [[0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3], [90.0, 90.1, 90.2, 90.3], [1.3, 1.4, 1.5]])
+def test_decimal_levels_are_found(levels):
+    """Levels come in single precision, thresholds do not: 0.7 must find the level 0.7."""
+    kept = np.array(levels, np.float32).astype(np.float64)
+    mixture = NormalMixture(np.full((1, 3), np.mean(levels), np.float32), np.full((1, 3), 0.2, np.float32))
+    ratings = NormalRatings(mixture, kept[0], kept[-1], kept)
+    chances = [float(ratings.at_least(level)[0]) for level in levels]
+    assert chances[0] == 1
+    assert (np.diff(chances) < 0).all()
+    assert chances[-1] > 0
+    np.testing.assert_allclose(chances[-1], ratings.level_probabilities()[0, -1], atol=1e-6)

@@ -14,6 +14,7 @@ from tastespace.data.compressed import Compressed
 from tastespace.data.levels import levels_of
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, NonFiniteStateError
 from tastespace.models.factorization.beliefs import UserBeliefs, evidence
+from tastespace.models.factorization.rows import Points
 from tastespace.randomness import generator
 from tastespace.testing.toys import gaussian
 
@@ -83,6 +84,11 @@ def test_draws_that_explain_the_news_count_more(ratings, fitted):
     belief = weighed.posterior_.fold_in(history(*news.items()), 1)
     some = next(belief.blocks(np.array([0])))[1]
     assert 1 <= some.effective_draws[0] < 40
+    prediction = weighed.predict(["new"], [5], history=news)
+    assert_allclose(prediction.effective_draws, some.effective_draws, rtol=1e-4)
+    assert "effective_draws" in prediction.to_polars().columns
+    explained = weighed.explain(0, [2]).scores
+    assert_allclose(explained, weighed.predict([0], [2]).mean, rtol=1e-4)
     assert_allclose(some.weights.sum(1), 1, rtol=1e-5)
     # A training user brings no news: all draws count alike, as without weights.
     users, items = ratings.user_ids()[:50], ratings.item_ids()[:50]
@@ -93,8 +99,9 @@ def test_draws_that_explain_the_news_count_more(ratings, fitted):
     ).any()
 
 
-def test_the_same_bytes_with_one_thread_and_two(ratings, tmp_path):
-    models = [BPMF(**SMALL, threads=n).fit(ratings) for n in (1, 2)]
+@pytest.mark.parametrize("chains", [1, 3])  # two threads in the kernels; two chains at a time
+def test_the_same_bytes_with_one_thread_and_two(ratings, tmp_path, chains):
+    models = [BPMF(**SMALL | {"chains": chains}, threads=n).fit(ratings) for n in (1, 2)]
     for n, model in enumerate(models):
         save(model, tmp_path / str(n))
     for name in ("posterior.safetensors", "ratings.safetensors"):
@@ -132,9 +139,11 @@ def test_a_prediction_comes_with_all_its_uncertainty(ratings, fitted):
     prediction = fitted.predict([0, 0, "stranger", 0], [1, 2, 1, "unheard of"])
     assert_array_equal(prediction.cold, [False, False, True, True])
     assert (prediction.rating_sd > prediction.belief_sd).all()
-    # What is less known is less sure: a stranger, and an item never seen.
-    assert prediction.belief_sd[2] > prediction.belief_sd[0]
-    assert prediction.belief_sd[3] > prediction.belief_sd[0]
+    # What is less known is less sure, on the whole: a stranger, and an item never seen.
+    users, items = np.repeat(np.arange(20), 30), np.tile(np.arange(30), 20)
+    known = fitted.predict(users, items).belief_sd.mean()
+    assert fitted.predict(["stranger"] * 30, range(30)).belief_sd.mean() > known
+    assert fitted.predict(range(20), ["unheard of"] * 20).belief_sd.mean() > known
     low, high = prediction.interval(0.8).T
     assert ((low <= prediction.mean) & (prediction.mean <= high)).all()
     assert (np.diff(prediction.quantiles(0.05, 0.5, 0.95), axis=1) >= 0).all()
@@ -188,8 +197,13 @@ def test_hardly_any_data_give_sensible_prior_answers(users, items, values):
     assert (prediction.mean <= max(values)).all()
     assert np.isfinite(prediction.rating_sd).all()
     assert (prediction.rating_sd > 0).all()
-    assert (prediction.belief_sd[3] > 0).all()
+    # Before they are cut to the range: of the size of the ratings, and unsure by a few of their standard deviations.
+    spread = float(np.std(values)) or 1.0
+    assert (np.abs(prediction.rating.mixture.mean() - np.mean(values)) < 2 * spread).all()
+    assert (prediction.belief_sd > 0).all()
+    assert (prediction.belief_sd < 5 * spread).all()
     ranking = model.recommend([0, "x"], 3, exclude=None)
+    assert (np.abs(ranking.scores[ranking.item_rows >= 0] - np.mean(values)) < 2 * spread).all()
     assert np.isfinite(ranking.sureness.top_n_probability[ranking.item_rows >= 0]).all()
 
 
@@ -228,14 +242,22 @@ def test_saved_without_ratings_it_knows_only_what_a_history_says(ratings, fitted
     assert_allclose(prediction.mean, fitted.predict(["stranger"], [1]).mean, rtol=1e-6)
     row = ratings.by_user.take(np.array([0]))
     own = dict(zip(ratings.items.at(row.columns).to_list(), row.values.tolist(), strict=True))
+    with pytest.raises(InvalidParameterError, match="without its ratings"):
+        model.similar_users([0])
     with pytest.warns(UserWarning, match="only the history counts"):
         again = model.predict([0], [1], history=own)
     assert_allclose(again.mean, fitted.predict([0], [1]).mean, rtol=1e-5)
 
 
 def test_a_chain_that_explodes_says_where(ratings):
-    with pytest.raises(NonFiniteStateError, match="item|user|noise"):
-        BPMF(**SMALL, noise_precision=1e38).fit(ratings)
+    transition = BPMF(**SMALL).story(ratings).bind(ratings)
+    state = transition.init(generator(0))
+    for alpha in (float("inf"), float("nan")):
+        with pytest.raises(NonFiniteStateError, match="precision of the noise"):
+            transition.step(replace(state, alpha=alpha), generator(0))
+    exploded = replace(state, users=Points(state.users.factors * np.float32(1e30), state.users.bias))
+    with pytest.raises(NonFiniteStateError, match="item"):
+        transition.step(exploded, generator(0))
 
 
 def test_too_short_a_run_is_told_so(ratings):
@@ -257,6 +279,10 @@ def test_too_short_a_run_is_told_so(ratings):
         ("storage", "float8"),
         ("noise_precision", 0),
         ("noise_precision", "guessed"),
+        ("noise_precision", 1e-300),
+        ("noise_precision", 1e38),
+        ("noise_rate", 1e300),
+        ("biases", 1),
         ("prior_scale", -1.0),
         ("prior_degrees", -2.0),
     ],
@@ -282,3 +308,17 @@ def test_parameters_that_make_no_sense_are_refused(ratings, parameter, value):
 def test_levels_are_recognised(values, expected):
     found = levels_of(np.array(values, np.float32))
     assert (found is None) if expected is None else found.tolist() == expected
+
+
+def test_nobody_asked_about_gets_nothing(fitted):
+    assert len(fitted.recommend([])) == 0
+    assert len(fitted.predict([], [])) == 0
+    assert list(fitted.scores([])) == []
+
+
+def test_ratings_of_any_size(ratings):
+    for factor in (1e-20, 1e20):
+        scaled = replace(ratings, values=(ratings.values.astype(np.float64) * factor).astype(np.float32))
+        prediction = BPMF(**SMALL).fit(scaled).predict([0, 1], [2, 3])
+        assert np.isfinite(prediction.rating_sd).all()
+        assert (prediction.rating_sd > 0).all()

@@ -47,7 +47,8 @@ def test_cautious_and_curious_order_by_mean_and_spread(fitted, policy, sign, c):
 @pytest.mark.parametrize("threshold", [3.0, 4.0, 4.5])
 def test_likely_orders_by_the_probability_to_reach_a_level(fitted, threshold):
     ranking, prediction = fitted.recommend([0], 8, policy=Likely(at_least=threshold), exclude=None), everything(fitted)
-    expected = np.argsort(-prediction.probability_at_least(threshold).astype(np.float32), kind="stable")[:8]
+    chances = prediction.probability_at_least(threshold).astype(np.float32)
+    expected = np.lexsort((-prediction.rating.mixture.mean(), -chances))[:8]
     assert_array_equal(ranking.item_rows[0], expected)
 
 
@@ -63,6 +64,20 @@ def test_thompson_repeats_by_seed_and_request(fitted, ratings):
     assert (first != fitted.recommend([0, 1], policy="thompson:request=1").item_rows).any()
     other = BPMF(n_factors=3, warmup=20, draws=20, thin=1, seed=2).fit(ratings)
     assert (first != other.recommend([0, 1], policy=Thompson()).item_rows).any()
+
+
+def test_an_id_means_the_same_typed_as_a_text(fitted):
+    lists = [
+        fitted.recommend([user], policy=Thompson(request=number)) for user in (7, "7") for number in (3, np.int64(3))
+    ]
+    assert all((ranking.item_rows == lists[0].item_rows).all() for ranking in lists)
+    assert all((r.sureness.top_n_probability == lists[0].sureness.top_n_probability).all() for r in lists)
+
+
+def test_likely_refuses_what_cannot_be(fitted):
+    for threshold in (1.0, 10.0):
+        with pytest.raises(InvalidParameterError, match="ratings go from 1 to 5"):
+            fitted.recommend([0], policy=Likely(at_least=threshold))
 
 
 def test_thompson_shows_items_as_often_as_they_may_be_the_best(fitted):
@@ -93,7 +108,6 @@ def test_probabilities_of_the_top_n_add_up_to_n(fitted):
     ranking = fitted.recommend([0, 1, "stranger"], N_ITEMS, exclude=None)
     assert_allclose(ranking.sureness.top_n_probability, 1)  # all of them are among all of them
     for n in (1, 5):
-        ranking = fitted.recommend([0], N_ITEMS, exclude=None)
         scores = fitted.posterior_.draw_scores(
             fitted.posterior_.known(np.array([0], np.int32)), 0, 100, derive(1, "top n", 0)
         )
@@ -156,7 +170,7 @@ def test_policies_have_names(text, policy):
 @pytest.mark.parametrize(
     "wrong",
     ["bold", "cautious:d=1", "cautious:c", "cautious:c=much", "cautious:c=-1", "mean:c=1", "thompson:request=1.5", 3]
-    + [Cautious(c=float("nan")), Likely(at_least="high"), Thompson(request=-1), None],
+    + [Cautious(c=float("nan")), Cautious(c=1e39), Likely(at_least="high"), Thompson(request=-1), None],
     ids=repr,
 )
 def test_policies_that_make_no_sense_are_refused(fitted, wrong):

@@ -22,8 +22,11 @@ from tastespace.cli.options import (
     reading,
 )
 from tastespace.data.files import read_pairs
+from tastespace.models.parameters import number
+from tastespace.models.posterior import Prediction
 
 SHOWN = 50
+BLOCK = 100_000  # pairs predicted at once: whole distributions take some hundred bytes each
 
 
 def predict(
@@ -44,12 +47,14 @@ def predict(
 ) -> None:
     """Predict the ratings of pairs of users and items."""
     recommender = artifact.load(model).set_params(threads=threads)
+    number("--coverage", coverage, above=0, below=1)
     said = reading(user=user_column, item=item_column, separator=separator, header=header)
     users, items = read_pairs(pairs, **said)
-    prediction = recommender.predict(users, items)
-    frame = prediction.to_polars(coverage)
-    if at_least is not None:
-        frame = frame.with_columns(pl.Series("probability_at_least", prediction.probability_at_least(at_least)))
+    blocks = [
+        _block(recommender.predict(users[k : k + BLOCK], items[k : k + BLOCK]), coverage, at_least)
+        for k in range(0, max(len(users), 1), BLOCK)
+    ]
+    frame = pl.concat(blocks)
     known = {
         "user": known_ids(recommender.ratings_.users, users),
         "item": known_ids(recommender.ratings_.items, items),
@@ -60,8 +65,8 @@ def predict(
     if json:
         console.print_json({"predictions": [_entry(row) for row in rows]})
         return
-    columns = ["user", "item", *(["title"] if prediction.titles is not None else []), "mean"]
-    columns += [f"{coverage:.0%} of ratings", "belief sd"] if prediction.is_uncertain else []
+    columns = ["user", "item", *(["title"] if "title" in frame.columns else []), "mean"]
+    columns += [f"{100 * coverage:g}% of ratings", "belief sd"] if "low" in frame.columns else []
     columns += [f"P(>= {at_least:g})"] if at_least is not None else []
     console.print_table([*columns, " "], [_cells(row) for row in rows[:SHOWN]])
     if len(rows) > SHOWN:
@@ -71,6 +76,14 @@ def predict(
         console.out.print(
             f"{cold:,} cold: the user or the item is unknown to the model, the answer is that for anybody", markup=False
         )
+
+
+def _block(prediction: Prediction, coverage: float, at_least: float | None) -> pl.DataFrame:
+    """What is shown of some predictions."""
+    frame = prediction.to_polars(coverage)
+    if at_least is None:
+        return frame
+    return frame.with_columns(pl.Series("probability_at_least", prediction.probability_at_least(at_least)))
 
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:

@@ -61,9 +61,19 @@ class NormalMixture:
 
     def sd(self) -> DoubleArray:
         """The spread of the components' means, and their own."""
-        centre = self.mean()
-        spread = (self.means - centre.astype(self.means.dtype)[:, None]) ** 2 + self.sds**2
-        return np.sqrt(self._average(spread))
+        variance, centre = np.empty(len(self)), self.mean()
+        for rows in self._blocks():  # In double, where no square is too large; a part at a time, for that takes room.
+            part = self.take(rows)
+            apart = part.means.astype(np.float64) - centre[rows, None]
+            variance[rows] = part._average(apart**2 + part.sds.astype(np.float64) ** 2)
+        return np.sqrt(variance)
+
+    @property
+    def effective_components(self) -> DoubleArray:
+        """How many equal components the weights are worth, one figure a quantity."""
+        if self.weights is None:
+            return np.full(len(self), float(self.means.shape[1]))
+        return np.asarray(1 / np.sum(self.weights.astype(np.float64) ** 2, axis=1))
 
     def cdf(self, values: NDArray[Any], *, inclusive: bool = True) -> DoubleArray:
         """P(quantity <= value), one value a quantity, to 1e-6; P(quantity < value) if not `inclusive`.

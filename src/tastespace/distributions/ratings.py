@@ -50,12 +50,14 @@ class NormalRatings:
 
     def at_least(self, threshold: float) -> DoubleArray:
         """P(rating >= threshold); between two levels it is the higher one that has to be reached."""
-        if threshold <= self.low:
+        # Levels are single precision, what is asked for is not: 0.7 must find the level 0.7.
+        slack = self._slack
+        if threshold <= self.low + slack:
             return np.ones(len(self))
-        if threshold > self.high:
+        if threshold > self.high + slack:
             return np.zeros(len(self))
         if self.levels is not None:
-            above = int(np.searchsorted(self.levels, threshold - 1e-6))
+            above = min(max(int(np.searchsorted(self.levels, threshold - slack)), 1), len(self.levels) - 1)
             threshold = float(self.levels[above - 1] + self.levels[above]) / 2
         return 1 - self.mixture.cdf(np.full(len(self), threshold))
 
@@ -128,10 +130,17 @@ class NormalRatings:
         """P(low <= level of the rating <= high), one pair of ends a rating."""
         if self.levels is None:
             raise ValueError(NO_LEVELS)
-        first = np.searchsorted(self.levels, low - SAME_LEVEL)
-        after = np.searchsorted(self.levels, high + SAME_LEVEL, side="right")
+        first = np.searchsorted(self.levels, low - self._slack)
+        after = np.searchsorted(self.levels, high + self._slack, side="right")
         rows = np.arange(len(self))
         return np.maximum(self._edges[rows, after] - self._edges[rows, first], 0.0)
+
+    @property
+    def _slack(self) -> float:
+        """How far apart two numbers may be that mean the same rating: a hundredth of a step, or rounding."""
+        if self.levels is not None and len(self.levels) > 1:
+            return 0.01 * float(np.diff(self.levels).min())
+        return SAME_LEVEL * max(abs(self.low), abs(self.high))
 
     @property
     def _midpoints(self) -> DoubleArray:

@@ -22,7 +22,7 @@ from tastespace.data.compressed import Compressed
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.frames import to_pandas
-from tastespace.models.posterior import Posterior
+from tastespace.models.posterior import Posterior, Reweighs
 from tastespace.ranking import known_items
 
 if TYPE_CHECKING:
@@ -123,11 +123,21 @@ class Explanation:
 
 
 def explain(
-    ratings: Ratings, posterior: Posterior[Any], user: Any, rated: Compressed, items: pl.Series, n: int, threads: int
+    ratings: Ratings,
+    posterior: Posterior[Any],
+    user: Any,
+    rated: Compressed,
+    items: pl.Series,
+    n: int,
+    threads: int,
+    trained: Compressed | None = None,
 ) -> Explanation:
-    """The explanation of these items, which the model must know, for a user with these ratings (one row)."""
+    """The explanation of these items, which the model must know, for a user with these ratings (one row).
+
+    `trained` are those of his ratings that the model was fitted on.
+    """
     rows = known_items(ratings, items)
-    scores, base, effects = contributions(posterior, rated, rows, threads)
+    scores, base, effects = contributions(posterior, rated, rows, threads, trained)
     has_titles = ratings.item_titles is not None
     return Explanation(
         user_id=user,
@@ -145,21 +155,28 @@ def explain(
 
 
 def contributions(
-    posterior: Posterior[Any], rated: Compressed, item_rows: IntArray, threads: int
+    posterior: Posterior[Any], rated: Compressed, item_rows: IntArray, threads: int, trained: Compressed | None = None
 ) -> tuple[FloatArray, FloatArray, FloatMatrix]:
     """The score of each item for a user with these ratings (one row), that for a stranger, and items x ratings."""
+
+    def folded(ratings: Compressed) -> Any:
+        belief = posterior.fold_in(ratings, threads)
+        if trained is None or not isinstance(posterior, Reweighs):
+            return belief
+        return posterior.reweighed(belief, trained.take(np.zeros(len(ratings), np.int32)))
+
     stranger = posterior.known(np.array([-1], np.int32))
     nobody = np.zeros(len(item_rows), np.int32)
     base = posterior.predict(stranger, nobody, item_rows, threads)
     n_rated = len(rated.columns)
     usual = posterior.predict(stranger, np.zeros(n_rated, np.int32), rated.columns, threads)
-    scores = posterior.predict(posterior.fold_in(rated, threads), nobody, item_rows, threads)
+    scores = posterior.predict(folded(rated), nobody, item_rows, threads)
     effects = np.zeros((len(item_rows), n_rated), np.float32)
     step = max(1, BLOCK_RATINGS // max(n_rated, len(item_rows), 1))
     for start in range(0, n_rated, step):
         replaced = np.arange(start, min(start + step, n_rated))
         changed = _with_one_replaced(rated, usual, replaced)
-        belief = posterior.fold_in(changed, threads)
+        belief = folded(changed)
         users = np.repeat(np.arange(len(replaced), dtype=np.int32), len(item_rows))
         without = posterior.predict(belief, users, np.tile(item_rows, len(replaced)), threads)
         effects[:, replaced] = scores[:, None] - without.reshape(len(replaced), len(item_rows)).T

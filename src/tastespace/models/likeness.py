@@ -19,7 +19,7 @@ from tastespace.data.compressed import Compressed
 from tastespace.errors import InvalidParameterError
 from tastespace.index.exact import Exact
 from tastespace.index.index import Excluded, Neighbours
-from tastespace.models.posterior import ComparesItems, ComparesUsers, Places, Posterior
+from tastespace.models.posterior import ComparesItems, ComparesUsers, Places, Posterior, Remembers
 from tastespace.models.searching import BLOCK_SCORES, best_of_scores, forbid
 
 Compare = Callable[[NDArray[Any]], FloatMatrix]  # a position in each list -> similarity of all its entries to that one
@@ -169,6 +169,11 @@ def item_likeness(posterior: Posterior[Any], n_items: int) -> ItemLikeness:
 
 def user_likeness(posterior: Posterior[Any], n_users: int) -> UserLikeness:
     """How alike this model's users are; a model without tastes cannot say."""
+    if isinstance(posterior, Remembers) and not posterior.remembers:
+        raise InvalidParameterError(
+            "the model was saved without its ratings, which are all that it knows its users by; expected a model saved "
+            "with its ratings"
+        )
     if isinstance(posterior, Places):
         everybody = posterior.known(np.arange(n_users, dtype=np.int32))
         return PlacedUsers(posterior, Directions(posterior.user_places(everybody)))

@@ -31,5 +31,5 @@ def number(
 
 def choice(name: str, value: Any, options: Sequence[Any]) -> None:
     """The value is one of a few."""
-    if not any(value is option or value == option for option in options):
+    if not any(isinstance(value, type(option)) and value == option for option in options):
         raise InvalidParameterError(f"{name} is {value!r}; expected one of {', '.join(map(repr, options))}")

@@ -21,6 +21,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.models.parameters import number, whole_number
 from tastespace.models.posterior import Uncertain
 
+MOST_SDS = 1e6  # far beyond what makes a difference, and what single precision can hold
 RngOf = Callable[[int], Generator]  # of a user of the belief
 
 
@@ -39,7 +40,7 @@ class Cautious:
     c: float = 1.0
 
     def check(self) -> None:
-        number("c", self.c, least=0)
+        number("c", self.c, least=0, below=MOST_SDS)
 
     def scores(
         self, posterior: Uncertain[Any], belief: Any, users: IntArray, n_items: int, rng_of: RngOf, threads: int
@@ -55,7 +56,7 @@ class Curious:
     c: float = 1.0
 
     def check(self) -> None:
-        number("c", self.c, least=0)
+        number("c", self.c, least=0, below=MOST_SDS)
 
     def scores(
         self, posterior: Uncertain[Any], belief: Any, users: IntArray, n_items: int, rng_of: RngOf, threads: int
@@ -78,11 +79,20 @@ class Likely:
         self, posterior: Uncertain[Any], belief: Any, users: IntArray, n_items: int, rng_of: RngOf, threads: int
     ) -> FloatMatrix:
         threshold = posterior.usual_rating if self.at_least is None else self.at_least
+        low, high = posterior.rating_range
+        if threshold > high or (threshold <= low < high):
+            raise InvalidParameterError(
+                f"at_least is {threshold:g}, and ratings go from {low:g} to {high:g}; expected above {low:g}, at most "
+                f"{high:g}"
+            )
         items = np.arange(n_items, dtype=np.int32)
         scores = np.empty((len(users), n_items), np.float32)
         for place, user in enumerate(users):  # One at a time: the whole distribution of every rating is looked at.
             outlook = posterior.outlook(belief, np.full(n_items, user, np.int32), items, threads)
-            scores[place] = outlook.rating.at_least(threshold)
+            chances = outlook.rating.at_least(threshold).astype(np.float32)
+            # Positions, not probabilities: where these are alike, as near 0 and 1, the mean decides.
+            order = np.lexsort((items, -outlook.belief.mean(), -chances))
+            scores[place, order] = np.arange(n_items, 0, -1)
         return scores
 
 
@@ -153,10 +163,11 @@ def _parameter(name: str, setting: str) -> dict[str, Any]:
     if key not in known or not separator:
         expected = f"{name}:{known[0]}=NUMBER" if known else f"{name} alone, which has no parameter"
         raise InvalidParameterError(f"the policy is {name}:{setting}; expected {expected}")
+    kind, expected = (int, "a whole number") if key == "request" else (float, "a number")
     try:
-        return {key: int(text) if key == "request" else float(text)}
+        return {key: kind(text)}
     except ValueError:
-        raise InvalidParameterError(f"{key} is {text!r}; expected a number") from None
+        raise InvalidParameterError(f"{key} is {text!r}; expected {expected}") from None
 
 
 def _of_all(

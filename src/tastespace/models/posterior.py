@@ -76,6 +76,11 @@ class Uncertain(Protocol[AskedBelief]):
         """The mean of the training ratings: what a good item should reach, unless told otherwise."""
         ...
 
+    @property
+    def rating_range(self) -> tuple[float, float]:
+        """The lowest and the highest rating."""
+        ...
+
     def outlook(self, belief: AskedBelief, belief_rows: IntArray, item_rows: IntArray, threads: int) -> Outlook:
         """Of each pair; item row -1 is an item never seen."""
         ...
@@ -123,6 +128,11 @@ class Inquires(Protocol[AskedBelief]):
 @runtime_checkable
 class Remembers(Protocol):
     """Capability of a posterior that answers for training users from their ratings, which it does not keep itself."""
+
+    @property
+    def remembers(self) -> bool:
+        """Whether there are any ratings at hand."""
+        ...
 
     def remembering(self, ratings: Compressed) -> Self:
         """The same posterior, with the training ratings by user at hand."""
@@ -222,12 +232,20 @@ class Prediction:
         return len(self.mean)
 
     @property
+    def effective_draws(self) -> DoubleArray | None:
+        """Where draws are weighed by evidence: how many equal ones each prediction rests on."""
+        weighed = self.rating is not None and self.rating.mixture.weights is not None
+        return self.rating.mixture.effective_components if weighed and self.rating is not None else None
+
+    @property
     def is_uncertain(self) -> bool:
         """Whether the model says how sure it is."""
         return self.rating is not None
 
     def quantiles(self, *probabilities: float) -> DoubleArray:
         """What a rating falls below with each probability, within the range: one column each."""
+        if not probabilities:
+            raise InvalidParameterError("quantiles got no probability; expected at least one, such as 0.5")
         for probability in probabilities:
             number("probability", probability, above=0, below=1)
         rating = self._known("quantiles")
@@ -252,11 +270,13 @@ class Prediction:
         if self.is_uncertain:
             low, high = self.interval(coverage).T
             columns |= {"belief_sd": self.belief_sd, "rating_sd": self.rating_sd, "low": low, "high": high}
+            if self.effective_draws is not None:
+                columns["effective_draws"] = self.effective_draws
         return pl.DataFrame(columns | {"cold": self.cold})
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self, coverage: float = 0.9) -> pd.DataFrame:
         """The same table as a pandas frame."""
-        return to_pandas(self.to_polars())
+        return to_pandas(self.to_polars(coverage))
 
     def _known(self, what: str) -> NormalRatings:
         if self.rating is None:

@@ -194,7 +194,7 @@ class Recommender(ABC):
             rules=rules,
             prepared=self._prepared,
             index=index,
-            rng_of=self._rng_of(asked, wishes.policy),
+            rng_of=self._rng_of(asked, "policy", getattr(wishes.policy, "request", 0)),
             threads=threads.resolve(self.threads),
         ).lists(wishes)
         sureness = None
@@ -337,7 +337,8 @@ class Recommender(ABC):
                 "or a model saved with its ratings"
             )
         items, user = id_series(listed(item_ids), "item"), asked.users.ids[0]
-        return explain(self.ratings_, self.posterior_, user, asked.seen, items, n, threads.resolve(self.threads))
+        n_threads = threads.resolve(self.threads)
+        return explain(self.ratings_, self.posterior_, user, asked.seen, items, n, n_threads, trained=asked.before)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name, as scikit-learn asks for them."""
@@ -376,9 +377,10 @@ class Recommender(ABC):
             return np.asarray(asked.seen.counts == 0)
         return asked.cold
 
-    def _rng_of(self, asked: Asked, purpose: object) -> Callable[[int], Generator]:
+    def _rng_of(self, asked: Asked, *purpose: object) -> Callable[[int], Generator]:
         """Random numbers of a user of the request: the same for the same model, user and purpose."""
-        return lambda user: randomness.derive(self.seed_, purpose, asked.users.ids[user])
+        known = self.ratings_.users.at(asked.rows)  # by their own ids: typed at a terminal, 7 is a text
+        return lambda user: randomness.derive(self.seed_, *purpose, known[user] or asked.users.ids[user])
 
     def _stranger(self) -> str:
         """A name for somebody whom the training ratings do not know."""

@@ -13,7 +13,7 @@ from tastespace.data.levels import levels_of
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.gamma import Gamma
 from tastespace.distributions.normal_gamma import NormalGamma
-from tastespace.errors import ConvergenceWarning, warn
+from tastespace.errors import ConvergenceWarning, InvalidParameterError, warn
 from tastespace.inference.diagnostics import check_convergence
 from tastespace.inference.drivers import Schedule, sample
 from tastespace.models.factorization.draws import DrawsPosterior
@@ -29,6 +29,8 @@ from tastespace.progress import Observer
 # Rows that the hyper-prior is worth, at most, and as a share of those there are. They hold back directions of taste
 # that the ratings hardly show: chosen on held-out parts of training ratings (docs/design/bpmf.md).
 PRIOR_ROWS, PRIOR_SHARE = 100, 0.1
+LEAST_PRIOR_ROWS = 6  # with fewer a row has no variance, and the answer for a stranger is chance
+EXTREME = 1e12  # beyond this, single precision overflows somewhere
 
 
 @dataclass(kw_only=True)
@@ -48,8 +50,8 @@ class BPMF(Recommender):
     user's new ratings better count more.
 
     `prior_strength`, `prior_degrees` (of the Wishart, beyond the number of factors; None for 100, or a tenth of the
-    rows where these are few), `prior_scale`, `noise_shape` and `noise_rate` are the hyper-prior's, for ratings of
-    standard deviation 1.
+    rows where these are few, but at least 6), `prior_scale`, `noise_shape` and `noise_rate` are the hyper-prior's, for
+    ratings of standard deviation 1.
     """
 
     n_factors: int = 32
@@ -86,10 +88,12 @@ class BPMF(Recommender):
         choice("storage", self.storage, ["float32", "float16"])
         choice("precision", self.precision, ["float32", "float64"])
         for name in ("prior_strength", "prior_scale", "noise_shape", "noise_rate"):
-            number(name, getattr(self, name), above=0)
+            number(name, getattr(self, name), above=1 / EXTREME, below=EXTREME)
         if self.prior_degrees is not None:
-            number("prior_degrees", self.prior_degrees, above=-1)
-        if self.noise_precision != "learned":
+            number("prior_degrees", self.prior_degrees, least=0, below=EXTREME)
+        if isinstance(self.noise_precision, str):
+            choice("noise_precision", self.noise_precision, ["learned"])
+        else:
             number("noise_precision", self.noise_precision, above=0)
 
     def story(self, observed: Ratings) -> FactorModel:
@@ -98,6 +102,11 @@ class BPMF(Recommender):
         noise: Gamma | float = Gamma(self.noise_shape, self.noise_rate)
         if self.noise_precision != "learned":
             noise = self.noise_precision * scale**2
+            if not 1 / EXTREME < noise < EXTREME:
+                raise InvalidParameterError(
+                    f"noise_precision is {self.noise_precision:g}, for ratings with a standard deviation of {scale:g}; "
+                    f"expected something nearer to {2 / scale**2:.2g}, or 'learned'"
+                )
         return FactorModel(
             n_factors=self.n_factors,
             has_biases=self.biases,
@@ -154,7 +163,9 @@ class BPMF(Recommender):
         )
 
     def _prior(self, n_rows: int) -> NormalWishartPrior:
-        rows = min(PRIOR_ROWS, PRIOR_SHARE * n_rows) if self.prior_degrees is None else self.prior_degrees
+        rows = max(LEAST_PRIOR_ROWS, min(PRIOR_ROWS, PRIOR_SHARE * n_rows))
+        if self.prior_degrees is not None:
+            rows = self.prior_degrees
         return NormalWishartPrior(
             strength=self.prior_strength,
             degrees=self.n_factors + rows,

@@ -27,7 +27,7 @@ from tastespace.models.factorization.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.rows import Points, score_pairs
 from tastespace.models.posterior import Inquiry, Outlook
 
-PLACES = 8  # draws that likeness goes by: more tell hardly more, and all would make every user a long vector
+PLACES = 16  # draws that likeness goes by: more tell hardly more, and all would make every user a long vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +45,10 @@ class DrawsPosterior:
     @property
     def usual_rating(self) -> float:
         return self.draws.offset
+
+    @property
+    def remembers(self) -> bool:
+        return self.ratings is not None and len(self.ratings.columns) > 0
 
     def remembering(self, ratings: Compressed) -> DrawsPosterior:
         """The same posterior with the training ratings at hand."""
@@ -109,8 +113,8 @@ class DrawsPosterior:
                 weights[pairs] = some.weights[inside]
         means = draws.offset + draws.scale * means
         sds *= draws.scale
-        noise = draws.scale / np.sqrt(draws.alpha)
-        mixture = NormalMixture(means, np.sqrt(sds**2 + noise**2).astype(np.float32), weights)
+        noise = (draws.scale / np.sqrt(draws.alpha)).astype(np.float32)
+        mixture = NormalMixture(means, np.hypot(sds, noise), weights)
         return Outlook(
             belief=NormalMixture(means, sds, weights),
             rating=NormalRatings(mixture, *self.rating_range, self.levels),
@@ -176,16 +180,17 @@ class DrawsPosterior:
         return most_informative(self.draws, some, belief_row - users.start, askable, targets, importance, n)
 
     def item_places(self) -> FloatMatrix:
-        items = self.draws.items[:, self._places, : self.draws.n_factors]
-        return contiguous(items.reshape(len(items), -1), np.float32)
+        places = _seen_by(self.draws.items[:, self._places, : self.draws.n_factors], self.draws.users, self._places)
+        return places.reshape(len(places), len(self._places) * self.draws.n_factors)
 
     def user_places(self, belief: UserBeliefs) -> FloatMatrix:
         n_factors = self.draws.n_factors
         places = np.empty((len(belief), len(self._places), n_factors), np.float32)
         for first in range(0, len(belief), belief.block):
             last = min(first + belief.block, len(belief))
-            places[first:last] = belief.means(first, last)[0][:, self._places, :n_factors]
-        return places.reshape(len(belief), -1)
+            means = belief.means(first, last)[0][:, self._places, :n_factors]
+            places[first:last] = _seen_by(means, self.draws.new_items, self._places)
+        return places.reshape(len(belief), len(self._places) * n_factors)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         draws = self.draws
@@ -252,7 +257,17 @@ class DrawsPosterior:
                 offsets[here] = 0
             queries[here] = mine * (weight * np.float32(self.draws.scale))[:, :, None]
         total = self.draws.offset + self.draws.scale * offsets
-        return queries.reshape(len(rows), -1), total.astype(np.float32)
+        return queries.reshape(len(rows), n_draws * width), total.astype(np.float32)
+
+
+def _seen_by(factors: FloatArray, others: Populations, draws: IntArray) -> FloatArray:
+    """Factors in coordinates in which the other side's population is round; n x places x D.
+
+    Inner products are then covariances of scores over that population: alike are items that the same people like.
+    The factors' own coordinates are a matter of chance, and stretched differently in every draw.
+    """
+    roots = np.linalg.cholesky(np.linalg.inv(others.precisions[draws]))
+    return contiguous(np.einsum("nsd,sde->nse", factors, roots.astype(np.float32)), np.float32)
 
 
 def _empty(n: int) -> Compressed:

@@ -73,6 +73,7 @@ class GibbsSweep:
 
     def step(self, state: GibbsState, rng: Generator) -> tuple[GibbsState, Stats]:
         users, items, alpha = state.users, state.items, state.alpha
+        _require_finite("precision of the noise", alpha)
         user_population = self.user_prior.draw(users.moments, rng)
         item_population = self.item_prior.draw(items.moments, rng)
         squares = 0.0

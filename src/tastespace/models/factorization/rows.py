@@ -1,4 +1,4 @@
-"""The kernels of this family, in their one place: all rows of one side given the other, and scores of pairs."""
+"""The row kernel: all rows of one side given the other, their moments, and scores of pairs."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def solve_rows(
     if failed >= 0:
         raise NonFiniteStateError(
             f"the {name} update failed at row {failed}: its precision matrix is not positive definite; expected finite "
-            "factors and a regularisation above 0 (try a larger one, or precision='float64')"
+            "ratings of ordinary size; try precision='float64' (and for ALS a larger regularisation)"
         )
     return solved
 
