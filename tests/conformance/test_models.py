@@ -110,7 +110,7 @@ class TestDampedBias(RecommenderConformance):
 
 
 def test_every_model_is_here():
-    here = {ALS, GlobalMean, Popular, DampedBias, ItemMean, ItemKNN, UserKNN}
+    here = {ALS, BPMF, GlobalMean, Popular, DampedBias, ItemMean, ItemKNN, UserKNN}
     assert set(MODELS.values()) == here, "a model of the table has no conformance class in this file"
 
 
