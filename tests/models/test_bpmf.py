@@ -322,3 +322,38 @@ def test_ratings_of_any_size(ratings):
         prediction = BPMF(**SMALL).fit(scaled).predict([0, 1], [2, 3])
         assert np.isfinite(prediction.rating_sd).all()
         assert (prediction.rating_sd > 0).all()
+
+
+def test_likeness_does_not_depend_on_the_coordinates(fitted):
+    """Factors can be turned and stretched, the users' the other way, without a change to any rating: nor to likeness."""
+    posterior, rng = fitted.posterior_, generator(6)
+    draws, n = posterior.draws, 3
+    items, users, new_items = draws.items.copy(), draws.users, draws.new_items
+    turned = {
+        side: [np.empty_like(part.means), np.empty_like(part.precisions)]
+        for side, part in (("users", users), ("new_items", new_items))
+    }
+    for s in range(items.shape[1]):
+        matrix = rng.standard_normal((n, n)) + 2 * np.eye(n)
+        inverse = np.linalg.inv(matrix)
+        items[:, s, :n] = items[:, s, :n] @ matrix.T
+        turned["new_items"][0][s] = matrix @ new_items.means[s]
+        turned["new_items"][1][s] = inverse.T @ new_items.precisions[s] @ inverse
+        turned["users"][0][s] = inverse.T @ users.means[s]
+        turned["users"][1][s] = matrix @ users.precisions[s] @ matrix.T
+    moved = {
+        side: replace(getattr(draws, side), means=means, precisions=precisions)
+        for side, (means, precisions) in turned.items()
+    }
+    other = replace(posterior, draws=replace(draws, items=items, **moved))
+    everybody = np.arange(40, dtype=np.int32)
+    for places in (lambda p: p.item_places(), lambda p: p.user_places(p.known(everybody))):
+        before, after = places(posterior), places(other)
+        assert_allclose(
+            after @ after.T, before @ before.T, rtol=0.02, atol=0.02 * float(np.abs(before @ before.T).max())
+        )
+    assert_allclose(
+        other.predict(other.known(everybody), everybody, everybody % 30, 1),
+        posterior.predict(posterior.known(everybody), everybody, everybody % 30, 1),
+        atol=2e-3,
+    )
