@@ -325,7 +325,7 @@ def test_ratings_of_any_size(ratings):
 
 
 def test_likeness_does_not_depend_on_the_coordinates(fitted):
-    """Factors can be turned and stretched, the users' the other way, without a change to any rating: nor to likeness."""
+    """Factors can be turned and stretched, users the other way, and no rating changes: nor may likeness."""
     posterior, rng = fitted.posterior_, generator(6)
     draws, n = posterior.draws, 3
     items, users, new_items = draws.items.copy(), draws.users, draws.new_items
