@@ -38,6 +38,7 @@ from tastespace.errors import InvalidParameterError, warn
 from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.report import Report
 from tastespace.models import MODELS, Recommender
+from tastespace.models.posterior import Remembers
 from tastespace.randomness import resolve
 
 DEFAULT_MODEL = "bpmf"
@@ -186,7 +187,10 @@ def _fit(
     )
     for key, report in reports.items():
         console.out.print(f"{key}: {report}", markup=False)
-    console.out.print(f"saved to {out}; next: tastespace recommend {out} --user {observed.users.ids[0]}", markup=False)
+    whom = f"--user {observed.users.ids[0]}"
+    if without_ratings and isinstance(recommender.posterior_, Remembers):
+        whom = "--history FILE (without ratings this model knows nobody by name)"
+    console.out.print(f"saved to {out}; next: tastespace recommend {out} {whom}", markup=False)
 
 
 def _timed(work: Callable[[], Any]) -> float:

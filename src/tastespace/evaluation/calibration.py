@@ -112,6 +112,9 @@ class Calibration:
         groups = [self.groups_table(side, empty=empty) for side in self.groups]
         return [self.coverage_table(), self.confidence_table(), *groups]
 
+    def __repr__(self) -> str:
+        return str(self.coverage_table())
+
     def coverage_table(self) -> Table:
         """What the intervals held, one row each; of the PIT in a note."""
         # On a continuous scale a model always expects what the interval is called.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock, Thread
 from typing import Generic, TypeVar
@@ -182,8 +183,16 @@ def _run_to_the_end(pool: Sequence[Thread], stopped: list[BaseException]) -> Non
                 thread.join(PATIENCE)
     except BaseException as error:
         stopped.append(error)
-        for thread in pool:
-            thread.join()
+        _wait_for(pool)
         raise
     if stopped:
         raise stopped[0]
+
+
+def _wait_for(pool: Sequence[Thread]) -> None:
+    """Until all have ended, however often somebody interrupts: a program must not end while kernels run."""
+    while any(thread.is_alive() for thread in pool):
+        with suppress(KeyboardInterrupt):
+            for thread in pool:
+                if thread.is_alive():
+                    thread.join(PATIENCE)
