@@ -69,8 +69,11 @@ class FactorModel:
         self, observed: Ratings, *, inner_sweeps: int = 1, starts_from_als: bool = True, threads: int = 1
     ) -> GibbsSweep:
         """The sampler of the posterior given these ratings."""
+        by_item = self._side(observed.by_item)
+        # Grouped again if somebody asks: a hundred million ratings are not kept twice over for that.
+        observed.__dict__.pop("by_item", None)
         return GibbsSweep(
-            observed=Observations(self._side(observed.by_user), self._side(observed.by_item)),
+            observed=Observations(self._side(observed.by_user), by_item),
             likelihood=self.likelihood,
             user_prior=self.user_prior,
             item_prior=self.item_prior,
