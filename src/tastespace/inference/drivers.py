@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
+from time import sleep
 from typing import Generic, TypeVar
 
 from numpy.random import Generator
@@ -169,30 +170,38 @@ def _side_by_side(
             except BaseException as error:
                 stopped.append(error)
 
-    _run_to_the_end([Thread(target=work) for _ in range(workers)], stopped)
+    _run_to_the_end(work, workers, stopped)
     return [found[number] for number in range(len(generators))]
 
 
-def _run_to_the_end(pool: Sequence[Thread], stopped: list[BaseException]) -> None:
-    """Start the threads and wait for them; what stopped them is raised."""
+def _run_to_the_end(work: Callable[[], None], workers: int, stopped: list[BaseException]) -> None:
+    """Do the work in so many threads and wait for them; what stopped them is raised.
+
+    They say themselves when they end. `Thread.join` does not: interrupted, it takes a running thread for one that has
+    ended (Python 3.11), and a program must not end while kernels run.
+    """
+    ends: list[Event] = []
+
+    def until_the_end(end: Event) -> None:
+        try:
+            work()
+        finally:
+            end.set()
+
     try:
-        for thread in pool:
+        for _ in range(workers):
+            end = Event()
+            thread = Thread(target=until_the_end, args=(end,))
+            ends.append(end)
             thread.start()
-        for thread in pool:
-            while thread.is_alive():  # Not one long wait: an interrupt may reach another thread, and wake nobody here.
-                thread.join(PATIENCE)
+        for end in ends:
+            while not end.wait(PATIENCE):  # Not one long wait: an interrupt may reach another thread, and wake nobody.
+                pass
     except BaseException as error:
         stopped.append(error)
-        _wait_for(pool)
+        while not all(end.is_set() for end in ends):  # However often somebody interrupts.
+            with suppress(KeyboardInterrupt):
+                sleep(PATIENCE)
         raise
     if stopped:
         raise stopped[0]
-
-
-def _wait_for(pool: Sequence[Thread]) -> None:
-    """Until all have ended, however often somebody interrupts: a program must not end while kernels run."""
-    while any(thread.is_alive() for thread in pool):
-        with suppress(KeyboardInterrupt):
-            for thread in pool:
-                if thread.is_alive():
-                    thread.join(PATIENCE)
