@@ -83,9 +83,9 @@ def test_draws_that_explain_the_news_count_more(ratings, fitted):
     news = {0: 5.0, 1: 1.0, 2: 4.0}
     belief = weighed.posterior_.fold_in(history(*news.items()), 1)
     some = next(belief.blocks(np.array([0])))[1]
-    assert 1 <= some.effective_draws[0] < 40
     prediction = weighed.predict(["new"], [5], history=news)
-    assert_allclose(prediction.effective_draws, some.effective_draws, rtol=1e-4)
+    assert_allclose(prediction.effective_draws, 1 / np.sum(some.weights**2, axis=1), rtol=1e-4)
+    assert 1 <= prediction.effective_draws[0] < 40
     assert "effective_draws" in prediction.to_polars().columns
     explained = weighed.explain(0, [2]).scores
     assert_allclose(explained, weighed.predict([0], [2]).mean, rtol=1e-4)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import Generator
@@ -38,6 +38,7 @@ class Cautious:
     """By mean - c times the standard deviation of the belief."""
 
     c: float = 1.0
+    sign: ClassVar = -1
 
     def check(self) -> None:
         number("c", self.c, least=0, below=MOST_SDS)
@@ -46,23 +47,14 @@ class Cautious:
         self, posterior: Uncertain[Any], belief: Any, users: IntArray, n_items: int, rng_of: RngOf, threads: int
     ) -> FloatMatrix:
         mean, sd = _of_all(posterior, belief, users, n_items, threads)
-        return mean - np.float32(self.c) * sd
+        return mean + np.float32(self.sign * self.c) * sd
 
 
 @dataclass(frozen=True)
-class Curious:
+class Curious(Cautious):
     """By mean + c times the standard deviation of the belief."""
 
-    c: float = 1.0
-
-    def check(self) -> None:
-        number("c", self.c, least=0, below=MOST_SDS)
-
-    def scores(
-        self, posterior: Uncertain[Any], belief: Any, users: IntArray, n_items: int, rng_of: RngOf, threads: int
-    ) -> FloatMatrix:
-        mean, sd = _of_all(posterior, belief, users, n_items, threads)
-        return mean + np.float32(self.c) * sd
+    sign: ClassVar = 1
 
 
 @dataclass(frozen=True)

@@ -38,11 +38,6 @@ class Belief:
     def __len__(self) -> int:
         return len(self.means)
 
-    @property
-    def effective_draws(self) -> DoubleArray:
-        """How many equal draws the weights are worth, one figure a user."""
-        return np.asarray(1 / np.sum(self.weights.astype(np.float64) ** 2, axis=1))
-
 
 @dataclass(eq=False)
 class UserBeliefs:

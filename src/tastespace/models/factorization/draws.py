@@ -6,7 +6,7 @@ from these and from his ratings, so that the posterior grows with the catalogue 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from tastespace.data.compressed import Compressed
 from tastespace.distributions.normal_mixture import NormalMixture
 from tastespace.distributions.ratings import NormalRatings
 from tastespace.inference.trace import Trace
-from tastespace.models.factorization.beliefs import UserBeliefs
+from tastespace.models.factorization.beliefs import Belief, UserBeliefs
 from tastespace.models.factorization.informing import most_informative
 from tastespace.models.factorization.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.rows import Points, score_pairs
@@ -95,9 +95,8 @@ class DrawsPosterior:
         draws, n_draws = self.draws, self.draws.items.shape[1]
         means = np.empty((len(belief_rows), n_draws), np.float32)
         sds, weights = np.empty_like(means), np.empty_like(means) if self.weighs_by_evidence else None
-        for users, some in belief.blocks(belief_rows):
-            pairs = np.flatnonzero((belief_rows >= users.start) & (belief_rows < users.stop))
-            inside, items = (belief_rows[pairs] - users.start).astype(np.int32), item_rows[pairs]
+        for some, pairs, inside in _by_block(belief, belief_rows):
+            items = item_rows[pairs]
             of_means, of_sds = np.empty((len(pairs), n_draws), np.float32), np.empty((len(pairs), n_draws), np.float32)
             _native.belief_pairs(
                 *(inside, contiguous(items, np.int32), draws.items, some.means, some.roots, draws.unknown_item),
@@ -125,9 +124,8 @@ class DrawsPosterior:
     ) -> tuple[FloatArray, FloatArray]:
         draws = self.draws
         mean, sd = np.empty(len(belief_rows), np.float32), np.empty(len(belief_rows), np.float32)
-        for users, some in belief.blocks(belief_rows):
-            pairs = np.flatnonzero((belief_rows >= users.start) & (belief_rows < users.stop))
-            inside, items = (belief_rows[pairs] - users.start).astype(np.int32), item_rows[pairs]
+        for some, pairs, inside in _by_block(belief, belief_rows):
+            items = item_rows[pairs]
             of_mean, of_sd = np.empty(len(pairs), np.float32), np.empty(len(pairs), np.float32)
             _native.belief_summary(
                 *(inside, contiguous(items, np.int32), draws.items, some.means, some.roots, draws.unknown_item),
@@ -258,6 +256,13 @@ class DrawsPosterior:
             queries[here] = mine * (weight * np.float32(self.draws.scale))[:, :, None]
         total = self.draws.offset + self.draws.scale * offsets
         return queries.reshape(len(rows), n_draws * width), total.astype(np.float32)
+
+
+def _by_block(belief: UserBeliefs, belief_rows: IntArray) -> Iterator[tuple[Belief, NDArray[np.intp], IntArray]]:
+    """Pairs by blocks of users: what is believed of a block, which pairs are its, and their rows inside it."""
+    for users, some in belief.blocks(belief_rows):
+        pairs = np.flatnonzero((belief_rows >= users.start) & (belief_rows < users.stop))
+        yield some, pairs, (belief_rows[pairs] - users.start).astype(np.int32)
 
 
 def _seen_by(factors: FloatArray, others: Populations, draws: IntArray) -> FloatArray:
