@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from threading import Thread
 
 import pytest
 
@@ -133,3 +134,31 @@ def test_a_failing_chain_stops_the_others():
     with pytest.raises(NonFiniteStateError):
         walked(2, Schedule(chains=2, warmup=0, draws=2000), walk=Mixed())
     assert len(steps) < 2000
+
+
+def test_no_thread_left_is_an_error_and_no_endless_wait(monkeypatch):
+    started, start = [], Thread.start
+
+    def refuse_the_second(thread):
+        started.append(thread)
+        if len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(Thread, "start", refuse_the_second)
+    with pytest.raises(RuntimeError, match="new thread"):
+        walked(3)
+
+
+def test_an_interrupt_waits_for_the_step_that_runs():
+    """The observer is interrupted in one chain; the others end with their step, and what was raised is told."""
+    seen = []
+
+    def interrupt(event):
+        seen.append(event.step)
+        if event.step == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        walked(3, Schedule(chains=3, warmup=0, draws=5000), observer=interrupt)
+    assert len(seen) < 15000

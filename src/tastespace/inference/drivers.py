@@ -191,9 +191,12 @@ def _run_to_the_end(work: Callable[[], None], workers: int, stopped: list[BaseEx
     try:
         for _ in range(workers):
             end = Event()
-            thread = Thread(target=until_the_end, args=(end,))
             ends.append(end)
-            thread.start()
+            try:
+                Thread(target=until_the_end, args=(end,)).start()
+            except RuntimeError:  # The system has no thread left: this one has ended before it began.
+                end.set()
+                raise
         for end in ends:
             while not end.wait(PATIENCE):  # Not one long wait: an interrupt may reach another thread, and wake nobody.
                 pass
