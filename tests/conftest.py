@@ -22,6 +22,11 @@ settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
 
 
+def pytest_make_parametrize_id(val):
+    """Bytes do not name a test: a gzip header holds the time, and workers must collect the same names."""
+    return "bytes" if isinstance(val, bytes) else None
+
+
 @pytest.fixture
 def rng():
     return generator(20140701)
