@@ -9,8 +9,9 @@ namespace tastespace {
 //
 //   alpha/2 sum_k w_k (y_k - x.v_k - c)^2 + s_i/2 [x^T Lambda x - 2 x.h_i + lambda c^2 - 2 c m]
 //
-// with y_k = targets[k] - other_bias[column] and c the row's own bias. Its minimum is the ALS update; with
-// noise z the result is a draw from the Gaussian with that energy (Salakhutdinov and Mnih 2008, eq. 11).
+// with y_k = (targets[k] - target_offset) / target_scale - other_bias[column] and c the row's own bias. Its minimum is
+// the ALS update; with noise z the result is a draw from the Gaussian with that energy (Salakhutdinov and Mnih 2008,
+// eq. 11).
 template <class T>
 struct Whitening;
 
@@ -21,8 +22,9 @@ struct RowsProblem {
   const int64_t *offsets = nullptr;  // n_rows + 1
   const int32_t *columns = nullptr;  // a rating
   const T *targets = nullptr;        // a rating
-  const T *weights = nullptr;        // a rating, or null for 1
-  const T *other = nullptr;          // n_columns rows of n_factors, other_stride apart
+  T target_offset = 0, target_scale = 1;
+  const T *weights = nullptr;  // a rating, or null for 1
+  const T *other = nullptr;    // n_columns rows of n_factors, other_stride apart
   int64_t other_stride = 0;
   const T *other_bias = nullptr;  // n_columns, other_bias_stride apart, or null for 0
   int64_t other_bias_stride = 1;

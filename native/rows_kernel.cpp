@@ -35,6 +35,13 @@ TS_INLINE void copy_row(const T *TS_RESTRICT from, T *TS_RESTRICT to, int64_t n)
   if (n % width) store(to + n - width, load(from + n - width));
 }
 
+// What the inner product and the row's own bias should give for rating k.
+template <class T>
+TS_INLINE T target_of(const RowsProblem<T> &problem, int64_t k) {
+  const T bias = problem.other_bias ? problem.other_bias[problem.columns[k] * problem.other_bias_stride] : T(0);
+  return (problem.targets[k] - problem.target_offset) / problem.target_scale - bias;
+}
+
 // Weight and weighted target of each rating of a block, and their totals.
 template <class T>
 TS_INLINE void read_ratings(const RowsProblem<T> &problem, int64_t start, int64_t n, RowsWorkspace<T> &space) {
@@ -43,8 +50,7 @@ TS_INLINE void read_ratings(const RowsProblem<T> &problem, int64_t start, int64_
   for (int64_t b = 0; b < n; ++b) {
     const int64_t k = start + b;
     const T weight = problem.weights ? problem.weights[k] : T(1);
-    const T bias = problem.other_bias ? problem.other_bias[problem.columns[k] * problem.other_bias_stride] : T(0);
-    const T target = problem.targets[k] - bias, linear = weight * target;
+    const T target = target_of(problem, k), linear = weight * target;
     space.extras[2 * b] = linear;
     space.extras[2 * b + 1] = weight;
     total_weight += weight;
@@ -506,8 +512,7 @@ Conditioned condition(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<
   for (int64_t k = 0; k < n; ++k) {
     const T weight = problem.weights ? problem.weights[begin + k] : T(1);
     if (!(weight > 0)) return Conditioned::unfit;
-    const T bias = problem.other_bias ? problem.other_bias[columns[k] * problem.other_bias_stride] : T(0);
-    errors[k] = problem.targets[begin + k] - bias - bias_mean;
+    errors[k] = target_of(problem, begin + k) - bias_mean;
     drawn[k] = bias_noise;
     spread[k] = scale / (problem.alpha * weight);
   }

@@ -221,6 +221,25 @@ def test_same_bytes_of_conditioned_rows_with_any_number_of_threads(rng):
             assert got.tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("few", [0, -1])
+def test_targets_are_centred_and_scaled_with_each_rating(few, dtype, rng):
+    arguments, options = problem(rng, 40, 30, 32, dtype, weights=True, biases=True, noise=True, scale=False)
+    standard = run(arguments, options | {"few": few}, True)
+    raw = arguments | {"targets": 3.5 + arguments["targets"] * dtype(0.25)}
+    scaled = run(raw, options | {"few": few, "target_offset": 3.5, "target_scale": 0.25}, True)
+    for one, other in zip(standard, scaled, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=100 * TOLERANCE[dtype])
+    assert not np.allclose(scaled[0], run(raw, options | {"few": few, "target_offset": 3.5}, True)[0], atol=0.01)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan])
+def test_a_scale_of_targets_that_is_not_positive_is_refused(scale, rng):
+    arguments, options = problem(rng, 4, 3, 2, np.float32, weights=False, biases=False, noise=False, scale=False)
+    with pytest.raises(ValueError, match="target_scale"):
+        run(arguments, options | {"target_scale": scale}, False)
+
+
 def test_rows_without_ratings_have_no_squares(rng):
     flags = {"weights": False, "biases": True, "noise": True, "scale": False}
     arguments, options = problem(rng, 3, 5, 7, np.float32, **flags, counts=[0, 4, 0])

@@ -140,7 +140,7 @@ class InNumpy(Silent):
         precision, linear = population.precision, population.precision @ population.mean
         place = np.repeat(np.arange(n_rows), np.diff(side.offsets)), side.columns
         is_rated, targets = np.zeros((n_rows, n_others)), np.zeros((n_rows, n_others))
-        is_rated[place], targets[place] = 1, side.targets
+        is_rated[place], targets[place] = 1, (side.targets - side.offset) / side.scale
         if self.has_biases:
             noise = np.column_stack([noise, rng.standard_normal(n_rows)])
             design = np.column_stack([design, np.ones(n_others)])

@@ -50,8 +50,8 @@ class AlternatingLeastSquares:
         """The transition for these ratings."""
         by_user, by_item = observed.by_user, observed.by_item
         return cls(
-            by_user=Side(by_user.offsets, by_user.columns, (by_user.values - observed.mean).astype(dtype)),
-            by_item=Side(by_item.offsets, by_item.columns, (by_item.values - observed.mean).astype(dtype)),
+            by_user=Side.of(by_user, dtype, observed.mean),
+            by_item=Side.of(by_item, dtype, observed.mean),
             user_prior=penalty.prior("users", n_factors, by_user.counts, dtype),
             item_prior=penalty.prior("items", n_factors, by_item.counts, dtype),
             has_biases=biases,

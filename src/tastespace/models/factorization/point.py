@@ -38,7 +38,7 @@ class PointPosterior:
     def fold_in(self, history: Compressed, threads: int) -> Points:
         """The same update that training makes for a user: a training user with his own ratings stays in place."""
         dtype = self.items.factors.dtype
-        side = Side(history.offsets, history.columns, (history.values - self.mean).astype(dtype))
+        side = Side.of(history, dtype, self.mean)
         prior = self.penalty.prior("users", self.items.factors.shape[1], history.counts, dtype)
         return solve_rows(side, self.items, prior, name="user", threads=threads).points
 

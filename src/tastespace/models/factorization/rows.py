@@ -10,6 +10,7 @@ import numpy as np
 
 from tastespace import _native
 from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, IntArray, OffsetArray, contiguous
+from tastespace.data.compressed import Compressed
 from tastespace.errors import NonFiniteStateError
 
 WHERE_IT_PAYS = -1  # rows with few ratings are drawn through a system of the size of their number
@@ -17,12 +18,21 @@ WHERE_IT_PAYS = -1  # rows with few ratings are drawn through a system of the si
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Ratings grouped by the rows to be solved; targets are what the inner products should be."""
+    """Ratings grouped by the rows to be solved; (targets - offset) / scale is what the inner products should be.
+
+    The kernel takes offset and scale with each rating: a hundred million are not copied for them.
+    """
 
     offsets: OffsetArray
     columns: IntArray
     targets: AnyFloats
     weights: AnyFloats | None = None  # one a rating; None for 1
+    offset: float = 0.0
+    scale: float = 1.0
+
+    @classmethod
+    def of(cls, ratings: Compressed, dtype: Any, offset: float, scale: float = 1.0) -> Side:
+        return cls(ratings.offsets, ratings.columns, contiguous(ratings.values, dtype), offset=offset, scale=scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +99,7 @@ def solve_rows(
     """Minimise each row's energy or, given standard normal noise, draw from exp(-energy).
 
     The energy of row i with ratings k is
-    alpha/2 sum_k w_k (y_k - d_k - x.v_k - c)^2 + s_i/2 (x^T L x - 2 x.h + l c^2 - 2 c m).
+    alpha/2 sum_k w_k (y_k - d_k - x.v_k - c)^2 + s_i/2 (x^T L x - 2 x.h + l c^2 - 2 c m), y_k the scaled target.
     """
     n_rows, n_factors = len(side.offsets) - 1, other.factors.shape[1]
     dtype = other.factors.dtype
@@ -116,6 +126,8 @@ def solve_rows(
         contiguous(prior.precision, dtype),
         contiguous(prior.linear, dtype),
         solved.points.factors,
+        target_offset=side.offset,
+        target_scale=side.scale,
         alpha=alpha,
         bias_precision=prior.bias_precision,
         bias_linear=prior.bias_linear,

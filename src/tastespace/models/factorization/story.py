@@ -17,7 +17,6 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace.arrays import DoubleArray, IntArray
-from tastespace.data.compressed import Compressed
 from tastespace.data.ratings import Ratings
 from tastespace.models.factorization.gibbs import GibbsState, GibbsSweep
 from tastespace.models.factorization.likelihoods import GaussianNoise, Likelihood, Observations
@@ -69,11 +68,11 @@ class FactorModel:
         self, observed: Ratings, *, inner_sweeps: int = 1, starts_from_als: bool = True, threads: int = 1
     ) -> GibbsSweep:
         """The sampler of the posterior given these ratings."""
-        by_item = self._side(observed.by_item)
+        by_item = Side.of(observed.by_item, self.dtype, self.offset, self.scale)
         # Grouped again if somebody asks: a hundred million ratings are not kept twice over for that.
         observed.__dict__.pop("by_item", None)
         return GibbsSweep(
-            observed=Observations(self._side(observed.by_user), by_item),
+            observed=Observations(Side.of(observed.by_user, self.dtype, self.offset, self.scale), by_item),
             likelihood=self.likelihood,
             user_prior=self.user_prior,
             item_prior=self.item_prior,
@@ -85,12 +84,6 @@ class FactorModel:
             dtype=self.dtype,
             threads=threads,
         )
-
-    def _side(self, ratings: Compressed) -> Side:
-        targets = ratings.values.astype(self.dtype)
-        targets -= np.asarray(self.offset, self.dtype)
-        targets /= np.asarray(self.scale, self.dtype)
-        return Side(ratings.offsets, ratings.columns, targets)
 
 
 def scores(params: GibbsState, user_rows: IntArray, item_rows: IntArray) -> DoubleArray:
