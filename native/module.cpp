@@ -28,15 +28,16 @@ template <class T>
 int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vector<const T> targets,
                    Matrix<const T> other, Matrix<const T> prior_precision, Matrix<const T> prior_linear, Matrix<T> out,
                    OptionalVector<const T> weights, OptionalVector<const T> other_bias,
-                   OptionalVector<const T> prior_scale, T target_offset, T target_scale, T alpha,
-                   OptionalMatrix<const T> noise, OptionalVector<T> out_bias, T bias_precision, T bias_linear,
-                   OptionalVector<const T> bias_noise, OptionalVector<double> minimum, OptionalVector<double> squares,
-                   int64_t few, int threads) {
+                   OptionalVector<const T> other_weights, OptionalVector<const T> prior_scale, T target_offset,
+                   T target_scale, T alpha, OptionalMatrix<const T> noise, OptionalVector<T> out_bias, T bias_precision,
+                   T bias_linear, OptionalVector<const T> bias_noise, OptionalVector<double> minimum,
+                   OptionalVector<double> squares, int64_t few, int threads) {
   const size_t n_rows = out.shape(0), n_factors = out.shape(1), n = columns.size();
   require_offsets(offsets, n_rows, n);
   require(targets.size() == n && has_size(weights, n), "targets and weights: one a rating");
   require(other.shape(1) == n_factors, "other: as many factors as out");
-  require(has_size(other_bias, other.shape(0)), "other_bias: one a row of other");
+  require(has_size(other_bias, other.shape(0)) && has_size(other_weights, other.shape(0)),
+          "other_bias and other_weights: one a row of other");
   require(prior_precision.shape(0) == n_factors && prior_precision.shape(1) == n_factors,
           "prior_precision: factors x factors");
   require(prior_linear.shape(1) == n_factors && (prior_linear.shape(0) == 1 || prior_linear.shape(0) == n_rows),
@@ -60,6 +61,7 @@ int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns,
   problem.other = other.data();
   problem.other_stride = int64_t(n_factors);
   problem.other_bias = pointer(other_bias);
+  problem.other_weights = pointer(other_weights);
   problem.prior_precision = prior_precision.data();
   problem.prior_linear = prior_linear.data();
   problem.prior_linear_stride = prior_linear.shape(0) == 1 ? 0 : int64_t(n_factors);
@@ -82,10 +84,10 @@ template <class T>
 void bind_solve_rows(nb::module_ &module) {
   module.def("solve_rows", &solve_rows<T>, "offsets"_a, "columns"_a, "targets"_a, "other"_a, "prior_precision"_a,
              "prior_linear"_a, "out"_a, nb::kw_only(), "weights"_a = nb::none(), "other_bias"_a = nb::none(),
-             "prior_scale"_a = nb::none(), "target_offset"_a = T(0), "target_scale"_a = T(1), "alpha"_a = T(1),
-             "noise"_a = nb::none(), "out_bias"_a = nb::none(), "bias_precision"_a = T(0), "bias_linear"_a = T(0),
-             "bias_noise"_a = nb::none(), "minimum"_a = nb::none(), "squares"_a = nb::none(), "few"_a = 0,
-             "threads"_a = 1,
+             "other_weights"_a = nb::none(), "prior_scale"_a = nb::none(), "target_offset"_a = T(0),
+             "target_scale"_a = T(1), "alpha"_a = T(1), "noise"_a = nb::none(), "out_bias"_a = nb::none(),
+             "bias_precision"_a = T(0), "bias_linear"_a = T(0), "bias_noise"_a = nb::none(), "minimum"_a = nb::none(),
+             "squares"_a = nb::none(), "few"_a = 0, "threads"_a = 1,
              "Solve (or, with noise, draw) all rows of one side; -1, or the first row that is not positive definite.");
 }
 

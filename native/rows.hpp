@@ -28,6 +28,8 @@ struct RowsProblem {
   int64_t other_stride = 0;
   const T *other_bias = nullptr;  // n_columns, other_bias_stride apart, or null for 0
   int64_t other_bias_stride = 1;
+  const T *other_weights = nullptr;  // n_columns, other_weights_stride apart: times weights, or null for 1
+  int64_t other_weights_stride = 1;
   const T *prior_precision = nullptr;  // n_factors x n_factors, Lambda
   const T *prior_linear = nullptr;     // h: n_factors, or a row each (then prior_linear_stride = n_factors)
   int64_t prior_linear_stride = 0;

@@ -42,6 +42,17 @@ TS_INLINE T target_of(const RowsProblem<T> &problem, int64_t k) {
   return (problem.targets[k] - problem.target_offset) / problem.target_scale - bias;
 }
 
+template <class T>
+TS_INLINE bool is_weighted(const RowsProblem<T> &problem) {
+  return problem.weights || problem.other_weights;
+}
+
+template <class T>
+TS_INLINE T weight_of(const RowsProblem<T> &problem, int64_t k) {
+  const T own = problem.weights ? problem.weights[k] : T(1);
+  return problem.other_weights ? own * problem.other_weights[problem.columns[k] * problem.other_weights_stride] : own;
+}
+
 // Weight and weighted target of each rating of a block, and their totals.
 template <class T>
 TS_INLINE void read_ratings(const RowsProblem<T> &problem, int64_t start, int64_t n, RowsWorkspace<T> &space) {
@@ -49,7 +60,7 @@ TS_INLINE void read_ratings(const RowsProblem<T> &problem, int64_t start, int64_
   double total_square = 0;
   for (int64_t b = 0; b < n; ++b) {
     const int64_t k = start + b;
-    const T weight = problem.weights ? problem.weights[k] : T(1);
+    const T weight = weight_of(problem, k);
     const T target = target_of(problem, k), linear = weight * target;
     space.extras[2 * b] = linear;
     space.extras[2 * b + 1] = weight;
@@ -158,11 +169,11 @@ void accumulate(const RowsProblem<T> &problem, int64_t begin, int64_t end, RowsW
     read_ratings(problem, start, n, space);
     gather_any(problem, start, n, end, size, space);
     const T *left = space.gathered;
-    if (problem.weights) {
+    if (is_weighted(problem)) {
       left = space.weighted;
       for (int64_t b = 0; b < n; ++b)
         for (int64_t d = b * size; d < (b + 1) * size; d += width)
-          store(space.weighted + d, load(space.gathered + d) * problem.weights[start + b]);
+          store(space.weighted + d, load(space.gathered + d) * space.extras[2 * b + 1]);
     }
     triangle(n, left, space.gathered, problem.n_factors, size, space.gram);
   }
@@ -510,7 +521,7 @@ Conditioned condition(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<
   }
   for (int64_t k = 0; k < m; ++k) errors[k] = drawn[k] = 0;
   for (int64_t k = 0; k < n; ++k) {
-    const T weight = problem.weights ? problem.weights[begin + k] : T(1);
+    const T weight = weight_of(problem, begin + k);
     if (!(weight > 0)) return Conditioned::unfit;
     errors[k] = target_of(problem, begin + k) - bias_mean;
     drawn[k] = bias_noise;
@@ -557,7 +568,7 @@ Conditioned condition(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<
     double squares = 0;
     for (int64_t k = 0; k < n; ++k) {
       const double error = double(kept[k]) - double(bias_change);
-      squares += (problem.weights ? double(problem.weights[begin + k]) : 1.0) * error * error;
+      squares += double(weight_of(problem, begin + k)) * error * error;
     }
     problem.squares[row] = squares;
   }

@@ -233,6 +233,34 @@ def test_targets_are_centred_and_scaled_with_each_rating(few, dtype, rng):
     assert not np.allclose(scaled[0], run(raw, options | {"few": few, "target_offset": 3.5}, True)[0], atol=0.01)
 
 
+@pytest.mark.parametrize("few", [0, -1])
+@pytest.mark.parametrize("weights", [False, True])
+def test_weights_of_columns_are_weights_of_their_ratings(weights, few, rng):
+    arguments, options = problem(rng, 40, 30, 32, np.float64, weights=weights, biases=True, noise=True, scale=True)
+    column_weights = rng.gamma(2.0, 0.5, 30)
+    each = column_weights[arguments["columns"]] * options.pop("weights", 1.0)
+    expected = run(arguments, options | {"few": few, "weights": each}, True)
+    if weights:
+        options["weights"] = each / column_weights[arguments["columns"]]
+    found = run(arguments, options | {"few": few, "other_weights": column_weights}, True)
+    for one, other in zip(expected, found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_a_precision_a_row_is_a_scale_of_prior_and_noise(rng):
+    """a (alpha E + prior / a) with the noise over the root of a: how rows with a noise of their own are drawn."""
+    arguments, options = problem(rng, 40, 30, 32, np.float64, weights=True, biases=True, noise=True, scale=False)
+    factor = 2.5
+    expected = run(arguments, options | {"alpha": 1.7 * factor}, True)
+    scaled = {name: options[name] / factor**0.5 for name in ("noise", "bias_noise")}
+    for few in (0, -1):
+        found = run(arguments, options | scaled | {"prior_scale": np.full(40, 1 / factor), "few": few}, True)
+        for number in (0, 1, 3) if few == 0 else ():
+            np.testing.assert_allclose(expected[number], found[number], rtol=1e-8, atol=1e-8)
+    conditioned = run(arguments, options | {"alpha": 1.7 * factor, "few": -1}, True)
+    np.testing.assert_allclose(conditioned[0], found[0], rtol=1e-8, atol=1e-8)
+
+
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.nan])
 def test_a_scale_of_targets_that_is_not_positive_is_refused(scale, rng):
     arguments, options = problem(rng, 4, 3, 2, np.float32, weights=False, biases=False, noise=False, scale=False)

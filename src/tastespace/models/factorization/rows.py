@@ -27,6 +27,7 @@ class Side:
     columns: IntArray
     targets: AnyFloats
     weights: AnyFloats | None = None  # one a rating; None for 1
+    column_weights: AnyFloats | None = None  # one a row of the other side, times the weights
     offset: float = 0.0
     scale: float = 1.0
 
@@ -112,6 +113,7 @@ def solve_rows(
     optional: dict[str, Any] = {
         "weights": side.weights,
         "other_bias": other.bias,
+        "other_weights": side.column_weights,
         "prior_scale": prior.scale,
         "noise": noise,
         "bias_noise": bias_noise,
