@@ -6,6 +6,7 @@
 #include <nanobind/stl/optional.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
@@ -46,6 +47,14 @@ inline bool within(const int32_t *values, size_t n, int64_t low, int64_t high) {
     most = std::max(most, values[k]);
   }
   return n == 0 || (least >= low && most < high);
+}
+
+// All finite, each above the one before.
+template <class T>
+bool ascending(const T *values, size_t n) {
+  for (size_t i = 0; i < n; ++i)
+    if (!std::isfinite(values[i]) || (i > 0 && !(values[i - 1] < values[i]))) return false;
+  return true;
 }
 
 // Offsets of n_rows rows over n ratings.

@@ -1,9 +1,15 @@
 // The binding of the kernels for beliefs: checks of the arguments, release of the interpreter lock, the call.
 #include "beliefs_module.hpp"
 
+#include <nanobind/stl/string.h>
+
+#include <cmath>
+#include <string>
+
 #include "arguments.hpp"
 #include "beliefs_driver.hpp"
 #include "fold_in.hpp"
+#include "fold_in_latent.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -11,6 +17,7 @@ using namespace nb::literals;
 namespace {
 
 using tastespace::Array;
+using tastespace::ascending;
 using tastespace::has_size;
 using tastespace::Matrix;
 using tastespace::OptionalMatrix;
@@ -21,12 +28,14 @@ using tastespace::require_offsets;
 using tastespace::Vector;
 using tastespace::within;
 
+// The problem of both ways to fold in.
 template <class T>
-int64_t fold_in(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vector<const T> targets,
-                Array<const T, 3> items, Array<const T, 3> prior_precision, Matrix<const T> prior_linear,
-                Vector<const double> alpha, Array<T, 3> means, OptionalVector<const double> bias_precision,
-                OptionalVector<const double> bias_linear, std::optional<Array<T, 4>> roots,
-                OptionalMatrix<double> energy, OptionalMatrix<double> log_determinant, int threads) {
+tastespace::FoldInProblem<T> fold_in_problem(
+    const Vector<const int64_t> &offsets, const Vector<const int32_t> &columns, const Vector<const T> &targets,
+    const Array<const T, 3> &items, const Array<const T, 3> &prior_precision, const Matrix<const T> &prior_linear,
+    const Vector<const double> &alpha, const Array<T, 3> &means, const OptionalVector<const double> &bias_precision,
+    const OptionalVector<const double> &bias_linear, const std::optional<Array<T, 4>> &roots,
+    const OptionalMatrix<double> &energy, const OptionalMatrix<double> &log_determinant) {
   const size_t n_users = means.shape(0), n_draws = items.shape(1), width = items.shape(2);
   const size_t n_factors = prior_linear.shape(1), n = columns.size();
   const bool biases = bias_precision.has_value();
@@ -69,8 +78,116 @@ int64_t fold_in(Vector<const int64_t> offsets, Vector<const int32_t> columns, Ve
   problem.roots = pointer(roots);
   problem.energy = pointer(energy);
   problem.log_determinant = pointer(log_determinant);
+  return problem;
+}
+
+template <class T>
+int64_t fold_in(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vector<const T> targets,
+                Array<const T, 3> items, Array<const T, 3> prior_precision, Matrix<const T> prior_linear,
+                Vector<const double> alpha, Array<T, 3> means, OptionalVector<const double> bias_precision,
+                OptionalVector<const double> bias_linear, std::optional<Array<T, 4>> roots,
+                OptionalMatrix<double> energy, OptionalMatrix<double> log_determinant, int threads) {
+  const auto problem = fold_in_problem<T>(offsets, columns, targets, items, prior_precision, prior_linear, alpha, means,
+                                          bias_precision, bias_linear, roots, energy, log_determinant);
   nb::gil_scoped_release release;
   return tastespace::fold_in(problem, threads);
+}
+
+bool finite_and_above_zero(const Vector<const double> &values) {
+  return std::all_of(values.data(), values.data() + values.size(), [](double x) { return x > 0 && std::isfinite(x); });
+}
+
+// What a kind needs must be there; what it does not use must not.
+template <class T>
+void require_levels(size_t n_draws, const OptionalVector<const T> &edges, const OptionalMatrix<const double> &cuts) {
+  require(edges.has_value() && ascending(edges->data(), edges->size()), "edges: finite and ascending");
+  require(cuts && cuts->shape(0) == n_draws && cuts->shape(1) == edges->size(), "cuts: draws x edges");
+  for (size_t draw = 0; draw < n_draws; ++draw)
+    require(ascending(cuts->data() + draw * edges->size(), edges->size()), "cuts: finite and ascending in every draw");
+}
+
+template <class T>
+void require_logistic(const OptionalVector<const T> &edges, const OptionalMatrix<const double> &cuts) {
+  require(edges.has_value() && edges->size() == 1 && ascending(edges->data(), 1), "edges: one, finite");
+  require(!cuts, "cuts: for levels only");
+}
+
+template <class T>
+void require_uneven(size_t n_users, size_t n_items, size_t n_draws, const OptionalVector<const T> &edges,
+                    const OptionalMatrix<const double> &cuts, double latent_offset, const Vector<const double> &alpha,
+                    const OptionalMatrix<const T> &item_precision, const OptionalVector<const double> &concentration,
+                    const OptionalMatrix<T> &out_precision) {
+  require(!edges && !cuts, "edges and cuts: not for uneven");
+  require(latent_offset == 0, "latent_offset: 0 for uneven");
+  require(finite_and_above_zero(alpha), "alpha: finite, above 0");
+  require(item_precision && item_precision->shape(0) == n_items && item_precision->shape(1) == n_draws,
+          "item_precision: items x draws");
+  require(concentration && concentration->size() == n_draws && finite_and_above_zero(*concentration),
+          "concentration: one a draw, finite, above 0");
+  require(out_precision && out_precision->shape(0) == n_users && out_precision->shape(1) == n_draws,
+          "out_precision: users x draws");
+}
+
+tastespace::LatentKind latent_kind(const std::string &name) {
+  using tastespace::LatentKind;
+  require(name == "levels" || name == "logistic" || name == "uneven", "kind: levels, logistic or uneven");
+  return name == "levels" ? LatentKind::levels : name == "logistic" ? LatentKind::logistic : LatentKind::uneven;
+}
+
+template <class T>
+int64_t fold_in_latent(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vector<const T> targets,
+                       Array<const T, 3> items, Array<const T, 3> prior_precision, Matrix<const T> prior_linear,
+                       Vector<const double> alpha, Array<T, 3> means, const std::string &kind, int64_t steps,
+                       Vector<const uint64_t> keys, double latent_offset, OptionalVector<const T> edges,
+                       OptionalMatrix<const double> cuts, OptionalMatrix<const T> item_precision,
+                       OptionalVector<const double> concentration, OptionalMatrix<T> out_precision,
+                       OptionalVector<const double> bias_precision, OptionalVector<const double> bias_linear,
+                       std::optional<Array<T, 4>> roots, OptionalMatrix<double> energy,
+                       OptionalMatrix<double> log_determinant, int threads) {
+  const size_t n_users = means.shape(0), n_items = items.shape(0), n_draws = items.shape(1);
+  tastespace::FoldInLatentProblem<T> problem;
+  problem.users = fold_in_problem<T>(offsets, columns, targets, items, prior_precision, prior_linear, alpha, means,
+                                     bias_precision, bias_linear, roots, energy, log_determinant);
+  problem.kind = latent_kind(kind);
+  require(steps >= 1, "steps: at least 1");
+  require(keys.size() == n_users, "keys: one a user");
+  require(std::isfinite(latent_offset), "latent_offset: finite");
+  if (problem.kind == tastespace::LatentKind::uneven) {
+    require_uneven(n_users, n_items, n_draws, edges, cuts, latent_offset, alpha, item_precision, concentration,
+                   out_precision);
+  } else {
+    require(!item_precision && !concentration && !out_precision,
+            "item_precision, concentration and out_precision: for uneven only");
+    require(std::all_of(alpha.data(), alpha.data() + n_draws, [](double x) { return x == 1; }),
+            "alpha: 1, the precision of latent responses");
+    if (problem.kind == tastespace::LatentKind::levels)
+      require_levels<T>(n_draws, edges, cuts);
+    else
+      require_logistic<T>(edges, cuts);
+  }
+  problem.steps = steps;
+  problem.keys = keys.data();
+  problem.latent_offset = latent_offset;
+  problem.n_edges = edges ? int64_t(edges->size()) : 0;
+  problem.edges = pointer(edges);
+  problem.cuts = pointer(cuts);
+  problem.item_precision = pointer(item_precision);
+  problem.concentration = pointer(concentration);
+  problem.out_precision = pointer(out_precision);
+  nb::gil_scoped_release release;
+  return tastespace::fold_in_latent(problem, threads);
+}
+
+template <class T>
+void bind_fold_in_latent(nb::module_ &module) {
+  module.def("fold_in_latent", &fold_in_latent<T>, "offsets"_a, "columns"_a, "targets"_a, "items"_a,
+             "prior_precision"_a, "prior_linear"_a, "alpha"_a, "means"_a.noconvert(), nb::kw_only(), "kind"_a,
+             "steps"_a, "keys"_a, "latent_offset"_a = 0.0, "edges"_a = nb::none(), "cuts"_a = nb::none(),
+             "item_precision"_a = nb::none(), "concentration"_a = nb::none(),
+             "out_precision"_a.noconvert() = nb::none(), "bias_precision"_a = nb::none(), "bias_linear"_a = nb::none(),
+             "roots"_a.noconvert() = nb::none(), "energy"_a.noconvert() = nb::none(),
+             "log_determinant"_a.noconvert() = nb::none(), "threads"_a = 1,
+             "The same by steps of Gibbs sampling, for ratings with latent responses or with users' own precisions.");
 }
 
 template <class T>
@@ -145,6 +262,8 @@ void belief_summary(Vector<const int32_t> belief_rows, Vector<const int32_t> ite
 void bind_beliefs(nb::module_ &module) {
   bind_fold_in<float>(module);
   bind_fold_in<double>(module);
+  bind_fold_in_latent<float>(module);
+  bind_fold_in_latent<double>(module);
   module.def("belief_pairs", &belief_pairs, "belief_rows"_a, "item_rows"_a, "items"_a, "means"_a, "roots"_a,
              "cold_item"_a.none(), "out_means"_a.noconvert(), "out_sds"_a.noconvert(), nb::kw_only(), "biases"_a,
              "threads"_a = 1, "Mean and standard deviation of the score of each pair, given every draw.");

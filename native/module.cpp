@@ -2,6 +2,7 @@
 #include "arguments.hpp"
 #include "beliefs_module.hpp"
 #include "compress.hpp"
+#include "latent_module.hpp"
 #include "moments_driver.hpp"
 #include "neighbours_module.hpp"
 #include "parallel.hpp"
@@ -236,6 +237,7 @@ NB_MODULE(_native, module) {
   module.def("transpose", &transpose, "offsets"_a, "columns"_a, "values"_a, "out_offsets"_a, "out_columns"_a,
              "out_values"_a, "Group ratings by column; rows come out ascending.");
   bind_beliefs(module);
+  bind_latent(module);
   bind_records(module);
   bind_neighbours(module);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "beliefs.hpp"
+#include "latent.hpp"
 #include "moments.hpp"
 #include "pairs.hpp"
 #include "rows.hpp"
@@ -14,6 +15,8 @@ struct Table {
   RowsKernel<float> rows_float;
   RowsKernel<double> rows_double;
   BeliefsKernel beliefs;
+  LatentKernel<float> latent_float;
+  LatentKernel<double> latent_double;
   MomentsKernel moments;
   PairsKernel pairs;
   ScanKernel scan;
@@ -23,6 +26,7 @@ struct Table {
   namespace isa {                  \
   void fill_rows(Table &table);    \
   void fill_beliefs(Table &table); \
+  void fill_latent(Table &table);  \
   void fill_moments(Table &table); \
   void fill_pairs(Table &table);   \
   void fill_scan(Table &table);    \
@@ -47,6 +51,17 @@ inline const RowsKernel<float> &rows_kernel<float>() {
 template <>
 inline const RowsKernel<double> &rows_kernel<double>() {
   return table().rows_double;
+}
+
+template <class T>
+const LatentKernel<T> &latent_kernel();
+template <>
+inline const LatentKernel<float> &latent_kernel<float>() {
+  return table().latent_float;
+}
+template <>
+inline const LatentKernel<double> &latent_kernel<double>() {
+  return table().latent_double;
 }
 
 }  // namespace tastespace
