@@ -41,6 +41,15 @@ def accept_any_text() -> None:
             stream.reconfigure(errors="replace")
 
 
+def can_print(text: str) -> bool:
+    """Whether the output has all these letters."""
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def print_json(content: dict[str, Any]) -> None:
     """One object, for machines: in letters where the output has them all, escaped where not."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")

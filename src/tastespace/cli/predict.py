@@ -10,6 +10,7 @@ import typer
 
 from tastespace import artifact
 from tastespace.cli import console
+from tastespace.cli.level_bars import bars
 from tastespace.cli.options import (
     Header,
     ItemColumn,
@@ -50,10 +51,11 @@ def predict(
     number("--coverage", coverage, above=0, below=1)
     said = reading(user=user_column, item=item_column, separator=separator, header=header)
     users, items = read_pairs(pairs, **said)
-    blocks = [
-        _block(recommender.predict(users[k : k + BLOCK], items[k : k + BLOCK]), coverage, at_least)
-        for k in range(0, max(len(users), 1), BLOCK)
-    ]
+    blocks, levels = [], []
+    for k in range(0, max(len(users), 1), BLOCK):
+        prediction = recommender.predict(users[k : k + BLOCK], items[k : k + BLOCK])
+        blocks.append(_block(prediction, coverage, at_least))
+        levels = prediction.level_names
     frame = pl.concat(blocks)
     known = {
         "user": known_ids(recommender.ratings_.users, users),
@@ -63,12 +65,9 @@ def predict(
         {**row, "user": known["user"][k], "item": known["item"][k]} for k, row in enumerate(frame.iter_rows(named=True))
     ]
     if json:
-        console.print_json({"predictions": [_entry(row) for row in rows]})
+        console.print_json({"predictions": [_entry(row, levels) for row in rows]})
         return
-    columns = ["user", "item", *(["title"] if "title" in frame.columns else []), "mean"]
-    columns += [f"{100 * coverage:g}% of ratings", "belief sd"] if "low" in frame.columns else []
-    columns += [f"P(>= {at_least:g})"] if at_least is not None else []
-    console.print_table([*columns, " "], [_cells(row) for row in rows[:SHOWN]])
+    _show(frame, rows[:SHOWN], levels, coverage, at_least)
     if len(rows) > SHOWN:
         console.out.print(f"… and {len(rows) - SHOWN:,} more; --json prints them all", markup=False)
     cold = sum(row["cold"] for row in rows)
@@ -78,19 +77,39 @@ def predict(
         )
 
 
+def _show(
+    frame: pl.DataFrame, rows: list[dict[str, Any]], levels: list[str], coverage: float, at_least: float | None
+) -> None:
+    """The table of some rows."""
+    columns = ["user", "item", *(["title"] if "title" in frame.columns else []), "mean"]
+    columns += [f"{100 * coverage:g}% of ratings", "belief sd"] if "low" in frame.columns else []
+    columns += [f"P(>= {at_least:g})"] if at_least is not None else []
+    drawn = [""] * len(rows)
+    if levels:
+        heading, drawn = bars(frame.head(len(rows)).select(f"p_{level}" for level in levels).to_numpy(), levels)
+        columns.append(heading)
+    cells = [
+        [*_cells(row), *([bar] if levels else []), "cold" if row["cold"] else ""]
+        for row, bar in zip(rows, drawn, strict=True)
+    ]
+    console.print_table([*columns, " "], cells)
+
+
 def _block(prediction: Prediction, coverage: float, at_least: float | None) -> pl.DataFrame:
     """What is shown of some predictions."""
-    frame = prediction.to_polars(coverage)
+    frame = prediction.to_polars(coverage, levels=prediction.levels is not None)
     if at_least is None:
         return frame
     return frame.with_columns(pl.Series("probability_at_least", prediction.probability_at_least(at_least)))
 
 
-def _entry(row: dict[str, Any]) -> dict[str, Any]:
-    """As JSON has it: the interval as one entry, figures rounded."""
+def _entry(row: dict[str, Any], levels: list[str]) -> dict[str, Any]:
+    """As JSON has it: the interval as one entry and the levels as one, figures rounded."""
     entry = {key: round(value, 5) if isinstance(value, float) else value for key, value in row.items()}
     if "low" in entry:
         entry["interval"] = [entry.pop("low"), entry.pop("high")]
+    if levels:
+        entry["levels"] = {level: entry.pop(f"p_{level}") for level in levels}
     return entry
 
 
@@ -104,4 +123,4 @@ def _cells(row: dict[str, Any]) -> list[str]:
         cells += [f"{row['low']:.2f} to {row['high']:.2f}", f"{row['belief_sd']:.2f}"]
     if "probability_at_least" in row:
         cells.append(f"{row['probability_at_least']:.2f}")
-    return [*cells, "cold" if row["cold"] else ""]
+    return cells

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import lgamma, log
+from math import inf, lgamma, log
 
 from numpy.random import Generator
 
@@ -23,4 +23,6 @@ class Gamma:
         return float(rng.gamma(self.shape)) / self.rate
 
     def log_density(self, value: float) -> float:
+        if value <= 0:  # A precision that was rounded to nothing.
+            return -inf
         return self.shape * log(self.rate) - lgamma(self.shape) + (self.shape - 1) * log(value) - self.rate * value

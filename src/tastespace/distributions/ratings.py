@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.distributions.normal_mixture import NormalMixture
+from tastespace.distributions.scale import SAME_LEVEL, Scale
 
-SAME_LEVEL = 1e-6  # ratings are kept in single precision
 NO_LEVELS = "these ratings have no levels"
 
 
@@ -37,7 +37,17 @@ class NormalRatings:
         """Some of the ratings."""
         return NormalRatings(self.mixture.take(rows), self.low, self.high, self.levels)
 
+    @property
+    def effective_draws(self) -> DoubleArray | None:
+        """Where draws are weighed: how many equal ones each rating rests on."""
+        return None if self.mixture.weights is None else self.mixture.effective_components
+
+    def mean(self) -> DoubleArray:
+        """Of the normal before it is cut to range and levels."""
+        return self.mixture.mean()
+
     def sd(self) -> DoubleArray:
+        """Of the normal before it is cut to range and levels."""
         return self.mixture.sd()
 
     def quantile(self, probability: float) -> DoubleArray:
@@ -50,15 +60,14 @@ class NormalRatings:
 
     def at_least(self, threshold: float) -> DoubleArray:
         """P(rating >= threshold); between two levels it is the higher one that has to be reached."""
-        # Levels are single precision, what is asked for is not: 0.7 must find the level 0.7.
-        slack = self._slack
+        slack = SAME_LEVEL * max(abs(self.low), abs(self.high)) if self.levels is None else self._scale.slack
         if threshold <= self.low + slack:
             return np.ones(len(self))
         if threshold > self.high + slack:
             return np.zeros(len(self))
         if self.levels is not None:
-            above = min(max(int(np.searchsorted(self.levels, threshold - slack)), 1), len(self.levels) - 1)
-            threshold = float(self.levels[above - 1] + self.levels[above]) / 2
+            above = min(max(int(self._scale.first_reaching(threshold)), 1), len(self.levels) - 1)
+            threshold = float(self._scale.midpoints[above - 1])
         return 1 - self.mixture.cdf(np.full(len(self), threshold))
 
     def level_probabilities(self) -> DoubleArray:
@@ -70,8 +79,7 @@ class NormalRatings:
         """Which values are levels; all of them on a continuous scale."""
         if self.levels is None:
             return np.ones(len(values), np.bool_)
-        nearest = self.levels[self._nearest(values)]
-        return np.asarray(np.abs(nearest - values) <= SAME_LEVEL * np.maximum(np.abs(nearest), 1.0))
+        return self._scale.is_level(values)
 
     def log_score(self, values: NDArray[Any]) -> DoubleArray:
         """The log probability of the level that each rating turned out to be, or else its log density.
@@ -82,8 +90,8 @@ class NormalRatings:
         if self.levels is None:
             width = float(np.finfo(np.float32).eps) * max(abs(self.low), abs(self.high), self.high - self.low, 1e-30)
             return self.mixture.log_density(values, least_sd=width)
-        edges = np.concatenate([[-np.inf], self._midpoints, [np.inf]])
-        nearest = self._nearest(values)
+        edges = np.concatenate([[-np.inf], self._scale.midpoints, [np.inf]])
+        nearest = self._scale.nearest(values)
         return self.mixture.log_between(edges[nearest], edges[nearest + 1])
 
     def crps(self, values: NDArray[Any]) -> DoubleArray:
@@ -95,13 +103,7 @@ class NormalRatings:
         """
         if self.levels is None:
             return self.mixture.crps(values)
-        values = np.asarray(values, np.float64)
-        beyond = np.maximum(self.levels[0] - values, 0) + np.maximum(values - self.levels[-1], 0)
-        total = np.asarray(beyond)
-        for place, (level, following) in enumerate(zip(self.levels[:-1], self.levels[1:], strict=True)):
-            below, passed = self._edges[:, place + 1], np.clip(values, level, following) - level
-            total += passed * below**2 + (following - level - passed) * (1 - below) ** 2
-        return total
+        return self._scale.crps(self._edges, values)
 
     def cdf_steps(self, values: NDArray[Any]) -> tuple[DoubleArray, DoubleArray]:
         """P(rating < value) and P(rating <= value), of the nearest level where there are levels.
@@ -110,9 +112,7 @@ class NormalRatings:
         """
         if self.levels is None:
             return self._both_sides(values)
-        rows, nearest = np.arange(len(self)), self._nearest(values)
-        low = self._edges[rows, nearest]
-        return low, np.maximum(self._edges[rows, nearest + 1], low)
+        return self._scale.cdf_steps(self._edges, values)
 
     def contains(self, values: NDArray[Any], coverages: Sequence[float]) -> BoolArray:
         """Whether each value lies in the central interval of each coverage, ends included; n x coverages.
@@ -128,37 +128,21 @@ class NormalRatings:
 
     def level_between(self, low: NDArray[Any], high: NDArray[Any]) -> DoubleArray:
         """P(low <= level of the rating <= high), one pair of ends a rating."""
+        return self._scale.between(self._edges, low, high)
+
+    @cached_property
+    def _scale(self) -> Scale:
         if self.levels is None:
             raise ValueError(NO_LEVELS)
-        first = np.searchsorted(self.levels, low - self._slack)
-        after = np.searchsorted(self.levels, high + self._slack, side="right")
-        rows = np.arange(len(self))
-        return np.maximum(self._edges[rows, after] - self._edges[rows, first], 0.0)
-
-    @property
-    def _slack(self) -> float:
-        """How far apart two numbers may be that mean the same rating: a hundredth of a step, or rounding."""
-        if self.levels is not None and len(self.levels) > 1:
-            return 0.01 * float(np.diff(self.levels).min())
-        return SAME_LEVEL * max(abs(self.low), abs(self.high))
-
-    @property
-    def _midpoints(self) -> DoubleArray:
-        if self.levels is None:
-            raise ValueError(NO_LEVELS)
-        return np.asarray((self.levels[1:] + self.levels[:-1]) / 2)
+        return Scale(self.levels)
 
     @cached_property
     def _edges(self) -> DoubleArray:
         """P(rating <= midpoint) between levels, from 0 below the lowest to 1 above the highest; n x (L + 1)."""
-        below = [self.mixture.cdf(np.full(len(self), midpoint)) for midpoint in self._midpoints]
+        below = [self.mixture.cdf(np.full(len(self), midpoint)) for midpoint in self._scale.midpoints]
         return np.stack([np.zeros(len(self)), *below, np.ones(len(self))], axis=1)
 
     def _both_sides(self, values: NDArray[Any]) -> tuple[DoubleArray, DoubleArray]:
         """P(rating < value) and P(rating <= value) before it is cut, which are the same where everything has spread."""
         up_to = self.mixture.cdf(values)
         return up_to if self.mixture.sds.all() else self.mixture.cdf(values, inclusive=False), up_to
-
-    def _nearest(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """Which level each value belongs to."""
-        return np.searchsorted(self._midpoints, values)

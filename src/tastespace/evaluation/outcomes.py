@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix
-from tastespace.distributions.ratings import NormalRatings
+from tastespace.distributions.rating_distribution import RatingDistribution
 from tastespace.errors import InvalidParameterError
 from tastespace.models.posterior import Prediction
 
@@ -71,7 +71,7 @@ class Outcomes:
         return cls(levels=parts[0][1].levels, **{name: whole(name) for name in names})
 
 
-def _expected(rating: NormalRatings, lows: DoubleArray, highs: DoubleArray) -> FloatMatrix:
+def _expected(rating: RatingDistribution, lows: DoubleArray, highs: DoubleArray) -> FloatMatrix:
     """How likely each rating is to lie between each of its pairs of ends; n x intervals.
 
     On levels this is not what the interval is called: it holds a level as a whole or not at all.

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.data.compressed import Compressed
-from tastespace.distributions.normal_mixture import NormalMixture
-from tastespace.distributions.ratings import NormalRatings
+from tastespace.distributions.rating_distribution import ExpectedRating, RatingDistribution
 from tastespace.errors import InvalidParameterError
 from tastespace.frames import to_pandas
 from tastespace.models.parameters import number
@@ -63,8 +62,8 @@ class Posterior(Protocol[Belief]):
 class Outlook:
     """What pairs of users and items would be rated: the expected rating, as far as it is known, and a rating."""
 
-    belief: NormalMixture
-    rating: NormalRatings
+    belief: ExpectedRating
+    rating: RatingDistribution
 
 
 @runtime_checkable
@@ -169,6 +168,19 @@ class Scored(Protocol[AskedBelief]):
 
 
 @runtime_checkable
+class Latent(Protocol[AskedBelief]):
+    """Capability of a posterior whose scores may be no ratings: these follow from them, and not as a straight line.
+
+    Items are searched by score. What is shown, and decides between the best found, is the expected rating (`predict`).
+    """
+
+    @property
+    def is_latent(self) -> bool: ...
+
+    def predict(self, belief: AskedBelief, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray: ...
+
+
+@runtime_checkable
 class Places(Protocol[AskedBelief]):
     """Capability of a posterior: users and items are points of a taste space, alike where they lie in one direction.
 
@@ -226,7 +238,7 @@ class Prediction:
     cold: BoolArray
     belief_sd: FloatArray | None = None
     rating_sd: FloatArray | None = None
-    rating: NormalRatings | None = None
+    rating: RatingDistribution | None = None
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -234,8 +246,7 @@ class Prediction:
     @property
     def effective_draws(self) -> DoubleArray | None:
         """Where draws are weighed by evidence: how many equal ones each prediction rests on."""
-        weighed = self.rating is not None and self.rating.mixture.weights is not None
-        return self.rating.mixture.effective_components if weighed and self.rating is not None else None
+        return None if self.rating is None else self.rating.effective_draws
 
     @property
     def is_uncertain(self) -> bool:
@@ -261,8 +272,26 @@ class Prediction:
         number("threshold", threshold)
         return self._known("probabilities").at_least(threshold)
 
-    def to_polars(self, coverage: float = 0.9) -> pl.DataFrame:
-        """One row a pair; `low` and `high` are the interval that holds a rating so often."""
+    @property
+    def levels(self) -> DoubleArray | None:
+        """What ratings can be, ascending; None for a continuous scale, and for a model that gives a point."""
+        return None if self.rating is None else self.rating.levels
+
+    def level_probabilities(self) -> DoubleArray:
+        """How likely each rating is to be each of the `levels`: one row a pair, 1 together, and one column a level."""
+        rating = self._known("probabilities")
+        if rating.levels is None:
+            raise InvalidParameterError(
+                "these ratings lie on a continuous scale and have no levels; expected ratings that are levels, such as "
+                "stars; for probabilities use probability_at_least"
+            )
+        return rating.level_probabilities()
+
+    def to_polars(self, coverage: float = 0.9, *, levels: bool = False) -> pl.DataFrame:
+        """One row a pair; `low` and `high` are the interval that holds a rating so often.
+
+        With `levels`, also how likely each level is, a column each: `p_1`, `p_2` and so on.
+        """
         columns: dict[str, Any] = {"user": self.user_ids, "item": self.item_ids}
         if self.titles is not None:
             columns["title"] = self.titles
@@ -272,13 +301,24 @@ class Prediction:
             columns |= {"belief_sd": self.belief_sd, "rating_sd": self.rating_sd, "low": low, "high": high}
             if self.effective_draws is not None:
                 columns["effective_draws"] = self.effective_draws
+        if levels:
+            probabilities = self.level_probabilities()
+            columns |= {f"p_{name}": probabilities[:, place] for place, name in enumerate(self.level_names)}
         return pl.DataFrame(columns | {"cold": self.cold})
 
-    def to_pandas(self, coverage: float = 0.9) -> pd.DataFrame:
+    def to_pandas(self, coverage: float = 0.9, *, levels: bool = False) -> pd.DataFrame:
         """The same table as a pandas frame."""
-        return to_pandas(self.to_polars(coverage))
+        return to_pandas(self.to_polars(coverage, levels=levels))
 
-    def _known(self, what: str) -> NormalRatings:
+    @property
+    def level_names(self) -> list[str]:
+        """The levels as text, "1" and "1.5"; empty where there are none."""
+        if self.levels is None:
+            return []
+        # Levels come from single precision: its shortest text is what was in the file.
+        return [np.format_float_positional(level, trim="-") for level in self.levels.astype(np.float32)]
+
+    def _known(self, what: str) -> RatingDistribution:
         if self.rating is None:
             raise InvalidParameterError(
                 f"this model predicts a point and gives no {what}; expected one with a posterior, such as BPMF"

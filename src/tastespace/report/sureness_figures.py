@@ -71,7 +71,7 @@ def policies_picture(everything: Prediction, lists: Mapping[str, Ranking]) -> Pi
     _require(everything.is_uncertain)
     assert everything.rating is not None
     figure, (axes,) = new_figure(1, (8.4, 4.6))
-    means = everything.rating.mixture.mean()  # not clipped, as lists have it
+    means = everything.rating.mean()  # not clipped, as lists have it
     # As an image inside the file: thousands of points would make it a megabyte.
     axes.scatter(
         means,
