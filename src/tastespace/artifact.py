@@ -31,6 +31,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import ArtifactError, InvalidParameterError
 from tastespace.models import MODELS, Recommender
+from tastespace.models.updating import Seen
 from tastespace.version import __version__
 
 FORMAT = "tastespace"
@@ -118,7 +119,10 @@ def load(path: str | Path) -> Recommender:
         recommender = model(**parameters)
         posterior = model.posterior_class.from_arrays(read_arrays(path / "posterior.safetensors"))
         ratings, data = _read_ratings(path), manifest["data"]
-        recommender.restore(ratings, posterior, manifest["seed"], (float(data["minimum"]), float(data["maximum"])))
+        rating_range, seen = (float(data["minimum"]), float(data["maximum"])), manifest.get("seen")
+        # Older artifacts do not say: all was learned from what there is.
+        seen = Seen(data["n_ratings"], data["n_users"], data["n_items"]) if seen is None else Seen.from_dict(seen)
+        recommender.restore(ratings, posterior, manifest["seed"], rating_range, seen)
         _try_out(recommender)
     except ArtifactError:
         raise
@@ -281,6 +285,7 @@ def _manifest(
             "minimum": low,
             "maximum": high,
         },
+        "seen": recommender.seen_.to_dict(),
         "measures": measures,
         "files": files,
     }
