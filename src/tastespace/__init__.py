@@ -18,6 +18,7 @@ from tastespace.data.synthetic import synthetic
 from tastespace.evaluation.compare import Comparison, Comparisons, compare
 from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.report import Report
+from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models import ALS, BPMF, DampedBias, GlobalMean, ItemKNN, ItemMean, Popular, Recommender, UserKNN
 from tastespace.models.explaining import Explanation
 from tastespace.models.policies import Cautious, Curious, Likely, Mean, Thompson
@@ -31,6 +32,7 @@ __all__ = [
     "ALS",
     "BPMF",
     "Cautious",
+    "Checkpoints",
     "Comparison",
     "Comparisons",
     "Curious",

@@ -65,6 +65,13 @@ class ArtifactError(TastespaceError, OSError):
         return str(self.args[0])
 
 
+class CheckpointError(TastespaceError, OSError):
+    """A checkpoint cannot be written, is damaged, or belongs to another run."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class MissingExtraError(TastespaceError, ImportError):
     """An optional package is needed; the message is the command that installs it."""
 
@@ -82,6 +89,10 @@ class DataWarning(TastespaceWarning):
 
 class ConvergenceWarning(TastespaceWarning):
     """Chains have not run long enough to be trusted; the message names the quantity and what is missing."""
+
+
+class CheckpointWarning(TastespaceWarning):
+    """A run does not go on from where it might have: there is no checkpoint, or the last one is damaged."""
 
 
 def warn(message: str, category: type[TastespaceWarning] = DataWarning) -> None:

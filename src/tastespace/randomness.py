@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Mapping
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -35,3 +37,28 @@ def derive(seed: int, *keys: object) -> Generator:
     text = "\x1f".join(map(str, keys))
     words = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint32)
     return np.random.default_rng([resolve(seed), *(int(word) for word in words)])
+
+
+def state_of(rng: Generator) -> dict[str, Any]:
+    """Where a generator stands, as numbers and texts: what `restored` goes on from."""
+    return {"bits": rng.bit_generator.state, "children": _seeds(rng).n_children_spawned}
+
+
+def restored(rng: Generator, state: Mapping[str, Any]) -> Generator:
+    """A generator of the same origin as this one, moved to where that of the state stood."""
+    seeds = _seeds(rng)
+    origin = np.random.SeedSequence(
+        seeds.entropy,
+        spawn_key=seeds.spawn_key,
+        pool_size=seeds.pool_size,
+        n_children_spawned=int(state["children"]),
+    )
+    bits = type(rng.bit_generator)(origin)
+    bits.state = dict(state["bits"])
+    return Generator(bits)
+
+
+def _seeds(rng: Generator) -> np.random.SeedSequence:
+    seeds = rng.bit_generator.seed_seq
+    assert isinstance(seeds, np.random.SeedSequence)  # All of ours come from `generator`, or were spawned by such.
+    return seeds

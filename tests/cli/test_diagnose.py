@@ -64,7 +64,8 @@ def test_a_short_run_warns_when_it_is_fitted():
 
 def test_json_is_the_diagnosis(folder):
     said = json.loads(run(folder / "bpmf", "--json").stdout)
-    assert said == json.loads(json.dumps(diagnose(load(folder / "bpmf").posterior_.trace).to_dict()))
+    model = load(folder / "bpmf")
+    assert said == json.loads(json.dumps(diagnose(model.posterior_.trace).to_dict())) | {"seen": model.seen_.to_dict()}
     assert json.loads(run(folder / "short", "--json").stdout)["warning"].startswith("predictions are averages of 8")
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from tastespace.models import ALS, BPMF, MODELS, DampedBias, GlobalMean, ItemKNN, ItemMean, Popular, UserKNN
+from tastespace.randomness import generator
 from tastespace.testing.conformance import RecommenderConformance
+from tastespace.testing.toys import tastes
 
 # The chains are short for tests to be fast.
 SHORT = pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
@@ -54,6 +59,30 @@ class TestBPMFWithoutBiases(RecommenderConformance):
             storage="float16",
             **parameters,
         )
+
+
+@SHORT
+class TestUnevenBPMF(RecommenderConformance):
+    keeps_users = False
+    explanations_add_up = False
+
+    def make(self, **parameters):
+        return BPMF(n_factors=4, warmup=30, draws=25, thin=1, noise="per-user-and-item", **parameters)
+
+
+@SHORT
+class TestOrdinalBPMF(RecommenderConformance):
+    keeps_users = False
+    explanations_add_up = False
+
+    def make(self, **parameters):
+        levels = [1.0, 2.0, 3.0, 4.0, 5.0]
+        return BPMF(n_factors=4, warmup=30, draws=25, thin=1, likelihood="ordinal", levels=levels, **parameters)
+
+    @pytest.fixture
+    def ratings(self):
+        drawn = tastes(40, 30, rng=generator(3))[0]
+        return replace(drawn, values=np.clip(np.round(drawn.values), 1, 5))
 
 
 class TestGlobalMean(RecommenderConformance):

@@ -347,3 +347,13 @@ def test_the_spread_of_equal_ratings_is_exactly_nothing():
     values = np.random.default_rng(0).integers(1, 6, 3_000_000)
     many = Ratings.from_arrays(np.arange(len(values)), np.zeros(len(values), int), values)
     assert many.standard_deviation == pytest.approx(values.std(), rel=1e-12)
+
+
+def test_yes_from_a_threshold_on():
+    ratings = Ratings.from_arrays([1, 1, 2], [1, 2, 1], [0.7, 0.5, 4.0])
+    assert ratings.at_least(0.7).values.tolist() == [1.0, 0.0, 1.0]
+    assert ratings.at_least(5).values.tolist() == [0.0, 0.0, 0.0]
+    assert ratings.values.tolist() == pytest.approx([0.7, 0.5, 4.0])
+    for threshold in (np.nan, np.inf):
+        with pytest.raises(InvalidParameterError, match="threshold"):
+            ratings.at_least(threshold)

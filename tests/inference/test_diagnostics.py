@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from tastespace.inference.diagnostics import (
     WORST,
     check_convergence,
     diagnose,
+    monte_carlo_errors,
 )
 from tastespace.inference.mixing import rhat
 from tastespace.inference.trace import Trace
@@ -114,8 +116,10 @@ def test_chains_stuck_in_different_places(rng):
     assert diagnosis.pairs.above_rhat == 1
     assert diagnosis[MEDIAN].verdict == diagnosis[WORST].verdict == NOT_SETTLED
     assert diagnosis[MEDIAN].ess_bulk < 10
-    assert diagnosis.trouble.startswith("predictions have not settled: 100% of the watched pairs have R-hat above 1.2")
-    assert diagnosis.trouble.endswith("set warmup=50 (now 5)")
+    assert diagnosis.trouble == (
+        "predictions have not settled: the 2 chains disagree, each of them at rest in a place of its own: 100% of the "
+        "watched pairs have R-hat above 1.2 (at most 25% expected); let chains warm up longer: set warmup=50 (now 5)"
+    )
     # A twin that looks at each chain alone sees nothing wrong.
     alone = array_stats.ess(np.moveaxis(stuck.predictions[:1, 5:].astype(float), 2, 0), method="bulk")
     assert np.median(alone) > 30
@@ -127,7 +131,8 @@ def test_chains_that_travel_together(rng):
     travelling = changed(trace, predictions=trace.predictions + travel)
     diagnosis = diagnose(travelling)
     assert diagnosis.pairs.above_rhat > 0.9
-    assert "set warmup=80 (now 40)" in diagnosis.trouble
+    assert diagnosis.trouble.startswith("predictions have not settled: 92% of the watched pairs")
+    assert diagnosis.trouble.endswith("double the warm-up: set warmup=80 (now 40)")
     # A twin that does not cut chains into halves sees two that agree.
     whole = array_stats.rhat(np.moveaxis(travelling.predictions[:, 40:].astype(float), 2, 0), method="identity")
     assert np.median(whole) < 1.1
@@ -155,7 +160,8 @@ def test_few_pairs_in_trouble(rng):
     predictions[1, :, :5] += 4
     message = check_convergence(changed(trace, predictions=predictions))
     assert message.startswith(
-        "predictions have not settled: 5% of the watched pairs have R-hat above 1.2, and make the"
+        "predictions have not settled: the 2 chains disagree, each of them at rest in a place of its own: 5% of the "
+        "watched pairs have R-hat above 1.2, and make the"
     )
     assert message.endswith("set warmup=50 (now 5)")
 
@@ -350,3 +356,46 @@ def test_an_infinite_rhat_is_null_in_json(rng):
 def test_something_else_than_a_trace():
     with pytest.raises(InvalidParameterError, match="diagnose got dict; expected a trace"):
         diagnose({})
+
+
+def test_without_a_warm_up_one_is_asked_for(rng):
+    trace = made_up(rng, warmup=0)
+    travelling = changed(trace, predictions=trace.predictions + np.linspace(0, 6, trace.sweeps)[:, None])
+    assert check_convergence(travelling).endswith("; let chains warm up: set warmup=50 (now 0)")
+
+
+def test_the_errors_that_a_rule_asks_for_are_those_of_the_diagnosis():
+    for trace in (
+        made_up(generator(9), draws=60, correlation=0.5),
+        replace(made_up(generator(9)), quantities={}),  # no noise: against the spread of predictions
+        changed(made_up(generator(9)), predictions=np.ones((2, 55, 4))),
+    ):
+        pairs, errors = diagnose(trace).pairs, monte_carlo_errors(trace)
+        if pairs.relative_error is None:  # Constant predictions without any spread.
+            assert errors is None
+        else:
+            assert np.sqrt(np.mean(errors**2)) == pytest.approx(pairs.relative_error, rel=1e-9)
+            assert np.quantile(errors, 0.9) == pytest.approx(pairs.error_of_most, rel=1e-9)
+    assert monte_carlo_errors(made_up(generator(9), draws=9)) is None
+    wrong = made_up(generator(9)).predictions.copy()
+    wrong[0, 20, 3] = np.nan
+    assert monte_carlo_errors(changed(made_up(generator(9)), predictions=wrong)) is None
+
+
+def test_a_wanted_error_that_was_not_reached_brings_a_warning():
+    """Independent draws with a belief as wide as the noise: the error of 100 is 0.1."""
+    trace = replace(made_up(generator(10)), wanted_error=0.05)
+    found = re.fullmatch(
+        r"predictions are not exact enough: the most draws were taken, and the Monte Carlo error of nine in ten is "
+        r"(0\.1\d\d) times the noise sd \(at most 0\.05 expected\); about \d+ more draws a chain are needed: "
+        r"set draws=(\d+) \(now 50\)",
+        check_convergence(trace),
+    )
+    assert int(found[2]) == pytest.approx(50 * (float(found[1]) / 0.05) ** 2, rel=0.02)
+    reached = diagnose(replace(trace, wanted_error=0.15))
+    assert reached.trouble is None
+    assert "Draws were taken until nine of ten had an error of at most 0.15 times the noise sd: it is 0.1" in (
+        reached.meaning()
+    )
+    assert reached.to_dict()["wanted_error"] == 0.15
+    assert "until" not in diagnose(made_up(generator(10))).meaning()

@@ -79,7 +79,7 @@ def walked(threads, schedule=None, watches=(), observer=silent, walk=None):
         walk or Walk(),
         generator(4),
         schedule or Schedule(chains=3, warmup=5, draws=4, thin=2),
-        keep=lambda state, place: (place, *state),
+        keeps=[lambda state, draw: (draw, *state)] * 3,
         watches=watches,
         phase="walking",
         threads=threads,
@@ -96,7 +96,7 @@ def test_chains_are_the_same_whatever_the_threads():
 def test_what_is_kept_is_what_the_schedule_says():
     chains = walked(2)
     assert [[steps for _, _, steps in chain.draws] for chain in chains] == [[7, 9, 11, 13]] * 3
-    assert [place for chain in chains for place, _, _ in chain.draws] == list(range(12))
+    assert [[draw for draw, _, _ in chain.draws] for chain in chains] == [list(range(4))] * 3
     assert all(len(chain.trace) == 13 for chain in chains)
     assert all(chain.trace[12]["place"] == chain.last[0] for chain in chains)
 

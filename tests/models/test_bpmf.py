@@ -14,6 +14,7 @@ from tastespace.data.compressed import Compressed
 from tastespace.data.levels import levels_of
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, NonFiniteStateError
 from tastespace.models.factorization.beliefs import UserBeliefs, evidence
+from tastespace.models.factorization.likelihoods import Noise
 from tastespace.models.factorization.rows import Points
 from tastespace.randomness import generator
 from tastespace.testing.toys import gaussian
@@ -254,7 +255,7 @@ def test_a_chain_that_explodes_says_where(ratings):
     state = transition.init(generator(0))
     for alpha in (float("inf"), float("nan")):
         with pytest.raises(NonFiniteStateError, match="precision of the noise"):
-            transition.step(replace(state, alpha=alpha), generator(0))
+            transition.step(replace(state, noise=Noise(alpha)), generator(0))
     exploded = replace(state, users=Points(state.users.factors * np.float32(1e30), state.users.bias))
     with pytest.raises(NonFiniteStateError, match="item"):
         transition.step(exploded, generator(0))

@@ -23,13 +23,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+from reference.small_story import N_FACTORS, PRIOR, WHERE, Silent, functionals
 from scipy import stats
 
-from tastespace.data.ratings import Ratings
 from tastespace.distributions.gamma import Gamma
-from tastespace.distributions.normal_gamma import NormalGamma
-from tastespace.models.factorization.gibbs import GibbsSweep
-from tastespace.models.factorization.likelihoods import GaussianNoise
+from tastespace.models.factorization.likelihoods import GaussianNoise, Noise
 from tastespace.models.factorization.priors import NormalWishartPrior, Population
 from tastespace.models.factorization.rows import Points
 from tastespace.models.factorization.story import FactorModel, scores
@@ -39,88 +37,11 @@ from tastespace.testing.geweke import geweke
 
 pytestmark = pytest.mark.statistical
 
-N_FACTORS = 2
-PAIRS = np.array([(0, 0), (0, 1), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2), (3, 0)])
-# The last rating is left out, but not its user: a row without ratings must be drawn from the population.
-WHERE = Ratings.from_arrays(*PAIRS.T, np.zeros(len(PAIRS))).masked(PAIRS[:, 0] < 3)
-PRIOR = NormalWishartPrior(degrees=N_FACTORS + 6.0, bias=NormalGamma(centre=0.0, strength=2.0, shape=5.0, rate=5.0))
 LEARNED, FIXED = GaussianNoise(Gamma(5.0, 5.0)), GaussianNoise(1.7)
 
 
 def story(*, biases=True, likelihood=LEARNED, prior=PRIOR):
     return FactorModel(N_FACTORS, biases, likelihood, prior, prior, offset=0.0, scale=1.0, dtype=np.float64)
-
-
-# What is looked at: logarithms, bounded functions, and quadratic forms in their own units, which have chi-square
-# distributions under the story, and whose cube roots are nearly normal. Turning users and items together changes none
-# of them, but for "first less second".
-
-
-def in_units(points, population):
-    apart = points.factors - population.mean
-    return np.cbrt(np.einsum("nd,de,ne->", apart, population.precision, apart))
-
-
-def mean_in_units(points, population):
-    return np.cbrt(PRIOR.strength * population.mean @ population.precision @ population.mean)
-
-
-def first_less_second(points, population):
-    """The wrong triangle of a matrix treats the first factor otherwise than the last."""
-    squares = (points.factors**2).sum(0)
-    return np.log(squares[0] / squares[1])
-
-
-def biases_in_units(points, population):
-    return np.cbrt(population.bias_precision * ((points.bias - population.bias_mean) ** 2).sum())
-
-
-def bias_mean_in_units(points, population):
-    return np.cbrt(PRIOR.bias.strength * population.bias_precision * population.bias_mean**2)
-
-
-def squared_errors(params, ratings):
-    errors = ratings.values - scores(params, ratings.user_rows, ratings.item_rows)
-    return np.cbrt(params.alpha * np.sum(errors**2))
-
-
-def agreement(params, ratings):
-    return np.mean(np.tanh(ratings.values) * np.tanh(scores(params, ratings.user_rows, ratings.item_rows)))
-
-
-OF_NOISE = {
-    "log noise precision": lambda params, ratings: np.log(params.alpha),
-    "squared errors": squared_errors,
-    "ratings with scores": agreement,
-}
-OF_SIDE = {
-    "log squared factors": lambda points, population: np.log((points.factors**2).sum()),
-    "factors in their units": in_units,
-    "mean in its units": mean_in_units,
-    "log determinant": lambda points, population: np.linalg.slogdet(population.precision)[1],
-    "first less second": first_less_second,
-}
-OF_BIAS = {
-    "log bias precision": lambda points, population: np.log(population.bias_precision),
-    "log squared biases": lambda points, population: np.log((points.bias**2).sum()),
-    "biases in their units": biases_in_units,
-    "bias mean in its units": bias_mean_in_units,
-}
-
-
-def functionals(biases):
-    chosen = dict(OF_NOISE)
-    for name, function in {**OF_SIDE, **(OF_BIAS if biases else {})}.items():
-        chosen[f"users: {name}"] = lambda params, _, of=function: of(params.users, params.user_population)
-        chosen[f"items: {name}"] = lambda params, _, of=function: of(params.items, params.item_population)
-    return chosen
-
-
-class Silent(GibbsSweep):
-    """The sampler without its figures, which are a third of the time where there is so little to draw."""
-
-    def _figures(self, state, squares):
-        return {}
 
 
 def sampler(parameters, observed, *, kind=Silent, **options):
@@ -134,7 +55,8 @@ def sampler(parameters, observed, *, kind=Silent, **options):
 class InNumpy(Silent):
     """The same sweep with its rows drawn by the book: right itself, and the frame for rows drawn wrongly."""
 
-    def _draw_rows(self, side, other, population, alpha, name, rng):
+    def _draw_rows(self, responses, other, population, name, rng):
+        side, alpha = responses.side, responses.alpha
         n_rows, n_others = len(side.offsets) - 1, len(other.factors)
         noise, design = rng.standard_normal((n_rows, self.n_factors)), other.factors
         precision, linear = population.precision, population.precision @ population.mean
@@ -150,7 +72,7 @@ class InNumpy(Silent):
         precision = precision + alpha * np.einsum("nm,md,me->nde", is_rated, design, design)
         rows = self.centre(precision, linear, targets @ design, alpha) + self.spread(precision, noise)
         points = Points(rows[:, :2].copy(), rows[:, 2].copy() if self.has_biases else None)
-        return points, float(np.sum((targets - is_rated * (rows @ design.T)) ** 2))
+        return points, np.sum((targets - is_rated * (rows @ design.T)) ** 2, axis=1)
 
     def centre(self, precision, linear, products, alpha):
         return solved(precision, linear + alpha * products)
@@ -207,8 +129,10 @@ class _Given:
 class HalfShape(GaussianNoise):
     """The shape of the noise precision off by one half."""
 
-    def draw(self, n, squares, rng):
-        return self.precision.posterior(n + 1, squares).draw(rng)
+    def learn(self, axis, side, squares, noise, rng):
+        if axis == "item":
+            return noise
+        return Noise(self.precision.posterior(len(side.columns) + 1, squares.sum()).draw(rng))
 
 
 class WishartOffByOne(NormalWishartPrior):
@@ -355,7 +279,7 @@ class Conditionals:
         return {
             "items": replace(old, **populations),
             "users": replace(old, items=new.items, **populations),
-            "noise": replace(new, alpha=old.alpha),
+            "noise": replace(new, noise=old.noise),
         }.get(block, old)
 
     def log_density(self, block, state):
@@ -399,7 +323,7 @@ def whole(points):
 def with_block(state, block, other):
     """A state with one block of another."""
     if block == "noise":
-        return replace(state, alpha=other.alpha)
+        return replace(state, noise=other.noise)
     if block in ("users", "items"):
         return replace(state, **{block: getattr(other, block)})
     name = "user_population" if block.startswith("user") else "item_population"

@@ -26,16 +26,19 @@ def diagnose(
     json: Json = False,
 ) -> None:
     """Say whether the chains of a model have run long enough: R-hat, effective draws, Monte Carlo errors."""
-    trace = _trace(artifact.load(model))
+    recommender = artifact.load(model)
+    trace = _trace(recommender)
     if figures is not None:
         prepare_folder(figures)
     diagnosis = diagnostics.diagnose(trace)
     paths = [] if figures is None else write_diagnostics(trace, figures, diagnosis=diagnosis)
     if json:
-        content = diagnosis.to_dict()
+        content = diagnosis.to_dict() | {"seen": recommender.seen_.to_dict()}
         console.print_json(content if figures is None else content | {"figures": [str(path) for path in paths]})
         return
     console.out.print(str(diagnosis), markup=False)
+    if recommender.seen_.updates:
+        console.out.print(f"\nseen: {recommender.seen_}", markup=False)
     if figures is not None:
         console.out.print(f"\nfigures written to {figures}: {', '.join(path.name for path in paths)}", markup=False)
 

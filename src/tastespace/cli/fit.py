@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,11 +39,13 @@ from tastespace.data.splitting import random_split
 from tastespace.errors import InvalidParameterError, warn
 from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.report import Report
+from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models import MODELS, Recommender
 from tastespace.models.posterior import Remembers
 from tastespace.randomness import resolve
 
 DEFAULT_MODEL = "bpmf"
+Stages = tuple[Checkpoints | None, Checkpoints | None]  # of the fit, and of that which --refit asks for
 
 
 def fit(
@@ -78,18 +82,22 @@ def fit(
     without_ratings: Annotated[
         bool, typer.Option("--without-ratings", help="Leave the training ratings out of the model's folder.")
     ] = False,
+    checkpoint: Annotated[
+        Path | None, typer.Option("--checkpoint", help="Folder to keep the state of the run in, to resume from.")
+    ] = None,
+    every: Annotated[
+        int | None, typer.Option("--every", help="Sweeps between two checkpoints.", show_default=str(Checkpoints.every))
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoints of a run that was interrupted.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")] = False,
     json: Json = False,
 ) -> None:
     """Fit a model to a file of ratings."""
     if out is None and not dry_run:
         raise typer.BadParameter("expected --out FOLDER (or --dry-run)")
-    if holdout is not None and test is not None:
-        raise typer.BadParameter("expected --holdout or --test, not both")
-    if refit and holdout is None:
-        raise typer.BadParameter("--refit expects --holdout: without it the model is fitted on all ratings anyway")
-    if holdout is not None and not 0 < holdout < 1:
-        raise InvalidParameterError(f"--holdout is {holdout:g}; expected a share between 0 and 1, both excluded")
+    _check_usage(holdout, test, refit, checkpoint, every, resume)
     settled = read_config(config)
     table = dict(settled.get("model", {}))
     name = model or table.pop("name", DEFAULT_MODEL)
@@ -100,6 +108,7 @@ def fit(
     recommender = make_model(name, parameters)
     if out is not None:
         artifact.check_writable(out)
+    stages = _stages(recommender, checkpoint, every, resume)
     if without_ratings:
         artifact.check_separable(recommender)
     said = reading_options(settled.get("data", {})) | reading(
@@ -124,7 +133,47 @@ def fit(
     if dry_run:
         _describe(observed, layout, name, recommender, json)
         return
-    _fit(observed, tested, holdout, refit, recommender, name, out, without_ratings, json)
+    with _told_how_to_go_on(stages):
+        _fit(observed, tested, holdout, refit, recommender, name, out, without_ratings, stages, json)
+
+
+def _check_usage(
+    holdout: float | None, test: Path | None, refit: bool, checkpoint: Path | None, every: int | None, resume: bool
+) -> None:
+    """Options that do not go together."""
+    if holdout is not None and test is not None:
+        raise typer.BadParameter("expected --holdout or --test, not both")
+    if refit and holdout is None:
+        raise typer.BadParameter("--refit expects --holdout: without it the model is fitted on all ratings anyway")
+    if checkpoint is None and (resume or every is not None):
+        raise typer.BadParameter(f"{'--resume' if resume else '--every'} expects --checkpoint FOLDER")
+    if holdout is not None and not 0 < holdout < 1:
+        raise InvalidParameterError(f"--holdout is {holdout:g}; expected a share between 0 and 1, both excluded")
+
+
+def _stages(recommender: Recommender, folder: Path | None, every: int | None, resume: bool) -> Stages:
+    """The second fit is a run of its own, on other ratings, and has a folder of its own inside that of the first."""
+    if folder is None:
+        return None, None
+    first = Checkpoints(folder, Checkpoints.every if every is None else every, resume=resume)
+    recommender.check_checkpoints(first)
+    second = replace(first, folder=folder / "refit")
+    second.check()
+    return first, second
+
+
+@contextmanager
+def _told_how_to_go_on(stages: Stages) -> Iterator[None]:
+    """Whoever interrupts a run that has checkpoints hears how to resume it."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        first = stages[0]
+        if first is None or not any(stage is not None and stage.exists for stage in stages):
+            raise
+        raise KeyboardInterrupt(
+            f"interrupted; {first.folder} has the state of the run: go on with the same command and --resume"
+        ) from error
 
 
 def _describe(observed: Ratings, layout: Layout | None, name: str, recommender: Recommender, json: bool) -> None:
@@ -149,6 +198,7 @@ def _fit(
     name: str,
     out: Path | None,
     without_ratings: bool,
+    stages: Stages,
     json: bool,
 ) -> None:
     train, label = observed, "test"
@@ -157,14 +207,17 @@ def _fit(
         train, tested, label = split.train, split.test, "holdout"
     reports: dict[str, Report] = {}
     with console.progress() as observer:
-        seconds = _timed(lambda: recommender.fit(train, held_out=tested, observer=observer))
+        seconds = _timed(lambda: recommender.fit(train, held_out=tested, observer=observer, checkpoints=stages[0]))
         if tested is not None:
             reports[label] = evaluate(recommender, tested, ranking=False, groups=False, bootstrap=0)
         if refit:
-            seconds += _timed(lambda: recommender.fit(observed, observer=observer))
+            seconds += _timed(lambda: recommender.fit(observed, observer=observer, checkpoints=stages[1]))
     measures = {key: report.to_dict() for key, report in reports.items()}
     assert out is not None
     artifact.save(recommender, out, with_ratings=not without_ratings, measures=measures)
+    for stage in reversed(stages):  # The inner folder first.
+        if stage is not None:
+            stage.clear()
     if json:
         console.print_json(
             {

@@ -18,9 +18,11 @@ from tastespace.cli.doctor import doctor
 from tastespace.cli.evaluate import evaluate
 from tastespace.cli.explain import explain
 from tastespace.cli.fit import fit
+from tastespace.cli.noise import noise
 from tastespace.cli.predict import predict
 from tastespace.cli.recommend import recommend
 from tastespace.cli.similar import similar
+from tastespace.cli.update import update
 from tastespace.errors import TastespaceError
 from tastespace.instructions import instruction_set
 from tastespace.version import __version__
@@ -53,13 +55,13 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
             console.err.print("error: there is not enough memory; try fewer factors or fewer ratings", markup=False)
             raise typer.Exit(BAD_INPUT) from error
         except KeyboardInterrupt as error:
-            console.err.print("interrupted; nothing was written", markup=False)
+            console.err.print(str(error) or "interrupted; nothing was written", markup=False, soft_wrap=True)
             raise typer.Exit(INTERRUPTED) from error
 
     return run_verb
 
 
-for verb in (fit, predict, recommend, similar, explain, ask, evaluate, diagnose, demo, doctor):
+for verb in (fit, update, predict, recommend, similar, explain, ask, evaluate, diagnose, noise, demo, doctor):
     app.command()(guarded(verb))
 
 data_sets = typer.Typer(help="Data sets by name, and what is in a file of ratings.", no_args_is_help=True)

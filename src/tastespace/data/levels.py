@@ -16,16 +16,19 @@ TOLERANCE = 1e-3  # of a step: ratings are kept in single precision
 
 def levels_of(values: NDArray[Any]) -> DoubleArray | None:
     """The levels in use, ascending, if there are two to 101 and they lie on an evenly spaced scale; else None."""
-    if not len(values):
+    levels = distinct(values)
+    if levels is None or len(levels) < 2:
         return None
+    steps = (levels - levels[0]) / np.diff(levels).min()
+    is_even = np.abs(steps - steps.round()).max() < TOLERANCE and steps[-1] < MOST_LEVELS
+    return levels if is_even else None
+
+
+def distinct(values: NDArray[Any]) -> DoubleArray | None:
+    """The values in use, ascending, at any distances; None if there are more than 101."""
     levels = np.zeros(0, values.dtype)
     for start in range(0, len(values), BLOCK):  # A part at a time: no copy of all, and soon done if there are too many.
         levels = np.union1d(levels, values[start : start + BLOCK])
         if len(levels) > MOST_LEVELS:
             return None
-    if not 2 <= len(levels) <= MOST_LEVELS:
-        return None
-    levels = levels.astype(np.float64)
-    steps = (levels - levels[0]) / np.diff(levels).min()
-    is_even = np.abs(steps - steps.round()).max() < TOLERANCE and steps[-1] < MOST_LEVELS
-    return levels if is_even else None
+    return levels.astype(np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -230,6 +231,13 @@ class Ratings:
             None if self.item_titles is None else self.item_titles.gather(pl.Series(kept)),
             None if self.item_attributes is None else self.item_attributes[kept],
         )
+
+    def at_least(self, threshold: float) -> Ratings:
+        """Yes (1) where a rating reaches the threshold, no (0) where it does not."""
+        if not math.isfinite(threshold):
+            raise InvalidParameterError(f"threshold is {threshold}; expected a finite number, such as 4")
+        # Ratings are single precision: 0.7 must reach 0.7.
+        return replace(self, values=(self.values >= np.float32(threshold)).astype(np.float32))
 
     def masked(self, keep: NDArray[np.bool_]) -> Ratings:
         """Some of the ratings over the same rows: users and items keep their places, some without ratings."""

@@ -44,6 +44,9 @@ LARGEST_ERROR = 0.15
 # Of the pairs, those with a large R-hat. By mere chance independent draws give it to one pair in eleven at 10 draws in
 # each of two chains, and to one in three hundred at 25.
 LARGEST_SHARE = 0.25
+# The share of pairs that a wanted error is about. The rest are often a few pairs of which ratings tell two stories:
+# chains go from one to the other now and then, and no number of draws that anybody would take makes their mean exact.
+MOST_PAIRS = 0.9
 # What the noise sd may differ between halves of chains once its R-hat is large. Where it still travelled in trials, it
 # had about twice as far to go; 10 % of the noise sd is 3 points of coverage of a 90 % interval.
 LARGEST_MOVE = 0.05
@@ -82,6 +85,7 @@ class Pairs:
     below_ess: float | None  # share of pairs with few effective draws; None, as are errors, if there are too few at all
     error: float | None  # root mean square of their Monte Carlo errors, in rating units
     relative_error: float | None  # the same as a multiple of the yardstick
+    error_of_most: float | None  # multiple of the yardstick that the errors of nine pairs in ten do not exceed
     worst: int  # position of the pair with the fewest effective draws
 
 
@@ -100,6 +104,7 @@ class Diagnosis:
     )  # what errors are small against: the noise sd, or where there is none the spread of predictions
     held_out_rmse: float | None  # of one chain's averaged predictions, mean over chains; None if nothing was held out
     trouble: str | None  # what a warning says; None if there is nothing to warn of
+    wanted_error: float | None = None  # of most pairs, as a multiple of the yardstick: chains went on for it
 
     def __getitem__(self, quantity: str) -> Row:
         for row in self.rows:
@@ -129,6 +134,7 @@ class Diagnosis:
             "predictions": None if self.pairs is None else asdict(self.pairs),
             "yardstick": self.yardstick,
             "held_out_rmse": self.held_out_rmse,
+            "wanted_error": self.wanted_error,
             "limits": {
                 "rhat": LARGEST_RHAT,
                 "ess": FEWEST_EFFECTIVE,
@@ -152,6 +158,11 @@ class Diagnosis:
     def meaning(self) -> str:
         """What it comes to, in words."""
         sentences = [] if self.pairs is None else [self._about_predictions(self.pairs)]
+        if self.pairs is not None and self.wanted_error is not None and self.pairs.error_of_most is not None:
+            sentences.append(
+                f"Draws were taken until nine of ten had an error of at most {self.wanted_error:g} times the "
+                f"{self.unit}: it is {self.pairs.error_of_most:.3f}."
+            )
         if self.held_out_rmse is not None:
             sentences.append(f"Held-out RMSE of what one chain predicts on average: {self.held_out_rmse:.4f}.")
         if self.trouble is not None:
@@ -235,17 +246,37 @@ def diagnose(trace: Trace) -> Diagnosis:
         yardstick=yardstick,
         held_out_rmse=None if held_out is None or not held_out.size else _number(float(held_out[:, -1].mean())),
         trouble=None,
+        wanted_error=trace.wanted_error,
     )
     figures = _measured(drawn)
     if len(drawn):
         pairs = _summary(figures, yardstick)
         diagnosis = replace(diagnosis, rows=(*rows, _middle(figures), _worst(figures)), pairs=pairs)
-    return replace(diagnosis, trouble=_trouble(diagnosis, figures, quantities.get(NOISE)))
+    return replace(diagnosis, trouble=_trouble(diagnosis, figures, drawn, quantities.get(NOISE)))
 
 
 def check_convergence(trace: Trace) -> str | None:
     """The message of a ConvergenceWarning, or None: predictions that cannot be trusted yet, and what is missing."""
     return diagnose(trace).trouble
+
+
+def monte_carlo_errors(trace: Trace) -> DoubleArray | None:
+    """Of each watched prediction, as multiples of the yardstick; None if they cannot be said.
+
+    The same as those that `diagnose` sums up, without all the rest: for a rule that asks again and again.
+    """
+    quantities = {name: kept(trace, trace.quantities[name]) for name in (NOISE,) if name in trace.quantities}
+    drawn = np.moveaxis(kept(trace, trace.predictions), 2, 0)
+    yardstick = _yardstick(quantities, drawn)
+    if not len(drawn) or drawn.shape[2] < FEWEST_A_CHAIN or not yardstick or not np.isfinite(drawn).all():
+        return None
+    sd = drawn.std(axis=(1, 2), ddof=1)
+    return np.asarray(np.where(sd > 0, sd / np.sqrt(_effective_for_mean(drawn)), 0.0) / yardstick)
+
+
+def of_most(errors: DoubleArray) -> float:
+    """What nine in ten of them do not exceed; those that are not known do not count."""
+    return float(np.nanquantile(errors, MOST_PAIRS))
 
 
 def names_of(trace: Trace) -> list[str]:
@@ -303,7 +334,14 @@ def _effective(series: DoubleArray) -> tuple[DoubleArray, DoubleArray, DoubleArr
     from arviz_stats.base.array import array_stats  # Takes a second: only where it is needed.
 
     ess: Callable[..., DoubleArray] = array_stats.ess
-    return ess(series, method="bulk"), ess(series, method="tail", prob=TAIL), ess(series, method="mean")
+    return ess(series, method="bulk"), ess(series, method="tail", prob=TAIL), _effective_for_mean(series)
+
+
+def _effective_for_mean(series: DoubleArray) -> DoubleArray:
+    from arviz_stats.base.array import array_stats
+
+    ess: Callable[..., DoubleArray] = array_stats.ess
+    return ess(series, method="mean")
 
 
 def _middle(figures: _Figures) -> Row:
@@ -343,6 +381,7 @@ def _summary(figures: _Figures, yardstick: float | None) -> Pairs:
         below_ess=None if TOO_FEW in figures.verdicts else float(np.mean(bulk < FEWEST_EFFECTIVE)),
         error=error,
         relative_error=None if error is None or not yardstick else error / yardstick,
+        error_of_most=None if error is None or not yardstick else of_most(figures.mcse / yardstick),
         worst=int(bulk.argmin()),
     )
 
@@ -355,7 +394,7 @@ def _yardstick(quantities: dict[str, DoubleArray], drawn: DoubleArray) -> float 
     return _number(float(drawn.std())) if drawn.size else None
 
 
-def _trouble(diagnosis: Diagnosis, figures: _Figures, noise: DoubleArray | None) -> str | None:
+def _trouble(diagnosis: Diagnosis, figures: _Figures, drawn: DoubleArray, noise: DoubleArray | None) -> str | None:
     """The first thing that makes predictions untrustworthy: without the earlier ones, the later mean nothing."""
     if any(row.verdict == NOT_FINITE for row in diagnosis):
         names = ", ".join(row.quantity for row in diagnosis if row.verdict == NOT_FINITE)
@@ -364,14 +403,36 @@ def _trouble(diagnosis: Diagnosis, figures: _Figures, noise: DoubleArray | None)
         return _too_few(diagnosis)
     unsettled = None if diagnosis.pairs is None else _unsettled_pairs(diagnosis, diagnosis.pairs, figures)
     if unsettled is not None:
-        return _not_settled(diagnosis, "predictions", unsettled)
+        return _not_settled(diagnosis, "predictions", _who_disagrees(figures, drawn) + unsettled)
     if noise is not None and diagnosis[NOISE].verdict == NOT_SETTLED:
         move = float(np.ptp(halves(noise).mean(axis=1)) / noise.mean())
         if move > LARGEST_MOVE:
             found = f"its R-hat is {diagnosis[NOISE].rhat:.2f}, and it differs by {move:.0%} between halves of chains"
             return _not_settled(diagnosis, NOISE, f"{found} (at most {LARGEST_MOVE:.0%} expected)")
-    error = None if diagnosis.pairs is None else diagnosis.pairs.relative_error
-    return None if error is None or error <= LARGEST_ERROR else _not_exact(diagnosis, error)
+    return None if diagnosis.pairs is None else _inexact(diagnosis, diagnosis.pairs)
+
+
+def _inexact(diagnosis: Diagnosis, pairs: Pairs) -> str | None:
+    """Errors that are too large, or larger than what chains went on for."""
+    error, most, wanted = pairs.relative_error, pairs.error_of_most, diagnosis.wanted_error
+    if error is not None and error > LARGEST_ERROR:
+        return _not_exact(diagnosis, f"their Monte Carlo error is {error:.3f}", error, LARGEST_ERROR)
+    if most is not None and wanted is not None and most > wanted:
+        found = f"the most draws were taken, and the Monte Carlo error of nine in ten is {most:.3f}"
+        return _not_exact(diagnosis, found, most, wanted)
+    return None
+
+
+def _who_disagrees(figures: _Figures, drawn: DoubleArray) -> str:
+    """Whether it is chains with one another, each of them at rest, or a chain with its own past."""
+    chains = drawn.shape[1]
+    unsettled = drawn[figures.rhat > LARGEST_RHAT]
+    if chains == 1 or not len(unsettled):
+        return ""
+    at_rest = np.all([rhat(unsettled[:, [chain]]) <= LARGEST_RHAT for chain in range(chains)], axis=0)
+    if at_rest.mean() < 0.5:
+        return ""
+    return f"the {chains} chains disagree, each of them at rest in a place of its own: "
 
 
 def _unsettled_pairs(diagnosis: Diagnosis, pairs: Pairs, figures: _Figures) -> str | None:
@@ -405,18 +466,18 @@ def _not_settled(diagnosis: Diagnosis, quantity: str, found: str) -> str:
     """Chains, or a chain and its own past, disagree: more of the same would only average the wrong with the right."""
     have = "has" if quantity == NOISE else "have"
     # Twice nothing is nothing: then what was kept should have been warm-up.
-    longer = max(2 * diagnosis.warmup, diagnosis.draws * diagnosis.thin)
-    return f"{quantity} {have} not settled: {found}; double the warm-up: set warmup={longer} (now {diagnosis.warmup})"
+    now, longer = diagnosis.warmup, max(2 * diagnosis.warmup, diagnosis.draws * diagnosis.thin)
+    what = "double the warm-up" if longer == 2 * now else "let chains warm up longer" if now else "let chains warm up"
+    return f"{quantity} {have} not settled: {found}; {what}: set warmup={longer} (now {now})"
 
 
-def _not_exact(diagnosis: Diagnosis, relative_error: float) -> str:
+def _not_exact(diagnosis: Diagnosis, found: str, error: float, limit: float) -> str:
     """The error falls with the square root of the draws."""
     now = diagnosis.draws
-    wanted = math.ceil(now * (relative_error / LARGEST_ERROR) ** 2)
+    wanted = math.ceil(now * (error / limit) ** 2)
     return (
-        f"predictions are not exact enough: their Monte Carlo error is {relative_error:.3f} times the {diagnosis.unit} "
-        f"(at most {LARGEST_ERROR:g} expected); about {wanted - now} more draws a chain are needed: set draws={wanted} "
-        f"(now {now})"
+        f"predictions are not exact enough: {found} times the {diagnosis.unit} (at most {limit:g} expected); about "
+        f"{wanted - now} more draws a chain are needed: set draws={wanted} (now {now})"
     )
 
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import Event, Lock, Thread
-from time import sleep
-from typing import Generic, TypeVar
+from threading import Lock
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from numpy.random import Generator
 
+from tastespace import randomness
+from tastespace.inference.checkpoints import RunCheckpoints
+from tastespace.inference.exactness import Exactness
+from tastespace.inference.side_by_side import side_by_side
+from tastespace.inference.trace import Trace
 from tastespace.inference.transition import Stats, Transition
 from tastespace.progress import Observer, Progress
 
 State = TypeVar("State")
 Kept = TypeVar("Kept")
-Result = TypeVar("Result")
 Stop = Callable[[list[Stats]], bool]
-
-PATIENCE = 0.1  # seconds until somebody who interrupts is heard
 
 
 def ascend(
@@ -77,17 +76,25 @@ class Schedule:
 
     chains: int
     warmup: int  # steps of a chain before the first that counts
-    draws: int  # kept a chain
+    draws: int  # kept a chain; with a rule, the most of them
     thin: int = 1  # steps a kept draw
+    until: Exactness | None = None  # the rule that ends chains earlier
 
     @property
     def steps(self) -> int:
-        """Of one chain."""
+        """Of one chain, at most."""
         return self.warmup + self.draws * self.thin
 
     def keeps(self, step: int) -> bool:
         """Whether the state after this step (from 1 on) is a kept draw."""
         return step > self.warmup and (step - self.warmup) % self.thin == 0
+
+    def looks(self) -> Iterator[int]:
+        """The steps after which all chains wait for one another, and the rule is asked; the last is the end."""
+        if self.until is not None:
+            block = self.until.block * self.thin
+            yield from range(self.warmup + block, self.steps, block)
+        yield self.steps
 
 
 @dataclass
@@ -99,8 +106,25 @@ class Chain(Generic[State, Kept]):
     trace: list[Stats] = field(default_factory=list)  # one entry a step, warm-up included
 
 
+# What is kept of a state, which is the so-manieth kept draw of its chain (from 0 on).
+Keep = Callable[[State, int], Kept]
 # Looks at the state after each step (whose number it gets), and may add figures to its own.
 Watch = Callable[[State, int], Stats]
+# What was watched of chains until a step.
+Traced = Callable[[Sequence[Chain[State, Kept]], int], Trace]
+
+
+@runtime_checkable
+class Saves(Protocol):
+    """A `Keep` or `Watch` with a memory of its own: that, too, belongs into a checkpoint."""
+
+    def saved(self) -> Any:
+        """What it remembers, as `tastespace.inference.packing` takes it."""
+        ...
+
+    def restore(self, remembered: Any) -> None:
+        """Go on from there."""
+        ...
 
 
 def sample(
@@ -108,103 +132,124 @@ def sample(
     rng: Generator,
     schedule: Schedule,
     *,
-    keep: Callable[[State, int], Kept],
+    keeps: Sequence[Keep[State, Kept]],
     watches: Sequence[Watch[State]] = (),
     phase: str,
     told: Sequence[str] | None = None,
+    traced: Traced[State, Kept] | None = None,
+    checkpoints: RunCheckpoints | None = None,
+    starts: Sequence[State] | None = None,
     threads: int,
     observer: Observer,
 ) -> list[Chain[State, Kept]]:
     """Run chains side by side, each with a generator of its own, so that their number of threads changes nothing.
 
-    `keep` says what is kept of a state, and gets its place among all kept draws, chain after chain; `watches` has one
-    function a chain. `told` are the figures that the observer gets, None for all.
+    `keeps` and `watches` have one function a chain. `told` are the figures that the observer gets, None for all.
+    `traced` is what the schedule's rule looks at, if it has one. Chains found among the `checkpoints` go on from there.
+    `starts` are states to begin with, one a chain, in place of those that the transition would.
     """
     lock, done = Lock(), 0
     stopped: list[BaseException] = []
+    walkers = [
+        _Walker(number, own, transition, schedule, keeps[number], watches[number] if watches else None, checkpoints)
+        for number, own in enumerate(rng.spawn(schedule.chains))
+    ]
 
-    def run(number: int, own: Generator) -> Chain[State, Kept]:
-        chain: Chain[State, Kept] = Chain(transition.init(own))
-        for step in range(1, schedule.steps + 1):
-            if stopped:
-                break
-            chain.last, stats = transition.step(chain.last, own)
-            stats = {**stats, **watches[number](chain.last, step)} if watches else stats
-            chain.trace.append(stats)
-            if schedule.keeps(step):
-                chain.draws.append(keep(chain.last, number * schedule.draws + len(chain.draws)))
-            tell(stats)
-        return chain
-
-    def tell(stats: Stats) -> None:
+    def tell(stats: Stats, steps: int = 1) -> None:
         nonlocal done
         with lock:
-            done += 1
+            done += steps
             figures = stats if told is None else {name: stats[name] for name in told if name in stats}
-            observer(Progress(phase, done, schedule.steps * schedule.chains, figures))
+            total = schedule.steps * schedule.chains if schedule.until is None else None
+            observer(Progress(phase, done, total, figures))
 
-    generators = rng.spawn(schedule.chains)
-    if threads == 1 or schedule.chains == 1:
-        return [run(number, own) for number, own in enumerate(generators)]
-    return _side_by_side(run, generators, min(threads, schedule.chains), stopped)
+    for walker in walkers:
+        walker.chain = None if starts is None else Chain(starts[walker.number])
+        walker.restore()
+    if there := sum(walker.step for walker in walkers):
+        tell({}, there)
+    for end in schedule.looks():
 
+        def go_on(walker: _Walker[State, Kept], end: int = end) -> None:
+            walker.walk(end, tell, stopped)
 
-def _side_by_side(
-    run: Callable[[int, Generator], Result], generators: Sequence[Generator], workers: int, stopped: list[BaseException]
-) -> list[Result]:
-    """Run all in threads of their own; the first that fails, or somebody tired of waiting, stops the others.
-
-    Those end with the step that they are in: a thread cannot be left alone inside a kernel while the program ends.
-    """
-    found: dict[int, Result] = {}
-    waiting, lock = deque(enumerate(generators)), Lock()
-
-    def work() -> None:
-        while not stopped:
-            with lock:
-                if not waiting:
-                    return
-                number, own = waiting.popleft()
-            try:
-                found[number] = run(number, own)
-            except BaseException as error:
-                stopped.append(error)
-
-    _run_to_the_end(work, workers, stopped)
-    return [found[number] for number in range(len(generators))]
+        if threads == 1 or schedule.chains == 1:
+            for walker in walkers:
+                go_on(walker)
+        else:
+            side_by_side(go_on, walkers, min(threads, schedule.chains), stopped)
+        chains = [walker.chain for walker in walkers if walker.chain is not None]
+        if schedule.until is not None and traced is not None and schedule.until.is_met(traced(chains, end)):
+            break
+    for walker in walkers:
+        walker.save()
+    return chains
 
 
-def _run_to_the_end(work: Callable[[], None], workers: int, stopped: list[BaseException]) -> None:
-    """Do the work in so many threads and wait for them; what stopped them is raised.
+@dataclass(eq=False)
+class _Walker(Generic[State, Kept]):
+    """A chain on its way, with all that belongs to it."""
 
-    They say themselves when they end. `Thread.join` does not: interrupted, it takes a running thread for one that has
-    ended (Python 3.11), and a program must not end while kernels run.
-    """
-    ends: list[Event] = []
+    number: int
+    rng: Generator
+    transition: Transition[State]
+    schedule: Schedule
+    keep: Keep[State, Kept]
+    watch: Watch[State] | None
+    checkpoints: RunCheckpoints | None
+    chain: Chain[State, Kept] | None = None
+    on_disk: int = 0  # the step of the last checkpoint
 
-    def until_the_end(end: Event) -> None:
-        try:
-            work()
-        finally:
-            end.set()
+    @property
+    def step(self) -> int:
+        return 0 if self.chain is None else len(self.chain.trace)
 
-    try:
-        for _ in range(workers):
-            end = Event()
-            ends.append(end)
-            try:
-                Thread(target=until_the_end, args=(end,)).start()
-            except RuntimeError:  # The system has no thread left: this one has ended before it began.
-                end.set()
-                raise
-        for end in ends:
-            while not end.wait(PATIENCE):  # Not one long wait: an interrupt may reach another thread, and wake nobody.
-                pass
-    except BaseException as error:
-        stopped.append(error)
-        while not all(end.is_set() for end in ends):  # However often somebody interrupts.
-            with suppress(KeyboardInterrupt):
-                sleep(PATIENCE)
-        raise
-    if stopped:
-        raise stopped[0]
+    def walk(self, end: int, tell: Callable[[Stats], None], stopped: Sequence[BaseException]) -> None:
+        """Until so many steps are done; a chain that was restored may be there already."""
+        if self.chain is None:
+            self.chain = Chain(self.transition.init(self.rng))
+        for step in range(self.step + 1, end + 1):
+            if stopped:
+                return
+            tell(self._take(self.chain, step))
+            if step == self.schedule.steps or (self.checkpoints is not None and self.checkpoints.is_due(step)):
+                self.save()
+
+    def _take(self, chain: Chain[State, Kept], step: int) -> Stats:
+        chain.last, stats = self.transition.step(chain.last, self.rng)
+        stats = stats if self.watch is None else {**stats, **self.watch(chain.last, step)}
+        chain.trace.append(stats)
+        if self.schedule.keeps(step):
+            chain.draws.append(self.keep(chain.last, len(chain.draws)))
+        return stats
+
+    def save(self) -> None:
+        """Write all that the chain needs to go on, unless it is there already."""
+        if self.checkpoints is None or self.chain is None or self.on_disk == self.step:
+            return
+        content: Mapping[str, Any] = {
+            "state": self.chain.last,
+            "draws": self.chain.draws,
+            "trace": [{name: float(value) for name, value in stats.items()} for stats in self.chain.trace],
+            "generator": randomness.state_of(self.rng),
+            "kept": _memory(self.keep),
+            "watched": _memory(self.watch),
+        }
+        self.checkpoints.save(self.number, self.step, content)
+        self.on_disk = self.step
+
+    def restore(self) -> None:
+        """Go on from the checkpoint, if there is one."""
+        content = None if self.checkpoints is None else self.checkpoints.take(self.number)
+        if content is None:
+            return
+        self.chain = Chain(content["state"], content["draws"], content["trace"])
+        self.rng = randomness.restored(self.rng, content["generator"])
+        for piece, remembered in ((self.keep, content["kept"]), (self.watch, content["watched"])):
+            if isinstance(piece, Saves):
+                piece.restore(remembered)
+        self.on_disk = self.step
+
+
+def _memory(piece: object) -> Any:
+    return piece.saved() if isinstance(piece, Saves) else None

@@ -22,6 +22,7 @@ class Trace:
     thin: int  # of those that count, every so many is a kept draw
     quantities: Mapping[str, DoubleArray]  # chains x sweeps each
     predictions: FloatArray  # chains x sweeps x pairs, in rating units
+    wanted_error: float | None = None  # chains went on for it (see `Exactness`); None if their length was given
 
     @property
     def chains(self) -> int:
@@ -36,6 +37,8 @@ class Trace:
         arrays: dict[str, NDArray[Any]] = {f"{PREFIX}quantity:{name}": value for name, value in self.quantities.items()}
         arrays[f"{PREFIX}predictions"] = self.predictions
         arrays[f"{PREFIX}schedule"] = np.array([self.warmup, self.thin])
+        if self.wanted_error is not None:
+            arrays[f"{PREFIX}wanted error"] = np.array([self.wanted_error])
         return arrays
 
     @classmethod
@@ -43,4 +46,7 @@ class Trace:
         warmup, thin = (int(value) for value in arrays[f"{PREFIX}schedule"])
         start = f"{PREFIX}quantity:"
         quantities = {name.removeprefix(start): value for name, value in arrays.items() if name.startswith(start)}
-        return cls(warmup, thin, quantities, arrays[f"{PREFIX}predictions"])
+        wanted = arrays.get(f"{PREFIX}wanted error")
+        return cls(
+            warmup, thin, quantities, arrays[f"{PREFIX}predictions"], None if wanted is None else float(wanted[0])
+        )

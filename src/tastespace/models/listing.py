@@ -16,7 +16,7 @@ from tastespace.models.damping import DampedScores, sorted_by
 from tastespace.models.diversity import diversified, pool_size
 from tastespace.models.parameters import whole_number
 from tastespace.models.policies import Mean, Policy, PolicyScores, RngOf
-from tastespace.models.posterior import Posterior, Uncertain
+from tastespace.models.posterior import Latent, Posterior, Uncertain
 from tastespace.models.prepared import Prepared
 from tastespace.models.searching import Searchable, best_items, pair_scores
 from tastespace.ranking import Rules
@@ -65,13 +65,36 @@ class Listing:
         elif by_policy is not None:
             found = self._best(by_policy, size, None)
         else:
-            index = self._threaded(self.prepared.exact) if self.index is None else self.index
-            found = self._best(self.posterior, size, index)
+            found = self._by_mean(size)
         if likeness is not None:
             found = diversified(found, n, float(wishes.diversity), likeness, self.threads)
         if wishes.popularity_damping > 0 or by_policy is not None:
-            return Neighbours(found.items, self._scores(self.posterior, found))
+            return Neighbours(found.items, self._shown(found))
         return found
+
+    def _by_mean(self, size: int) -> Neighbours:
+        """The best by expected rating."""
+        index = self._threaded(self.prepared.exact) if self.index is None else self.index
+        if not self._is_latent:
+            return self._best(self.posterior, size, index)
+        # Order by score is almost that by expected rating: the best of more than are wanted, put in order here.
+        found = self._best(self.posterior, pool_size(size, self.n_items), index)
+        found = sorted_by(found, self._shown(found))
+        return Neighbours(found.items[:, :size], found.scores[:, :size])
+
+    @property
+    def _is_latent(self) -> bool:
+        return isinstance(self.posterior, Latent) and self.posterior.is_latent
+
+    def _shown(self, found: Neighbours) -> FloatMatrix:
+        """What a list shows of items: their expected ratings."""
+        if not self._is_latent:
+            return self._scores(self.posterior, found)
+        users, places = np.nonzero(found.items >= 0)
+        shown = np.full(found.items.shape, -np.inf, np.float32)
+        items = found.items[users, places]
+        shown[users, places] = self.posterior.predict(self.belief, users.astype(np.int32), items, self.threads)
+        return shown
 
     def _by_policy(self, policy: Policy) -> PolicyScores | None:
         """What the policy orders by; None for the mean, which has faster ways."""

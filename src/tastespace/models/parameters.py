@@ -29,6 +29,15 @@ def number(
     raise InvalidParameterError(f"{name} is {value!r}; expected a number {expected}")
 
 
+def ascending_numbers(name: str, values: Any, *, least: int, most: int) -> None:
+    """Finite numbers, each larger than the one before, and not too few or too many of them."""
+    good = isinstance(values, Sequence) and not isinstance(values, str)
+    good = good and all(isinstance(value, Real) and math.isfinite(value) for value in values)
+    if good and least <= len(values) <= most and all(a < b for a, b in zip(values, values[1:], strict=False)):
+        return
+    raise InvalidParameterError(f"{name} is {values!r}; expected {least} to {most} numbers, ascending")
+
+
 def choice(name: str, value: Any, options: Sequence[Any]) -> None:
     """The value is one of a few."""
     if not any(isinstance(value, type(option)) and value == option for option in options):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids, id_series, listed
 from tastespace.errors import InvalidParameterError, NotFittedError, warn
 from tastespace.index.index import Index
+from tastespace.inference.checkpoints import Checkpoints, RunCheckpoints
 from tastespace.instructions import instruction_set
 from tastespace.models.asking import Asked, History, asked_users, plain_history
 from tastespace.models.explaining import Explanation, explain
@@ -27,11 +28,29 @@ from tastespace.models.policies import Policy, policy_of
 from tastespace.models.posterior import Inquires, Posterior, Prediction, Remembers, Reweighs, Uncertain
 from tastespace.models.prepared import Prepared
 from tastespace.models.questions import AMONG, Asker, Goal, Inquiries, Questions, questions_of
+from tastespace.models.run import run_of
 from tastespace.models.searching import score_blocks
 from tastespace.models.similar import Similar, similar_items, similar_users
 from tastespace.models.sureness import Sure
+from tastespace.models.updating import News, Seen, Sweeps, as_ratings, check_range, check_sweeps, conclude, merge
 from tastespace.progress import Observer, silent
 from tastespace.ranking import Ranking, allowed_items, rules_of
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """Capability of a recommender: its inference can be interrupted, and go on later from a checkpoint."""
+
+    def infer_resumably(
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        held_out: Ratings | None,
+        checkpoints: RunCheckpoints | None,
+    ) -> Posterior[Any]:
+        """As `infer`, and to the same end, with checkpoints."""
+        ...
 
 
 @dataclass(kw_only=True)
@@ -60,11 +79,21 @@ class Recommender(ABC):
         randomness.resolve(self.seed)
         threads.resolve(self.threads)
 
-    def fit(self, observed: Ratings, *, held_out: Ratings | None = None, observer: Observer = silent) -> Self:
+    def fit(
+        self,
+        observed: Ratings,
+        *,
+        held_out: Ratings | None = None,
+        observer: Observer = silent,
+        checkpoints: Checkpoints | None = None,
+    ) -> Self:
         """Learn from ratings. Fitting again starts afresh.
 
         `held_out` are ratings to watch: a model that takes many sweeps tells the observer how well it predicts them.
         They change nothing of what is learned.
+
+        With `checkpoints` a model that samples keeps its state in a folder, and goes on from there after a crash (see
+        `tastespace.inference.checkpoints`); another model refuses them.
         """
         for name, given in (("fit", observed), ("held_out", held_out)):
             if not isinstance(given, Ratings) and (name == "fit" or given is not None):
@@ -72,14 +101,36 @@ class Recommender(ABC):
                     f"{name} got {type(given).__name__}; expected Ratings: use tastespace.read or Ratings.from_frame"
                 )
         self.check()
-        seed = randomness.resolve(self.seed)
-        posterior = self.infer(observed, randomness.generator(seed), observer, held_out)
-        return self.restore(observed, posterior, seed, observed.range)
+        seed, posterior = self._inferred(observed, held_out, observer, checkpoints)
+        # Declared levels may reach further than those in use.
+        rating_range = posterior.rating_range if isinstance(posterior, Uncertain) else observed.range
+        return self.restore(observed, posterior, seed, rating_range)
+
+    def check_checkpoints(self, checkpoints: Checkpoints) -> None:
+        """Refuse checkpoints that are none, that this model cannot keep, or that are in the way."""
+        if not isinstance(checkpoints, Checkpoints):
+            raise InvalidParameterError(
+                f"checkpoints is {checkpoints!r}; expected Checkpoints, such as tastespace.Checkpoints('folder')"
+            )
+        if not isinstance(self, Resumable):
+            raise InvalidParameterError(
+                f"{type(self).__name__} keeps no checkpoints: it draws no samples, and is fitted in one go; expected "
+                "none, or a model that samples, such as BPMF"
+            )
+        checkpoints.check()
 
     def restore(
-        self, observed: Ratings, posterior: Posterior[Any], seed: int, rating_range: tuple[float, float]
+        self,
+        observed: Ratings,
+        posterior: Posterior[Any],
+        seed: int,
+        rating_range: tuple[float, float],
+        seen: Seen | None = None,
     ) -> Self:
-        """Take a conclusion as one's own: what `fit` and the artifact end with."""
+        """Take a conclusion as one's own: what `fit` and the artifact end with.
+
+        `seen` is what it was learned from, None for all these ratings.
+        """
         instruction_set()
         self.ratings_ = observed  # the ids at least; an artifact may have been saved without the ratings
         if isinstance(posterior, Remembers):
@@ -87,8 +138,45 @@ class Recommender(ABC):
         self.posterior_ = posterior
         self.seed_ = seed
         self.rating_range_ = rating_range
+        self.seen_ = Seen.of(observed) if seen is None else seen
+        self.news_: News | None = None  # what an update brought
         self._prepared = Prepared(posterior, observed)
         return self
+
+    def update(self, new_ratings: Any, *, sweeps: Sweeps = "auto", observer: Observer = silent) -> Self:
+        """A new recommender that has seen these ratings, too; this one is unchanged.
+
+        `new_ratings` are `Ratings`, or a table with the columns user, item and rating, on the scale of those that the
+        model was fitted on. Known and new users and items may be among them; a pair rated again counts as it was
+        rated last.
+
+        A model that samples (`BPMF`) keeps its draws: what users rated counts at once, and new items get draws of
+        their own. Old items stay as they are until chains go on from where they ended, with all ratings: `sweeps` is
+        the number of sweeps before draws are kept again, 0 for no such restart. "auto" restarts when more than 5 % have
+        been added since the last time. Any other model is fitted again on all ratings, with the same seed.
+
+        `seen_` says what has been learned from, and what was added since; `news_` what this update did.
+        """
+        self.require_fitted()
+        check_sweeps(sweeps)
+        if not len(self.ratings_):
+            raise InvalidParameterError(
+                f"this {type(self).__name__} was saved without its ratings, to which new ones would be added; expected "
+                "a model saved with them, or a fit on all ratings"
+            )
+        new = as_ratings(new_ratings)
+        self.check_ratings(new)
+        merged, other = merge(self.ratings_, new, self.seen_), type(self)(**self.get_params())
+        other.check()
+        posterior, news = conclude(other, self.posterior_, merged, self.seen_, sweeps, self.seed_, observer)
+        seen = self.seen_.after(news, merged.ratings)
+        other.restore(merged.ratings, posterior, self.seed_, self.rating_range_, seen)
+        other.news_ = news
+        return other
+
+    def check_ratings(self, ratings: Ratings) -> None:
+        """Refuse new ratings that are not such as the model was fitted on."""
+        check_range(ratings, self.rating_range_)
 
     @property
     def is_fitted(self) -> bool:
@@ -359,6 +447,22 @@ class Recommender(ABC):
         """Refuse to answer before `fit`."""
         if not self.is_fitted:
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(ratings) first")
+
+    def _inferred(
+        self, observed: Ratings, held_out: Ratings | None, observer: Observer, checkpoints: Checkpoints | None
+    ) -> tuple[int, Posterior[Any]]:
+        """The seed, and what was concluded."""
+        if checkpoints is None:
+            seed = randomness.resolve(self.seed)
+            return seed, self.infer(observed, randomness.generator(seed), observer, held_out)
+        self.check_checkpoints(checkpoints)
+        assert isinstance(self, Resumable)
+        # Without a seed, the run that goes on has that of the run that began.
+        began_with = checkpoints.seed() if self.seed is None and checkpoints.resume else None
+        seed = randomness.resolve(self.seed) if began_with is None else began_with
+        run = run_of(type(self).__name__, self.get_params(), seed, observed, held_out)
+        rng = randomness.generator(seed)
+        return seed, self.infer_resumably(observed, rng, observer, held_out, checkpoints.begin(run))
 
     def _belief(self, asked: Asked) -> Any:
         """As training left it, or folded in where there is news."""

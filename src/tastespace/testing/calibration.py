@@ -208,7 +208,7 @@ def _sample(
             transition,
             rng,
             schedule,
-            keep=lambda state, _: measured(functionals, state, observed),
+            keeps=[lambda state, _: measured(functionals, state, observed)] * schedule.chains,
             phase="calibration",
             threads=1,
             observer=silent,

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tastespace import _native
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.data.compressed import Compressed
-from tastespace.errors import NonFiniteStateError
+from tastespace.models.factorization.kept_noise import fold_in_normal
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.item_draws import ItemDraws
@@ -34,6 +33,7 @@ class Belief:
     means: FloatArray  # B x S x W
     roots: FloatArray  # B x S x W x W: T, upper triangular
     weights: FloatMatrix  # B x S: what each draw counts for a user; rows sum to 1
+    precision: FloatMatrix | None = None  # B x S: of the users' own noise, where they have one
 
     def __len__(self) -> int:
         return len(self.means)
@@ -71,7 +71,8 @@ class UserBeliefs:
             start, belief = self._latest
             return belief.means[first - start : last - start], belief.weights[first - start : last - start]
         ratings = _part(self.ratings, first, last)
-        return fold_in(self.draws, ratings, None, self.threads), self._weights(first, last, ratings)
+        folded = self.draws.noise.fold_in(self.draws, ratings, None, self.threads)
+        return folded.means, self._weights(first, last, ratings)
 
     def _at(self, first: int) -> Belief:
         if self._latest is not None and self._latest[0] == first:
@@ -80,8 +81,8 @@ class UserBeliefs:
         ratings = _part(self.ratings, first, last)
         _, n_draws, width = self.draws.items.shape
         roots = np.empty((last - first, n_draws, width, width), np.float32)
-        means = fold_in(self.draws, ratings, roots, self.threads)
-        belief = Belief(means, roots, self._weights(first, last, ratings))
+        folded = self.draws.noise.fold_in(self.draws, ratings, roots, self.threads)
+        belief = Belief(folded.means, roots, self._weights(first, last, ratings), folded.precision)
         self._latest = (first, belief)
         return belief
 
@@ -96,47 +97,11 @@ class UserBeliefs:
         return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)
 
 
-def fold_in(
-    draws: ItemDraws,
-    ratings: Compressed,
-    roots: FloatArray | None,
-    threads: int,
-    energy: DoubleArray | None = None,
-    log_determinant: DoubleArray | None = None,
-) -> FloatArray:
-    """The means of (factors, bias) of users with these ratings given each draw; fills the other arrays."""
-    _, n_draws, width = draws.items.shape
-    means = np.empty((len(ratings), n_draws, width), np.float32)
-    population = draws.users
-    failed = _native.fold_in(
-        contiguous(ratings.offsets, np.int64),
-        contiguous(ratings.columns, np.int32),
-        ((ratings.values - np.float32(draws.offset)) / np.float32(draws.scale)).astype(np.float32),
-        draws.items,
-        population.precision,
-        population.linear,
-        draws.alpha,
-        means,
-        bias_precision=population.bias_precision if draws.has_biases else None,
-        bias_linear=population.bias_linear if draws.has_biases else None,
-        roots=roots,
-        energy=energy,
-        log_determinant=log_determinant,
-        threads=threads,
-    )
-    if failed >= 0:
-        raise NonFiniteStateError(
-            f"the belief about user {failed} of the request has no finite spread; expected finite ratings, of the "
-            "size of those that the model was fitted on"
-        )
-    return means
-
-
 def evidence(draws: ItemDraws, ratings: Compressed, threads: int) -> DoubleArray:
-    """log p(ratings of a user | draw), users x draws; less what is the same for all draws."""
+    """log p(ratings of a user | draw), users x draws; less what is the same for all draws. For even noise."""
     shape = (len(ratings), draws.items.shape[1])
     energy, log_determinant = np.empty(shape), np.empty(shape)
-    fold_in(draws, ratings, None, threads, energy, log_determinant)
+    fold_in_normal(draws, ratings, None, threads, energy=energy, log_determinant=log_determinant)
     counts = ratings.counts[:, None]
     prior: DoubleArray = counts * np.log(draws.alpha) + draws.users.log_determinant - draws.users.constant
     return np.asarray((prior - log_determinant) / 2 - energy)

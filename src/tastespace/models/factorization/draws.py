@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from tastespace import _native
 from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.data.compressed import Compressed
-from tastespace.distributions.normal_mixture import NormalMixture
-from tastespace.distributions.ratings import NormalRatings
 from tastespace.inference.trace import Trace
 from tastespace.models.factorization.beliefs import Belief, UserBeliefs
 from tastespace.models.factorization.informing import most_informative
 from tastespace.models.factorization.item_draws import ItemDraws, Populations
+from tastespace.models.factorization.kept_noise import Foreseen, Units, kept_from_arrays
 from tastespace.models.factorization.rows import Points, score_pairs
 from tastespace.models.posterior import Inquiry, Outlook
 
@@ -35,8 +34,7 @@ class DrawsPosterior:
     """What BPMF concluded. Ratings by user are the recommender's; they are lent to it, not saved with it."""
 
     draws: ItemDraws
-    levels: DoubleArray | None  # of the ratings, where they are levels
-    rating_range: tuple[float, float]
+    units: Units
     weighs_by_evidence: bool
     is_half_stored: bool  # items are written as float16
     trace: Trace
@@ -44,7 +42,16 @@ class DrawsPosterior:
 
     @property
     def usual_rating(self) -> float:
-        return self.draws.offset
+        return self.units.usual
+
+    @property
+    def rating_range(self) -> tuple[float, float]:
+        return self.units.low, self.units.high
+
+    @property
+    def is_latent(self) -> bool:
+        """Whether scores are no ratings, which follow from them."""
+        return not self.draws.noise.is_linear
 
     @property
     def remembers(self) -> bool:
@@ -76,6 +83,8 @@ class DrawsPosterior:
         return UserBeliefs(self.draws, ratings, max(one.threads, other.threads), trained)
 
     def predict(self, belief: UserBeliefs, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
+        if self.is_latent:
+            return self.outlook(belief, belief_rows, item_rows, threads).belief.mean().astype(np.float32)
         rows, places = np.unique(belief_rows, return_inverse=True)
         mean = np.empty(len(belief_rows), np.float32)
         for first in range(0, len(rows), belief.block):
@@ -95,6 +104,7 @@ class DrawsPosterior:
         draws, n_draws = self.draws, self.draws.items.shape[1]
         means = np.empty((len(belief_rows), n_draws), np.float32)
         sds, weights = np.empty_like(means), np.empty_like(means) if self.weighs_by_evidence else None
+        precision: FloatMatrix | None = None
         for some, pairs, inside in _by_block(belief, belief_rows):
             items = item_rows[pairs]
             of_means, of_sds = np.empty((len(pairs), n_draws), np.float32), np.empty((len(pairs), n_draws), np.float32)
@@ -110,14 +120,10 @@ class DrawsPosterior:
             means[pairs], sds[pairs] = of_means, of_sds
             if weights is not None:
                 weights[pairs] = some.weights[inside]
-        means = draws.offset + draws.scale * means
-        sds *= draws.scale
-        noise = (draws.scale / np.sqrt(draws.alpha)).astype(np.float32)
-        mixture = NormalMixture(means, np.hypot(sds, noise), weights)
-        return Outlook(
-            belief=NormalMixture(means, sds, weights),
-            rating=NormalRatings(mixture, *self.rating_range, self.levels),
-        )
+            if some.precision is not None:
+                precision = np.empty_like(means) if precision is None else precision
+                precision[pairs] = some.precision[inside]
+        return draws.noise.outlook(draws, Foreseen(means, sds, weights, precision, item_rows), self.units)
 
     def summary(
         self, belief: UserBeliefs, belief_rows: IntArray, item_rows: IntArray, threads: int
@@ -191,14 +197,15 @@ class DrawsPosterior:
         return places.reshape(len(belief), len(self._places) * n_factors)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        draws = self.draws
+        draws, units = self.draws, self.units
         flags = [draws.has_biases, self.weighs_by_evidence, self.is_half_stored]
         return {
             "items": contiguous(draws.items, np.float16 if self.is_half_stored else np.float32),
             "alpha": draws.alpha,
-            "units": np.array([draws.offset, draws.scale, *self.rating_range]),
+            "units": np.array([draws.offset, draws.scale, units.low, units.high, units.usual]),
             "flags": np.array(flags, np.uint8),
-            "levels": np.zeros(0) if self.levels is None else self.levels,
+            "levels": np.zeros(0) if units.levels is None else units.levels,
+            **draws.noise.arrays(),
             **draws.users.arrays("user"),
             **draws.new_items.arrays("item"),
             **self.trace.arrays(),
@@ -207,7 +214,7 @@ class DrawsPosterior:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> DrawsPosterior:
         has_biases, weighs_by_evidence, is_half_stored = (bool(flag) for flag in arrays["flags"])
-        offset, scale, low, high = (float(value) for value in arrays["units"])
+        offset, scale, low, high, usual = (float(value) for value in arrays["units"])
         draws = ItemDraws(
             items=contiguous(arrays["items"], np.float32),
             users=Populations.from_arrays("user", arrays),
@@ -216,9 +223,11 @@ class DrawsPosterior:
             has_biases=has_biases,
             offset=offset,
             scale=scale,
+            noise=kept_from_arrays(arrays),
         )
         levels = arrays["levels"] if len(arrays["levels"]) else None
-        return cls(draws, levels, (low, high), weighs_by_evidence, is_half_stored, Trace.from_arrays(arrays))
+        units = Units(low, high, levels, usual)
+        return cls(draws, units, weighs_by_evidence, is_half_stored, Trace.from_arrays(arrays))
 
     @cached_property
     def _stacked(self) -> FloatMatrix:

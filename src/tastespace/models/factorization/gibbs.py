@@ -3,25 +3,27 @@
 Each block is drawn from its distribution given all others (Salakhutdinov and Mnih 2008):
 
 1. the hyper-parameters of users and items given their rows,
-2. `inner_sweeps` times: all items given the users, all users given the items, the noise given the errors.
+2. `inner_sweeps` times: all items given the users, all users given the items, the noise given the errors; before
+   each, where the likelihood has them, latent responses given the scores.
 
 A row's factors and bias are drawn together, with the other side's biases moved to the target.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
+from tastespace.arrays import AnyFloats, DoubleArray
 from tastespace.errors import NonFiniteStateError
 from tastespace.inference.drivers import ascend, never
 from tastespace.inference.transition import Stats
 from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
-from tastespace.models.factorization.likelihoods import Likelihood, Observations
+from tastespace.models.factorization.likelihoods import Likelihood, Noise, Observations, Responses
 from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
 from tastespace.models.factorization.priors import FactorPrior, Population
 from tastespace.models.factorization.rows import Points, Side, solve_rows
@@ -41,7 +43,12 @@ class GibbsState:
     items: Points
     user_population: Population
     item_population: Population
-    alpha: float  # precision of the noise
+    noise: Noise
+
+    @property
+    def alpha(self) -> float:
+        """The precision of the noise."""
+        return self.noise.alpha
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,28 +75,32 @@ class GibbsSweep:
             items=start.items,
             user_population=self.user_prior.draw(start.users.moments, rng),
             item_population=self.item_prior.draw(start.items.moments, rng),
-            alpha=self.likelihood.first(),
+            noise=self.likelihood.first(self.observed),
         )
 
     def step(self, state: GibbsState, rng: Generator) -> tuple[GibbsState, Stats]:
-        users, items, alpha = state.users, state.items, state.alpha
-        _require_finite("precision of the noise", alpha)
+        users, items, noise, likelihood = state.users, state.items, state.noise, self.likelihood
+        _require_finite("precision of the noise", noise.alpha)
         user_population = self.user_prior.draw(users.moments, rng)
         item_population = self.item_prior.draw(items.moments, rng)
-        squares = 0.0
+        by_user, by_item = self.observed.by_user, self.observed.by_item
+        squares = np.zeros(0)
         for _ in range(self.inner_sweeps):
-            responses = self.likelihood.augment(self.observed, users, items, alpha, rng)
-            items, _ = self._draw_rows(responses.by_item, users, item_population, alpha, "item", rng)
-            users, squares = self._draw_rows(responses.by_user, items, user_population, alpha, "user", rng)
-            alpha = self.likelihood.draw(len(responses), squares, rng)
-            _require_finite("precision of the noise", alpha)
-        state = GibbsState(users, items, user_population, item_population, alpha)
+            noise = likelihood.settle(self.observed, users, items, noise, rng, self.threads)
+            responses = likelihood.responses("item", by_item, items, users, noise, rng, self.threads)
+            items, squares = self._draw_rows(responses, users, item_population, "item", rng)
+            noise = likelihood.learn("item", by_item, squares, noise, rng)
+            responses = likelihood.responses("user", by_user, users, items, noise, rng, self.threads)
+            users, squares = self._draw_rows(responses, items, user_population, "user", rng)
+            noise = likelihood.learn("user", by_user, squares, noise, rng)
+            _require_finite("precision of the noise", noise.alpha)
+        state = GibbsState(users, items, user_population, item_population, noise)
         return state, self._figures(state, squares)
 
-    def log_joint(self, state: GibbsState, squares: float) -> float:
-        """Of everything, given the sum of squared errors of this state."""
+    def log_joint(self, state: GibbsState, squares: DoubleArray | None) -> float:
+        """Of everything; `squares` are the squared errors of the users at this state, if they are known."""
         return (
-            self.likelihood.log_density(len(self.observed), squares, state.alpha)
+            self.likelihood.log_density(self.observed, state.users, state.items, squares, state.noise)
             + state.user_population.log_density(state.users.moments)
             + state.item_population.log_density(state.items.moments)
             + self.user_prior.log_density(state.user_population)
@@ -97,31 +108,17 @@ class GibbsSweep:
         )
 
     def _draw_rows(
-        self, side: Side, other: Points, population: Population, alpha: float, name: str, rng: Generator
-    ) -> tuple[Points, float]:
+        self, responses: Responses, other: Points, population: Population, name: str, rng: Generator
+    ) -> tuple[Points, DoubleArray]:
         """New rows given the other side, and the squared errors that they leave."""
-        n_rows = len(side.offsets) - 1
-        noise = rng.standard_normal((n_rows, self.n_factors), self.dtype)
-        bias_noise = rng.standard_normal(n_rows, self.dtype) if self.has_biases else None
-        solved = solve_rows(
-            side,
-            other,
-            population.prior(self.dtype),
-            name=name,
-            alpha=alpha,
-            noise=noise,
-            bias_noise=bias_noise,
-            threads=self.threads,
-        )
-        _require_finite(f"{name} factors", float(solved.points.moments.gram.trace()))
-        return solved.points, 0.0 if solved.squares is None else float(solved.squares.sum())
+        return draw_rows(responses, other, population, name, rng, self.threads)
 
-    def _figures(self, state: GibbsState, squares: float) -> Stats:
+    def _figures(self, state: GibbsState, squares: DoubleArray) -> Stats:
         """Quantities that mean the same in every chain: factors can be turned, these cannot."""
         users, items = state.user_population, state.item_population
         return {
             "log joint": self.log_joint(state, squares),
-            "noise sd": self.unit / sqrt(state.alpha),
+            **self.likelihood.figures(state.noise, self.unit),
             "taste sd": self.unit * taste_sd(users, items),
             "user effect sd": self.unit * effect_sd(users, items),
             "item effect sd": self.unit * effect_sd(items, users),
@@ -139,7 +136,7 @@ class GibbsSweep:
 
     def _als(self, rng: Generator) -> Factors:
         penalty = Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"])
-        by_user, by_item = self.observed.by_user, self.observed.by_item
+        by_user, by_item = (self.likelihood.starting(side) for side in (self.observed.by_user, self.observed.by_item))
         ascent = AlternatingLeastSquares(
             by_user=by_user,
             by_item=by_item,
@@ -153,6 +150,34 @@ class GibbsSweep:
             ascent, ascent.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
         )
         return start
+
+
+def draw_rows(
+    responses: Responses, other: Points, population: Population, name: str, rng: Generator, threads: int
+) -> tuple[Points, DoubleArray]:
+    """Rows of one side given the other, and the squared errors that they leave."""
+    n_rows, n_factors, dtype = len(responses.side.offsets) - 1, other.factors.shape[1], other.factors.dtype
+    noise: AnyFloats = rng.standard_normal((n_rows, n_factors), dtype)
+    bias_noise: AnyFloats | None = rng.standard_normal(n_rows, dtype) if other.bias is not None else None
+    prior, own = population.prior(dtype), responses.row_precision
+    if own is not None:
+        # a (errors) + prior is a times (errors + prior / a), and a draw spreads as 1 / sqrt(a) of that.
+        prior, root = replace(prior, scale=1 / own), np.sqrt(own)
+        noise /= root[:, None]
+        bias_noise = None if bias_noise is None else bias_noise / root
+    solved = solve_rows(
+        responses.side,
+        other,
+        prior,
+        name=name,
+        alpha=responses.alpha,
+        noise=noise,
+        bias_noise=bias_noise,
+        threads=threads,
+    )
+    _require_finite(f"{name} factors", float(solved.points.moments.gram.trace()))
+    assert solved.squares is not None
+    return solved.points, solved.squares
 
 
 def taste_sd(users: Population, items: Population) -> float:

@@ -11,11 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, contiguous
+from tastespace.inference.drivers import Schedule
 from tastespace.models.factorization.gibbs import GibbsState
+from tastespace.models.factorization.kept_noise import KeptNoise, kept_noise
+from tastespace.models.factorization.likelihoods import Noise
 from tastespace.models.factorization.priors import Population
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.beliefs import Belief
+    from tastespace.models.factorization.story import FactorModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,23 +91,68 @@ class Hyper:
 
     user_population: Population
     item_population: Population
-    alpha: float
+    noise: Noise
 
 
 class Keeper:
-    """Keeps draws of the items in their final place, so that they take no more room than that."""
+    """Keeps the draws of the items of one chain, in blocks of draws."""
 
-    def __init__(self, n_draws: int, n_items: int, width: int, stored: Any) -> None:
-        self.items = np.empty((n_items, n_draws, width), np.float32)
+    def __init__(self, block: FloatArray, stored: Any, *, grows: bool = False) -> None:
+        self.blocks = [block]  # items x draws x width each
         self.stored = stored  # the type they are written as: what is lost then is lost now, for the same answers
+        self.grows, self.n = grows, 0
 
-    def keep(self, state: GibbsState, place: int) -> Hyper:
+    def __call__(self, state: GibbsState, draw: int) -> Hyper:
         """The items of a state, at a place of their own."""
         n_factors = state.items.factors.shape[1]
-        self.items[:, place, :n_factors] = state.items.factors.astype(self.stored)
+        place = self._place(draw)
+        place[:, :n_factors] = state.items.factors.astype(self.stored)
         if state.items.bias is not None:
-            self.items[:, place, n_factors] = state.items.bias.astype(self.stored)
-        return Hyper(state.user_population, state.item_population, state.alpha)
+            place[:, n_factors] = state.items.bias.astype(self.stored)
+        return Hyper(state.user_population, state.item_population, state.noise)
+
+    def saved(self) -> list[NDArray[Any]]:
+        """The draws so far."""
+        return [block.astype(self.stored, copy=False) for block in self.filled()]
+
+    def restore(self, remembered: list[NDArray[Any]]) -> None:
+        for draws in remembered:
+            for place in range(draws.shape[1]):
+                self._place(self.n)[:] = draws[:, place]
+
+    def _place(self, draw: int) -> FloatArray:
+        """Room for a draw; the next one, or one there is."""
+        block, place = divmod(draw, self.blocks[0].shape[1])
+        if self.grows and block == len(self.blocks):
+            self.blocks.append(np.empty_like(self.blocks[0]))
+        self.n = draw + 1
+        room: FloatArray = self.blocks[block][:, place]
+        return room
+
+    def filled(self) -> list[FloatArray]:
+        """The draws so far, in single precision, where they are."""
+        size = self.blocks[0].shape[1]
+        return [block[:, : self.n - size * number] for number, block in enumerate(self.blocks)]
+
+
+class KeptItems:
+    """The draws of the items of all chains. If their number is known, they take no more room than their final place."""
+
+    def __init__(self, schedule: Schedule, n_items: int, width: int, stored: Any) -> None:
+        self.whole: FloatArray | None = None
+        if schedule.until is None:
+            n = schedule.draws
+            self.whole = whole = np.empty((n_items, schedule.chains * n, width), np.float32)
+            self.keepers = [Keeper(whole[:, n * k : n * (k + 1)], stored) for k in range(schedule.chains)]
+        else:
+            shape = (n_items, schedule.until.block, width)
+            self.keepers = [Keeper(np.empty(shape, np.float32), stored, grows=True) for _ in range(schedule.chains)]
+
+    def items(self) -> FloatArray:
+        """All draws, one chain after another."""
+        if self.whole is not None:
+            return self.whole
+        return np.concatenate([block for keeper in self.keepers for block in keeper.filled()], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,19 +166,19 @@ class ItemDraws:
     has_biases: bool
     offset: float
     scale: float
+    noise: KeptNoise
 
     @classmethod
-    def of(
-        cls, items: FloatArray, hyper: Sequence[Hyper], *, has_biases: bool, offset: float, scale: float
-    ) -> ItemDraws:
+    def of(cls, items: FloatArray, hyper: Sequence[Hyper], model: FactorModel) -> ItemDraws:
         return cls(
             items=items,
             users=Populations.of([draw.user_population for draw in hyper]),
             new_items=Populations.of([draw.item_population for draw in hyper]),
-            alpha=np.array([draw.alpha for draw in hyper]),
-            has_biases=has_biases,
-            offset=offset,
-            scale=scale,
+            alpha=np.array([draw.noise.alpha for draw in hyper]),
+            has_biases=model.has_biases,
+            offset=model.offset,
+            scale=model.scale,
+            noise=kept_noise(model.likelihood, [draw.noise for draw in hyper], model.scale),
         )
 
     @property

@@ -1,27 +1,30 @@
 """How ratings come about given the scores: the noise around them.
 
 A `Likelihood` gives the Gibbs sweep what it can work with: responses that are normal around the scores. The Gaussian
-one gives the ratings themselves; others augment them with latent variables, drawn anew in every sweep.
+one gives the ratings themselves; others augment them with latent variables, drawn anew whenever rows are to be drawn.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log, pi
-from typing import Protocol
+from math import log, pi, sqrt
+from typing import Literal, Protocol
 
+import numpy as np
 from numpy.random import Generator
 
-from tastespace.arrays import DoubleArray
+from tastespace.arrays import AnyFloats, DoubleArray, IntArray
 from tastespace.distributions.gamma import Gamma
-from tastespace.models.factorization.rows import Points, Side
+from tastespace.inference.transition import Stats
+from tastespace.models.factorization.rows import Points, Side, row_scores
 
 FIRST_PRECISION = 2.0  # where a chain starts: half of the ratings' variance is noise, as is usual
+Axis = Literal["user", "item"]
 
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Responses of both orientations, centred and in units of their standard deviation."""
+    """The ratings in both orientations; a Gaussian model takes them centred, in units of their standard deviation."""
 
     by_user: Side
     by_item: Side
@@ -30,33 +33,71 @@ class Observations:
         return len(self.by_user.columns)
 
 
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """What is learned about the noise: its precision, and what else a likelihood adds."""
+
+    alpha: float
+
+
+@dataclass(frozen=True, eq=False)
+class Responses:
+    """What rows are drawn from: normal around the scores with precision alpha, times weights, times the row's own."""
+
+    side: Side
+    alpha: float
+    row_precision: AnyFloats | None = None  # one a row
+
+
 class Likelihood(Protocol):
-    """The noise of ratings, given by one precision `alpha`."""
+    """The noise of ratings. Scores and ratings are those of the model's units (`FactorModel`)."""
 
-    def first(self) -> float:
-        """A precision to start a chain with."""
+    def first(self, observed: Observations) -> Noise:
+        """Where a chain starts."""
         ...
 
-    def sample(self, rng: Generator) -> float:
-        """A precision before any rating is known."""
+    def starting(self, side: Side) -> Side:
+        """Responses for the least squares that a chain may start from."""
         ...
 
-    def augment(
-        self, observed: Observations, users: Points, items: Points, alpha: float, rng: Generator
-    ) -> Observations:
-        """Responses that are normal around the scores with precision alpha (times their weight)."""
+    def sample(self, n_users: int, n_items: int, rng: Generator) -> Noise:
+        """Before any rating is known."""
         ...
 
-    def draw(self, n: int, squares: float, rng: Generator) -> float:
-        """The precision given the squared errors of n responses."""
+    def settle(
+        self, observed: Observations, users: Points, items: Points, noise: Noise, rng: Generator, threads: int
+    ) -> Noise:
+        """Draw what is better drawn with latent responses integrated out, given the scores."""
         ...
 
-    def simulate(self, scores: DoubleArray, alpha: float, rng: Generator) -> DoubleArray:
+    def responses(
+        self, axis: Axis, side: Side, rows: Points, other: Points, noise: Noise, rng: Generator, threads: int
+    ) -> Responses:
+        """What the rows of this side are drawn from."""
+        ...
+
+    def learn(self, axis: Axis, side: Side, squares: DoubleArray, noise: Noise, rng: Generator) -> Noise:
+        """The noise given the squared errors (weighted, but not with the row's own precision) of the rows drawn."""
+        ...
+
+    def simulate(
+        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: Noise, rng: Generator
+    ) -> DoubleArray:
         """Ratings with these scores."""
         ...
 
-    def log_density(self, n: int, squares: float, alpha: float) -> float:
-        """Of the ratings given their scores, and of the precision."""
+    def expected(self, scores: AnyFloats, noise: Noise) -> AnyFloats:
+        """The mean rating at each score."""
+        ...
+
+    def log_density(
+        self, observed: Observations, users: Points, items: Points, squares: DoubleArray | None, noise: Noise
+    ) -> float:
+        """Of the ratings given the scores, and of the noise. `squares` are those of the users, if they are known."""
+        ...
+
+    def figures(self, noise: Noise, unit: float) -> Stats:
+        """What of the noise is watched, in units of the ratings."""
         ...
 
 
@@ -66,26 +107,60 @@ class GaussianNoise:
 
     precision: Gamma | float = Gamma(1.0, 1.0)
 
-    def first(self) -> float:
-        return FIRST_PRECISION if isinstance(self.precision, Gamma) else self.precision
+    def first(self, observed: Observations) -> Noise:
+        return Noise(FIRST_PRECISION if isinstance(self.precision, Gamma) else self.precision)
 
-    def sample(self, rng: Generator) -> float:
-        return self.precision.draw(rng) if isinstance(self.precision, Gamma) else self.precision
+    def starting(self, side: Side) -> Side:
+        return side
 
-    def augment(
-        self, observed: Observations, users: Points, items: Points, alpha: float, rng: Generator
-    ) -> Observations:
-        return observed
+    def sample(self, n_users: int, n_items: int, rng: Generator) -> Noise:
+        return Noise(self.precision.draw(rng) if isinstance(self.precision, Gamma) else self.precision)
 
-    def draw(self, n: int, squares: float, rng: Generator) -> float:
-        if not isinstance(self.precision, Gamma):
-            return self.precision
-        return self.precision.posterior(n, squares).draw(rng)
+    def settle(
+        self, observed: Observations, users: Points, items: Points, noise: Noise, rng: Generator, threads: int
+    ) -> Noise:
+        return noise
 
-    def simulate(self, scores: DoubleArray, alpha: float, rng: Generator) -> DoubleArray:
-        simulated: DoubleArray = scores + rng.standard_normal(len(scores)) / alpha**0.5
+    def responses(
+        self, axis: Axis, side: Side, rows: Points, other: Points, noise: Noise, rng: Generator, threads: int
+    ) -> Responses:
+        return Responses(side, noise.alpha)
+
+    def learn(self, axis: Axis, side: Side, squares: DoubleArray, noise: Noise, rng: Generator) -> Noise:
+        if axis == "item" or not isinstance(self.precision, Gamma):
+            return noise
+        return Noise(self.precision.posterior(len(side.columns), float(squares.sum())).draw(rng))
+
+    def simulate(
+        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: Noise, rng: Generator
+    ) -> DoubleArray:
+        simulated: DoubleArray = scores + rng.standard_normal(len(scores)) / noise.alpha**0.5
         return simulated
 
-    def log_density(self, n: int, squares: float, alpha: float) -> float:
+    def expected(self, scores: AnyFloats, noise: Noise) -> AnyFloats:
+        return scores
+
+    def log_density(
+        self, observed: Observations, users: Points, items: Points, squares: DoubleArray | None, noise: Noise
+    ) -> float:
+        alpha = noise.alpha
         prior = self.precision.log_density(alpha) if isinstance(self.precision, Gamma) else 0.0
-        return prior + (n * log(alpha / (2 * pi)) - alpha * squares) / 2
+        total = float((squared_errors(observed.by_user, users, items) if squares is None else squares).sum())
+        return prior + (len(observed) * log(alpha / (2 * pi)) - alpha * total) / 2
+
+    def figures(self, noise: Noise, unit: float) -> Stats:
+        return {"noise sd": unit / sqrt(noise.alpha)}
+
+
+def squared_errors(side: Side, rows: Points, other: Points) -> DoubleArray:
+    """Of each row, in double where the factors are."""
+    standard = (side.targets.astype(np.float64) - side.offset) / side.scale
+    errors = standard - row_scores(side, rows, other).astype(np.float64)
+    weights = 1.0 if side.column_weights is None else side.column_weights[side.columns].astype(np.float64)
+    return row_sums(side, weights * errors**2)
+
+
+def row_sums(side: Side, values: DoubleArray) -> DoubleArray:
+    """One sum a row, 0 for rows without ratings."""
+    of_rows = np.repeat(np.arange(len(side.offsets) - 1), np.diff(side.offsets))
+    return np.bincount(of_rows, values, minlength=len(side.offsets) - 1).astype(np.float64)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace.arrays import DoubleArray
+from tastespace.distributions.known_mean import KnownMean
 from tastespace.distributions.normal_gamma import NormalGamma
 from tastespace.distributions.normal_wishart import NormalWishart
 from tastespace.models.factorization.rows import Moments, Points, RowPrior
@@ -85,7 +86,7 @@ class NormalWishartPrior:
     strength: float = 2.0  # how many rows the mean 0 is worth
     degrees: float | None = None  # of the Wishart; None for the number of factors, the least that is proper
     scale: float = 1.0  # of the Wishart: times the identity
-    bias: NormalGamma = NormalGamma(centre=0.0, strength=2.0, shape=1.0, rate=0.25)
+    bias: NormalGamma | KnownMean = NormalGamma(centre=0.0, strength=2.0, shape=1.0, rate=0.25)
 
     def sample(self, n_factors: int, biases: bool, rng: Generator) -> Population:
         return self._population(self._factors(n_factors), self.bias if biases else None, rng)
@@ -105,6 +106,6 @@ class NormalWishartPrior:
         degrees = float(n_factors) if self.degrees is None else self.degrees
         return NormalWishart(np.zeros(n_factors), self.strength, np.eye(n_factors) / self.scale, degrees)
 
-    def _population(self, factors: NormalWishart, bias: NormalGamma | None, rng: Generator) -> Population:
+    def _population(self, factors: NormalWishart, bias: NormalGamma | KnownMean | None, rng: Generator) -> Population:
         mean, precision = factors.draw(rng)
         return Population(mean, precision, *((0.0, 0.0) if bias is None else bias.draw(rng)))

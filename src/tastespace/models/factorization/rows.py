@@ -146,6 +146,23 @@ def solve_rows(
     return solved
 
 
+def row_scores(side: Side, rows: Points, other: Points, offset: float = 0.0, threads: int = 1) -> AnyFloats:
+    """offset + biases + inner product of each rating, in the order and type of the side."""
+    out = np.empty(len(side.columns), rows.factors.dtype)
+    _native.score_rows(
+        side.offsets,
+        side.columns,
+        rows.factors,
+        other.factors,
+        out,
+        row_bias=rows.bias,
+        other_bias=other.bias,
+        offset=offset,
+        threads=threads,
+    )
+    return out
+
+
 def score_pairs(
     users: Points, user_rows: IntArray, items: Points, item_rows: IntArray, offset: float, threads: int
 ) -> FloatArray:

@@ -1,11 +1,13 @@
 """The generative story of Bayesian matrix factorization.
 
-    rating = g + scale * (c_i + d_j + u_i . v_j + noise),   noise ~ N(0, 1/alpha)
+    score = c_i + d_j + u_i . v_j
+    rating = g + scale * (score + noise),   noise ~ N(0, 1/alpha), or as another likelihood has it
     u_i, c_i: a row of the users' population, v_j, d_j: one of the items'
-    populations and alpha have priors of their own, and are learned
+    populations and noise have priors of their own, and are learned
 
-g and scale are constants: mean and standard deviation of the ratings where a model is fitted, 0 and 1 where a test
-draws ratings from the prior (constants that depend on the data would make it another model).
+g and scale are constants: mean and standard deviation of the ratings where a model is fitted to numbers; 0 and 1 where
+ratings are levels, and where a test draws ratings from the prior (constants that depend on the data would make it
+another model).
 """
 
 from __future__ import annotations
@@ -46,23 +48,23 @@ class FactorModel:
             items=item_population.draw_rows(where.n_items, self.dtype, rng),
             user_population=user_population,
             item_population=item_population,
-            alpha=self.likelihood.sample(rng),
+            noise=self.likelihood.sample(where.n_users, where.n_items, rng),
         )
 
     def simulate(self, params: GibbsState, where: Ratings, rng: Generator) -> Ratings:
         """Ratings of the same pairs."""
-        simulated = self.likelihood.simulate(scores(params, where.user_rows, where.item_rows), params.alpha, rng)
+        score = scores(params, where.user_rows, where.item_rows)
+        simulated = self.likelihood.simulate(score, where.user_rows, where.item_rows, params.noise, rng)
         return replace(where, values=(self.offset + self.scale * simulated).astype(np.float32))
 
     def log_joint(self, params: GibbsState, observed: Ratings) -> float:
         """Log density of parameters and ratings, the latter in units of `scale`."""
-        standard = (observed.values.astype(np.float64) - self.offset) / self.scale
-        squares = float(np.sum((standard - scores(params, observed.user_rows, observed.item_rows)) ** 2))
-        return self.bind(observed).log_joint(params, squares)
+        return self.bind(observed).log_joint(params, None)
 
     def expected_value(self, params: GibbsState, user_rows: IntArray, item_rows: IntArray) -> DoubleArray:
         """The mean rating of each pair."""
-        return self.offset + self.scale * scores(params, user_rows, item_rows)
+        expected = self.likelihood.expected(scores(params, user_rows, item_rows), params.noise)
+        return np.asarray(self.offset + self.scale * expected)
 
     def bind(
         self, observed: Ratings, *, inner_sweeps: int = 1, starts_from_als: bool = True, threads: int = 1

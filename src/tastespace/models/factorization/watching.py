@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -16,6 +18,7 @@ from tastespace.inference.transition import Stats
 from tastespace.models.factorization.gibbs import GibbsState
 from tastespace.models.factorization.item_draws import Hyper
 from tastespace.models.factorization.rows import score_pairs
+from tastespace.models.factorization.story import FactorModel
 
 PAIRS = 100
 TRIES = 20  # for each pair: where almost everything is rated, a rated one will do
@@ -30,20 +33,21 @@ class Watched:
     held_out_users: IntArray
     held_out_items: IntArray
     held_out_values: FloatArray
-    offset: float
-    scale: float
+    model: FactorModel
     rating_range: tuple[float, float]
 
     @classmethod
-    def of(cls, observed: Ratings, held_out: Ratings | None, scale: float, rng: Generator) -> Watched:
+    def of(cls, observed: Ratings, held_out: Ratings | None, model: FactorModel, rng: Generator) -> Watched:
         """Users and items as often as they rate and are rated, paired at random; unrated pairs where there are any."""
         user_rows, item_rows = _unrated_pairs(observed, rng)
         users, items, values = _aligned(observed, held_out)
-        return cls(user_rows, item_rows, users, items, values, observed.mean, scale, observed.range)
+        return cls(user_rows, item_rows, users, items, values, model, observed.range)
 
     def predict(self, state: GibbsState, user_rows: IntArray, item_rows: IntArray) -> FloatArray:
         """Expected ratings of a state."""
-        return self.offset + self.scale * score_pairs(state.users, user_rows, state.items, item_rows, 0.0, 1)
+        scores = score_pairs(state.users, user_rows, state.items, item_rows, 0.0, 1)
+        expected = self.model.likelihood.expected(scores, state.noise)
+        return np.asarray(self.model.offset + self.model.scale * expected, np.float32)
 
 
 @dataclass(eq=False)
@@ -71,15 +75,28 @@ class Watch:
         errors = np.clip(mean, *watched.rating_range) - watched.held_out_values
         return {"held-out rmse": sqrt(float(np.mean(errors**2)))}
 
+    def saved(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"predictions": np.stack(self.predictions), "total": self.total, "n": self.n}
 
-def trace_of(chains: list[Chain[GibbsState, Hyper]], watches: list[Watch], schedule: Schedule) -> Trace:
-    """What was watched, of all chains."""
+    def restore(self, remembered: Mapping[str, Any]) -> None:
+        self.predictions = list(remembered["predictions"])
+        self.total, self.n = remembered["total"], remembered["n"]
+
+
+def trace_of(
+    chains: Sequence[Chain[GibbsState, Hyper]], watches: Sequence[Watch], schedule: Schedule, sweeps: int | None = None
+) -> Trace:
+    """What was watched, of all chains: of the first so many sweeps, or of all."""
     names = list(chains[0].trace[0])
     return Trace(
         warmup=schedule.warmup,
         thin=schedule.thin,
-        quantities={name: np.array([[stats[name] for stats in chain.trace] for chain in chains]) for name in names},
-        predictions=np.stack([np.stack(watch.predictions) for watch in watches]).astype(np.float32),
+        quantities={
+            name: np.array([[stats[name] for stats in chain.trace[:sweeps]] for chain in chains]) for name in names
+        },
+        predictions=np.stack([np.stack(watch.predictions[:sweeps]) for watch in watches]).astype(np.float32),
+        wanted_error=None if schedule.until is None else schedule.until.error,
     )
 
 

@@ -1,0 +1,184 @@
+"""Long runs that survive: the state of every chain in a folder, from which a run goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+from tastespace.errors import CheckpointError, CheckpointWarning, InvalidParameterError, warn
+from tastespace.inference import checkpoint_file
+from tastespace.inference.checkpoint_file import UNFINISHED, DamagedError, Stored
+
+NAME = re.compile(r"chain-(\d+)-step-(\d+)\.checkpoint")
+LEFT_OVER = re.compile(r"\." + NAME.pattern + r"-[0-9a-f]+" + re.escape(UNFINISHED))
+MOST_DIFFERENCES = 5  # that a message names
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where a run keeps its state, and how often: what `fit` takes.
+
+    After every `every` sweeps each chain writes its state to the folder, and the last `keep` of each stay. With
+    `resume` a run that was killed, at any moment, goes on from there, and ends with the same bytes as one that was not.
+    The folder stays after the run, until `clear` is called: that is for when the model has been saved.
+    """
+
+    folder: str | os.PathLike[str]
+    every: int = 10
+    keep: int = 2
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("every", "keep"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+                raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least 1")
+        if not isinstance(self.resume, bool):
+            raise InvalidParameterError(f"resume is {self.resume!r}; expected True or False")
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there are any to resume from."""
+        return bool(self._files())
+
+    def check(self) -> None:
+        """Refuse early, before hours of work, a folder that cannot be meant."""
+        if self.path.exists() and not self.path.is_dir():
+            raise CheckpointError(f"{self.path} is a file; expected a folder for checkpoints")
+        there = self._files()
+        if there and not self.resume:
+            raise CheckpointError(
+                f"{self.path} holds checkpoints of a run ({_told(there)}); resume it (--resume on the command line), "
+                "start afresh in another folder, or delete this one"
+            )
+
+    def begin(self, run: Mapping[str, Any]) -> RunCheckpoints:
+        """The checkpoints of this run, found or to be made. `run` is what makes it this one, by name."""
+        self.check()
+        run = json.loads(json.dumps(run))
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            for entry in self.path.iterdir():
+                if LEFT_OVER.fullmatch(entry.name):  # of a run killed while it wrote
+                    entry.unlink(missing_ok=True)
+        except OSError as error:
+            raise CheckpointError(
+                f"{self.path} cannot be written to ({error.strerror or error}); expected a folder for checkpoints"
+            ) from error
+        there = self._files()
+        if self.resume and not there:
+            warn(f"there are no checkpoints in {self.path} yet: the run starts from the beginning", CheckpointWarning)
+        return RunCheckpoints(self, run, {chain: self._last(chain, steps, run) for chain, steps in there.items()})
+
+    def seed(self) -> int | None:
+        """The seed of the run in the folder; None if there is none."""
+        for chain, steps in self._files().items():
+            return int(self._newest(chain, steps).label["run"]["seed"])
+        return None
+
+    def clear(self) -> None:
+        """Delete the checkpoints, and the folder if nothing else is in it."""
+        for chain, steps in self._files().items():
+            for step in steps:
+                self.file(chain, step).unlink(missing_ok=True)
+        with suppress(OSError):  # Not empty, or not there.
+            self.path.rmdir()
+
+    def file(self, chain: int, step: int) -> Path:
+        """The file of a chain (from 0 on) after a step; people count from 1 on."""
+        return self.path / f"chain-{chain + 1}-step-{step:08d}.checkpoint"
+
+    def steps(self, chain: int) -> list[int]:
+        """Those of a chain that there are checkpoints of, ascending."""
+        return self._files().get(chain, [])
+
+    def _files(self) -> dict[int, list[int]]:
+        """Steps by chain."""
+        found: dict[int, list[int]] = {}
+        if self.path.is_dir():
+            for match in filter(None, (NAME.fullmatch(entry.name) for entry in self.path.iterdir())):
+                found.setdefault(int(match[1]) - 1, []).append(int(match[2]))
+        return {chain: sorted(found[chain]) for chain in sorted(found)}
+
+    def _last(self, chain: int, steps: list[int], run: Mapping[str, Any]) -> Any:
+        """What the newest good file of a chain holds, if it is of this run."""
+        stored = self._newest(chain, steps)
+        _require_same(stored.label["run"], run, self.path)
+        return stored.value()
+
+    def _newest(self, chain: int, steps: list[int]) -> Stored:
+        for place in reversed(range(len(steps))):
+            file = self.file(chain, steps[place])
+            try:
+                return checkpoint_file.read(file)
+            except DamagedError as error:
+                earlier = f"; trying the one before it, after step {steps[place - 1]}" if place else ""
+                warn(f"the checkpoint {file} is damaged: {error}{earlier}", CheckpointWarning)
+        raise CheckpointError(
+            f"no checkpoint of chain {chain + 1} in {self.path} is good: all {len(steps)} are damaged; delete them and "
+            "resume: this chain then starts from its beginning"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RunCheckpoints:
+    """The checkpoints of one run: what was found of it, and what it adds."""
+
+    settings: Checkpoints
+    run: Mapping[str, Any]
+    found: dict[int, Any] = field(default_factory=dict[int, Any])
+
+    def take(self, chain: int) -> Any | None:
+        """What was found of a chain; it is handed over once, and not held any longer."""
+        return self.found.pop(chain, None)
+
+    def is_due(self, step: int) -> bool:
+        return step % self.settings.every == 0
+
+    def save(self, chain: int, step: int, value: Any) -> None:
+        """Add a checkpoint, and delete what is too old; also what is newer, from which a damaged file kept us."""
+        settings, earlier = self.settings, [other for other in self.settings.steps(chain) if other < step]
+        try:
+            checkpoint_file.write(settings.file(chain, step), {"run": self.run, "chain": chain, "step": step}, value)
+        except OSError as error:
+            if isinstance(error, CheckpointError):
+                raise
+            before = f"that after step {earlier[-1]} is intact" if earlier else "there is none before it"
+            raise CheckpointError(
+                f"the checkpoint of chain {chain + 1} after step {step} cannot be written to {settings.path}: "
+                f"{error.strerror or error}; {before}: make room, then resume the run (--resume on the command line)"
+            ) from error
+        old = earlier[: max(0, len(earlier) + 1 - settings.keep)]
+        for other in [*old, *(other for other in settings.steps(chain) if other > step)]:
+            with suppress(OSError):  # It only takes room, and the next one tries again.
+                settings.file(chain, other).unlink()
+
+
+def _told(there: Mapping[int, list[int]]) -> str:
+    return ", ".join(f"chain {chain + 1} after step {steps[-1]}" for chain, steps in there.items())
+
+
+def _require_same(there: Mapping[str, Any], here: Mapping[str, Any], folder: Path) -> None:
+    names = [name for name in {**here, **there} if there.get(name) != here.get(name)]
+    if not names:
+        return
+    told = "; ".join(
+        f"{name} is {here.get(name, 'unknown')!r}, expected {there.get(name, 'unknown')!r}"
+        for name in names[:MOST_DIFFERENCES]
+    )
+    more = f" (and {len(names) - MOST_DIFFERENCES} more)" if len(names) > MOST_DIFFERENCES else ""
+    raise CheckpointError(
+        f"the checkpoints in {folder} are of another run: {told}{more}. Repeat the call that they are of, or start "
+        "afresh in another folder"
+    )

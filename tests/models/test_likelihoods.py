@@ -1,0 +1,241 @@
+"""BPMF with other likelihoods, as a person meets it: levels, yes and no, erratic raters, bad input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tastespace import artifact
+from tastespace.data.compressed import Compressed
+from tastespace.data.ratings import Ratings
+from tastespace.data.splitting import random_split
+from tastespace.errors import InvalidParameterError
+from tastespace.models import BPMF
+from tastespace.models.factorization.kept_noise import keys_of
+from tastespace.randomness import generator
+from tastespace.testing import toys
+
+pytestmark = pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
+SHORT = {"n_factors": 2, "chains": 1, "warmup": 30, "draws": 30, "thin": 1, "seed": 1, "threads": 1}
+KINDS = {
+    "ordinal": {"likelihood": "ordinal"},
+    "probit": {"likelihood": "probit"},
+    "logistic": {"likelihood": "logistic"},
+    "uneven": {"noise": "per-user-and-item"},
+}
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    return toys.tastes(60, 40, density=0.5, rng=generator(3))[0]
+
+
+def of_kind(numbers, kind):
+    if kind == "uneven":
+        return numbers
+    if kind == "ordinal":
+        return replace(numbers, values=np.clip(np.round(2 * numbers.values) / 2, 1, 5).astype(np.float32))
+    return replace(numbers, values=(numbers.values > 3).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def fitted(numbers):
+    return {kind: BPMF(**SHORT, **options).fit(of_kind(numbers, kind)) for kind, options in KINDS.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predictions_are_ratings_with_all_uncertainty(kind, fitted, numbers):
+    model, ratings = fitted[kind], of_kind(numbers, kind)
+    prediction = model.predict(ratings.user_ids(), ratings.item_ids())
+    low, high = ratings.range
+    assert prediction.mean.min() >= low
+    assert prediction.mean.max() <= high
+    assert np.corrcoef(prediction.mean, ratings.values)[0, 1] > 0.6
+    assert (prediction.belief_sd > 0).all()
+    assert (prediction.rating_sd > prediction.belief_sd).all()
+    interval = prediction.interval(0.9)
+    assert np.mean((interval[:, 0] <= ratings.values) & (ratings.values <= interval[:, 1])) > 0.85
+    if kind != "uneven":
+        chances = prediction.level_probabilities()
+        np.testing.assert_allclose(chances.sum(1), 1)
+        levels = np.unique(ratings.values)
+        np.testing.assert_allclose(chances @ levels, prediction.mean, atol=2e-3)
+        np.testing.assert_allclose(prediction.probability_at_least(levels[-1]), chances[:, -1], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_and_loaded_it_answers_the_same(kind, fitted, tmp_path):
+    artifact.save(fitted[kind], tmp_path / "model")
+    loaded = artifact.load(tmp_path / "model")
+    one, other = fitted[kind].predict([0, 3, 9], [1, 2, 3]), loaded.predict([0, 3, 9], [1, 2, 3])
+    np.testing.assert_array_equal(one.mean, other.mean)
+    np.testing.assert_array_equal(one.rating_sd, other.rating_sd)
+    assert fitted[kind].recommend([0], 3).item_ids.to_list() == loaded.recommend([0], 3).item_ids.to_list()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_same_bytes_whatever_the_threads(kind, numbers):
+    ratings = of_kind(numbers, kind)
+    options = SHORT | {"chains": 2, "warmup": 5, "draws": 5} | KINDS[kind]
+    one, two = (BPMF(**options | {"threads": threads}).fit(ratings) for threads in (1, 2))
+    for name, array in one.posterior_.arrays().items():
+        np.testing.assert_array_equal(array, two.posterior_.arrays()[name], err_msg=name)
+    np.testing.assert_array_equal(one.predict([0, 1], [2, 3]).mean, two.predict([0, 1], [2, 3]).mean)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_ratings_give_the_same_answer_in_any_company(kind, fitted, numbers):
+    model, ratings = fitted[kind], of_kind(numbers, kind)
+    alone = model.predict([5] * 4, [0, 1, 2, 3]).mean
+    users = np.repeat([1, 5, 7], 4)
+    together = model.predict(users, np.tile([0, 1, 2, 3], 3)).mean[4:8]
+    np.testing.assert_array_equal(alone, together)
+    mine = ratings.user_rows == 5
+    history = dict(zip(ratings.item_ids().filter(mine), ratings.values[mine].tolist(), strict=True))
+    backwards = dict(reversed(history.items()))
+    np.testing.assert_array_equal(model.predict(["new"] * 4, [0, 1, 2, 3], history=history).mean, alone)
+    np.testing.assert_array_equal(model.predict(["new"] * 4, [0, 1, 2, 3], history=backwards).mean, alone)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_policy_and_questions_work(kind, fitted):
+    model = fitted[kind]
+    for policy in ("mean", "cautious", "curious", "likely", "thompson"):
+        ranking = model.recommend([0, 1], 5, policy=policy)
+        assert (ranking.item_rows >= 0).all()
+        low, high = model.rating_range_
+        assert ranking.scores.min() >= low
+        assert ranking.scores.max() <= high
+    by_mean = model.recommend([0], 10)
+    assert (np.diff(by_mean.scores[0]) <= 0).all()
+    assert len(model.ask(n=3).item_ids) == 3
+
+
+def test_news_move_the_belief_about_levels(fitted):
+    model = fitted["ordinal"]
+    liked = model.predict(["new"], [0], history={0: 5.0, 1: 5.0, 2: 5.0}).mean[0]
+    disliked = model.predict(["new"], [0], history={0: 1.0, 1: 1.0, 2: 1.0}).mean[0]
+    assert liked > disliked + 0.5
+
+
+def test_keys_depend_on_ratings_and_not_on_their_order():
+    offsets = np.array([0, 2, 4, 4, 6, 8])
+    columns = np.array([1, 2, 2, 1, 1, 2, 1, 2], np.int32)
+    values = np.array([3, 4, 4, 3, 4, 3, 3, 4.5], np.float32)
+    keys = keys_of(Compressed(offsets, columns, values))
+    assert keys[0] == keys[1]
+    assert len(set(keys.tolist())) == 4
+
+
+# Levels
+
+
+def test_levels_at_any_distances_are_found_again():
+    rng = generator(5)
+    score = rng.standard_normal((80, 1)) + rng.standard_normal(50)
+    levels = np.array([1.0, 2.0, 5.0, 10.0])
+    cuts = np.array([-1.0, 0.5, 1.5])
+    values = levels[np.searchsorted(cuts, score + rng.standard_normal(score.shape))]
+    users, items = np.indices(score.shape)
+    ratings = Ratings.from_arrays(users.reshape(-1), items.reshape(-1), values.reshape(-1))
+    split = random_split(ratings, 0.2, seed=0)
+    model = BPMF(**SHORT | {"draws": 50}, likelihood="ordinal").fit(split.train)
+    drawn = model.posterior_.draws.noise.cuts
+    # 3 200 ratings say where the cut-points are to some 0.05, and their common place less well.
+    np.testing.assert_allclose(np.diff(drawn.mean(0)), np.diff(cuts), atol=0.2)
+    prediction = model.predict(split.test.user_ids(), split.test.item_ids())
+    assert prediction.levels.tolist() == levels.tolist()
+    shares = prediction.level_probabilities().mean(0)
+    found = [np.mean(split.test.values == level) for level in levels]
+    np.testing.assert_allclose(shares, found, atol=0.06)  # three standard errors of 800 ratings
+
+
+def test_a_declared_level_that_nobody_used_has_a_chance():
+    ratings = Ratings.from_arrays(np.arange(200) % 20, np.arange(200) // 20, 2.0 + np.arange(200) % 3)
+    model = BPMF(**SHORT, likelihood="ordinal", levels=[1, 2, 3, 4, 5]).fit(ratings)
+    chances = model.predict([0], [0]).level_probabilities()
+    assert chances.shape == (1, 5)
+    assert 0 < chances[0, 0] < 0.2
+    assert model.rating_range_ == (1.0, 5.0)
+
+
+# Erratic users
+
+
+def test_raters_at_random_are_found():
+    rng = generator(2)
+    ratings, _ = toys.tastes(100, 60, density=0.6, noise=0.4, rng=rng)
+    erratic = rng.choice(100, 10, replace=False)
+    at_random = np.isin(ratings.user_rows, erratic)
+    values = np.where(at_random, rng.uniform(1, 5, len(ratings)), ratings.values).astype(np.float32)
+    model = BPMF(**SHORT, noise="per-user-and-item").fit(replace(ratings, values=values))
+    found = model.erratic_users(10)
+    assert len(set(found.ids.to_list()) & set(ratings.users.ids.gather(erratic).to_list())) >= 9
+    assert (np.diff(found.noise_sd) <= 0).all()
+    assert (found.low <= found.noise_sd).all()
+    assert (found.noise_sd <= found.high).all()
+    assert found.probability[:9].min() > 0.95
+    assert found.to_polars().columns == ["user", "ratings", "noise_sd", "low", "high", "probability"]
+    # Their ratings are foreseen less surely than those of others.
+    sds = model.predict(ratings.users.ids, np.zeros(100, int)).rating_sd
+    assert sds[erratic].mean() > 1.3 * np.delete(sds, erratic).mean()
+    assert len(model.divisive_items(5)) == 5
+    assert "noisiest users" in repr(found)
+
+
+def test_what_divides_opinion_is_found():
+    rng = generator(4)
+    ratings, _ = toys.tastes(100, 60, density=0.6, noise=0.4, rng=rng)
+    divisive = rng.choice(60, 6, replace=False)
+    at_random = np.isin(ratings.item_rows, divisive)
+    values = np.where(at_random, rng.uniform(1, 5, len(ratings)), ratings.values).astype(np.float32)
+    model = BPMF(**SHORT, noise="per-user-and-item").fit(replace(ratings, values=values))
+    assert set(model.divisive_items(6).ids.to_list()) == set(ratings.items.ids.gather(divisive).to_list())
+
+
+# Bad input
+
+
+def test_who_is_erratic_is_not_known_to_every_model(fitted):
+    with pytest.raises(InvalidParameterError, match="per-user-and-item"):
+        fitted["ordinal"].erratic_users()
+    with pytest.raises(InvalidParameterError, match="n is 0"):
+        fitted["uneven"].erratic_users(0)
+
+
+@pytest.mark.parametrize(
+    ("options", "values", "message"),
+    [
+        ({"likelihood": "probit"}, [1.0, 2.0, 3.0, 1.0], "ratings are 1, 2, 3; expected 0 .no. and 1 .yes."),
+        ({"likelihood": "logistic"}, [0.0, 1.0, -1.0, 1.0], "ratings are -1, 0, 1"),
+        ({"likelihood": "logistic"}, [1.0, 1.0, 1.0, 1.0], "all ratings are yes"),
+        ({"likelihood": "probit"}, [0.0, 0.0, 0.0, 0.0], "all ratings are no"),
+        ({"likelihood": "ordinal"}, [3.0, 3.0, 3.0, 3.0], "all ratings are 3; expected at least two levels"),
+        (
+            {"likelihood": "ordinal", "levels": [1, 2, 3]},
+            [1.0, 2.0, 2.5, 7.0],
+            "2 of 4 ratings are none of the declared levels, such as 2.5; expected one of 1, 2, 3",
+        ),
+        ({"likelihood": "ordinal", "levels": [3, 2, 1]}, [1.0, 2.0, 3.0, 1.0], "levels .* ascending"),
+        ({"likelihood": "ordinal", "levels": [1]}, [1.0, 1.0, 1.0, 1.0], "2 to 101 numbers"),
+        ({"likelihood": "ordinal", "levels": "1,2"}, [1.0, 2.0, 1.0, 1.0], "ascending"),
+        ({"levels": [1, 2]}, [1.0, 2.0, 1.0, 1.0], "expected likelihood='ordinal'"),
+        ({"likelihood": "poisson"}, [1.0, 2.0, 1.0, 1.0], "likelihood is 'poisson'"),
+        ({"noise": "loud"}, [1.0, 2.0, 1.0, 1.0], "noise is 'loud'"),
+        ({"likelihood": "ordinal", "noise": "per-user-and-item"}, [1.0, 2.0, 1.0, 1.0], "expected likelihood='gaus"),
+        ({"likelihood": "probit", "noise_precision": 2.0}, [1.0, 0.0, 1.0, 1.0], "expected likelihood='gaussian'"),
+        ({"likelihood": "probit", "weights": "evidence"}, [1.0, 0.0, 1.0, 1.0], "expected weights='equal'"),
+        ({"noise": "per-user-and-item", "weights": "evidence"}, [1.0, 2.0, 1.0, 1.0], "expected weights='equal'"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options, values, message):
+    ratings = Ratings.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], values)
+    with pytest.raises(InvalidParameterError, match=message):
+        BPMF(**SHORT, **options).fit(ratings)
+
+
+def test_numbers_are_no_levels(numbers):
+    with pytest.raises(InvalidParameterError, match="more than 101 different values"):
+        BPMF(**SHORT, likelihood="ordinal").fit(numbers)
