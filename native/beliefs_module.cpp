@@ -138,23 +138,25 @@ template <class T>
 int64_t fold_in_latent(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vector<const T> targets,
                        Array<const T, 3> items, Array<const T, 3> prior_precision, Matrix<const T> prior_linear,
                        Vector<const double> alpha, Array<T, 3> means, const std::string &kind, int64_t steps,
-                       Vector<const uint64_t> keys, double latent_offset, OptionalVector<const T> edges,
-                       OptionalMatrix<const double> cuts, OptionalMatrix<const T> item_precision,
-                       OptionalVector<const double> concentration, OptionalMatrix<T> out_precision,
-                       OptionalVector<const double> bias_precision, OptionalVector<const double> bias_linear,
-                       std::optional<Array<T, 4>> roots, OptionalMatrix<double> energy,
-                       OptionalMatrix<double> log_determinant, int threads) {
+                       int64_t approach, Vector<const uint64_t> keys, double latent_offset,
+                       OptionalVector<const T> edges, OptionalMatrix<const double> cuts,
+                       OptionalMatrix<const T> item_precision, OptionalVector<const double> concentration,
+                       OptionalMatrix<T> out_precision, OptionalVector<const double> bias_precision,
+                       OptionalVector<const double> bias_linear, std::optional<Array<T, 4>> roots,
+                       OptionalMatrix<double> energy, OptionalMatrix<double> log_determinant, int threads) {
   const size_t n_users = means.shape(0), n_items = items.shape(0), n_draws = items.shape(1);
   tastespace::FoldInLatentProblem<T> problem;
   problem.users = fold_in_problem<T>(offsets, columns, targets, items, prior_precision, prior_linear, alpha, means,
                                      bias_precision, bias_linear, roots, energy, log_determinant);
   problem.kind = latent_kind(kind);
   require(steps >= 1, "steps: at least 1");
+  require(approach >= 0, "approach: at least 0");
   require(keys.size() == n_users, "keys: one a user");
   require(std::isfinite(latent_offset), "latent_offset: finite");
   if (problem.kind == tastespace::LatentKind::uneven) {
     require_uneven(n_users, n_items, n_draws, edges, cuts, latent_offset, alpha, item_precision, concentration,
                    out_precision);
+    require(approach == 0, "approach: 0 for uneven");
   } else {
     require(!item_precision && !concentration && !out_precision,
             "item_precision, concentration and out_precision: for uneven only");
@@ -166,6 +168,7 @@ int64_t fold_in_latent(Vector<const int64_t> offsets, Vector<const int32_t> colu
       require_logistic<T>(edges, cuts);
   }
   problem.steps = steps;
+  problem.approach = approach;
   problem.keys = keys.data();
   problem.latent_offset = latent_offset;
   problem.n_edges = edges ? int64_t(edges->size()) : 0;
@@ -182,8 +185,8 @@ template <class T>
 void bind_fold_in_latent(nb::module_ &module) {
   module.def("fold_in_latent", &fold_in_latent<T>, "offsets"_a, "columns"_a, "targets"_a, "items"_a,
              "prior_precision"_a, "prior_linear"_a, "alpha"_a, "means"_a.noconvert(), nb::kw_only(), "kind"_a,
-             "steps"_a, "keys"_a, "latent_offset"_a = 0.0, "edges"_a = nb::none(), "cuts"_a = nb::none(),
-             "item_precision"_a = nb::none(), "concentration"_a = nb::none(),
+             "steps"_a, "approach"_a = 0, "keys"_a, "latent_offset"_a = 0.0, "edges"_a = nb::none(),
+             "cuts"_a = nb::none(), "item_precision"_a = nb::none(), "concentration"_a = nb::none(),
              "out_precision"_a.noconvert() = nb::none(), "bias_precision"_a = nb::none(), "bias_linear"_a = nb::none(),
              "roots"_a.noconvert() = nb::none(), "energy"_a.noconvert() = nb::none(),
              "log_determinant"_a.noconvert() = nb::none(), "threads"_a = 1,

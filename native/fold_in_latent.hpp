@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fold_in.hpp"
+#include "latent_slopes.hpp"
 #include "random_tables.hpp"
 
 namespace tastespace {
@@ -20,6 +21,7 @@ struct FoldInLatentProblem {
   FoldInProblem<T> users;
   LatentKind kind = LatentKind::levels;
   int64_t steps = 1;
+  int64_t approach = 0;            // levels and logistic: Newton steps before, of which the last is a draw
   const uint64_t *keys = nullptr;  // n_users
   double latent_offset = 0;        // added to every score
   int64_t n_edges = 0;
@@ -146,6 +148,52 @@ double draw_precision(const FoldInLatentProblem<T> &problem, const FoldInLatentR
   return gamma / (prior + 0.5 * problem.users.alpha[own.draw] * squares);
 }
 
+// Responses and weights that touch the log likelihood where the user stands: with them a row is a Newton step.
+template <class T>
+void touch(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, const T *values,
+           FoldInLatentMemory<T> &memory) {
+  score_ratings(own, problem.latent_offset, memory.responses.data());
+  const double *cuts = problem.cuts ? problem.cuts + own.draw * problem.n_edges : nullptr;
+  for (int64_t k = 0; k < own.offsets[1]; ++k) {
+    const double score = double(memory.responses[size_t(k)]);
+    Parabola parabola;
+    if (problem.kind == LatentKind::levels) {
+      int64_t level = 0;
+      while (level < problem.n_edges && problem.edges[level] < values[k]) ++level;
+      parabola = level_parabola(level == 0 ? -HUGE_VAL : cuts[level - 1] - score,
+                                level == problem.n_edges ? HUGE_VAL : cuts[level] - score);
+    } else {
+      parabola = logistic_parabola(score, values[k] > problem.edges[0]);
+    }
+    memory.responses[size_t(k)] = T(score + parabola.slope / parabola.curvature);
+    memory.weights[size_t(k)] = T(parabola.curvature);
+  }
+  own.row.targets = memory.responses.data();
+  own.row.target_offset = T(problem.latent_offset);
+  own.row.weights = memory.weights.data();
+}
+
+// Goes to the mode of the belief, and draws from the normal with its curvature: a start that latent responses, which
+// move slowly where nearly all ratings agree, could only creep to.
+template <class T>
+bool approach(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, const T *values,
+              FoldInLatentMemory<T> &memory, RandomStream &stream) {
+  const RowsKernel<T> &kernel = rows_kernel<T>();
+  const FoldInProblem<T> &users = problem.users;
+  for (int64_t step = 0; step < problem.approach; ++step) {
+    touch(problem, own, values, memory);
+    const bool last = step + 1 == problem.approach;
+    if (last) latent_kernel<T>().normals(random_tables(), users.width(), memory.noise.data(), stream);
+    own.row.noise = last ? memory.noise.data() : nullptr;
+    own.row.bias_noise = last && users.biases ? memory.noise.data() + users.n_factors : nullptr;
+    kernel.clear(own.row, memory.rows.space);
+    kernel.accumulate(own.row, 0, own.offsets[1], memory.rows.space);
+    if (!kernel.finish(own.row, 0, memory.rows.space)) return false;
+  }
+  own.row.weights = nullptr;
+  return true;
+}
+
 // Runs all steps; false if a precision matrix is not positive definite. The result stands in the row's out, which also
 // holds the draws in between; the workspace is that of the last step.
 template <class T>
@@ -156,6 +204,7 @@ bool run_steps(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, F
   const T *values = own.row.targets;
   RandomStream stream = random_stream(problem.keys[own.user], uint64_t(own.draw));
   double precision = 1;
+  if (!approach(problem, own, values, memory, stream)) return false;
   for (int64_t step = 0; step < problem.steps; ++step) {
     const bool last = step + 1 == problem.steps;
     if (problem.kind == LatentKind::uneven)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from functools import cache
 
@@ -15,7 +16,7 @@ from reference import diversity as reference
 
 from tastespace import ALS, Popular, Ratings, load, save
 from tastespace.data.vocabulary import Vocabulary
-from tastespace.errors import DataError, InvalidParameterError, UnknownIdError
+from tastespace.errors import ConvergenceWarning, DataError, InvalidParameterError, UnknownIdError
 from tastespace.evaluation import catalogue
 from tastespace.index.exact import Exact
 from tastespace.models import MODELS
@@ -48,7 +49,9 @@ RATINGS = described_ratings()
 @cache
 def fitted(name):
     parameters = {"n_factors": 3, "regularisation": 0.1} if name == "als" else {}
-    return MODELS[name](seed=1, threads=1, **parameters).fit(RATINGS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # Any posterior will do here.
+        return MODELS[name](seed=1, threads=1, **parameters).fit(RATINGS)
 
 
 def belief_of(model, users, history):

@@ -18,6 +18,7 @@ from tastespace.inference import checkpoint_file
 from tastespace.inference.checkpoint_file import DamagedError
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.inference.drivers import Schedule, sample
+from tastespace.inference.folder_lock import LOCK
 from tastespace.progress import silent
 from tastespace.randomness import generator
 
@@ -142,16 +143,17 @@ def walked(kept=None, *, threads=1, kill_at=None, schedule=SCHEDULE, watch=Count
 
 
 def killed(folder, kill_at, every=3, **options):
-    with pytest.raises(Killed):
-        walked(Checkpoints(folder, every=every).begin(RUN), kill_at=kill_at, **options)
+    with pytest.raises(Killed), Checkpoints(folder, every=every).begin(RUN) as begun:
+        walked(begun, kill_at=kill_at, **options)
 
 
 def resumed(folder, every=3, run=RUN, **options):
-    return walked(Checkpoints(folder, every=every, resume=True).begin(run), **options)
+    with Checkpoints(folder, every=every, resume=True).begin(run) as begun:
+        return walked(begun, **options)
 
 
 def names(folder):
-    return sorted(entry.name for entry in folder.iterdir())
+    return sorted(entry.name for entry in folder.iterdir() if entry.name != LOCK)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -330,12 +332,12 @@ def test_a_full_disk_ends_the_run_with_the_checkpoint_before_intact(tmp_path, mo
 
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint_file, "write", full)
-        with pytest.raises(
-            CheckpointError,
-            match=r"checkpoint of chain \d after step 9 cannot be written to .*: No space left on device; that after "
-            r"step 6 is intact: make room, then resume",
-        ):
-            walked(Checkpoints(tmp_path, every=3).begin(RUN), threads=threads)
+        message = (
+            r"checkpoint of chain \d after step 9 cannot be written to .*: No space left on device; that after "
+            r"step 6 is intact: make room, then resume"
+        )
+        with pytest.raises(CheckpointError, match=message), Checkpoints(tmp_path, every=3).begin(RUN) as begun:
+            walked(begun, threads=threads)
     assert resumed(tmp_path) == walked()
 
 
@@ -361,3 +363,12 @@ def test_settings_that_make_no_sense(tmp_path, wrong):
         Checkpoints(tmp_path, **wrong)
     with pytest.raises(InvalidParameterError):
         replace(Checkpoints(tmp_path), **wrong)
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path):
+    first = Checkpoints(tmp_path / "run").begin({"seed": 1})
+    with pytest.raises(CheckpointError, match="another run is writing checkpoints"):
+        Checkpoints(tmp_path / "run", resume=True).begin({"seed": 1})
+    first.lock.release()  # as when its process ends, however that comes about
+    with pytest.warns(CheckpointWarning, match="from the beginning"):
+        Checkpoints(tmp_path / "run", resume=True).begin({"seed": 1})

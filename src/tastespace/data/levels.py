@@ -11,6 +11,7 @@ from tastespace.arrays import DoubleArray
 
 MOST_LEVELS = 101  # 0 to 100
 BLOCK = 1 << 16
+SAME_LEVEL = 1e-4  # of the smallest step
 TOLERANCE = 1e-3  # of a step: ratings are kept in single precision
 
 
@@ -22,6 +23,13 @@ def levels_of(values: NDArray[Any]) -> DoubleArray | None:
     steps = (levels - levels[0]) / np.diff(levels).min()
     is_even = np.abs(steps - steps.round()).max() < TOLERANCE and steps[-1] < MOST_LEVELS
     return levels if is_even else None
+
+
+def strange(values: NDArray[Any], levels: DoubleArray) -> NDArray[np.bool_]:
+    """Which values are none of these levels, but for rounding: they are kept in single precision."""
+    nearest = levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, values)]
+    rounding = np.maximum(SAME_LEVEL * np.diff(levels).min(), np.spacing(np.abs(nearest).astype(np.float32)))
+    return np.asarray(np.abs(nearest - values) > rounding)
 
 
 def distinct(values: NDArray[Any]) -> DoubleArray | None:

@@ -15,6 +15,7 @@ from typing import Any
 from tastespace.errors import CheckpointError, CheckpointWarning, InvalidParameterError, warn
 from tastespace.inference import checkpoint_file
 from tastespace.inference.checkpoint_file import UNFINISHED, DamagedError, Stored
+from tastespace.inference.folder_lock import LOCK, FolderLock
 
 NAME = re.compile(r"chain-(\d+)-step-(\d+)\.checkpoint")
 LEFT_OVER = re.compile(r"\." + NAME.pattern + r"-[0-9a-f]+" + re.escape(UNFINISHED))
@@ -69,17 +70,36 @@ class Checkpoints:
         run = json.loads(json.dumps(run))
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            lock = self._locked()
             for entry in self.path.iterdir():
                 if LEFT_OVER.fullmatch(entry.name):  # of a run killed while it wrote
                     entry.unlink(missing_ok=True)
         except OSError as error:
+            if isinstance(error, CheckpointError):
+                raise
             raise CheckpointError(
                 f"{self.path} cannot be written to ({error.strerror or error}); expected a folder for checkpoints"
             ) from error
-        there = self._files()
-        if self.resume and not there:
-            warn(f"there are no checkpoints in {self.path} yet: the run starts from the beginning", CheckpointWarning)
-        return RunCheckpoints(self, run, {chain: self._last(chain, steps, run) for chain, steps in there.items()})
+        try:
+            there = self._files()
+            if self.resume and not there:
+                warn(
+                    f"there are no checkpoints in {self.path} yet: the run starts from the beginning", CheckpointWarning
+                )
+            found = {chain: self._last(chain, steps, run) for chain, steps in there.items()}
+        except BaseException:
+            lock.release()
+            raise
+        return RunCheckpoints(self, run, found, lock)
+
+    def _locked(self) -> FolderLock:
+        """Two runs would delete each other's files."""
+        try:
+            return FolderLock(self.path)
+        except BlockingIOError:
+            raise CheckpointError(
+                f"another run is writing checkpoints to {self.path}; wait for it, stop it, or take another folder"
+            ) from None
 
     def seed(self) -> int | None:
         """The seed of the run in the folder; None if there is none."""
@@ -93,6 +113,7 @@ class Checkpoints:
             for step in steps:
                 self.file(chain, step).unlink(missing_ok=True)
         with suppress(OSError):  # Not empty, or not there.
+            (self.path / LOCK).unlink(missing_ok=True)
             self.path.rmdir()
 
     def file(self, chain: int, step: int) -> Path:
@@ -138,6 +159,15 @@ class RunCheckpoints:
     settings: Checkpoints
     run: Mapping[str, Any]
     found: dict[int, Any] = field(default_factory=dict[int, Any])
+    lock: FolderLock | None = field(default=None, repr=False)  # held as long as the run
+
+    def __enter__(self) -> RunCheckpoints:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the folder go, also after an error whose traceback keeps everything else alive."""
+        if self.lock is not None:
+            self.lock.release()
 
     def take(self, chain: int) -> Any | None:
         """What was found of a chain; it is handed over once, and not held any longer."""

@@ -13,9 +13,11 @@ from tastespace.arrays import BoolArray, IntArray
 from tastespace.data.columns import USUAL_NAMES, usual_column
 from tastespace.data.compressed import Compressed
 from tastespace.data.frame_columns import is_pandas
+from tastespace.data.levels import strange
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series
 from tastespace.errors import DataError, InvalidParameterError, named, warn
+from tastespace.models.posterior import Latent
 
 History = Ratings | Mapping[Any, float]  # Ratings of any users, or {item: rating} of one
 
@@ -63,6 +65,20 @@ def asked_users(trained: Ratings, user_ids: Ids, history: History | None, rating
     both = both.unique(["user", "item"], keep="last", maintain_order=True).sort("user", "item")
     columns = (both["user"].to_numpy(), both["item"].to_numpy(), both["value"].to_numpy())
     return Asked(users, rows, before, Compressed.group(*columns, len(users)), has_history)
+
+
+def require_levels(posterior: Any, asked: Asked) -> None:
+    """Refuse a history with ratings that a model of levels does not know; numbers may be any."""
+    if not isinstance(posterior, Latent) or not posterior.is_latent or posterior.levels is None:
+        return
+    wrong = np.flatnonzero(strange(asked.seen.values, posterior.levels))
+    if len(wrong):
+        shown = ", ".join(f"{level:g}" for level in posterior.levels[:12]) + (
+            " …" if len(posterior.levels) > 12 else ""
+        )
+        raise InvalidParameterError(
+            f"the history has a rating of {asked.seen.values[wrong[0]]:g}; expected one of the model's levels: {shown}"
+        )
 
 
 def _since(

@@ -177,6 +177,11 @@ class Latent(Protocol[AskedBelief]):
     @property
     def is_latent(self) -> bool: ...
 
+    @property
+    def levels(self) -> DoubleArray | None:
+        """Those that ratings can be; None for numbers."""
+        ...
+
     def predict(self, belief: AskedBelief, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray: ...
 
 

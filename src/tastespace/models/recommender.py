@@ -20,7 +20,7 @@ from tastespace.errors import InvalidParameterError, NotFittedError, warn
 from tastespace.index.index import Index
 from tastespace.inference.checkpoints import Checkpoints, RunCheckpoints
 from tastespace.instructions import instruction_set
-from tastespace.models.asking import Asked, History, asked_users, plain_history
+from tastespace.models.asking import Asked, History, asked_users, plain_history, require_levels
 from tastespace.models.explaining import Explanation, explain
 from tastespace.models.listing import Listing, Wishes
 from tastespace.models.parameters import whole_number
@@ -462,10 +462,13 @@ class Recommender(ABC):
         seed = randomness.resolve(self.seed) if began_with is None else began_with
         run = run_of(type(self).__name__, self.get_params(), seed, observed, held_out)
         rng = randomness.generator(seed)
-        return seed, self.infer_resumably(observed, rng, observer, held_out, checkpoints.begin(run))
+        with checkpoints.begin(run) as begun:
+            return seed, self.infer_resumably(observed, rng, observer, held_out, begun)
 
     def _belief(self, asked: Asked) -> Any:
         """As training left it, or folded in where there is news."""
+        if asked.has_history.any():
+            require_levels(self.posterior_, asked)
         posterior, n_threads = self.posterior_, threads.resolve(self.threads)
         known = posterior.known(asked.rows, n_threads)
         if not asked.has_history.any():

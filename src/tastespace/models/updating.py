@@ -15,6 +15,7 @@ import polars as pl
 from numpy.random import Generator
 
 from tastespace.arrays import BoolArray, DoubleArray, IntArray, TimeArray, contiguous
+from tastespace.data.levels import strange
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import DataError, InvalidParameterError, warn
@@ -217,16 +218,14 @@ def check_range(news: Ratings, rating_range: tuple[float, float]) -> None:
     _refuse(news, (news.values < low) | (news.values > high), f"a rating from {low:g} to {high:g}, as it was fitted on")
 
 
-def check_levels(news: Ratings, levels: DoubleArray, tolerance: float) -> None:
+def check_levels(news: Ratings, levels: DoubleArray) -> None:
     """Refuse ratings that are none of the levels that the model knows."""
-    nearest = levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, news.values)]
-    strange = np.abs(nearest - news.values) > tolerance * np.diff(levels).min()
     shown = ", ".join(f"{level:g}" for level in levels[:12]) + (" …" if len(levels) > 12 else "")
-    _refuse(news, strange, f"one of its levels {shown}")
+    _refuse(news, strange(news.values, levels), f"one of its levels {shown}")
 
 
-def _refuse(news: Ratings, strange: BoolArray, expected: str) -> None:
-    places = np.flatnonzero(strange)
+def _refuse(news: Ratings, wrong: BoolArray, expected: str) -> None:
+    places = np.flatnonzero(wrong)
     if not len(places):
         return
     first = places[0]

@@ -20,7 +20,7 @@ from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.inference.diagnostics import check_convergence
 from tastespace.inference.drivers import Schedule, sample
 from tastespace.inference.exactness import Exactness
-from tastespace.models.factorization.choosing import SAME_LEVEL, LikelihoodName, level_likelihood, units_of
+from tastespace.models.factorization.choosing import LikelihoodName, level_likelihood, units_of
 from tastespace.models.factorization.draws import DrawsPosterior
 from tastespace.models.factorization.gibbs import GibbsState
 from tastespace.models.factorization.item_draws import ItemDraws, KeptItems
@@ -260,7 +260,7 @@ class BPMF(Recommender):
         posterior = self.posterior_
         assert isinstance(posterior, DrawsPosterior)
         if posterior.is_latent and posterior.units.levels is not None:
-            check_levels(ratings, posterior.units.levels, SAME_LEVEL)  # Some may be declared, and not in use yet.
+            check_levels(ratings, posterior.units.levels)  # Some may be declared, and not in use yet.
         else:
             super().check_ratings(ratings)
 

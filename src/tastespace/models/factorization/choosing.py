@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
 from tastespace.arrays import DoubleArray
-from tastespace.data.levels import MOST_LEVELS, distinct, levels_of
+from tastespace.data.levels import MOST_LEVELS, distinct, levels_of, strange
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.models.factorization.kept_noise import Units
@@ -18,7 +18,6 @@ from tastespace.models.factorization.ordered_probit import OrderedProbit
 from tastespace.models.factorization.yes_no import Logistic, Probit, YesNo
 
 LikelihoodName = Literal["gaussian", "ordinal", "probit", "logistic"]
-SAME_LEVEL = 1e-4  # ratings are kept in single precision
 
 
 def level_likelihood(name: LikelihoodName, observed: Ratings, declared: tuple[float, ...] | None) -> Likelihood:
@@ -65,12 +64,17 @@ def _ordinal_levels(values: NDArray[Any], declared: tuple[float, ...] | None) ->
             "with levels=[...] if there are more than were used"
         )
     if declared is not None:
-        nearest = levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, values)]
-        strange = np.flatnonzero(np.abs(nearest - values) > SAME_LEVEL * np.diff(levels).min())
-        if len(strange):
+        with np.errstate(over="ignore"):
+            single = levels.astype(np.float32)
+        if not (np.isfinite(single).all() and (np.diff(single) > 0).all()):
             raise InvalidParameterError(
-                f"{len(strange)} of {len(values)} ratings are none of the declared levels, such as "
-                f"{values[strange[0]]:g}; expected one of {_listed(levels)}: declare all levels, or none to have those "
+                f"levels are {_listed(levels)}; expected numbers that differ in single precision, as ratings are kept"
+            )
+        places = np.flatnonzero(strange(values, levels))
+        if len(places):
+            raise InvalidParameterError(
+                f"{len(places)} of {len(values)} ratings are none of the declared levels, such as "
+                f"{values[places[0]]:g}; expected one of {_listed(levels)}: declare all levels, or none to have those "
                 "in use"
             )
     return levels

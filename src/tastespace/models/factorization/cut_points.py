@@ -50,7 +50,8 @@ class ScoreGrid:
                 "1: try start='random' or precision='float64'"
             )
         weights, first = np.empty((len(edges) + 1, n_nodes)), low - 2 * STEP
-        _native.bin_scores(scores, values, edges, first, STEP, weights, threads)
+        if _native.bin_scores(scores, values, edges, first, STEP, weights, threads) >= 0:
+            raise NonFiniteStateError("a score became NaN; expected finite numbers: try precision='float64'")
         nodes: DoubleArray = first + STEP * np.arange(n_nodes, dtype=np.float64)
         return cls(nodes, weights)
 
@@ -164,7 +165,13 @@ def propose(grid: ScoreGrid) -> Proposal:
         if gained < ENOUGH:
             break
     # root root^T = curvature^-1, lower triangular: the inverse of the Cholesky factor of the mirrored matrix, mirrored.
-    mirrored = np.linalg.cholesky(here.curvature[::-1, ::-1])
+    try:
+        mirrored = np.linalg.cholesky(here.curvature[::-1, ::-1])
+    except np.linalg.LinAlgError:
+        raise NonFiniteStateError(
+            f"the cut-points have no finite spread, with scores from {grid.nodes[0]:g} to {grid.nodes[-1]:g}; expected "
+            "some units of the noise, whose standard deviation is 1: try start='random' or precision='float64'"
+        ) from None
     return Proposal(here.place, np.linalg.inv(mirrored)[::-1, ::-1].T)
 
 

@@ -49,6 +49,10 @@ class DrawsPosterior:
         return self.units.low, self.units.high
 
     @property
+    def levels(self) -> DoubleArray | None:
+        return self.units.levels
+
+    @property
     def is_latent(self) -> bool:
         """Whether scores are no ratings, which follow from them."""
         return not self.draws.noise.is_linear
@@ -214,7 +218,8 @@ class DrawsPosterior:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> DrawsPosterior:
         has_biases, weighs_by_evidence, is_half_stored = (bool(flag) for flag in arrays["flags"])
-        offset, scale, low, high, usual = (float(value) for value in arrays["units"])
+        offset, scale, low, high, *more = (float(value) for value in arrays["units"])
+        usual = more[0] if more else offset  # as it was when the first were saved
         draws = ItemDraws(
             items=contiguous(arrays["items"], np.float32),
             users=Populations.from_arrays("user", arrays),

@@ -36,8 +36,9 @@ from tastespace.randomness import generator
 if TYPE_CHECKING:
     from tastespace.models.factorization.item_draws import ItemDraws
 
-# Steps of a fold-in with latent variables: the start is forgotten after a few (docs/design/likelihoods.md).
-STEPS = 6
+# Gibbs steps of a fold-in with latent variables, and before them Newton steps to the mode: from the population's mean
+# latent responses would creep where nearly all ratings agree (docs/design/likelihoods.md).
+STEPS, APPROACH = 6, 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +159,12 @@ class LevelNoise:
     is_linear = False
 
     def fold_in(self, draws: ItemDraws, ratings: Compressed, roots: FloatArray | None, threads: int) -> Folded:
-        latent = {"kind": "levels", "cuts": self.cuts, "edges": contiguous(self.edges, np.float32)}
+        latent = {
+            "kind": "levels",
+            "approach": APPROACH,
+            "cuts": self.cuts,
+            "edges": contiguous(self.edges, np.float32),
+        }
         return Folded(fold_in_latent(draws, ratings, roots, threads, latent, is_standard=False))
 
     def outlook(self, draws: ItemDraws, foreseen: Foreseen, units: Units) -> Outlook:
@@ -177,7 +183,12 @@ class LogisticNoise:
     is_linear = False
 
     def fold_in(self, draws: ItemDraws, ratings: Compressed, roots: FloatArray | None, threads: int) -> Folded:
-        latent = {"kind": "logistic", "edges": EDGE.astype(np.float32), "latent_offset": self.offset}
+        latent = {
+            "kind": "logistic",
+            "approach": APPROACH,
+            "edges": EDGE.astype(np.float32),
+            "latent_offset": self.offset,
+        }
         return Folded(fold_in_latent(draws, ratings, roots, threads, latent, is_standard=False))
 
     def outlook(self, draws: ItemDraws, foreseen: Foreseen, units: Units) -> Outlook:
@@ -189,7 +200,7 @@ class LogisticNoise:
 
 def kept_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> KeptNoise:
     """What `arrays` gave."""
-    kind = int(arrays["noise"][0])
+    kind = int(arrays["noise"][0]) if "noise" in arrays else 0  # There was but one when the first were saved.
     if kind == 1:
         return UnevenKept(
             contiguous(arrays["item_precision"], np.float32),

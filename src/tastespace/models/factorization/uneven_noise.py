@@ -95,7 +95,7 @@ class UnevenNoise:
         users = draw_precisions(noise.user_concentration, counts, noise.alpha * squares, rng)
         if not isinstance(self.precision, Gamma):
             return replace(noise, users=users)
-        alpha = self.precision.posterior(len(side.columns), float(users @ squares)).draw(rng)
+        alpha = self.precision.posterior(len(side.columns), float(np.sum(users * squares))).draw(rng)
         return replace(noise, users=users, alpha=alpha)
 
     def simulate(
@@ -115,8 +115,9 @@ class UnevenNoise:
         if squares is None:
             squares = squared_errors(replace(by_user, column_weights=noise.items), users, items)
         n_rated, n_raters = np.diff(by_user.offsets), np.diff(observed.by_item.offsets)
-        normal = len(observed) * log(noise.alpha / (2 * pi)) + float(n_rated @ np.log(noise.users))
-        normal += float(n_raters @ np.log(noise.items)) - noise.alpha * float(noise.users @ squares)
+        # Sums, not products of matrices: those depend on the threads of their library.
+        normal = len(observed) * log(noise.alpha / (2 * pi)) + float(np.sum(n_rated * np.log(noise.users)))
+        normal += float(np.sum(n_raters * np.log(noise.items))) - noise.alpha * float(np.sum(noise.users * squares))
         prior = self.precision.log_density(noise.alpha) if isinstance(self.precision, Gamma) else 0.0
         prior += log_density_of(noise.users, noise.user_concentration)
         return prior + log_density_of(noise.items, noise.item_concentration) + normal / 2
