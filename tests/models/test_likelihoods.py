@@ -14,6 +14,7 @@ from tastespace.data.splitting import random_split
 from tastespace.errors import InvalidParameterError
 from tastespace.models import BPMF
 from tastespace.models.factorization import kept_noise
+from tastespace.models.factorization.draws import DrawsPosterior
 from tastespace.models.factorization.kept_noise import keys_of
 from tastespace.randomness import generator
 from tastespace.testing import toys
@@ -221,6 +222,7 @@ def test_who_is_erratic_is_not_known_to_every_model(fitted):
         ),
         ({"likelihood": "ordinal", "levels": [3, 2, 1]}, [1.0, 2.0, 3.0, 1.0], "levels .* ascending"),
         ({"likelihood": "ordinal", "levels": [1]}, [1.0, 1.0, 1.0, 1.0], "2 to 101 numbers"),
+        ({"likelihood": "ordinal", "levels": [True, 2]}, [1.0, 2.0, 1.0, 1.0], "ascending"),
         ({"likelihood": "ordinal", "levels": "1,2"}, [1.0, 2.0, 1.0, 1.0], "ascending"),
         ({"levels": [1, 2]}, [1.0, 2.0, 1.0, 1.0], "expected likelihood='ordinal'"),
         ({"likelihood": "poisson"}, [1.0, 2.0, 1.0, 1.0], "likelihood is 'poisson'"),
@@ -278,6 +280,16 @@ def test_somebody_who_always_says_yes_is_believed(kind):
     assert many.min() > 0.9
     # From the population's mean six steps end at 2 to 4 % of no; where they lead is 0.2 to 0.4 %.
     assert abs(few.mean() - many.mean()) < 0.006
+
+
+def test_draws_saved_before_there_were_likelihoods_are_read(numbers):
+    model = BPMF(**SHORT).fit(numbers)
+    arrays = dict(model.posterior_.arrays())
+    del arrays["noise"]
+    arrays["units"] = arrays["units"][:4]
+    old = DrawsPosterior.from_arrays(arrays)
+    assert old.usual_rating == pytest.approx(numbers.mean)
+    assert not old.is_latent
 
 
 def test_numbers_are_no_levels(numbers):

@@ -32,10 +32,12 @@ def number(
 def ascending_numbers(name: str, values: Any, *, least: int, most: int) -> None:
     """Finite numbers, each larger than the one before, and not too few or too many of them."""
     good = isinstance(values, Sequence) and not isinstance(values, str)
-    good = good and all(isinstance(value, Real) and math.isfinite(value) for value in values)
+    good = good and all(
+        isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) for value in values
+    )
     if good and least <= len(values) <= most and all(a < b for a, b in zip(values, values[1:], strict=False)):
         return
-    raise InvalidParameterError(f"{name} is {values!r}; expected {least} to {most} numbers, ascending")
+    raise InvalidParameterError(f"{name} is {values!r}; expected a list of {least} to {most} numbers, ascending")
 
 
 def choice(name: str, value: Any, options: Sequence[Any]) -> None:
