@@ -32,7 +32,8 @@ format: $(READY)
 	ruff format .
 	clang-format -i native/*.cpp native/*.hpp
 
-# The kernel tests under the address and undefined-behaviour sanitizers. Without -S the editable install would win
+# The kernel tests under the address and undefined-behaviour sanitizers, less those that draw for long to prove a law.
+# Without -S the editable install would win
 # over the instrumented build.
 SANITIZED := build/sanitized
 SANITIZED_PYTHON := \
@@ -43,7 +44,7 @@ sanitize: $(READY)
 	python -m pip install -q --no-build-isolation --no-deps --upgrade --target $(SANITIZED)/package . \
 	  -C build-dir=$(SANITIZED)/build -C cmake.define.TASTESPACE_SANITIZE=ON -C cmake.build-type=RelWithDebInfo
 	$(SANITIZED_PYTHON) -c 'import tastespace._native as native; assert "$(SANITIZED)" in native.__file__, native.__file__'
-	for isa in base ""; do TASTESPACE_ISA=$$isa $(SANITIZED_PYTHON) -m pytest -q -s -p no:cacheprovider tests/native \
+	for isa in base ""; do TASTESPACE_ISA=$$isa $(SANITIZED_PYTHON) -m pytest -q -s -p no:cacheprovider -m "not statistical" tests/native \
 	  --deselect tests/native/test_instruction_sets.py || exit 1; done
 
 # Against other libraries, which live in an environment of their own.

@@ -224,6 +224,7 @@ def errors_of_many_keys(arguments, expected, steps, n_users=40_000):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.statistical
 def test_many_steps_have_the_moments_of_the_posterior(kind):
     arguments = one_user(kind)
     errors = errors_of_many_keys(arguments, posterior_on_a_grid(arguments), steps=30)
@@ -242,6 +243,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("kind", "wrong"), WRONG)
+@pytest.mark.statistical
 def test_a_slightly_wrong_model_would_be_noticed(kind, wrong):
     """Broken twins: an offset, a cut, an edge, a rating, a shape or weights that are a little off."""
     errors = errors_of_many_keys(one_user(kind) | wrong, posterior_on_a_grid(one_user(kind)), steps=30)
@@ -249,6 +251,7 @@ def test_a_slightly_wrong_model_would_be_noticed(kind, wrong):
 
 
 @pytest.mark.parametrize("kind", ["levels", "logistic"])
+@pytest.mark.statistical
 def test_a_single_step_would_be_noticed(kind):
     """Broken twin: responses drawn at the prior's mean alone."""
     errors = errors_of_many_keys(one_user(kind), posterior_on_a_grid(one_user(kind)), steps=1)

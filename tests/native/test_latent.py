@@ -125,6 +125,7 @@ def truncated_p_value(mean, low, high, draws):
 
 
 @pytest.mark.parametrize(("mean", "low", "high"), INTERVALS)
+@pytest.mark.statistical
 def test_truncated_draws_have_the_law_of_their_interval(mean, low, high):
     edges, cuts, value = one_interval(mean, low, high)
     scores = np.full(200_000, mean)
@@ -135,6 +136,7 @@ def test_truncated_draws_have_the_law_of_their_interval(mean, low, high):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.statistical
 def test_truncated_draws_of_stars_have_the_law_of_their_levels(dtype, rng):
     scores = rng.standard_normal(300_000).astype(dtype)
     values = rng.integers(1, 6, len(scores))
@@ -147,6 +149,7 @@ def test_truncated_draws_of_stars_have_the_law_of_their_levels(dtype, rng):
         assert reference.kolmogorov(uniforms[values == level]) > FALSE_ALARM / 10
 
 
+@pytest.mark.statistical
 def test_a_forgotten_tail_would_be_noticed(rng):
     """Broken twin: what lies more than three beyond the cut is never drawn."""
     draws = np.abs(rng.standard_normal(400_000))
@@ -155,6 +158,7 @@ def test_a_forgotten_tail_would_be_noticed(rng):
     assert truncated_p_value(0.0, 0.0, np.inf, draws[draws < 2.5][:200_000]) < FALSE_ALARM / len(INTERVALS)
 
 
+@pytest.mark.statistical
 def test_a_uniform_in_place_of_a_tail_would_be_noticed(rng):
     """Broken twin: a narrow interval far out, drawn without its rejection."""
     draws = rng.uniform(1.0, 1.02, 200_000)
@@ -245,12 +249,14 @@ def test_polya_gamma_has_its_variance(c):
 
 
 @pytest.mark.parametrize("c", [0.0, 1.5, 4.0, 9.0])
+@pytest.mark.statistical
 def test_polya_gamma_has_the_law_of_its_sum_of_gammas(c, rng):
     draws = polya_gamma(np.full(100_000, c), key=7)
     expected = reference.polya_gamma_sum(c, 100_000, rng)
     assert stats.ks_2samp(draws, expected).pvalue > FALSE_ALARM / 4
 
 
+@pytest.mark.statistical
 def test_a_polya_gamma_without_its_score_would_be_noticed():
     """Broken twins: the score left out, halved or doubled."""
     for wrong in (0.0, 0.5, 2.0):
@@ -258,6 +264,7 @@ def test_a_polya_gamma_without_its_score_would_be_noticed():
         assert np.abs(polya_gamma_errors(draws, 1.0)).max() > 6
 
 
+@pytest.mark.statistical
 def test_polya_gamma_is_right_where_its_proposals_meet():
     """There the series rejects most, and that is one proposal in 170: 5 standard errors of 64 million draws."""
     near, n = (0.145, 0.175), 64_000_000
@@ -362,6 +369,7 @@ def test_bins_interpolate_sums_of_smooth_functions(rng):
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
+@pytest.mark.statistical
 def test_bins_of_cubics_are_exact_and_linear_weights_would_be_noticed(rng):
     scores = rng.uniform(0.0, 9.0, 1000)
     grid = spread(scores, np.zeros(1000), np.zeros(0), 0.0, 1.0, 10)[0]
