@@ -32,20 +32,22 @@ format: $(READY)
 	ruff format .
 	clang-format -i native/*.cpp native/*.hpp
 
-# The kernel tests under the address and undefined-behaviour sanitizers, less those that draw for long to prove a law.
-# Without -S the editable install would win
-# over the instrumented build.
+# The kernel tests under the address and undefined-behaviour sanitizers, less those that draw for long to prove a law;
+# the plain loops and this machine's best side by side. Without -S the editable install would win over the instrumented
+# build.
 SANITIZED := build/sanitized
 SANITIZED_PYTHON := \
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 PYTHONMALLOC=malloc \
 	PYTHONPATH="$(SANITIZED)/package:$$(python -c 'import site; print(site.getsitepackages()[0])')" python -S
+KERNEL_TESTS := -m pytest -q -s -p no:cacheprovider -m "not statistical" tests/native \
+	--deselect tests/native/test_instruction_sets.py
 sanitize: $(READY)
 	python -m pip install -q --no-build-isolation --no-deps --upgrade --target $(SANITIZED)/package . \
 	  -C build-dir=$(SANITIZED)/build -C cmake.define.TASTESPACE_SANITIZE=ON -C cmake.build-type=RelWithDebInfo
 	$(SANITIZED_PYTHON) -c 'import tastespace._native as native; assert "$(SANITIZED)" in native.__file__, native.__file__'
-	for isa in base ""; do TASTESPACE_ISA=$$isa $(SANITIZED_PYTHON) -m pytest -q -s -p no:cacheprovider -m "not statistical" tests/native \
-	  --deselect tests/native/test_instruction_sets.py || exit 1; done
+	TASTESPACE_ISA=base $(SANITIZED_PYTHON) $(KERNEL_TESTS) & base=$$!; \
+	TASTESPACE_ISA= $(SANITIZED_PYTHON) $(KERNEL_TESTS); best=$$?; wait $$base && exit $$best
 
 # Against other libraries, which live in an environment of their own.
 BENCH := .venv-bench

@@ -7,7 +7,7 @@ one gives the ratings themselves; others augment them with latent variables, dra
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log, pi, sqrt
+from math import inf, log, pi, sqrt
 from typing import Literal, Protocol
 
 import numpy as np
@@ -144,6 +144,8 @@ class GaussianNoise:
         self, observed: Observations, users: Points, items: Points, squares: DoubleArray | None, noise: Noise
     ) -> float:
         alpha = noise.alpha
+        if alpha <= 0:  # rounded to nothing
+            return -inf
         prior = self.precision.log_density(alpha) if isinstance(self.precision, Gamma) else 0.0
         total = float((squared_errors(observed.by_user, users, items) if squares is None else squares).sum())
         return prior + (len(observed) * log(alpha / (2 * pi)) - alpha * total) / 2
