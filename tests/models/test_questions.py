@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import ndtr
 
 from tastespace import ALS, Popular, Ratings, load, save
+from tastespace.data.compressed import Compressed
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, NotFittedError, UnknownIdError
 from tastespace.models import BPMF
 from tastespace.models.factorization import informing
@@ -21,6 +24,11 @@ RATINGS = tastes(60, 40, density=0.3, rng=generator(8))[0].with_items(
     None, pl.DataFrame({"genres": [["even"] if row % 2 == 0 else ["odd"] for row in range(40)]})
 )
 COUNTS = RATINGS.by_item.counts
+
+
+def in_stars(ratings):
+    """Rounded to one of five."""
+    return replace(ratings, values=np.clip(np.round(ratings.values), 1, 5))
 
 
 def fitted(ratings, **parameters):
@@ -90,6 +98,59 @@ def test_the_formula_against_the_variance_before_and_after(parameters):
         after = [variances(model, np.append(chosen, item), targets, weights) for item in others]
         if k < 4:
             assert asked.item_rows[0, k] == others[np.argmin(after)]
+
+
+def chances_of(kind, draws, scores):
+    """Of each level at scores (S x M), for which the cut-points of the draw count; levels x S x M."""
+    if kind == "logistic":
+        yes = 1 / (1 + np.exp(-(draws.noise.offset + scores)))
+        return np.stack([1 - yes, yes])
+    below = [ndtr(cut[:, None] - scores) for cut in draws.noise.cuts.T]
+    return np.diff([np.zeros_like(scores), *below, np.ones_like(scores)], axis=0)
+
+
+def told_by(model, kind):
+    """What a stranger's rating of each item tells and means, S x M: variance around the score, slope of the rating."""
+    draws, posterior = model.posterior_.draws, model.posterior_
+    if kind == "uneven":
+        nobody = posterior.fold_in(Compressed(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)), 1)
+        (_, belief), *_ = nobody.blocks(np.array([0]))
+        precision = draws.alpha * belief.precision[0] * draws.noise.item_precision
+        return 1 / precision.T.astype(float), np.full(precision.T.shape, draws.scale)
+    factors, biases = draws.items[:, :, : draws.n_factors], draws.items[:, :, -1]
+    scores = np.einsum("msd,sd->sm", factors, draws.users.means) + biases.T + draws.users.bias_means[:, None]
+    step = 1e-4
+    middle = chances_of(kind, draws, scores)
+    slopes = (chances_of(kind, draws, scores + step) - chances_of(kind, draws, scores - step)) / (2 * step)
+    return 1 / np.sum(slopes**2 / middle, axis=0), np.einsum("lsm,l->sm", slopes, posterior.levels)
+
+
+@pytest.mark.parametrize("kind", ["uneven", "ordinal", "probit", "logistic"])
+def test_other_noise_tells_what_it_tells(kind):
+    """The same formula, with the information in a rating of each item and the slope of the expected rating."""
+    likelihood = {"noise": "per-user-and-item"} if kind == "uneven" else {"likelihood": kind}
+    ratings = RATINGS.at_least(3.5) if kind in ("probit", "logistic") else in_stars(RATINGS)
+    model = fitted(ratings, **likelihood)
+    noise, slope = told_by(model, kind)
+    vectors, priors = vectors_of(model), [np.linalg.inv(each) for each in covariances_of(model, [])]
+    targets, weights = popular_targets()
+
+    def left(rated):
+        precisions = [
+            prior + np.einsum("jw,jx,j->wx", own[rated], own[rated], 1 / errors[rated])
+            for prior, own, errors in zip(priors, vectors, noise, strict=True)
+        ]
+        each = np.einsum("stw,swx,stx->st", vectors, np.linalg.inv(precisions), vectors)
+        return np.mean((slope**2 * each)[:, targets] @ weights)
+
+    asked = model.ask(n=3)
+    assert_allclose(asked.sd[0], np.sqrt(left([])), rtol=1e-3)
+    assert asked.item_rows[0, 0] == np.argmin([left([item]) for item in range(40)])
+    for k in range(1, 4):
+        assert_allclose(asked.sds[0, k - 1], np.sqrt(left(asked.item_rows[0, :k])), rtol=1e-3)
+    # Broken twin: a response known as well as a latent one, or noise that is the same for all.
+    noise = np.full_like(noise, np.mean(1 / model.posterior_.draws.alpha))
+    assert abs(left(asked.item_rows[0, :3]) / asked.sds[0, 2] ** 2 - 1) > 0.01
 
 
 def test_plausible_mistakes_would_be_noticed():

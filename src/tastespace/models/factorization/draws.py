@@ -22,7 +22,7 @@ from tastespace.inference.trace import Trace
 from tastespace.models.factorization.beliefs import Belief, UserBeliefs
 from tastespace.models.factorization.informing import most_informative
 from tastespace.models.factorization.item_draws import ItemDraws, Populations
-from tastespace.models.factorization.kept_noise import Foreseen, Units, kept_from_arrays
+from tastespace.models.factorization.kept_noise import Answers, Foreseen, Units, kept_from_arrays
 from tastespace.models.factorization.rows import Points, score_pairs
 from tastespace.models.posterior import Inquiry, Outlook
 
@@ -105,6 +105,11 @@ class DrawsPosterior:
 
     def outlook(self, belief: UserBeliefs, belief_rows: IntArray, item_rows: IntArray, threads: int) -> Outlook:
         """What pairs would be rated, with all uncertainty."""
+        foreseen = self._foreseen(belief, belief_rows, item_rows, threads)
+        return self.draws.noise.outlook(self.draws, foreseen, self.units)
+
+    def _foreseen(self, belief: UserBeliefs, belief_rows: IntArray, item_rows: IntArray, threads: int) -> Foreseen:
+        """The scores of pairs."""
         draws, n_draws = self.draws, self.draws.items.shape[1]
         means = np.empty((len(belief_rows), n_draws), np.float32)
         sds, weights = np.empty_like(means), np.empty_like(means) if self.weighs_by_evidence else None
@@ -127,7 +132,7 @@ class DrawsPosterior:
             if some.precision is not None:
                 precision = np.empty_like(means) if precision is None else precision
                 precision[pairs] = some.precision[inside]
-        return draws.noise.outlook(draws, Foreseen(means, sds, weights, precision, item_rows), self.units)
+        return Foreseen(means, sds, weights, precision, item_rows)
 
     def summary(
         self, belief: UserBeliefs, belief_rows: IntArray, item_rows: IntArray, threads: int
@@ -184,8 +189,16 @@ class DrawsPosterior:
         importance: DoubleArray,
         n: int,
     ) -> Inquiry:
+        def answers(items: IntArray) -> Answers:
+            """What his ratings of these would tell."""
+            rows = np.full(len(items), belief_row, np.int32)
+            return self.draws.noise.answers(
+                self.draws, lambda: self._foreseen(belief, rows, items, belief.threads), self.units
+            )
+
         (users, some), *_ = belief.blocks(np.array([belief_row]))
-        return most_informative(self.draws, some, belief_row - users.start, askable, targets, importance, n)
+        row = belief_row - users.start
+        return most_informative(self.draws, some, row, askable, targets, importance, n, answers)
 
     def item_places(self) -> FloatMatrix:
         places = _seen_by(self.draws.items[:, self._places, : self.draws.n_factors], self.draws.users, self._places)

@@ -11,7 +11,7 @@ normal of the last one. Their randomness depends on the user's ratings alone: wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace import _native
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.data.compressed import Compressed
 from tastespace.distributions.latent_scores import LatentScores
+from tastespace.distributions.level_information import logistic_information, ordinal_information, ordinal_slope
 from tastespace.distributions.normal_mixture import NormalMixture
 from tastespace.distributions.ratings import NormalRatings
 from tastespace.errors import NonFiniteStateError
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 # Gibbs steps of a fold-in with latent variables, and before them Newton steps to the mode: from the population's mean
 # latent responses would creep where nearly all ratings agree (docs/design/likelihoods.md).
 STEPS, APPROACH = 6, 6
+BLOCK_ROWS = 4096  # whose noise is summarised together
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +62,14 @@ class Foreseen:
     item_rows: IntArray  # -1 for an item never seen
 
 
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a rating of each of n items would tell about its score, near where the draws put it; n x S each."""
+
+    variance: NDArray[Any]  # of the answer around the score, in units of the model
+    slope: NDArray[Any]  # of the expected rating: ratings a unit of the score
+
+
 class KeptNoise(Protocol):
     """The noise of all kept draws."""
 
@@ -74,6 +84,10 @@ class KeptNoise(Protocol):
 
     def outlook(self, draws: ItemDraws, foreseen: Foreseen, units: Units) -> Outlook:
         """What pairs would be rated."""
+        ...
+
+    def answers(self, draws: ItemDraws, foresee: Callable[[], Foreseen], units: Units) -> Answers:
+        """What ratings of pairs would tell; scores are foreseen only where it depends on them."""
         ...
 
     def arrays(self) -> dict[str, NDArray[Any]]: ...
@@ -100,6 +114,9 @@ class EvenNoise:
 
     def outlook(self, draws: ItemDraws, foreseen: Foreseen, units: Units) -> Outlook:
         return _normal(draws, foreseen, units, 1 / np.sqrt(draws.alpha))
+
+    def answers(self, draws: ItemDraws, foresee: Callable[[], Foreseen], units: Units) -> Answers:
+        return Answers(1 / draws.alpha[None], np.full((1, 1), draws.scale))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {"noise": np.array([0], np.uint8)}
@@ -128,10 +145,17 @@ class UnevenKept:
         return Folded(fold_in_latent(draws, ratings, roots, threads, latent), precision)
 
     def outlook(self, draws: ItemDraws, foreseen: Foreseen, units: Units) -> Outlook:
+        return _normal(draws, foreseen, units, 1 / np.sqrt(self._precision(draws, foreseen)))
+
+    def answers(self, draws: ItemDraws, foresee: Callable[[], Foreseen], units: Units) -> Answers:
+        return Answers(1 / self._precision(draws, foresee()), np.full((1, 1), draws.scale))
+
+    def _precision(self, draws: ItemDraws, foreseen: Foreseen) -> NDArray[Any]:
+        """Of the noise of pairs; n x S."""
         assert foreseen.precision is not None
         is_known = (foreseen.item_rows >= 0)[:, None]
         of_items = np.where(is_known, self.item_precision[np.maximum(foreseen.item_rows, 0)], self._unknown_item)
-        return _normal(draws, foreseen, units, 1 / np.sqrt(draws.alpha * foreseen.precision * of_items))
+        return np.asarray(draws.alpha * foreseen.precision * of_items)
 
     @cached_property
     def _unknown_item(self) -> DoubleArray:
@@ -170,6 +194,11 @@ class LevelNoise:
     def outlook(self, draws: ItemDraws, foreseen: Foreseen, units: Units) -> Outlook:
         return _of_levels(foreseen.means, self.cuts, foreseen, units)
 
+    def answers(self, draws: ItemDraws, foresee: Callable[[], Foreseen], units: Units) -> Answers:
+        assert units.levels is not None
+        scores = foresee().means
+        return Answers(1 / ordinal_information(scores, self.cuts), ordinal_slope(scores, self.cuts, units.levels))
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {"noise": np.array([2], np.uint8), "cuts": self.cuts, "edges": self.edges}
 
@@ -193,6 +222,11 @@ class LogisticNoise:
 
     def outlook(self, draws: ItemDraws, foreseen: Foreseen, units: Units) -> Outlook:
         return _of_levels(self.offset + foreseen.means, None, foreseen, units)
+
+    def answers(self, draws: ItemDraws, foresee: Callable[[], Foreseen], units: Units) -> Answers:
+        assert units.levels is not None
+        information = logistic_information(self.offset + foresee().means)
+        return Answers(1 / information, float(np.ptp(units.levels)) * information)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {"noise": np.array([3], np.uint8), "logistic_offset": np.array([self.offset])}
@@ -229,19 +263,26 @@ def kept_uneven(noises: Sequence[Noise], scale: float) -> UnevenKept:
     """Of draws with uneven precisions."""
     drawn = [noise for noise in noises if isinstance(noise, UnevenPrecision)]
     alpha = np.array([noise.alpha for noise in drawn])
-    items, users = (np.stack([getattr(noise, side) for noise in drawn], axis=1) for side in ("items", "users"))
+    items = [noise.items for noise in drawn]
     return UnevenKept(
-        item_precision=contiguous(items, np.float32),
+        item_precision=contiguous(np.stack(items, axis=1), np.float32),
         concentrations=np.array([(noise.user_concentration, noise.item_concentration) for noise in drawn]),
-        user_noise=noise_summary(users, alpha, scale),
-        item_noise=noise_summary(items, alpha, scale),
+        user_noise=_summary_by_block([noise.users for noise in drawn], alpha, scale),
+        item_noise=_summary_by_block(items, alpha, scale),
     )
 
 
-def noise_summary(factors: DoubleArray, alpha: DoubleArray, scale: float) -> FloatMatrix:
+def _summary_by_block(drawn: Sequence[AnyFloats], alpha: DoubleArray, scale: float) -> FloatMatrix:
+    """`noise_summary` of factors draw by draw, in bounded memory."""
+    firsts = range(0, len(drawn[0]), BLOCK_ROWS)
+    blocks = (np.stack([factors[first : first + BLOCK_ROWS] for factors in drawn], axis=1) for first in firsts)
+    return np.concatenate([noise_summary(block, alpha, scale) for block in blocks])
+
+
+def noise_summary(factors: AnyFloats, alpha: DoubleArray, scale: float) -> FloatMatrix:
     """Of each row of factors (rows x S): the noise's standard deviation in its ratings of something average, its mean,
     5 % and 95 % quantiles over draws, and the probability that it is above the average one."""
-    sds = scale / np.sqrt(factors * alpha)
+    sds = scale / np.sqrt(factors.astype(np.float64) * alpha)
     low, high = np.quantile(sds, [0.05, 0.95], axis=1)
     return np.stack([sds.mean(1), low, high, (factors < 1).mean(1)], axis=1).astype(np.float32)
 
