@@ -51,7 +51,9 @@ def described(ratings: Ratings) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A parameter as JSON has it: numbers of numpy are the same run as Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
+    """A parameter as JSON has it: numbers of numpy are the same run as Python's, and a tuple as a list."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, list | tuple | range):
+        return [_plain(one) for one in value]
     return value if value is None or isinstance(value, bool | int | float | str) else repr(value)

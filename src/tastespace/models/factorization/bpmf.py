@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace import threads
-from tastespace.data.levels import MOST_LEVELS
+from tastespace.data.levels import MOST_LEVELS, levels_of
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.gamma import Gamma
 from tastespace.distributions.known_mean import KnownMean
@@ -267,8 +267,16 @@ class BPMF(Recommender):
     def kept_up(self, posterior: DrawsPosterior, merged: Merged, seen: Seen, seed: int) -> DrawsPosterior:
         check_parameters(posterior, self.get_params())
         n_threads, dtype = threads.resolve(self.threads), np.float32 if self.precision == "float32" else np.float64
-        extended = with_new_items(posterior, merged.ratings, seen.learned_items, dtype, seed, n_threads)
-        return with_noise_of_users(extended, merged.ratings.by_user, merged.is_touched, n_threads)
+        observed = merged.ratings
+        extended = with_new_items(posterior, observed, seen.learned_items, dtype, seed, n_threads)
+        # New items are drawn anew with each update: that moves the noise of all who rated one.
+        is_touched = merged.is_touched.copy()
+        is_touched[observed.user_rows[observed.item_rows >= seen.learned_items]] = True
+        extended = with_noise_of_users(extended, observed.by_user, is_touched, n_threads)
+        units = replace(posterior.units, usual=observed.mean)
+        if not posterior.is_latent:
+            units = replace(units, levels=levels_of(observed.values))
+        return replace(extended, units=units)
 
     def restarted(
         self, posterior: DrawsPosterior, observed: Ratings, seen: Seen, sweeps: int, seed: int, observer: Observer

@@ -109,7 +109,7 @@ class Keeper:
         place[:, :n_factors] = state.items.factors.astype(self.stored)
         if state.items.bias is not None:
             place[:, n_factors] = state.items.bias.astype(self.stored)
-        return Hyper(state.user_population, state.item_population, state.noise)
+        return Hyper(state.user_population, state.item_population, state.noise.lean())
 
     def saved(self) -> list[NDArray[Any]]:
         """The draws so far."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, log, pi, sqrt
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -38,6 +38,10 @@ class Noise:
     """What is learned about the noise: its precision, and what else a likelihood adds."""
 
     alpha: float
+
+    def lean(self) -> Self:
+        """As it is kept with a draw: what there is much of in single precision."""
+        return self
 
 
 @dataclass(frozen=True, eq=False)

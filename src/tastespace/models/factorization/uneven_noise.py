@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import log, pi, sqrt
+from typing import Self
 
 import numpy as np
 from numpy.random import Generator
@@ -37,10 +38,13 @@ FIRST_CONCENTRATION = 10.0
 class UnevenPrecision(Noise):
     """alpha, and the factors of users and items."""
 
-    users: DoubleArray  # a, one a user
-    items: DoubleArray  # b, one an item
+    users: AnyFloats  # a, one a user
+    items: AnyFloats  # b, one an item
     user_concentration: float  # k
     item_concentration: float  # l
+
+    def lean(self) -> Self:
+        return replace(self, users=self.users.astype(np.float32), items=self.items.astype(np.float32))
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ def draw_precisions(concentration: float, counts: DoubleArray, squares: DoubleAr
     return np.asarray(rng.gamma(concentration + counts / 2) / (concentration + squares / 2))
 
 
-def draw_concentration(factors: DoubleArray, rng: Generator) -> float:
+def draw_concentration(factors: AnyFloats, rng: Generator) -> float:
     """How far the factors of a side spread, given them: one point of the grid."""
     k = CONCENTRATIONS
     log_weights = len(factors) * (k * np.log(k) - gammaln(k)) + k * float(np.log(factors).sum() - factors.sum())
@@ -145,7 +149,7 @@ def draw_concentration(factors: DoubleArray, rng: Generator) -> float:
     return float(k[min(int(np.searchsorted(edges, rng.random() * edges[-1], side="right")), len(k) - 1)])
 
 
-def share(precision: Gamma, alpha: float, factors: DoubleArray, concentration: float, rng: Generator) -> float:
+def share(precision: Gamma, alpha: float, factors: AnyFloats, concentration: float, rng: Generator) -> float:
     """A factor c for alpha c and factors / c, which leaves all precisions as they are: 1, or a new one.
 
     Without it, alpha and n factors given one another would take some n steps to move together. The density of c along
@@ -160,7 +164,7 @@ def share(precision: Gamma, alpha: float, factors: DoubleArray, concentration: f
     return proposed if accepted else 1.0
 
 
-def log_density_of(factors: DoubleArray, concentration: float) -> float:
+def log_density_of(factors: AnyFloats, concentration: float) -> float:
     """Of all factors of a side; the grid of concentrations is uniform."""
     k = concentration
     constant = len(factors) * (k * log(k) - float(gammaln(k)))

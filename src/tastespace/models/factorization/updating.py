@@ -22,20 +22,22 @@ from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, I
 from tastespace.data.compressed import Compressed
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
+from tastespace.models.factorization.approaching import touching
 from tastespace.models.factorization.draws import DrawsPosterior
 from tastespace.models.factorization.gibbs import GibbsState, draw_rows
 from tastespace.models.factorization.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.kept_noise import (
+    APPROACH,
     STEPS,
     LevelNoise,
     LogisticNoise,
     UnevenKept,
     noise_summary,
 )
-from tastespace.models.factorization.likelihoods import Axis, GaussianNoise, Likelihood, Noise
+from tastespace.models.factorization.likelihoods import Axis, GaussianNoise, Likelihood, Noise, Responses
 from tastespace.models.factorization.ordered_probit import CutPoints, OrderedProbit
 from tastespace.models.factorization.priors import Population
-from tastespace.models.factorization.rows import Points, Side
+from tastespace.models.factorization.rows import Points, Side, solve_rows
 from tastespace.models.factorization.story import FactorModel
 from tastespace.models.factorization.uneven_noise import UnevenNoise, UnevenPrecision
 from tastespace.models.factorization.yes_no import Logistic, YesNo
@@ -108,12 +110,18 @@ def rows_given(
 ) -> tuple[Points, Noise]:
     """Rows of one side drawn given the other, and what the noise has learned of them.
 
-    With constant Gaussian noise that is one step. Where latent variables belong to the rows it is a few, from a start
-    in the population, as for a fold-in.
+    With constant Gaussian noise that is one step. Where latent variables belong to the rows it is a few, from near the
+    mode, as for a fold-in.
     """
     rows = population.draw_rows(len(side.offsets) - 1, other.factors.dtype, rng)
     if not len(side.columns):
         return rows, noise
+    if isinstance(likelihood, OrderedProbit | Logistic):
+        for _ in range(APPROACH):
+            near = touching(likelihood, side, rows, other, noise, threads)
+            rows = solve_rows(near, other, population.prior(other.factors.dtype), name=axis, threads=threads).points
+        near = touching(likelihood, side, rows, other, noise, threads)
+        rows, _ = draw_rows(Responses(near, 1.0), other, population, axis, rng, threads)
     for _ in range(1 if isinstance(likelihood, GaussianNoise) else STEPS):
         responses = likelihood.responses(axis, side, rows, other, noise, rng, threads)
         rows, squares = draw_rows(responses, other, population, axis, rng, threads)
@@ -145,7 +153,7 @@ def with_new_items(
             precision[:, s] = noise.items
     kept_noise = draws.noise
     if isinstance(kept_noise, UnevenKept):
-        summary = noise_summary(precision.astype(np.float64), draws.alpha, draws.scale)
+        summary = noise_summary(precision, draws.alpha, draws.scale)
         kept_noise = replace(
             kept_noise,
             item_precision=np.concatenate([kept_noise.item_precision[:n_learned], precision]),
@@ -169,7 +177,7 @@ def with_noise_of_users(
         some = users[first : first + BLOCK]
         precision = kept.fold_in(draws, ratings.take(some), None, threads).precision
         assert precision is not None
-        noise[some] = noise_summary(precision.astype(np.float64), draws.alpha, draws.scale)
+        noise[some] = noise_summary(precision, draws.alpha, draws.scale)
     return replace(posterior, draws=replace(draws, noise=replace(kept, user_noise=noise)))
 
 
