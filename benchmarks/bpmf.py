@@ -175,14 +175,5 @@ def measure_sweeps(options: Any) -> list[str]:
 QUESTIONS = {"quality": measure_quality, "sweeps": measure_sweeps}
 
 
-def main() -> None:
-    only = {"choices": tuple(QUESTIONS), "help": "one of the two questions alone"}
-    options = harness.arguments(__doc__.splitlines()[0], only=only)
-    verdicts = [
-        line for name, question in QUESTIONS.items() if options.only in (None, name) for line in question(options)
-    ]
-    print("\n" + "\n".join(verdicts))
-
-
 if __name__ == "__main__":
-    main()
+    harness.answer(QUESTIONS, __doc__.splitlines()[0])

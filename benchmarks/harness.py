@@ -184,6 +184,14 @@ def arguments(description: str | None, **more: dict[str, Any]) -> argparse.Names
     return chosen
 
 
+def answer(questions: Mapping[str, Callable[[argparse.Namespace], list[str]]], description: str) -> None:
+    """What a benchmark of several questions does: ask each, or the one that --only names, and print the verdicts."""
+    options = arguments(description, only={"choices": tuple(questions), "help": "one of the questions alone"})
+    asked = [options.only] if options.only else list(questions)
+    verdicts = [line for name in asked for line in questions[name](options)]
+    print("\n" + "\n".join(verdicts))
+
+
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

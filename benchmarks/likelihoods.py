@@ -257,14 +257,5 @@ QUESTIONS = {
 }
 
 
-def main() -> None:
-    only = {"choices": tuple(QUESTIONS), "help": "one of the questions alone"}
-    options = harness.arguments(__doc__.splitlines()[0], only=only)
-    verdicts = [
-        line for name, question in QUESTIONS.items() if options.only in (None, name) for line in question(options)
-    ]
-    print("\n" + "\n".join(verdicts))
-
-
 if __name__ == "__main__":
-    main()
+    harness.answer(QUESTIONS, __doc__.splitlines()[0])

@@ -87,6 +87,28 @@ void score_ratings(const FoldInLatentRow<T> &own, double offset, T *out) {
   latent_kernel<T>().score(scores, 0, 0, own.offsets[1]);
 }
 
+// Makes the row learn from responses instead of the ratings, each with its weight, or all alike if there are none.
+template <class T>
+void learn_from(const std::vector<T> &responses, const T *weights, const FoldInLatentProblem<T> &problem,
+                FoldInLatentRow<T> &own) {
+  own.row.targets = responses.data();
+  own.row.target_offset = T(problem.latent_offset);
+  own.row.weights = weights;
+}
+
+// Draws the row, or computes its mean alone; false if its precision matrix is not positive definite.
+template <class T>
+bool solve_row(const FoldInProblem<T> &users, FoldInLatentRow<T> &own, bool is_drawn, FoldInLatentMemory<T> &memory,
+               RandomStream &stream) {
+  const RowsKernel<T> &kernel = rows_kernel<T>();
+  if (is_drawn) latent_kernel<T>().normals(random_tables(), users.width(), memory.noise.data(), stream);
+  own.row.noise = is_drawn ? memory.noise.data() : nullptr;
+  own.row.bias_noise = is_drawn && users.biases ? memory.noise.data() + users.n_factors : nullptr;
+  kernel.clear(own.row, memory.rows.space);
+  kernel.accumulate(own.row, 0, own.offsets[1], memory.rows.space);
+  return kernel.finish(own.row, 0, memory.rows.space);
+}
+
 // Draws a normal response between the cuts of each rating's level.
 template <class T>
 void draw_levels(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, const T *values,
@@ -101,8 +123,7 @@ void draw_levels(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own,
   const int64_t n = own.offsets[1];
   for (int64_t begin = 0; begin < n; begin += latent_block)
     latent_kernel<T>().truncated(truncated, begin, std::min(n, begin + latent_block), stream);
-  own.row.targets = memory.responses.data();
-  own.row.target_offset = T(problem.latent_offset);
+  learn_from<T>(memory.responses, nullptr, problem, own);
 }
 
 // Draws the weight of each rating, with which (y - 1/2) / weight is a normal response.
@@ -117,9 +138,7 @@ void draw_logistic(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &ow
   latent_kernel<T>().polya_gamma(weights, 0, n, stream);
   for (int64_t k = 0; k < n; ++k)
     memory.responses[size_t(k)] = (values[k] > problem.edges[0] ? T(0.5) : T(-0.5)) / memory.weights[size_t(k)];
-  own.row.targets = memory.responses.data();
-  own.row.target_offset = T(problem.latent_offset);
-  own.row.weights = memory.weights.data();
+  learn_from<T>(memory.responses, memory.weights.data(), problem, own);
 }
 
 template <class T>
@@ -168,9 +187,7 @@ void touch(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, const
     memory.responses[size_t(k)] = T(score + parabola.slope / parabola.curvature);
     memory.weights[size_t(k)] = T(parabola.curvature);
   }
-  own.row.targets = memory.responses.data();
-  own.row.target_offset = T(problem.latent_offset);
-  own.row.weights = memory.weights.data();
+  learn_from<T>(memory.responses, memory.weights.data(), problem, own);
 }
 
 // Goes to the mode of the belief, and draws from the normal with its curvature: a start that latent responses, which
@@ -178,19 +195,11 @@ void touch(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, const
 template <class T>
 bool approach(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, const T *values,
               FoldInLatentMemory<T> &memory, RandomStream &stream) {
-  const RowsKernel<T> &kernel = rows_kernel<T>();
-  const FoldInProblem<T> &users = problem.users;
   for (int64_t step = 0; step < problem.approach; ++step) {
     touch(problem, own, values, memory);
-    const bool last = step + 1 == problem.approach;
-    if (last) latent_kernel<T>().normals(random_tables(), users.width(), memory.noise.data(), stream);
-    own.row.noise = last ? memory.noise.data() : nullptr;
-    own.row.bias_noise = last && users.biases ? memory.noise.data() + users.n_factors : nullptr;
-    kernel.clear(own.row, memory.rows.space);
-    kernel.accumulate(own.row, 0, own.offsets[1], memory.rows.space);
-    if (!kernel.finish(own.row, 0, memory.rows.space)) return false;
+    const bool is_drawn = step + 1 == problem.approach;
+    if (!solve_row(problem.users, own, is_drawn, memory, stream)) return false;
   }
-  own.row.weights = nullptr;
   return true;
 }
 
@@ -198,9 +207,7 @@ bool approach(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, co
 // holds the draws in between; the workspace is that of the last step.
 template <class T>
 bool run_steps(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, FoldInLatentMemory<T> &memory) {
-  const RowsKernel<T> &kernel = rows_kernel<T>();
   const FoldInProblem<T> &users = problem.users;
-  RowsWorkspace<T> &space = memory.rows.space;
   const T *values = own.row.targets;
   RandomStream stream = random_stream(problem.keys[own.user], uint64_t(own.draw));
   double precision = 1;
@@ -211,12 +218,7 @@ bool run_steps(const FoldInLatentProblem<T> &problem, FoldInLatentRow<T> &own, F
       own.row.alpha = T(users.alpha[own.draw] * precision);
     else
       draw_responses(problem, own, values, memory, stream);
-    if (!last) latent_kernel<T>().normals(random_tables(), users.width(), memory.noise.data(), stream);
-    own.row.noise = last ? nullptr : memory.noise.data();
-    own.row.bias_noise = last || !users.biases ? nullptr : memory.noise.data() + users.n_factors;
-    kernel.clear(own.row, space);
-    kernel.accumulate(own.row, 0, own.offsets[1], space);
-    if (!kernel.finish(own.row, 0, space)) return false;
+    if (!solve_row(users, own, !last, memory, stream)) return false;
     if (problem.kind == LatentKind::uneven && !last) precision = draw_precision(problem, own, values, memory, stream);
   }
   if (problem.out_precision) problem.out_precision[own.user * users.n_draws + own.draw] = T(precision);

@@ -29,14 +29,14 @@ void score_rows(const ScoresProblem<T> &problem, int64_t n_rows, int threads) {
   });
 }
 
-// Calls draw(begin, end, stream) for every block.
-template <class Draw>
-void draw_blocks(int64_t n, uint64_t key, Draw draw, int threads) {
+// Calls draw(problem, begin, end, stream) for every block.
+template <class Draw, class Problem>
+void draw_blocks(Draw draw, const Problem &problem, int64_t n, uint64_t key, int threads) {
   parallel_for((n + latent_share - 1) / latent_share, threads, [&](int64_t task, int) {
     const int64_t end = std::min(n, (task + 1) * latent_share);
     for (int64_t begin = task * latent_share; begin < end; begin += latent_block) {
       RandomStream stream = random_stream(key, uint64_t(begin / latent_block));
-      draw(begin, std::min(end, begin + latent_block), stream);
+      draw(problem, begin, std::min(end, begin + latent_block), stream);
     }
   });
 }

@@ -63,12 +63,8 @@ void draw_truncated(Vector<const T> scores, Vector<const T> values, Vector<const
   problem.cuts = cuts.data();
   problem.tables = &tastespace::random_tables();
   problem.out = out.data();
-  const auto draw = tastespace::latent_kernel<T>().truncated;
   nb::gil_scoped_release release;
-  tastespace::draw_blocks(
-      int64_t(n), key,
-      [&](int64_t begin, int64_t end, tastespace::RandomStream &stream) { draw(problem, begin, end, stream); },
-      threads);
+  tastespace::draw_blocks(tastespace::latent_kernel<T>().truncated, problem, int64_t(n), key, threads);
 }
 
 template <class T>
@@ -79,12 +75,8 @@ void draw_polya_gamma(Vector<const T> scores, uint64_t key, Vector<T> out, int t
   problem.scores = scores.data();
   problem.tables = &tastespace::random_tables();
   problem.out = out.data();
-  const auto draw = tastespace::latent_kernel<T>().polya_gamma;
   nb::gil_scoped_release release;
-  tastespace::draw_blocks(
-      int64_t(n), key,
-      [&](int64_t begin, int64_t end, tastespace::RandomStream &stream) { draw(problem, begin, end, stream); },
-      threads);
+  tastespace::draw_blocks(tastespace::latent_kernel<T>().polya_gamma, problem, int64_t(n), key, threads);
 }
 
 template <class T>

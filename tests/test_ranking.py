@@ -20,7 +20,6 @@ from tastespace.errors import ConvergenceWarning, DataError, InvalidParameterErr
 from tastespace.evaluation import catalogue
 from tastespace.index.exact import Exact
 from tastespace.models import MODELS
-from tastespace.models.asking import asked_users
 from tastespace.models.damping import Damping, standing_of
 from tastespace.models.diversity import pool_size
 from tastespace.models.factorization.rows import Points
@@ -40,7 +39,9 @@ def described_ratings():
     genres = [[genre for genre in GENRES if rng.random() < 0.4] or None for _ in range(N_ITEMS)]
     years = [None if rng.random() < 0.1 else int(rng.integers(1980, 2000)) for _ in range(N_ITEMS)]
     titles = pl.Series([f"Film {item}" for item in ratings.items.ids])
-    return ratings.with_items(titles, pl.DataFrame({"genres": genres, "year": years}))
+    # Models of choices refuse what is not above 0.
+    positive = replace(ratings, values=np.maximum(ratings.values, 0.5))
+    return positive.with_items(titles, pl.DataFrame({"genres": genres, "year": years}))
 
 
 RATINGS = described_ratings()
@@ -55,8 +56,8 @@ def fitted(name):
 
 
 def belief_of(model, users, history):
-    asked = asked_users(model.ratings_, users, history, model.rating_range_)
-    return asked, model._belief(asked)
+    request = model._request(users, history, "recommend")
+    return request.asked, request.belief
 
 
 def all_scores(model, users, history=None):

@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from tastespace.data.compressed import Compressed
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import ArtifactError, InvalidParameterError
+from tastespace.instructions import instruction_set
 from tastespace.models import MODELS, Recommender
 from tastespace.models.updating import Seen
 from tastespace.version import __version__
@@ -42,6 +44,19 @@ FILES = ("posterior.safetensors", "ratings.safetensors", "users.parquet", "items
 DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
 # Not a property of the model but of the machine it was fitted on.
 NOT_SAVED = ("threads",)
+# How the binding of the kernels (nanobind) complains of arguments.
+_KERNEL_REFUSES = "incompatible function arguments"
+# What comes of files with other content than was saved; what else can be wrong then, `_fault` tells.
+_BAD_CONTENT = (
+    AttributeError,
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+    OSError,
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+)
 
 
 def check_separable(recommender: Recommender) -> None:
@@ -112,31 +127,45 @@ def load(path: str | Path) -> Recommender:
         raise ArtifactError(
             f"{path}: the artifact holds a model {manifest['model']!r}; this version knows {', '.join(MODELS)}"
         )
-    model = MODELS[manifest["model"]]
+    instruction_set()  # Says now if TASTESPACE_ISA asks for the impossible: that is no fault of the artifact.
     try:
-        known = {field.name for field in fields(model)}
-        parameters = {name: value for name, value in manifest["parameters"].items() if name in known}
-        recommender = model(**parameters)
-        posterior = model.posterior_class.from_arrays(read_arrays(path / "posterior.safetensors"))
-        ratings, data = _read_ratings(path), manifest["data"]
-        rating_range, seen = (float(data["minimum"]), float(data["maximum"])), manifest.get("seen")
-        # Older artifacts do not say: all was learned from what there is.
-        seen = Seen(data["n_ratings"], data["n_users"], data["n_items"]) if seen is None else Seen.from_dict(seen)
-        recommender.restore(ratings, posterior, manifest["seed"], rating_range, seen)
-        _try_out(recommender)
+        return _restored(path, manifest)
     except ArtifactError:
         raise
-    except (
-        AttributeError,
-        IndexError,
-        KeyError,
-        TypeError,
-        ValueError,
-        OSError,
-        pl.exceptions.PolarsError,
-        pl.exceptions.PanicException,
-    ) as error:
-        raise ArtifactError(f"{path}: the artifact is damaged ({error}); fit or copy it again") from error
+    except _BAD_CONTENT as error:
+        raise ArtifactError(f"{path}: {_fault(error, manifest)}") from error
+
+
+def _fault(error: BaseException, manifest: Mapping[str, Any]) -> str:
+    """What is wrong and what to do: files that cannot be read, and kernels that are missing, are no damage."""
+    builds = f"saved by tastespace {manifest.get('tastespace')}, this is {__version__}"
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"the artifact cannot be read ({error.strerror}); check the disk, and who may read the folder"
+    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
+        return (
+            f"this tastespace lacks {error.obj.__name__}.{error.name}, which the artifact needs ({builds}); it was not "
+            "built or installed as a whole: install it again"
+        )
+    if isinstance(error, TypeError) and _KERNEL_REFUSES in str(error):
+        kernel = str(error).partition("(")[0]
+        return (
+            f"the kernel {kernel} refuses what it is given ({builds}); kernels of another version are installed, or "
+            "the artifact is damaged: install tastespace again, or fit or copy the artifact again"
+        )
+    return f"the artifact is damaged ({error}); fit or copy it again"
+
+
+def _restored(path: Path, manifest: Mapping[str, Any]) -> Recommender:
+    """What the files say, tried out."""
+    model, data, seen = MODELS[manifest["model"]], manifest["data"], manifest.get("seen")
+    known = {field.name for field in fields(model)}
+    recommender = model(**{name: value for name, value in manifest["parameters"].items() if name in known})
+    posterior = model.posterior_class.from_arrays(read_arrays(path / "posterior.safetensors"))
+    # Older artifacts do not say: all was learned from what there is.
+    seen = Seen(data["n_ratings"], data["n_users"], data["n_items"]) if seen is None else Seen.from_dict(seen)
+    rating_range = (float(data["minimum"]), float(data["maximum"]))
+    recommender.restore(_read_ratings(path), posterior, manifest["seed"], rating_range, seen)
+    _try_out(recommender)
     return recommender
 
 

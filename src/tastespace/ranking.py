@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tastespace.arrays import BoolArray, FloatMatrix, IntArray, OffsetArray, contiguous
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.data.columns import USUAL_NAMES, usual_column
 from tastespace.data.compressed import Compressed
 from tastespace.data.frame_columns import is_pandas
+from tastespace.data.levels import level_names
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary, id_series, listed
 from tastespace.errors import InvalidParameterError, UnknownIdError, named
@@ -33,16 +34,25 @@ class Sureness:
     low: FloatMatrix  # a rating lies between low and high with a probability of 90 %
     high: FloatMatrix
     top_n_probability: FloatMatrix  # that the item is one of the user's true best n, out of all that were allowed
+    levels: DoubleArray | None = None  # what ratings can be, ascending; None for a continuous scale
+    level_probabilities: FloatArray | None = None  # users x n x levels
 
     NAMES: ClassVar = ("belief_sd", "rating_sd", "low", "high", "top_n_probability")
 
     def take(self, users: Any) -> Sureness:
         """Of some users."""
-        return Sureness(*(getattr(self, name)[users] for name in self.NAMES))
+        taken = {name: getattr(self, name)[users] for name in self.NAMES}
+        if self.level_probabilities is not None:
+            taken["level_probabilities"] = self.level_probabilities[users]
+        return replace(self, **taken)
 
-    def columns(self, where: Any) -> dict[str, Any]:
-        """The figures by name, of one user or of all in a row."""
-        return {name: getattr(self, name)[where].reshape(-1) for name in self.NAMES}
+    def columns(self, where: Any, levels: bool) -> dict[str, Any]:
+        """The figures by name, of one user or of all in a row; also those of each level, if there are any."""
+        columns = {name: getattr(self, name)[where].reshape(-1) for name in self.NAMES}
+        if not levels or self.level_probabilities is None:
+            return columns
+        names, probabilities = level_names(self.levels), self.level_probabilities[where]
+        return columns | {f"p_{name}": probabilities[..., place].reshape(-1) for place, name in enumerate(names)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +80,16 @@ class Ranking:
         """One table a user."""
         return (self.of(position) for position in range(len(self)))
 
-    def of(self, position: int) -> pl.DataFrame:
-        """The list of the user at this position: rank, item, title, score, and how sure it is."""
+    @property
+    def level_names(self) -> list[str]:
+        """The levels that ratings can be, as text, "1" and "1.5"; empty where they are not known."""
+        return [] if self.sureness is None else level_names(self.sureness.levels)
+
+    def of(self, position: int, *, levels: bool = False) -> pl.DataFrame:
+        """The list of the user at this position: rank, item, title, score, and how sure it is.
+
+        With `levels`, also how likely each level of the ratings is, a column each: `p_1`, `p_2` and so on.
+        """
         if not 0 <= position < len(self):
             raise InvalidParameterError(f"position is {position}; expected one from 0 to {len(self) - 1}")
         n = self.item_rows.shape[1]
@@ -81,11 +99,11 @@ class Ranking:
             columns["title"] = self.titles[here]
         columns["score"] = self.scores[position]
         if self.sureness is not None:
-            columns |= self.sureness.columns(position)
+            columns |= self.sureness.columns(position, levels)
         return pl.DataFrame(columns).filter(pl.Series(self.item_rows[position] >= 0))
 
-    def to_polars(self) -> pl.DataFrame:
-        """One row a recommendation: user, cold, rank, item, title, score, and how sure it is."""
+    def to_polars(self, *, levels: bool = False) -> pl.DataFrame:
+        """One row a recommendation: user, cold, rank, item, title, score, how sure it is, and `levels` as in `of`."""
         n_users, n = self.item_rows.shape
         users = pl.Series(np.repeat(np.arange(n_users), n))
         columns: dict[str, Any] = {
@@ -98,12 +116,12 @@ class Ranking:
             columns["title"] = self.titles
         columns["score"] = self.scores.reshape(-1)
         if self.sureness is not None:
-            columns |= self.sureness.columns(slice(None))
+            columns |= self.sureness.columns(slice(None), levels)
         return pl.DataFrame(columns).filter(pl.Series(self.item_rows.reshape(-1) >= 0))
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self, *, levels: bool = False) -> pd.DataFrame:
         """The same table as a pandas frame."""
-        return to_pandas(self.to_polars())
+        return to_pandas(self.to_polars(levels=levels))
 
     def __repr__(self) -> str:
         lines = [f"Ranking of {len(self)} user{'s' if len(self) != 1 else ''}"]

@@ -15,25 +15,20 @@ import pytest
 from arviz_stats.base.array import array_stats
 
 from tastespace.errors import InvalidParameterError
-from tastespace.inference.diagnostics import (
+from tastespace.inference.diagnosis import (
     CONSTANT,
     FEW,
     FINE,
-    HELD_OUT,
-    LARGEST_ERROR,
-    LARGEST_RHAT,
     MEDIAN,
-    NOISE,
     NOT_FINITE,
     NOT_SETTLED,
     TOO_FEW,
     WORST,
-    check_convergence,
-    diagnose,
-    monte_carlo_errors,
 )
+from tastespace.inference.diagnostics import check_convergence, diagnose, monte_carlo_errors
+from tastespace.inference.limits import LARGEST_ERROR, LARGEST_RHAT
 from tastespace.inference.mixing import rhat
-from tastespace.inference.trace import Trace
+from tastespace.inference.trace import HELD_OUT, NOISE, Trace
 from tastespace.randomness import generator
 
 PAIRS = 100

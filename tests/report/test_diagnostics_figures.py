@@ -10,8 +10,8 @@ import pytest
 
 from tastespace import DampedBias, save
 from tastespace.errors import DataError, MissingExtraError
-from tastespace.inference.diagnostics import HELD_OUT, NOISE, diagnose
-from tastespace.inference.trace import Trace
+from tastespace.inference.diagnostics import diagnose
+from tastespace.inference.trace import HELD_OUT, NOISE, Trace
 from tastespace.randomness import generator
 from tastespace.report import diagnostics_figures, evaluation_figures
 from tastespace.report.diagnostics_figures import pictures, write_diagnostics

@@ -10,19 +10,8 @@ import typer
 
 from tastespace.cli import console
 from tastespace.cli.observing import observe
-from tastespace.cli.options import (
-    BadLines,
-    Duplicates,
-    Header,
-    ItemColumn,
-    Items,
-    Json,
-    RatingColumn,
-    Separator,
-    TimeColumn,
-    UserColumn,
-    reading,
-)
+from tastespace.cli.options import Json
+from tastespace.cli.reading import OPTIONS, Said, reads
 from tastespace.cli.split import split
 from tastespace.data.download import readable_size
 from tastespace.data.ratings import Ratings
@@ -89,32 +78,15 @@ def get(
     _tell(source, ratings, cache, out, json)
 
 
+@reads(*OPTIONS)
 def describe(
     ratings: Annotated[str, typer.Argument(help="File of ratings, or name of a data set.", metavar="FILE_OR_NAME")],
     cache: Cache = None,
-    items: Items = None,
-    user_column: UserColumn = None,
-    item_column: ItemColumn = None,
-    rating_column: RatingColumn = None,
-    time_column: TimeColumn = None,
-    separator: Separator = None,
-    header: Header = None,
-    duplicates: Duplicates = None,
-    bad_lines: BadLines = None,
+    *,
+    said: Said,
     json: Json = False,
 ) -> None:
     """Show how a file of ratings would be read, and what is in it; or what a data set is."""
-    said = reading(
-        user=user_column,
-        item=item_column,
-        rating=rating_column,
-        time=time_column,
-        separator=separator,
-        header=header,
-        items=items,
-        duplicates=duplicates,
-        bad_lines=bad_lines,
-    )
     source = resolve(ratings)
     if source is not None and not said:
         _describe_source(source, cache, json)

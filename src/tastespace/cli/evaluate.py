@@ -11,17 +11,8 @@ from rich.table import Table as RichTable
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.options import (
-    Header,
-    ItemColumn,
-    Json,
-    Model,
-    RatingColumn,
-    Separator,
-    Threads,
-    UserColumn,
-    reading,
-)
+from tastespace.cli.options import Json, Model, Threads
+from tastespace.cli.reading import Said, reads
 from tastespace.data.files import read
 from tastespace.data.splitting import Split
 from tastespace.evaluation import compare
@@ -34,6 +25,7 @@ from tastespace.report.evaluation_page import prepare_folder, write_evaluation
 from tastespace.version import __version__
 
 
+@reads("user", "item", "rating", "separator", "header")
 def evaluate(
     model: Model,
     test: Annotated[Path, typer.Argument(help="File of test ratings.")],
@@ -62,11 +54,8 @@ def evaluate(
         int, typer.Option("--bootstrap", help="Resamples for the confidence intervals; 0 for none.")
     ] = 1000,
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same intervals and p-values.")] = 0,
-    user_column: UserColumn = None,
-    item_column: ItemColumn = None,
-    rating_column: RatingColumn = None,
-    separator: Separator = None,
-    header: Header = None,
+    *,
+    said: Said,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -75,7 +64,6 @@ def evaluate(
     recommenders = dict(zip(_names(paths), _loaded(paths, threads), strict=True))
     if figures is not None:
         prepare_folder(figures)
-    said = reading(user=user_column, item=item_column, rating=rating_column, separator=separator, header=header)
     tested, since = read(test, **said), None if history is None else read(history, **said)
     reports: dict[str, Report] = {}
     with console.progress() as observer:

@@ -14,24 +14,8 @@ import typer
 from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.observing import observe
-from tastespace.cli.options import (
-    BadLines,
-    Duplicates,
-    Header,
-    ItemColumn,
-    Items,
-    Json,
-    RatingColumn,
-    Separator,
-    Threads,
-    TimeColumn,
-    UserColumn,
-    make_model,
-    read_config,
-    read_settings,
-    reading,
-    reading_options,
-)
+from tastespace.cli.options import Json, Threads, make_model, read_config, read_settings
+from tastespace.cli.reading import OPTIONS, Said, check_table, reads
 from tastespace.data.files import read
 from tastespace.data.layout import Layout
 from tastespace.data.ratings import Ratings
@@ -42,12 +26,14 @@ from tastespace.evaluation.report import Report
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models import MODELS, Recommender
 from tastespace.models.posterior import Remembers
+from tastespace.models.resuming import resumable
 from tastespace.randomness import resolve
 
 DEFAULT_MODEL = "bpmf"
 Stages = tuple[Checkpoints | None, Checkpoints | None]  # of the fit, and of that which --refit asks for
 
 
+@reads(*OPTIONS)
 def fit(
     ratings: Annotated[Path, typer.Argument(help="File of ratings, folder of a known layout, or name of a data set.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write the model to.")] = None,
@@ -70,15 +56,8 @@ def fit(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter of the model, as key=value; can be repeated.")
     ] = None,
-    items: Items = None,
-    user_column: UserColumn = None,
-    item_column: ItemColumn = None,
-    rating_column: RatingColumn = None,
-    time_column: TimeColumn = None,
-    separator: Separator = None,
-    header: Header = None,
-    duplicates: Duplicates = None,
-    bad_lines: BadLines = None,
+    *,
+    said: Said,
     without_ratings: Annotated[
         bool, typer.Option("--without-ratings", help="Leave the training ratings out of the model's folder.")
     ] = False,
@@ -111,17 +90,7 @@ def fit(
     stages = _stages(recommender, checkpoint, every, resume)
     if without_ratings:
         artifact.check_separable(recommender)
-    said = reading_options(settled.get("data", {})) | reading(
-        user=user_column,
-        item=item_column,
-        rating=rating_column,
-        time=time_column,
-        separator=separator,
-        header=header,
-        items=items,
-        duplicates=duplicates,
-        bad_lines=bad_lines,
-    )
+    said = check_table(settled.get("data", {})) | said
     observed, layout = observe(ratings, said)
     tested = None if test is None else read(test, **{key: value for key, value in said.items() if key != "items"})
     low, high = observed.range
@@ -156,7 +125,7 @@ def _stages(recommender: Recommender, folder: Path | None, every: int | None, re
     if folder is None:
         return None, None
     first = Checkpoints(folder, Checkpoints.every if every is None else every, resume=resume)
-    recommender.check_checkpoints(first)
+    resumable(recommender, first)
     second = replace(first, folder=folder / "refit")
     second.check()
     return first, second

@@ -22,53 +22,6 @@ Threads = Annotated[
 ]
 
 
-# How a file of ratings is to be read, where the guess is wrong.
-Items = Annotated[Path | None, typer.Option("--items", help="File of item titles, genres, years.")]
-UserColumn = Annotated[str | None, typer.Option("--user-column", help="Name of the user column.")]
-ItemColumn = Annotated[str | None, typer.Option("--item-column", help="Name of the item column.")]
-RatingColumn = Annotated[str | None, typer.Option("--rating-column", help="Name of the rating column.")]
-TimeColumn = Annotated[str | None, typer.Option("--time-column", help="Name of the time column.")]
-Separator = Annotated[
-    str | None, typer.Option("--separator", help="What stands between the columns; \\t for a tab.", show_default=False)
-]
-Header = Annotated[bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns.")]
-Duplicates = Annotated[
-    str | None,
-    typer.Option("--duplicates", help="Of a pair rated twice: last, mean, sum or error.", show_default="last"),
-]
-BadLines = Annotated[
-    str | None,
-    typer.Option("--bad-lines", help="What cannot be read: error, or skip and count.", show_default="error"),
-]
-
-
-def reading(
-    *,
-    user: str | None = None,
-    item: str | None = None,
-    rating: str | None = None,
-    time: str | None = None,
-    separator: str | None = None,
-    header: bool | None = None,
-    items: Path | None = None,
-    duplicates: str | None = None,
-    bad_lines: str | None = None,
-) -> dict[str, Any]:
-    """What was said about reading, as arguments of `read`; what was not said is left out."""
-    if separator is not None:
-        separator = separator.replace("\\t", "\t")
-    said: dict[str, Any] = {
-        "user": user,
-        "item": item,
-        "rating": rating,
-        "time": time,
-        "separator": separator,
-        "header": header,
-    }
-    said |= {"items": items, "duplicates": duplicates, "bad_lines": bad_lines}
-    return {name: value for name, value in said.items() if value is not None}
-
-
 def read_config(path: Path | None) -> dict[str, Any]:
     """A configuration file: a table [model] with name and parameters, a table [data] with column names."""
     if path is None:
@@ -84,19 +37,6 @@ def read_config(path: Path | None) -> dict[str, Any]:
     if unknown:
         raise DataError(f"unknown entry {', '.join(sorted(unknown))}", file=path, expected="tables [model] and [data]")
     return config
-
-
-def reading_options(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The [data] table of a configuration, checked: how a file of ratings is to be read."""
-    texts = ("user", "item", "rating", "time", "separator", "items", "duplicates", "bad_lines")
-    kinds = dict.fromkeys(texts, str) | {"header": bool}
-    for key, value in table.items():
-        if key not in kinds:
-            raise InvalidParameterError(f"[data] has no entry {key!r}; expected one of {', '.join(kinds)}")
-        if not isinstance(value, kinds[key]):
-            expected = "true or false" if kinds[key] is bool else "a text"
-            raise InvalidParameterError(f"[data] has {key} = {value!r}; expected {expected}")
-    return dict(table)
 
 
 def known_ids(vocabulary: Vocabulary, ids: pl.Series) -> list[Any]:

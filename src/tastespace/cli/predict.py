@@ -11,17 +11,8 @@ import typer
 from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.level_bars import bars
-from tastespace.cli.options import (
-    Header,
-    ItemColumn,
-    Json,
-    Model,
-    Separator,
-    Threads,
-    UserColumn,
-    known_ids,
-    reading,
-)
+from tastespace.cli.options import Json, Model, Threads, known_ids
+from tastespace.cli.reading import Said, reads
 from tastespace.data.files import read_pairs
 from tastespace.models.parameters import number
 from tastespace.models.posterior import Prediction
@@ -30,13 +21,12 @@ SHOWN = 50
 BLOCK = 100_000  # pairs predicted at once: whole distributions take some hundred bytes each
 
 
+@reads("user", "item", "separator", "header")
 def predict(
     model: Model,
     pairs: Annotated[Path, typer.Argument(help="File with a user and an item in each row.")],
-    user_column: UserColumn = None,
-    item_column: ItemColumn = None,
-    separator: Separator = None,
-    header: Header = None,
+    *,
+    said: Said,
     coverage: Annotated[
         float, typer.Option("--coverage", help="How often a rating is to lie within the interval.")
     ] = 0.9,
@@ -49,7 +39,6 @@ def predict(
     """Predict the ratings of pairs of users and items."""
     recommender = artifact.load(model).set_params(threads=threads)
     number("--coverage", coverage, above=0, below=1)
-    said = reading(user=user_column, item=item_column, separator=separator, header=header)
     users, items = read_pairs(pairs, **said)
     blocks, levels = [], []
     for k in range(0, max(len(users), 1), BLOCK):

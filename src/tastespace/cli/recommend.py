@@ -92,12 +92,14 @@ def _excluded(items: list[str], file: Path | None, users: list[str] | None, new:
 
 def _entry(ranking: Ranking, position: int, user: Any) -> dict[str, Any]:
     items = []
-    for row in ranking.of(position).rows(named=True):
+    for row in ranking.of(position, levels=True).rows(named=True):
         item = {"item": row["item"], "title": row.get("title"), "score": round(row["score"], 5)}
         if ranking.sureness is not None:
             item |= {name: round(row[name], 5) for name in ("belief_sd", "rating_sd")}
             item["interval"] = [round(row["low"], 5), round(row["high"], 5)]
             item["top_n_probability"] = round(row["top_n_probability"], 5)
+        if ranking.level_names:
+            item["levels"] = {level: round(row[f"p_{level}"], 5) for level in ranking.level_names}
         items.append(item)
     return {"user": user, "cold": bool(ranking.cold[position]), "items": items}
 

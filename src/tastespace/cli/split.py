@@ -10,18 +10,8 @@ import typer
 
 from tastespace.cli import console
 from tastespace.cli.observing import observe
-from tastespace.cli.options import (
-    BadLines,
-    Duplicates,
-    Header,
-    ItemColumn,
-    Json,
-    RatingColumn,
-    Separator,
-    TimeColumn,
-    UserColumn,
-    reading,
-)
+from tastespace.cli.options import Json
+from tastespace.cli.reading import Said, reads
 from tastespace.data.ratings import Ratings
 from tastespace.data.splitting import (
     Split,
@@ -45,6 +35,7 @@ WAYS: dict[str, Callable[[Ratings, float, int, int], Split]] = {
 SHARED = ("random", "time", "users")
 
 
+@reads("user", "item", "rating", "time", "separator", "header", "duplicates", "bad_lines")
 def split(
     ratings: Annotated[Path, typer.Argument(help="File of ratings, folder of a known layout, or name of a data set.")],
     train: Annotated[Path, typer.Option("--train", help="File to write the training part to.")],
@@ -68,14 +59,8 @@ def split(
         Path | None, typer.Option("--history", help="For users: file to write half of their ratings to.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same split.")] = 0,
-    user_column: UserColumn = None,
-    item_column: ItemColumn = None,
-    rating_column: RatingColumn = None,
-    time_column: TimeColumn = None,
-    separator: Separator = None,
-    header: Header = None,
-    duplicates: Duplicates = None,
-    bad_lines: BadLines = None,
+    *,
+    said: Said,
     json: Json = False,
 ) -> None:
     """Write a training part and a test part of ratings to two files (.csv, .tsv, .parquet, also .gz and .zst)."""
@@ -85,16 +70,6 @@ def split(
         writer_of(file)  # says now, before anything is read, if a name is none that can be written
     if len({file.resolve() for file in (ratings, *outputs)}) <= len(outputs):
         raise InvalidParameterError("two of the files are the same; expected others than the ratings for each part")
-    said = reading(
-        user=user_column,
-        item=item_column,
-        rating=rating_column,
-        time=time_column,
-        separator=separator,
-        header=header,
-        duplicates=duplicates,
-        bad_lines=bad_lines,
-    )
     observed = observe(ratings, said)[0]
     parts = WAYS[by](observed, 0.1 if share is None else share, 1 if last is None else last, seed)
     written = {"train": (parts.train, train), "test": (parts.test, test)}

@@ -12,26 +12,14 @@ import typer
 from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.observing import observe
-from tastespace.cli.options import (
-    BadLines,
-    Duplicates,
-    Header,
-    ItemColumn,
-    Items,
-    Json,
-    Model,
-    RatingColumn,
-    Separator,
-    Threads,
-    TimeColumn,
-    UserColumn,
-    reading,
-)
+from tastespace.cli.options import Json, Model, Threads
+from tastespace.cli.reading import OPTIONS, Said, reads
 from tastespace.errors import InvalidParameterError
 from tastespace.models import MODELS, Recommender
 from tastespace.models.updating import News
 
 
+@reads(*OPTIONS)
 def update(
     model: Model,
     new_ratings: Annotated[Path, typer.Argument(help="File of ratings that have come since.", metavar="NEW_RATINGS")],
@@ -40,34 +28,14 @@ def update(
         str, typer.Option("--sweeps", help="Warm-up of a restart; 0 for none, auto to restart when it pays.")
     ] = "auto",
     threads: Threads = None,
-    items: Items = None,
-    user_column: UserColumn = None,
-    item_column: ItemColumn = None,
-    rating_column: RatingColumn = None,
-    time_column: TimeColumn = None,
-    separator: Separator = None,
-    header: Header = None,
-    duplicates: Duplicates = None,
-    bad_lines: BadLines = None,
+    *,
+    said: Said,
     json: Json = False,
 ) -> None:
     """Let a model keep up with new ratings."""
     warmup = _sweeps(sweeps)
     artifact.check_writable(out)
-    recommender = artifact.load(model)
-    if threads is not None:
-        recommender.threads = threads
-    said = reading(
-        user=user_column,
-        item=item_column,
-        rating=rating_column,
-        time=time_column,
-        separator=separator,
-        header=header,
-        items=items,
-        duplicates=duplicates,
-        bad_lines=bad_lines,
-    )
+    recommender = artifact.load(model).set_params(threads=threads)
     new, _ = observe(new_ratings, said)
     began = time.perf_counter()
     with console.progress() as observer:

@@ -25,6 +25,14 @@ def levels_of(values: NDArray[Any]) -> DoubleArray | None:
     return levels if is_even else None
 
 
+def level_names(levels: DoubleArray | None) -> list[str]:
+    """The levels as text, "1" and "1.5"; empty where there are none."""
+    if levels is None:
+        return []
+    # Levels come from single precision: its shortest text is what was in the file.
+    return [np.format_float_positional(level, trim="-") for level in levels.astype(np.float32)]
+
+
 def strange(values: NDArray[Any], levels: DoubleArray) -> NDArray[np.bool_]:
     """Which values are none of these levels, but for rounding: they are kept in single precision."""
     nearest = levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, values)]

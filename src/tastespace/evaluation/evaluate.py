@@ -76,7 +76,7 @@ def evaluate(
         warn("the model was saved without its ratings, which measures of lists and groups need: there are none")
         ranking, groups = False, False
     # In the order of the ids, whatever the order of the file: so that reports can be compared user by user.
-    asked = asked_users(trained, part.users.ids.sort(), history, recommender.rating_range_)
+    asked = asked_users(trained, part.users.ids.sort(), history, recommender.history_range)
     matched = Matched.of(trained, part, asked)
     listed = ListMeasures()
     with warnings.catch_warnings():

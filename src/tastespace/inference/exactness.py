@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tastespace.inference.diagnostics import LARGEST_ERROR, monte_carlo_errors, of_most
+from tastespace.inference.diagnostics import monte_carlo_errors
+from tastespace.inference.figures import of_most
+from tastespace.inference.limits import LARGEST_ERROR
 from tastespace.inference.trace import Trace
 
 
@@ -14,8 +16,9 @@ from tastespace.inference.trace import Trace
 class Exactness:
     """Chains go on, a block of draws at a time, until the Monte Carlo errors of watched predictions are small.
 
-    Nine pairs in ten must have an error of at most `error`, in units of the noise sd, and all together must not make
-    the diagnostics warn. Chains that disagree have large errors: they go on to the most that the schedule allows.
+    Nine pairs in ten must have an error of at most `error`, in units of the noise sd (where there is none, of the
+    spread of the predictions), and all together must not make the diagnostics warn. Chains that disagree have large
+    errors: they go on to the most that the schedule allows.
     """
 
     error: float

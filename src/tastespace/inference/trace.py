@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from tastespace.arrays import DoubleArray, FloatArray
 
 PREFIX = "trace:"
+# Names that mean something to whoever reads a trace; any other is just a quantity.
+NOISE, LOG_JOINT, HELD_OUT = "noise sd", "log joint", "held-out rmse"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,11 @@ class Trace:
         if self.wanted_error is not None:
             arrays[f"{PREFIX}wanted error"] = np.array([self.wanted_error])
         return arrays
+
+    @classmethod
+    def found_in(cls, arrays: Mapping[str, NDArray[Any]]) -> Trace | None:
+        """What `arrays` gave, if there is one among these."""
+        return cls.from_arrays(arrays) if f"{PREFIX}schedule" in arrays else None
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Trace:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.data.compressed import Compressed
+from tastespace.data.levels import level_names
 from tastespace.distributions.rating_distribution import ExpectedRating, RatingDistribution
 from tastespace.errors import InvalidParameterError
 from tastespace.frames import to_pandas
@@ -318,10 +319,7 @@ class Prediction:
     @property
     def level_names(self) -> list[str]:
         """The levels as text, "1" and "1.5"; empty where there are none."""
-        if self.levels is None:
-            return []
-        # Levels come from single precision: its shortest text is what was in the file.
-        return [np.format_float_positional(level, trim="-") for level in self.levels.astype(np.float32)]
+        return level_names(self.levels)
 
     def _known(self, what: str) -> RatingDistribution:
         if self.rating is None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import polars as pl
 from numpy.random import Generator
 
 from tastespace import randomness, threads
@@ -18,39 +17,24 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids, id_series, listed
 from tastespace.errors import InvalidParameterError, NotFittedError, warn
 from tastespace.index.index import Index
-from tastespace.inference.checkpoints import Checkpoints, RunCheckpoints
+from tastespace.inference.checkpoints import Checkpoints
 from tastespace.instructions import instruction_set
-from tastespace.models.asking import Asked, History, asked_users, plain_history, require_levels
+from tastespace.models.asking import asked_users, plain_history
 from tastespace.models.explaining import Explanation, explain
 from tastespace.models.listing import Listing, Wishes
 from tastespace.models.parameters import whole_number
 from tastespace.models.policies import Policy, policy_of
-from tastespace.models.posterior import Inquires, Posterior, Prediction, Remembers, Reweighs, Uncertain
+from tastespace.models.posterior import Inquires, Posterior, Prediction, Remembers, Uncertain
 from tastespace.models.prepared import Prepared
 from tastespace.models.questions import AMONG, Asker, Goal, Inquiries, Questions, questions_of
-from tastespace.models.run import run_of
+from tastespace.models.request import Request, stranger, users_meant
+from tastespace.models.resuming import infer_with_checkpoints, resumable
 from tastespace.models.searching import score_blocks
 from tastespace.models.similar import Similar, similar_items, similar_users
 from tastespace.models.sureness import Sure
 from tastespace.models.updating import News, Seen, Sweeps, as_ratings, check_range, check_sweeps, conclude, merge
 from tastespace.progress import Observer, silent
 from tastespace.ranking import Ranking, allowed_items, rules_of
-
-
-@runtime_checkable
-class Resumable(Protocol):
-    """Capability of a recommender: its inference can be interrupted, and go on later from a checkpoint."""
-
-    def infer_resumably(
-        self,
-        observed: Ratings,
-        rng: Generator,
-        observer: Observer,
-        held_out: Ratings | None,
-        checkpoints: RunCheckpoints | None,
-    ) -> Posterior[Any]:
-        """As `infer`, and to the same end, with checkpoints."""
-        ...
 
 
 @dataclass(kw_only=True)
@@ -101,23 +85,15 @@ class Recommender(ABC):
                     f"{name} got {type(given).__name__}; expected Ratings: use tastespace.read or Ratings.from_frame"
                 )
         self.check()
-        seed, posterior = self._inferred(observed, held_out, observer, checkpoints)
+        if checkpoints is None:
+            seed = randomness.resolve(self.seed)
+            posterior = self.infer(observed, randomness.generator(seed), observer, held_out)
+        else:
+            sampler = resumable(self, checkpoints)
+            seed, posterior = infer_with_checkpoints(sampler, observed, held_out, observer, checkpoints)
         # Declared levels may reach further than those in use.
         rating_range = posterior.rating_range if isinstance(posterior, Uncertain) else observed.range
         return self.restore(observed, posterior, seed, rating_range)
-
-    def check_checkpoints(self, checkpoints: Checkpoints) -> None:
-        """Refuse checkpoints that are none, that this model cannot keep, or that are in the way."""
-        if not isinstance(checkpoints, Checkpoints):
-            raise InvalidParameterError(
-                f"checkpoints is {checkpoints!r}; expected Checkpoints, such as tastespace.Checkpoints('folder')"
-            )
-        if not isinstance(self, Resumable):
-            raise InvalidParameterError(
-                f"{type(self).__name__} keeps no checkpoints: it draws no samples, and is fitted in one go; expected "
-                "none, or a model that samples, such as BPMF"
-            )
-        checkpoints.check()
 
     def restore(
         self,
@@ -174,6 +150,11 @@ class Recommender(ABC):
         other.news_ = news
         return other
 
+    @property
+    def history_range(self) -> tuple[float, float]:
+        """What ratings of a history may be expected to be."""
+        return self.rating_range_
+
     def check_ratings(self, ratings: Ratings) -> None:
         """Refuse new ratings that are not such as the model was fitted on."""
         check_range(ratings, self.rating_range_)
@@ -192,23 +173,21 @@ class Recommender(ABC):
         users, items = id_series(listed(user_ids), "user"), id_series(listed(item_ids), "item")
         if len(users) != len(items):
             raise InvalidParameterError(f"{len(users)} users and {len(items)} items; expected as many of each")
-        history = plain_history(history)
-        asked = asked_users(self.ratings_, users, history, self.rating_range_)
-        positions, item_rows = asked.users.rows_of(users), self.ratings_.items.rows_of(items)
-        belief, posterior, n_threads = self._belief(asked), self.posterior_, threads.resolve(self.threads)
-        outlook = None
+        request = self._request(users, history, "predict")
+        positions, item_rows = request.positions, self.ratings_.items.rows_of(items)
+        belief, posterior, outlook = request.belief, self.posterior_, None
         if isinstance(posterior, Uncertain):
-            outlook = posterior.outlook(belief, positions, item_rows, n_threads)
+            outlook = posterior.outlook(belief, positions, item_rows, request.threads)
             mean = outlook.belief.mean().astype(np.float32)
         else:
-            mean = posterior.predict(belief, positions, item_rows, n_threads)
+            mean = posterior.predict(belief, positions, item_rows, request.threads)
         low, high = self.rating_range_
         return Prediction(
             user_ids=users,
             item_ids=items,
             titles=None if self.ratings_.item_titles is None else self.ratings_.title_of(item_rows),
             mean=np.clip(mean, low, high),
-            cold=self._cold(asked)[positions] | (item_rows < 0),
+            cold=request.cold[positions] | (item_rows < 0),
             belief_sd=None if outlook is None else outlook.belief.sd().astype(np.float32),
             rating_sd=None if outlook is None else outlook.rating.sd().astype(np.float32),
             rating=None if outlook is None else outlook.rating,
@@ -261,9 +240,8 @@ class Recommender(ABC):
         self.require_fitted()
         wishes = Wishes(n, policy_of(policy), diversity, popularity_damping)
         wishes.check()
-        history = plain_history(history)
-        users = self._users_meant(user_ids, history, "recommend")
-        asked = asked_users(self.ratings_, users, history, self.rating_range_)
+        request = self._request(user_ids, history, "recommend")
+        asked = request.asked
         rules = rules_of(
             self.ratings_,
             asked.users,
@@ -273,27 +251,26 @@ class Recommender(ABC):
             only=only,
             matching=self._matching(where),
         )
-        belief = self._belief(asked)
         found = Listing(
             posterior=self.posterior_,
-            belief=belief,
+            belief=request.belief,
             n_users=len(asked.users),
             n_items=self.ratings_.n_items,
             rules=rules,
             prepared=self._prepared,
             index=index,
-            rng_of=self._rng_of(asked, "policy", getattr(wishes.policy, "request", 0)),
-            threads=threads.resolve(self.threads),
+            rng_of=request.rng_of("policy", getattr(wishes.policy, "request", 0)),
+            threads=request.threads,
         ).lists(wishes)
         sureness = None
         if uncertainty and isinstance(self.posterior_, Uncertain):
-            rng_of = self._rng_of(asked, "top n")
-            sureness = Sure(self.posterior_, belief, rules, rng_of, threads.resolve(self.threads)).of(found.items, n)
-        positions = asked.users.rows_of(users)
+            sure = Sure(self.posterior_, request.belief, rules, request.rng_of("top n"), request.threads)
+            sureness = sure.of(found.items, n)
+        positions = request.positions
         item_rows = found.items[positions]
         return Ranking(
-            user_ids=users,
-            cold=self._cold(asked)[positions],
+            user_ids=request.users,
+            cold=request.cold[positions],
             item_rows=item_rows,
             scores=found.scores[positions],
             item_ids=self.ratings_.items.at(item_rows.reshape(-1)),
@@ -333,13 +310,13 @@ class Recommender(ABC):
                 f"{type(self).__name__} predicts a point and does not know what an answer would tell; expected a model "
                 "with a posterior, such as BPMF"
             )
-        history = plain_history(history)
-        nobody = user_ids is None and history is None
-        users = self._users_meant([self._stranger()] if nobody else user_ids, history, "ask")
-        asked = asked_users(self.ratings_, users, history, self.rating_range_)
+        if user_ids is None and history is None:
+            user_ids = [stranger(self.ratings_)]
+        request = self._request(user_ids, history, "ask")
+        asked = request.asked
         found = Asker(
             posterior=posterior,
-            belief=self._belief(asked),
+            belief=request.belief,
             seen=asked.seen,
             rules=rules_of(
                 self.ratings_,
@@ -353,9 +330,9 @@ class Recommender(ABC):
             counts=self.ratings_.by_item.counts.astype(np.float64) if len(self.ratings_) else None,
             n_items=self.ratings_.n_items,
             exact=self._prepared.exact if goal == "list" else None,
-            threads=threads.resolve(self.threads),
+            threads=request.threads,
         ).questions(wanted)
-        return questions_of(found, self.ratings_, users, asked.users.rows_of(users), self._cold(asked))
+        return questions_of(found, self.ratings_, request.users, request.positions, request.cold)
 
     def scores(self, user_ids: Ids, *, history: Any = None) -> Iterator[tuple[IntArray, FloatMatrix]]:
         """What lists are ordered by, for measures over whole rankings: the scores of all items, in bounded memory.
@@ -364,13 +341,10 @@ class Recommender(ABC):
         and one row of scores each, minus infinity where they have rated an item.
         """
         self.require_fitted()
-        users, history = id_series(listed(user_ids), "user"), plain_history(history)
-        asked = asked_users(self.ratings_, users, history, self.rating_range_)
-        belief, n_items = self._belief(asked), self.ratings_.n_items
-        for rows, block in score_blocks(
-            self.posterior_, belief, len(asked.users), n_items, threads.resolve(self.threads)
-        ):
-            seen = asked.seen.take(rows)
+        request = self._request(user_ids, history, "scores")
+        n_users, n_items = len(request.asked.users), self.ratings_.n_items
+        for rows, block in score_blocks(self.posterior_, request.belief, n_users, n_items, request.threads):
+            seen = request.asked.seen.take(rows)
             block[seen.rows(), seen.columns] = -np.inf
             yield rows, block
 
@@ -398,11 +372,8 @@ class Recommender(ABC):
         """
         self.require_fitted()
         whole_number("n", n, least=1)
-        history = plain_history(history)
-        users = self._users_meant(user_ids, history, "similar_users")
-        asked = asked_users(self.ratings_, users, history, self.rating_range_)
-        likeness, belief = self._prepared.user_likeness, self._belief(asked)
-        return similar_users(self.ratings_, likeness, asked, belief, users, n, threads.resolve(self.threads))
+        request, likeness = self._request(user_ids, history, "similar_users"), self._prepared.user_likeness
+        return similar_users(self.ratings_, likeness, request.asked, request.belief, request.users, n, request.threads)
 
     def explain(self, user_id: Any | None, item_ids: Ids, *, history: Any = None, n: int = 5) -> Explanation:
         """Which of the user's own ratings pushed these items up or down, and how much: the `n` largest of each.
@@ -414,19 +385,21 @@ class Recommender(ABC):
         """
         self.require_fitted()
         whole_number("n", n, least=1)
-        history = plain_history(history)
-        users = self._users_meant(None if user_id is None else [user_id], history, "explain")
-        if len(users) != 1:
-            raise InvalidParameterError(f"explain got a history of {len(users)} users; expected to be told which one")
-        asked = asked_users(self.ratings_, users, history, self.rating_range_)
+        request = self._request(None if user_id is None else [user_id], history, "explain")
+        asked = request.asked
+        if len(request.users) != 1:
+            raise InvalidParameterError(
+                f"explain got a history of {len(request.users)} users; expected to be told which one"
+            )
         if not len(self.ratings_) and not asked.cold[0] and not asked.seen.counts[0]:
             raise InvalidParameterError(
                 "the model was saved without its ratings, so that there is nothing to explain by; expected a history, "
                 "or a model saved with its ratings"
             )
         items, user = id_series(listed(item_ids), "item"), asked.users.ids[0]
-        n_threads = threads.resolve(self.threads)
-        return explain(self.ratings_, self.posterior_, user, asked.seen, items, n, n_threads, trained=asked.before)
+        return explain(
+            self.ratings_, self.posterior_, user, asked.seen, items, n, request.threads, trained=asked.before
+        )
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name, as scikit-learn asks for them."""
@@ -448,61 +421,12 @@ class Recommender(ABC):
         if not self.is_fitted:
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(ratings) first")
 
-    def _inferred(
-        self, observed: Ratings, held_out: Ratings | None, observer: Observer, checkpoints: Checkpoints | None
-    ) -> tuple[int, Posterior[Any]]:
-        """The seed, and what was concluded."""
-        if checkpoints is None:
-            seed = randomness.resolve(self.seed)
-            return seed, self.infer(observed, randomness.generator(seed), observer, held_out)
-        self.check_checkpoints(checkpoints)
-        assert isinstance(self, Resumable)
-        # Without a seed, the run that goes on has that of the run that began.
-        began_with = checkpoints.seed() if self.seed is None and checkpoints.resume else None
-        seed = randomness.resolve(self.seed) if began_with is None else began_with
-        run = run_of(type(self).__name__, self.get_params(), seed, observed, held_out)
-        rng = randomness.generator(seed)
-        with checkpoints.begin(run) as begun:
-            return seed, self.infer_resumably(observed, rng, observer, held_out, begun)
-
-    def _belief(self, asked: Asked) -> Any:
-        """As training left it, or folded in where there is news."""
-        if asked.has_history.any():
-            require_levels(self.posterior_, asked)
-        posterior, n_threads = self.posterior_, threads.resolve(self.threads)
-        known = posterior.known(asked.rows, n_threads)
-        if not asked.has_history.any():
-            return known
-        folded = posterior.fold_in(asked.seen, n_threads)
-        if isinstance(posterior, Reweighs):
-            folded = posterior.reweighed(folded, asked.before)
-        return posterior.choose(asked.has_history, folded, known)
-
-    def _cold(self, asked: Asked) -> BoolArray:
-        """Who has nothing to go by: also those whose ratings the model would need, and was saved without."""
-        if isinstance(self.posterior_, Remembers) and not len(self.ratings_):
-            return np.asarray(asked.seen.counts == 0)
-        return asked.cold
-
-    def _rng_of(self, asked: Asked, *purpose: object) -> Callable[[int], Generator]:
-        """Random numbers of a user of the request: the same for the same model, user and purpose."""
-        known = self.ratings_.users.at(asked.rows)  # by their own ids: typed at a terminal, 7 is a text
-        return lambda user: randomness.derive(self.seed_, *purpose, known[user] or asked.users.ids[user])
-
-    def _stranger(self) -> str:
-        """A name for somebody whom the training ratings do not know."""
-        name = "you"
-        while self.ratings_.users.rows_of([name])[0] >= 0:
-            name += "'"
-        return name
-
-    def _users_meant(self, user_ids: Ids | None, history: History | None, verb: str) -> pl.Series:
-        """Those asked about; or else those of the history."""
-        if user_ids is None:
-            if history is None:
-                raise InvalidParameterError(f"{verb} got neither users nor a history; expected at least one")
-            user_ids = history.users.ids if isinstance(history, Ratings) else [self._stranger()]
-        return id_series(listed(user_ids), "user")
+    def _request(self, user_ids: Ids | None, history: Any, verb: str) -> Request:
+        """Who is meant by users and a history, and what they rated in training and since."""
+        history = plain_history(history)
+        users = users_meant(self.ratings_, user_ids, history, verb)
+        asked = asked_users(self.ratings_, users, history, self.history_range)
+        return Request(self.ratings_, self.posterior_, self.seed_, users, asked, threads.resolve(self.threads))
 
     def _matching(self, where: str | None) -> BoolArray | None:
         """The items that fulfil a condition; what is doubtful about it brings a warning."""

@@ -41,8 +41,12 @@ class Sure:
         shaped = [np.full(item_rows.shape, np.nan, np.float32) for _ in found]
         for figures, values in zip(shaped, found, strict=True):
             figures[users, places] = values
+        levels, probabilities = outlook.rating.levels, None
+        if levels is not None:
+            probabilities = np.full((*item_rows.shape, len(levels)), np.nan, np.float32)
+            probabilities[users, places] = outlook.rating.level_probabilities()
         belief_sd, rating_sd, low, high = shaped
-        return Sureness(belief_sd, rating_sd, low, high, self._top_n(item_rows, n))
+        return Sureness(belief_sd, rating_sd, low, high, self._top_n(item_rows, n), levels, probabilities)
 
     def _top_n(self, item_rows: IntArray, n: int) -> FloatMatrix:
         probabilities = np.full(item_rows.shape, np.nan, np.float32)

@@ -11,18 +11,10 @@ import numpy as np
 
 from tastespace.arrays import DoubleArray
 from tastespace.errors import DataError
-from tastespace.inference.diagnostics import (
-    CONSTANT,
-    HELD_OUT,
-    LOG_JOINT,
-    NOISE,
-    Diagnosis,
-    diagnose,
-    kept,
-    names_of,
-)
+from tastespace.inference.diagnosis import CONSTANT, Diagnosis
+from tastespace.inference.diagnostics import diagnose, kept, names_of
 from tastespace.inference.mixing import correlations
-from tastespace.inference.trace import Trace
+from tastespace.inference.trace import HELD_OUT, LOG_JOINT, NOISE, Trace
 from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE
 from tastespace.report.evaluation_figures import LOOKS, STEADY, Picture
 from tastespace.report.evaluation_page import prepare_folder

@@ -67,10 +67,10 @@ class BPMF(Recommender):
 
     `chains` are run side by side, each from a start of its own ("als" or "random"); after `warmup` sweeps, `draws` of
     each are kept, one every `thin` sweeps. With `draws="auto"` chains go on, 20 draws at a time and to 400 at most,
-    until nine of ten watched predictions have a Monte Carlo error of at most 0.075 times the noise sd. A draw of the
-    items takes 4 (D + 1) bytes an item on disk, half of that with `storage="float16"`. `inner_sweeps` is the number of
-    passes over users and items for each draw of the populations. `noise_precision` is "learned", or 1 / variance of a
-    rating.
+    until nine of ten watched predictions have a Monte Carlo error of at most 0.075 times the noise sd (where there is
+    none, the spread of the predictions). A draw of the items takes 4 (D + 1) bytes an item on disk, half of that with
+    `storage="float16"`. `inner_sweeps` is the number of passes over users and items for each draw of the populations.
+    `noise_precision` is "learned", or 1 / variance of a rating.
 
     `likelihood` is how ratings come about: "gaussian" (numbers with normal noise), "ordinal" (levels between learned
     cut-points, such as stars; `levels` declares them, None for those in use), "probit" or "logistic" (yes and no, as 1

@@ -1,0 +1,185 @@
+"""What the kept draws of chains say of themselves, as a table and in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import polars as pl
+
+from tastespace.errors import InvalidParameterError
+from tastespace.inference.limits import (
+    FEWEST_EFFECTIVE,
+    LARGEST_ERROR,
+    LARGEST_MOVE,
+    LARGEST_RHAT,
+    LARGEST_SHARE,
+)
+from tastespace.inference.trace import NOISE
+
+MEDIAN, WORST = "predictions, median", "predictions, worst"
+FINE, FEW, NOT_SETTLED = "fine", "few effective draws", "not settled"
+CONSTANT, TOO_FEW, NOT_FINITE = "constant", "too few draws", "not finite"
+_HEAD = ("quantity", "mean", "sd", "R-hat", "bulk ESS", "tail ESS", "MCSE", "verdict")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity; None is what cannot be said of it."""
+
+    quantity: str
+    mean: float | None
+    sd: float | None
+    rhat: float | None
+    ess_bulk: float | None
+    ess_tail: float | None
+    mcse: float | None
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The watched predictions together."""
+
+    n: int
+    above_rhat: float  # share of pairs with R-hat above the limit
+    below_ess: float | None  # share of pairs with few effective draws; None, as are errors, if there are too few at all
+    error: float | None  # root mean square of their Monte Carlo errors, in rating units
+    relative_error: float | None  # the same as a multiple of the yardstick
+    error_of_most: float | None  # multiple of the yardstick that the errors of nine pairs in ten do not exceed
+    worst: int  # position of the pair with the fewest effective draws
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the kept draws of all chains say of themselves; `diagnosis["noise sd"]` is one row."""
+
+    chains: int
+    warmup: int
+    draws: int  # kept a chain
+    thin: int
+    rows: tuple[Row, ...]
+    pairs: Pairs | None  # None if no predictions were watched
+    yardstick: float | None  # what errors are small against: the noise sd; where there is none, the sd of predictions
+    held_out_rmse: float | None  # of one chain's averaged predictions, mean over chains; None if nothing was held out
+    trouble: str | None  # what a warning says; None if there is nothing to warn of
+    wanted_error: float | None = None  # of most pairs, as a multiple of the yardstick: chains went on for it
+
+    def __getitem__(self, quantity: str) -> Row:
+        for row in self.rows:
+            if row.quantity == quantity:
+                return row
+        raise InvalidParameterError(
+            f"{quantity!r} was not watched; expected one of {', '.join(row.quantity for row in self.rows)}"
+        )
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row a quantity: quantity, mean, sd, rhat, ess_bulk, ess_tail, mcse, verdict."""
+        kinds = [pl.String, *[pl.Float64] * 6, pl.String]
+        schema = dict(zip(Row.__dataclass_fields__, kinds, strict=True))
+        return pl.DataFrame([asdict(row) for row in self.rows], schema=schema)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it; null for what cannot be said."""
+        return {
+            "schedule": {name: getattr(self, name) for name in ("chains", "warmup", "draws", "thin")},
+            "quantities": {row.quantity: _without_name(row) for row in self.rows},
+            "predictions": None if self.pairs is None else asdict(self.pairs),
+            "yardstick": self.yardstick,
+            "held_out_rmse": self.held_out_rmse,
+            "wanted_error": self.wanted_error,
+            "limits": {
+                "rhat": LARGEST_RHAT,
+                "ess": FEWEST_EFFECTIVE,
+                "relative_error": LARGEST_ERROR,
+                "share_above_rhat": LARGEST_SHARE,
+                "noise_move": LARGEST_MOVE,
+            },
+            "warning": self.trouble,
+        }
+
+    def table(self) -> str:
+        """The rows as text."""
+        lines = [_HEAD, *(_cells(row) for row in self.rows)]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(_HEAD))]
+        aligned = (
+            [line[0].ljust(widths[0]), *(line[place].rjust(widths[place]) for place in range(1, 7)), line[7]]
+            for line in lines
+        )
+        return "\n".join("  ".join(cells) for cells in aligned)
+
+    def meaning(self) -> str:
+        """What it comes to, in words."""
+        sentences = [] if self.pairs is None else [self._about_predictions(self.pairs)]
+        if self.pairs is not None and self.wanted_error is not None and self.pairs.error_of_most is not None:
+            sentences.append(
+                f"Draws were taken until nine of ten had an error of at most {self.wanted_error:g} times the "
+                f"{self.unit}: it is {self.pairs.error_of_most:.3f}."
+            )
+        if self.held_out_rmse is not None:
+            sentences.append(f"Held-out RMSE of what one chain predicts on average: {self.held_out_rmse:.4f}.")
+        if self.trouble is not None:
+            sentences.append(f"Not good enough: {self.trouble}.")
+        elif any(row.verdict in (FEW, NOT_SETTLED) for row in self.rows if row.quantity not in (MEDIAN, WORST)):
+            sentences.append("Good enough for predictions; do not read much into the quantities that are not fine.")
+        else:
+            sentences.append("Good enough.")
+        return "\n".join(sentences)
+
+    def _about_predictions(self, pairs: Pairs) -> str:
+        if pairs.below_ess is None:
+            return f"{pairs.n} watched predictions, of too few draws to judge them by."
+        text = (
+            f"{pairs.n} watched predictions: {pairs.above_rhat:.0%} have R-hat above {LARGEST_RHAT:g}, "
+            f"{pairs.below_ess:.0%} fewer than {FEWEST_EFFECTIVE} effective draws."
+        )
+        if pairs.error is None or pairs.relative_error is None:
+            return text
+        return (
+            f"{text}\nWith endlessly many draws they would change by about {pairs.error:.2g}, which is "
+            f"{pairs.relative_error:.2g} times the {self.unit} (at most {LARGEST_ERROR:g} expected)."
+        )
+
+    def __str__(self) -> str:
+        return f"{self.schedule()}\n\n{self.table()}\n\n{self.meaning()}"
+
+    @property
+    def unit(self) -> str:
+        """What the yardstick is."""
+        return NOISE if any(row.quantity == NOISE for row in self.rows) else "spread of the predictions"
+
+    def schedule(self) -> str:
+        """How long the chains ran."""
+        chains = "1 chain" if self.chains == 1 else f"{self.chains} chains"
+        each = "" if self.chains == 1 else " each"
+        draws = "1 kept draw" if self.draws == 1 else f"{self.draws:,} kept draws"
+        every = "" if self.thin == 1 else f", one every {self.thin} sweeps"
+        return f"{chains}: {self.warmup:,} sweeps of warm-up, then {draws}{each}{every}"
+
+
+def _without_name(row: Row) -> dict[str, Any]:
+    """Under its name already; an infinite R-hat, which JSON does not know, is null, and the verdict tells."""
+    content = asdict(row)
+    del content["quantity"]
+    return {name: None if value == math.inf else value for name, value in content.items()}
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    def cell(value: float | None, form: str) -> str:
+        return "–" if value is None else format(value, form)
+
+    return (
+        row.quantity,
+        *(cell(row.mean, ",.4g" if row.mean is not None and abs(row.mean) < 1e4 else ",.0f"), cell(row.sd, ".3g")),
+        cell(row.rhat, ".2f"),
+        *(cell(row.ess_bulk, ",.0f"), cell(row.ess_tail, ",.0f"), cell(row.mcse, ".2g")),
+        row.verdict,
+    )
