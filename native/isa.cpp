@@ -22,15 +22,16 @@ bool supported(const std::string &name) {
   return false;
 }
 
-#define TS_FILL(isa)          \
-  do {                        \
-    isa::fill_rows(table);    \
-    isa::fill_beliefs(table); \
-    isa::fill_latent(table);  \
-    isa::fill_moments(table); \
-    isa::fill_pairs(table);   \
-    isa::fill_scan(table);    \
-    table.name = #isa;        \
+#define TS_FILL(isa)            \
+  do {                          \
+    isa::fill_rows(table);      \
+    isa::fill_beliefs(table);   \
+    isa::fill_confident(table); \
+    isa::fill_latent(table);    \
+    isa::fill_moments(table);   \
+    isa::fill_pairs(table);     \
+    isa::fill_scan(table);      \
+    table.name = #isa;          \
   } while (0)
 
 Table choose() {

@@ -2,6 +2,7 @@
 #include "arguments.hpp"
 #include "beliefs_module.hpp"
 #include "compress.hpp"
+#include "confident_module.hpp"
 #include "latent_module.hpp"
 #include "moments_driver.hpp"
 #include "neighbours_module.hpp"
@@ -29,10 +30,11 @@ template <class T>
 int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vector<const T> targets,
                    Matrix<const T> other, Matrix<const T> prior_precision, Matrix<const T> prior_linear, Matrix<T> out,
                    OptionalVector<const T> weights, OptionalVector<const T> other_bias,
-                   OptionalVector<const T> other_weights, OptionalVector<const T> prior_scale, T target_offset,
-                   T target_scale, T alpha, OptionalMatrix<const T> noise, OptionalVector<T> out_bias, T bias_precision,
-                   T bias_linear, OptionalVector<const T> bias_noise, OptionalVector<double> minimum,
-                   OptionalVector<double> squares, int64_t few, int threads) {
+                   OptionalVector<const T> other_weights, OptionalVector<const T> prior_scale,
+                   OptionalVector<const T> ridge, T target_offset, T target_scale, T alpha,
+                   OptionalMatrix<const T> noise, OptionalVector<T> out_bias, T bias_precision, T bias_linear,
+                   OptionalVector<const T> bias_noise, OptionalVector<double> minimum, OptionalVector<double> squares,
+                   int64_t few, int threads) {
   const size_t n_rows = out.shape(0), n_factors = out.shape(1), n = columns.size();
   require_offsets(offsets, n_rows, n);
   require(targets.size() == n && has_size(weights, n), "targets and weights: one a rating");
@@ -43,9 +45,10 @@ int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns,
           "prior_precision: factors x factors");
   require(prior_linear.shape(1) == n_factors && (prior_linear.shape(0) == 1 || prior_linear.shape(0) == n_rows),
           "prior_linear: one row, or one a row of out");
-  require(has_size(prior_scale, n_rows) && has_size(out_bias, n_rows) && has_size(bias_noise, n_rows) &&
-              has_size(minimum, n_rows) && has_size(squares, n_rows) && has_size(noise, n_rows * n_factors),
-          "prior_scale, out_bias, noise, minimum and squares: one a row");
+  require(has_size(prior_scale, n_rows) && has_size(ridge, n_rows) && has_size(out_bias, n_rows) &&
+              has_size(bias_noise, n_rows) && has_size(minimum, n_rows) && has_size(squares, n_rows) &&
+              has_size(noise, n_rows * n_factors),
+          "prior_scale, ridge, out_bias, noise, minimum and squares: one a row");
   require(target_scale > 0, "target_scale: above 0");
   require(!squares || alpha > 0, "alpha: above 0 where squares are wanted");
   require(within(columns.data(), n, 0, int64_t(other.shape(0))), "columns: rows of other");
@@ -67,6 +70,7 @@ int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns,
   problem.prior_linear = prior_linear.data();
   problem.prior_linear_stride = prior_linear.shape(0) == 1 ? 0 : int64_t(n_factors);
   problem.prior_scale = pointer(prior_scale);
+  problem.ridge = pointer(ridge);
   problem.bias_precision = bias_precision;
   problem.bias_linear = bias_linear;
   problem.alpha = alpha;
@@ -85,10 +89,10 @@ template <class T>
 void bind_solve_rows(nb::module_ &module) {
   module.def("solve_rows", &solve_rows<T>, "offsets"_a, "columns"_a, "targets"_a, "other"_a, "prior_precision"_a,
              "prior_linear"_a, "out"_a, nb::kw_only(), "weights"_a = nb::none(), "other_bias"_a = nb::none(),
-             "other_weights"_a = nb::none(), "prior_scale"_a = nb::none(), "target_offset"_a = T(0),
-             "target_scale"_a = T(1), "alpha"_a = T(1), "noise"_a = nb::none(), "out_bias"_a = nb::none(),
-             "bias_precision"_a = T(0), "bias_linear"_a = T(0), "bias_noise"_a = nb::none(), "minimum"_a = nb::none(),
-             "squares"_a = nb::none(), "few"_a = 0, "threads"_a = 1,
+             "other_weights"_a = nb::none(), "prior_scale"_a = nb::none(), "ridge"_a = nb::none(),
+             "target_offset"_a = T(0), "target_scale"_a = T(1), "alpha"_a = T(1), "noise"_a = nb::none(),
+             "out_bias"_a = nb::none(), "bias_precision"_a = T(0), "bias_linear"_a = T(0), "bias_noise"_a = nb::none(),
+             "minimum"_a = nb::none(), "squares"_a = nb::none(), "few"_a = 0, "threads"_a = 1,
              "Solve (or, with noise, draw) all rows of one side; -1, or the first row that is not positive definite.");
 }
 
@@ -237,6 +241,7 @@ NB_MODULE(_native, module) {
   module.def("transpose", &transpose, "offsets"_a, "columns"_a, "values"_a, "out_offsets"_a, "out_columns"_a,
              "out_values"_a, "Group ratings by column; rows come out ascending.");
   bind_beliefs(module);
+  bind_confident(module);
   bind_latent(module);
   bind_records(module);
   bind_neighbours(module);

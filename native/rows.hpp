@@ -7,7 +7,7 @@ namespace tastespace {
 
 // One side's update given the other side. Row i has ratings offsets[i]..offsets[i + 1] and the quadratic
 //
-//   alpha/2 sum_k w_k (y_k - x.v_k - c)^2 + s_i/2 [x^T Lambda x - 2 x.h_i + lambda c^2 - 2 c m]
+//   alpha/2 sum_k w_k (y_k - x.v_k - c)^2 + s_i/2 [x^T Lambda x - 2 x.h_i + lambda c^2 - 2 c m] + l_i/2 |x|^2
 //
 // with y_k = (targets[k] - target_offset) / target_scale - other_bias[column] and c the row's own bias. Its minimum is
 // the ALS update; with noise z the result is a draw from the Gaussian with that energy (Salakhutdinov and Mnih 2008,
@@ -34,6 +34,7 @@ struct RowsProblem {
   const T *prior_linear = nullptr;     // h: n_factors, or a row each (then prior_linear_stride = n_factors)
   int64_t prior_linear_stride = 0;
   const T *prior_scale = nullptr;  // s: n_rows, or null for 1
+  const T *ridge = nullptr;        // l: n_rows, or null for 0
   T bias_precision = 0;            // lambda
   T bias_linear = 0;               // m
   T alpha = 1;

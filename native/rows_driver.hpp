@@ -190,7 +190,7 @@ int64_t solve_rows(RowsProblem<T> problem, int64_t n_columns, int threads) {
   if (problem.few < 0) problem.few = few_that_pays(problem, n_columns);
   problem.few = std::min({problem.few, rows_block, problem.n_factors});
   // What has no proper prior, or a mean of its own for every row, cannot be whitened once for all.
-  const bool proper = problem.alpha > 0 && (!problem.out_bias || problem.bias_precision > 0);
+  const bool proper = problem.alpha > 0 && !problem.ridge && (!problem.out_bias || problem.bias_precision > 0);
   if (problem.few <= 0 || problem.prior_linear_stride != 0 || !proper) return solve_rows_given(problem, threads);
   const WhiteningMemory<T> whitening(problem, n_columns, threads);
   problem.whitening = whitening.get();

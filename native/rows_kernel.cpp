@@ -314,7 +314,8 @@ TS_INLINE double prior_energy(const RowsProblem<T> &problem, int64_t row, const 
     const double bias = double(problem.out_bias[row]);
     energy += bias * (double(problem.bias_precision) * bias - 2 * double(problem.bias_linear));
   }
-  return problem.prior_scale ? double(problem.prior_scale[row]) * energy : energy;
+  if (problem.prior_scale) energy *= double(problem.prior_scale[row]);
+  return problem.ridge ? energy + double(problem.ridge[row]) * dot(solution, solution, n_factors) : energy;
 }
 
 template <class T>
@@ -334,6 +335,8 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
     for (; c + width <= n_factors; c += width) store(to + c, load(to + c) * alpha + load(prior + c) * scale);
     for (; c < n_factors; ++c) to[c] = alpha * to[c] + scale * prior[c];
   }
+  if (problem.ridge)
+    for (int64_t d = 0; d < n_factors; ++d) gram[d * size + d] += problem.ridge[row];
   // What a panel has of the padding is factored along: ones on its diagonal leave it alone.
   for (int64_t d = n_factors; d < size; ++d) gram[d * size + d] = 1;
   const T *prior_linear = problem.prior_linear + row * problem.prior_linear_stride;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "beliefs.hpp"
+#include "confident.hpp"
 #include "latent.hpp"
 #include "moments.hpp"
 #include "pairs.hpp"
@@ -15,6 +16,7 @@ struct Table {
   RowsKernel<float> rows_float;
   RowsKernel<double> rows_double;
   BeliefsKernel beliefs;
+  ConfidentKernel confident;
   LatentKernel<float> latent_float;
   LatentKernel<double> latent_double;
   MomentsKernel moments;
@@ -22,14 +24,15 @@ struct Table {
   ScanKernel scan;
 };
 
-#define TS_DECLARE(isa)            \
-  namespace isa {                  \
-  void fill_rows(Table &table);    \
-  void fill_beliefs(Table &table); \
-  void fill_latent(Table &table);  \
-  void fill_moments(Table &table); \
-  void fill_pairs(Table &table);   \
-  void fill_scan(Table &table);    \
+#define TS_DECLARE(isa)              \
+  namespace isa {                    \
+  void fill_rows(Table &table);      \
+  void fill_beliefs(Table &table);   \
+  void fill_confident(Table &table); \
+  void fill_latent(Table &table);    \
+  void fill_moments(Table &table);   \
+  void fill_pairs(Table &table);     \
+  void fill_scan(Table &table);      \
   }
 TS_DECLARE(base)
 #if defined(TS_X86)

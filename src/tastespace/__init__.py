@@ -19,11 +19,24 @@ from tastespace.evaluation.compare import Comparison, Comparisons, compare
 from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.report import Report
 from tastespace.inference.checkpoints import Checkpoints
-from tastespace.models import ALS, BPMF, DampedBias, GlobalMean, ItemKNN, ItemMean, Popular, Recommender, UserKNN
+from tastespace.models import (
+    ALS,
+    BPMF,
+    EASE,
+    DampedBias,
+    GlobalMean,
+    ImplicitALS,
+    ItemKNN,
+    ItemMean,
+    Popular,
+    Recommender,
+    UserKNN,
+)
 from tastespace.models.explaining import Explanation
 from tastespace.models.policies import Cautious, Curious, Likely, Mean, Thompson
 from tastespace.models.posterior import Prediction
 from tastespace.models.similar import Similar
+from tastespace.models.suitable import suitable_model
 from tastespace.ranking import Ranking
 from tastespace.report.evaluation_page import write_evaluation
 from tastespace.version import __version__
@@ -31,6 +44,7 @@ from tastespace.version import __version__
 __all__ = [
     "ALS",
     "BPMF",
+    "EASE",
     "Cautious",
     "Checkpoints",
     "Comparison",
@@ -39,6 +53,7 @@ __all__ = [
     "DampedBias",
     "Explanation",
     "GlobalMean",
+    "ImplicitALS",
     "ItemKNN",
     "ItemMean",
     "Likely",
@@ -66,6 +81,7 @@ __all__ = [
     "random_split",
     "read",
     "save",
+    "suitable_model",
     "synthetic",
     "time_split",
     "write_evaluation",

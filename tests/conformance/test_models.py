@@ -7,9 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tastespace.models import ALS, BPMF, MODELS, DampedBias, GlobalMean, ItemKNN, ItemMean, Popular, UserKNN
+from tastespace.models import (
+    ALS,
+    BPMF,
+    EASE,
+    MODELS,
+    DampedBias,
+    GlobalMean,
+    ImplicitALS,
+    ItemKNN,
+    ItemMean,
+    Popular,
+    UserKNN,
+)
 from tastespace.randomness import generator
-from tastespace.testing.conformance import RecommenderConformance
+from tastespace.testing.conformance import OneClassConformance, RecommenderConformance
 from tastespace.testing.toys import tastes
 
 # The chains are short for tests to be fast.
@@ -138,8 +150,43 @@ class TestDampedBias(RecommenderConformance):
         return DampedBias(**parameters)
 
 
+class TestEASE(OneClassConformance):
+    def make(self, **parameters):
+        return EASE(regularisation=5.0, **parameters)
+
+
+class TestImplicitALS(OneClassConformance):
+    explanations_add_up = False  # what was chosen also says how much all else counts
+
+    def make(self, **parameters):
+        return ImplicitALS(n_factors=4, regularisation=1.0, strength=10.0, **parameters)
+
+
+class TestAutomaticImplicitALS(OneClassConformance):
+    explanations_add_up = False
+
+    def make(self, **parameters):
+        return ImplicitALS(n_factors=3, sweeps=8, **parameters)
+
+
+class TestImplicitALSWithBiases(OneClassConformance):
+    explanations_add_up = False
+
+    def make(self, **parameters):
+        return ImplicitALS(
+            n_factors=4,
+            regularisation=1.0,
+            strength=5.0,
+            growth="linear",
+            weighting="plain",
+            biases=True,
+            solver="cholesky",
+            **parameters,
+        )
+
+
 def test_every_model_is_here():
-    here = {ALS, BPMF, GlobalMean, Popular, DampedBias, ItemMean, ItemKNN, UserKNN}
+    here = {ALS, BPMF, EASE, GlobalMean, ImplicitALS, Popular, DampedBias, ItemMean, ItemKNN, UserKNN}
     assert set(MODELS.values()) == here, "a model of the table has no conformance class in this file"
 
 

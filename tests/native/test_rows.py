@@ -261,6 +261,18 @@ def test_a_precision_a_row_is_a_scale_of_prior_and_noise(rng):
     np.testing.assert_allclose(conditioned[0], found[0], rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("noise", [False, True])
+def test_a_ridge_is_a_prior_of_its_own_for_every_row(noise, rng):
+    arguments, options = problem(rng, 5, 9, 6, np.float64, weights=True, biases=True, noise=noise, scale=False)
+    ridge = rng.gamma(2.0, size=5)
+    got = run(arguments, options | {"ridge": ridge, "few": -1}, True)
+    for row in range(5):
+        own = arguments | {"prior_precision": arguments["prior_precision"] + ridge[row] * np.eye(6)}
+        expected = run(own, options, True)
+        for mine, theirs in zip(got, expected, strict=True):
+            np.testing.assert_allclose(mine[row], theirs[row], rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.nan])
 def test_a_scale_of_targets_that_is_not_positive_is_refused(scale, rng):
     arguments, options = problem(rng, 4, 3, 2, np.float32, weights=False, biases=False, noise=False, scale=False)

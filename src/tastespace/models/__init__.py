@@ -5,6 +5,8 @@ from __future__ import annotations
 from tastespace.models.baselines.estimators import DampedBias, GlobalMean, ItemMean, Popular
 from tastespace.models.factorization.bpmf import BPMF
 from tastespace.models.factorization.estimators import ALS
+from tastespace.models.factorization.one_class.estimators import ImplicitALS
+from tastespace.models.linear.estimators import EASE
 from tastespace.models.neighbours.estimators import ItemKNN, UserKNN
 from tastespace.models.recommender import Recommender
 
@@ -17,14 +19,18 @@ MODELS: dict[str, type[Recommender]] = {
     "user-knn": UserKNN,
     "als": ALS,
     "bpmf": BPMF,
+    "implicit-als": ImplicitALS,
+    "ease": EASE,
 }
 
 __all__ = [
     "ALS",
     "BPMF",
+    "EASE",
     "MODELS",
     "DampedBias",
     "GlobalMean",
+    "ImplicitALS",
     "ItemKNN",
     "ItemMean",
     "Popular",

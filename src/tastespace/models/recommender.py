@@ -32,7 +32,17 @@ from tastespace.models.resuming import infer_with_checkpoints, resumable
 from tastespace.models.searching import score_blocks
 from tastespace.models.similar import Similar, similar_items, similar_users
 from tastespace.models.sureness import Sure
-from tastespace.models.updating import News, Seen, Sweeps, as_ratings, check_range, check_sweeps, conclude, merge
+from tastespace.models.updating import (
+    News,
+    Seen,
+    Sweeps,
+    as_ratings,
+    check_range,
+    check_sweeps,
+    conclude,
+    merge,
+    of_the_same_kind,
+)
 from tastespace.progress import Observer, silent
 from tastespace.ranking import Ranking, allowed_items, rules_of
 
@@ -140,7 +150,7 @@ class Recommender(ABC):
                 f"this {type(self).__name__} was saved without its ratings, to which new ones would be added; expected "
                 "a model saved with them, or a fit on all ratings"
             )
-        new = as_ratings(new_ratings)
+        new = of_the_same_kind(as_ratings(new_ratings), self.ratings_)
         self.check_ratings(new)
         merged, other = merge(self.ratings_, new, self.seen_), type(self)(**self.get_params())
         other.check()
@@ -149,6 +159,11 @@ class Recommender(ABC):
         other.restore(merged.ratings, posterior, self.seed_, self.rating_range_, seen)
         other.news_ = news
         return other
+
+    @property
+    def prediction_range(self) -> tuple[float, float]:
+        """What predictions are clipped to."""
+        return self.rating_range_
 
     @property
     def history_range(self) -> tuple[float, float]:
@@ -181,7 +196,7 @@ class Recommender(ABC):
             mean = outlook.belief.mean().astype(np.float32)
         else:
             mean = posterior.predict(belief, positions, item_rows, request.threads)
-        low, high = self.rating_range_
+        low, high = self.prediction_range
         return Prediction(
             user_ids=users,
             item_ids=items,

@@ -212,6 +212,18 @@ def _is_arrow(table: Any) -> bool:
     return hasattr(table, "__arrow_c_stream__") and not isinstance(table, pl.Series)
 
 
+def of_the_same_kind(new: Ratings, old: Ratings) -> Ratings:
+    """New ratings as what the old ones were declared to be; an error if somebody declared them to be something else."""
+    if old.declared_kind is None or new.declared_kind == old.declared_kind:
+        return new
+    if new.declared_kind is not None:
+        raise DataError(
+            f"the new ratings are declared {new.declared_kind}, and those of the model {old.declared_kind}",
+            expected="the same kind; if it has changed, fit again on all ratings",
+        )
+    return new.with_kind(old.declared_kind)
+
+
 def check_range(news: Ratings, rating_range: tuple[float, float]) -> None:
     """Refuse ratings that are beyond those that the model was fitted on: they may be on another scale."""
     low, high = rating_range
@@ -260,6 +272,7 @@ def merge(old: Ratings, new: Ratings, seen: Seen) -> Merged:
         contiguous(values[kept], np.float32),
         None if times is None else times[kept],
         *_descriptions(old, new, item_rows, len(items)),
+        declared_kind=old.declared_kind or new.declared_kind,
     )
     is_touched = np.zeros(len(users), np.bool_)
     is_touched[who[is_new]] = True

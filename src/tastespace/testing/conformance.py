@@ -24,7 +24,7 @@ from numpy.testing import assert_array_equal
 
 from tastespace.artifact import load, save
 from tastespace.data.ratings import Ratings
-from tastespace.errors import InvalidParameterError, NotFittedError, UnknownIdError
+from tastespace.errors import DataError, InvalidParameterError, NotFittedError, UnknownIdError
 from tastespace.index.exact import Exact
 from tastespace.models import Recommender
 from tastespace.models.posterior import ComparesItems, ComparesUsers, InnerProduct, Latent, Places
@@ -51,6 +51,7 @@ class RecommenderConformance:
     scores_are_ratings = True  # False for a model that ranks by something else than the rating it predicts
     explanations_add_up = True  # False where a rating's effect depends on the user's other ratings
     keeps_users = True  # False for a model that answers from ratings, and knows nobody without them
+    predicts_ratings = True  # False for a model whose predictions are no ratings, and have a range of their own
 
     def make(self, **parameters: Any) -> Recommender:
         raise NotImplementedError("write make(**parameters) in your test class")
@@ -58,6 +59,10 @@ class RecommenderConformance:
     @pytest.fixture
     def ratings(self) -> Ratings:
         return tastes(40, 30, rng=generator(3))[0]
+
+    def board(self, size: int) -> Ratings:
+        """What tells a model with tastes from one without."""
+        return checkerboard(size)
 
     @pytest.fixture
     def fitted(self, ratings: Ratings) -> Recommender:
@@ -150,23 +155,26 @@ class RecommenderConformance:
     )
     def test_tiny_data_give_sensible_answers(self, tiny: Ratings) -> None:
         recommender = self.make(seed=1).fit(tiny)
-        low, high = recommender.rating_range_
+        low, high = recommender.prediction_range
         mean = recommender.predict(tiny.user_ids(), tiny.item_ids()).mean
         assert np.isfinite(mean).all()
         assert (mean >= low).all()
         assert (mean <= high).all()
-        assert np.isfinite(recommender.recommend([1], exclude=None).scores).all()
+        listed = recommender.recommend([1], exclude=None)
+        assert np.isfinite(listed.scores[listed.item_rows >= 0]).all()
 
     # Predictions
 
     def test_predictions_are_in_range_and_in_order(self, fitted: Recommender, ratings: Ratings) -> None:
         users, items = ratings.user_ids(), ratings.item_ids()
         prediction = fitted.predict(users, items)
-        low, high = ratings.range
-        fitted.rating_range_ = (low + 1.0, high - 1.0)
-        narrow = fitted.predict(users, items).mean
-        fitted.rating_range_ = (low, high)
-        assert_array_equal(narrow, np.clip(prediction.mean, low + 1.0, high - 1.0))
+        low, high = fitted.prediction_range
+        if self.predicts_ratings:
+            assert (low, high) == ratings.range
+            fitted.rating_range_ = (low + 1.0, high - 1.0)
+            narrow = fitted.predict(users, items).mean
+            fitted.rating_range_ = (low, high)
+            assert_array_equal(narrow, np.clip(prediction.mean, low + 1.0, high - 1.0))
         assert prediction.mean.shape == (len(ratings),)
         assert prediction.mean.min() >= low
         assert prediction.mean.max() <= high
@@ -433,6 +441,32 @@ class RecommenderConformance:
         if not self.is_personal:
             pytest.skip("a model without tastes cannot know")
         size = 12
-        ranking = self.make(seed=1).fit(checkerboard(size)).recommend(range(size), 1)
+        ranking = self.make(seed=1).fit(self.board(size)).recommend(range(size), 1)
         assert ranking.of(0).height == 1
         assert ranking.item_ids.to_list() == list(range(size))
+
+
+class OneClassConformance(RecommenderConformance):
+    """For models of choices: values are counts, and nothing says no."""
+
+    predicts_ratings = False
+    keeps_users = False
+
+    @pytest.fixture
+    def ratings(self) -> Ratings:
+        drawn = tastes(40, 30, density=0.5, rng=generator(3))[0]
+        chosen = drawn.take(np.flatnonzero(drawn.values > 3))
+        return dataclasses.replace(chosen, values=np.ceil(chosen.values - 2).astype(np.float32))
+
+    def board(self, size: int) -> Ratings:
+        both = checkerboard(size)
+        return both.take(np.flatnonzero(both.values == 5))
+
+    @pytest.mark.parametrize("value", [0.0, -1.0])
+    def test_what_was_not_chosen_is_refused(self, fitted: Recommender, ratings: Ratings, value: float) -> None:
+        wrong = Ratings.from_arrays([1, 1], ["a", "b"], [1.0, value])
+        with pytest.raises(DataError, match="not above 0"):
+            self.make(seed=1).fit(wrong)
+        item = ratings.items.ids[0]
+        with pytest.raises(InvalidParameterError, match="not|above 0"):
+            fitted.recommend(history={item: value})

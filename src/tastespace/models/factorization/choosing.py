@@ -35,7 +35,7 @@ def level_likelihood(name: LikelihoodName, observed: Ratings, declared: tuple[fl
         kind = "yes (1)" if found[0] == 1 else "no (0)"
         raise InvalidParameterError(
             f"likelihood is {name!r}, and all ratings are {kind}; expected both: what was only ever clicked, played or "
-            "bought says nothing about what was not liked; --model popular makes lists of it"
+            "bought says nothing about what was not liked; ImplicitALS (--model implicit-als) makes lists of it"
         )
     share = observed.mean
     return Probit(float(ndtri(share))) if name == "probit" else Logistic(float(logit(share)))

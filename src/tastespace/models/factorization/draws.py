@@ -22,7 +22,8 @@ from tastespace.inference.trace import Trace
 from tastespace.models.factorization.beliefs import Belief, UserBeliefs
 from tastespace.models.factorization.informing import most_informative
 from tastespace.models.factorization.item_draws import ItemDraws, Populations
-from tastespace.models.factorization.kept_noise import Answers, Foreseen, Units, kept_from_arrays
+from tastespace.models.factorization.kept_noise import Answers, Foreseen, Units
+from tastespace.models.factorization.kinds_of_noise import noise_from_arrays
 from tastespace.models.factorization.rows import Points, score_pairs
 from tastespace.models.posterior import Inquiry, Outlook
 
@@ -37,7 +38,7 @@ class DrawsPosterior:
     units: Units
     weighs_by_evidence: bool
     is_half_stored: bool  # items are written as float16
-    trace: Trace
+    trace: Trace | None  # of chains, if there were any
     ratings: Compressed | None = None
 
     @property
@@ -225,7 +226,7 @@ class DrawsPosterior:
             **draws.noise.arrays(),
             **draws.users.arrays("user"),
             **draws.new_items.arrays("item"),
-            **self.trace.arrays(),
+            **({} if self.trace is None else self.trace.arrays()),
         }
 
     @classmethod
@@ -241,11 +242,11 @@ class DrawsPosterior:
             has_biases=has_biases,
             offset=offset,
             scale=scale,
-            noise=kept_from_arrays(arrays),
+            noise=noise_from_arrays(arrays),
         )
         levels = arrays["levels"] if len(arrays["levels"]) else None
         units = Units(low, high, levels, usual)
-        return cls(draws, units, weighs_by_evidence, is_half_stored, Trace.from_arrays(arrays))
+        return cls(draws, units, weighs_by_evidence, is_half_stored, Trace.found_in(arrays))
 
     @cached_property
     def _stacked(self) -> FloatMatrix:

@@ -40,6 +40,32 @@ class Populations:
             np.array([population.bias_precision for population in drawn]),
         )
 
+    @classmethod
+    def of_rows(cls, rows: FloatMatrix, has_biases: bool) -> Populations:
+        """One draw: the normal that these rows of factors (and, last, biases) look like."""
+        factors = rows[:, : rows.shape[1] - has_biases].astype(np.float64)
+        mean = factors.mean(axis=0)
+        covariance = (factors - mean).T @ (factors - mean) / max(len(rows), 1)
+        # A direction that nobody takes has no variance: it would have no precision.
+        covariance += 1e-6 * max(float(np.trace(covariance)) / len(mean), 1e-12) * np.eye(len(mean))
+        bias = rows[:, -1].astype(np.float64) if has_biases else np.zeros(len(rows))
+        bias_precision = 1 / max(float(bias.var()), 1e-12) if has_biases else 0.0
+        return cls(mean[None], np.linalg.inv(covariance)[None], np.array([bias.mean()]), np.array([bias_precision]))
+
+    def mean_row(self, draw: int, has_biases: bool) -> FloatArray:
+        """The expected row of a draw: factors and, last, the bias."""
+        mean = self.means[draw]
+        return (np.append(mean, self.bias_means[draw]) if has_biases else mean).astype(np.float32)
+
+    def root(self, draw: int, has_biases: bool) -> FloatMatrix:
+        """Upper triangular T with covariance T T^T of such a row."""
+        n = self.means.shape[1]
+        root = np.zeros((n + has_biases, n + has_biases), np.float32)
+        root[:n, :n] = np.linalg.inv(np.linalg.cholesky(self.precisions[draw])).T
+        if has_biases:
+            root[n, n] = self.bias_precisions[draw] ** -0.5
+        return root
+
     # As the kernels take them.
     @cached_property
     def precision(self) -> FloatArray:

@@ -11,7 +11,7 @@ normal of the last one. Their randomness depends on the user's ratings alone: wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -230,21 +230,6 @@ class LogisticNoise:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {"noise": np.array([3], np.uint8), "logistic_offset": np.array([self.offset])}
-
-
-def kept_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> KeptNoise:
-    """What `arrays` gave."""
-    kind = int(arrays["noise"][0]) if "noise" in arrays else 0  # There was but one when the first were saved.
-    if kind == 1:
-        return UnevenKept(
-            contiguous(arrays["item_precision"], np.float32),
-            contiguous(arrays["concentrations"], np.float64),
-            contiguous(arrays["user_noise"], np.float32),
-            contiguous(arrays["item_noise"], np.float32),
-        )
-    if kind == 2:
-        return LevelNoise(*(contiguous(arrays[name], np.float64) for name in ("cuts", "edges")))
-    return LogisticNoise(float(arrays["logistic_offset"][0])) if kind == 3 else EvenNoise()
 
 
 def kept_noise(likelihood: Likelihood, noises: Sequence[Noise], scale: float) -> KeptNoise:

@@ -75,6 +75,7 @@ class RowPrior:
     bias_precision: float = 0.0
     bias_linear: float = 0.0  # bias_precision * mean
     scale: AnyFloats | None = None  # n
+    ridge: AnyFloats | None = None  # n: added to the precision of every factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,8 @@ def solve_rows(
     """Minimise each row's energy or, given standard normal noise, draw from exp(-energy).
 
     The energy of row i with ratings k is
-    alpha/2 sum_k w_k (y_k - d_k - x.v_k - c)^2 + s_i/2 (x^T L x - 2 x.h + l c^2 - 2 c m), y_k the scaled target.
+    alpha/2 sum_k w_k (y_k - d_k - x.v_k - c)^2 + s_i/2 (x^T L x - 2 x.h + l c^2 - 2 c m) + r_i/2 |x|^2,
+    y_k the scaled target and r the ridge.
     """
     n_rows, n_factors = len(side.offsets) - 1, other.factors.shape[1]
     dtype = other.factors.dtype
@@ -115,6 +117,7 @@ def solve_rows(
         "other_bias": other.bias,
         "other_weights": side.column_weights,
         "prior_scale": prior.scale,
+        "ridge": prior.ridge,
         "noise": noise,
         "bias_noise": bias_noise,
         "squares": solved.squares,

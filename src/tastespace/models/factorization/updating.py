@@ -49,8 +49,9 @@ RESTART_THIN = 1  # of the draws after a restart: they are as many as before, an
 
 def check_parameters(posterior: DrawsPosterior, parameters: Mapping[str, Any]) -> None:
     """Refuse to go on with parameters that are not those of the fit."""
-    draws = posterior.draws
-    found: dict[str, Any] = {"n_factors": draws.n_factors, "biases": draws.has_biases, "chains": posterior.trace.chains}
+    draws, trace = posterior.draws, posterior.trace
+    assert trace is not None
+    found: dict[str, Any] = {"n_factors": draws.n_factors, "biases": draws.has_biases, "chains": trace.chains}
     found["noise"] = "per-user-and-item" if isinstance(draws.noise, UnevenKept) else "constant"
     suitable = ["gaussian"]
     if isinstance(draws.noise, LevelNoise):
@@ -188,6 +189,7 @@ def warm_states(
 
     Mean and scale of the ratings may have moved a little since: the state is a start, and need not be exact.
     """
+    assert posterior.trace is not None
     draws, chains = posterior.draws, posterior.trace.chains
     side = Side.of(observed.by_user, model.dtype, draws.offset, draws.scale)
     per_chain = draws.items.shape[1] // chains

@@ -1,0 +1,1 @@
+"""Clicks, plays and purchases: only what was chosen is seen, and all else counts a little as not chosen."""

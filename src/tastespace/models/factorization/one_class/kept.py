@@ -1,0 +1,115 @@
+"""What is kept of a factorization of one-class data, besides the items: how users are folded in by them.
+
+The energy of a row is quadratic, so that it can be read as a belief. A user who chose something is normal,
+
+    x ~ N(x*, sigma^2 A^-1),   A = Z^T Z + l + sum_k w_k z_k z_k^T
+
+where x* is what training would make of him. Taken literally, all that he did not choose would be known to be turned
+down, and sigma^2 be the small error of the cells. But most of it he has never met. So sigma^2 is what makes somebody
+without choices, of A = Z^T Z + l, vary in his scores as the audience does:
+
+    sigma^2 tr(Z A^-1 Z^T) = tr(Z Cov(x) Z^T)
+
+It says how far scores may still move as more is chosen (docs/design/one-class.md has how often they do). Somebody who
+has chosen nothing at all is anybody of the audience.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, contiguous
+from tastespace.data.compressed import Compressed
+from tastespace.distributions.normal_mixture import NormalMixture
+from tastespace.distributions.ratings import NormalRatings
+from tastespace.models.factorization.kept_noise import Answers, Folded, Foreseen, Units
+from tastespace.models.factorization.one_class.alternating import Ridge
+from tastespace.models.factorization.one_class.cells import Chosen, Others, solve
+from tastespace.models.factorization.one_class.confidence import GROWTHS, Confidence
+from tastespace.models.posterior import Outlook
+
+if TYPE_CHECKING:
+    from tastespace.models.factorization.item_draws import ItemDraws, Populations
+
+KIND = 4  # among the kinds of noise of an artifact
+
+
+def matched_variance(users: Populations, items: FloatMatrix, has_biases: bool, ridge: float) -> float:
+    """sigma^2, of users (factors and, last, biases) and items in the same form."""
+    gram = Others.of(items, has_biases, 1).gram
+    root = users.root(0, has_biases).astype(np.float64)
+    free = np.linalg.solve(gram + ridge * np.eye(len(gram)), gram)
+    return float(np.trace(root.T @ gram @ root) / max(float(np.trace(free)), 1e-12))
+
+
+@dataclass(frozen=True, eq=False)
+class KeptChoices:
+    """Cells as weighted responses around scores."""
+
+    items: FloatMatrix  # M x W: factors and, last, the bias, if there is one
+    has_biases: bool
+    confidence: Confidence
+    ridge: Ridge
+    variance: float  # sigma^2
+    losses: DoubleArray  # after each sweep
+
+    is_linear = True
+
+    @cached_property
+    def others(self) -> Others:
+        return Others.of(self.items, self.has_biases, 1)
+
+    def fold_in(self, draws: ItemDraws, ratings: Compressed, roots: FloatArray | None, threads: int) -> Folded:
+        chosen = Chosen.of(ratings, self.confidence)
+        ridge = self.ridge.of(chosen, len(self.items))
+        means = solve(chosen, self.others, ridge, threads)
+        nothing = np.flatnonzero(ratings.counts == 0)
+        means[nothing] = draws.users.mean_row(0, draws.has_biases)
+        if roots is not None:
+            for row in np.flatnonzero(ratings.counts > 0):
+                roots[row, 0] = np.sqrt(self.variance) * self._root(chosen, int(row), float(ridge[row]))
+            roots[nothing, 0] = draws.users.root(0, draws.has_biases)
+        return Folded(means[:, None, :])
+
+    def _root(self, chosen: Chosen, row: int, ridge: float) -> DoubleArray:
+        """Upper triangular T with T T^T = A^-1."""
+        here = slice(int(chosen.offsets[row]), int(chosen.offsets[row + 1]))
+        points = self.others.points[chosen.columns[here]].astype(np.float64)
+        weighted = points * chosen.weights[here, None]
+        precision = self.others.gram + ridge * np.eye(points.shape[1]) + points.T @ weighted
+        lower = np.linalg.cholesky(precision)
+        return np.asarray(solve_triangular(lower, np.eye(len(lower)), lower=True).T)
+
+    def outlook(self, draws: ItemDraws, foreseen: Foreseen, units: Units) -> Outlook:
+        """Preferences, as far as they are known; that of a single moment has no meaning here, and no noise."""
+        belief = NormalMixture(foreseen.means, foreseen.sds, foreseen.weights)
+        return Outlook(belief=belief, rating=NormalRatings(belief, units.low, units.high, None))
+
+    def answers(self, draws: ItemDraws, foresee: Callable[[], Foreseen], units: Units) -> Answers:
+        """A choice of something once: what is turned down was taken for that already."""
+        once = float(self.confidence.beyond_one(np.ones(1))[0])
+        return Answers(np.full((1, 1), self.variance / once), np.ones((1, 1)))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        growth = GROWTHS.index(self.confidence.growth)
+        figures = [self.confidence.strength, growth, self.ridge.strength, self.ridge.is_weighted, self.variance]
+        return {"noise": np.array([KIND], np.uint8), "choices": np.array(figures, np.float64), "losses": self.losses}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> KeptChoices:
+        strength, growth, ridge, is_weighted, variance = (float(figure) for figure in arrays["choices"])
+        return cls(
+            contiguous(arrays["items"][:, 0], np.float32),
+            bool(arrays["flags"][0]),
+            Confidence(strength, GROWTHS[int(growth)]),
+            Ridge(ridge, bool(is_weighted)),
+            variance,
+            np.asarray(arrays["losses"], np.float64),
+        )

@@ -1,0 +1,144 @@
+"""EASE: the best linear prediction of each item from all others, in closed form (Steck 2019).
+
+    minimise  |X - X B|^2 + lambda |B|^2   subject to  B_jj = 0
+
+X has one row a user and one column an item, 1 where the user has the item. Without the constraint an item would best be
+predicted by itself, and B would say nothing about items that a user does not have yet. With multipliers 2 gamma_j for
+the constraints, the derivative of the Lagrangian by B is zero where
+
+    (X^T X + lambda I) B = X^T X - diag(gamma)
+
+With P = (X^T X + lambda I)^-1 this is B = I - P diag(gamma + lambda), and B_jj = 0 asks for gamma_j + lambda =
+1 / P_jj:
+
+    B_ij = -P_ij / P_jj   for i != j                                                             (by items)
+
+P has one row an item. Where users are fewer, the same comes from a matrix with one row a user. By Woodbury's identity
+lambda P = I - H with H = X^T (X X^T + lambda I)^-1 X, and so
+
+    B_ij = H_ij / (1 - H_jj)   for i != j                                                        (by users)
+
+1 - H_jj = lambda P_jj, between 0 and 1, is kept beside B: it is how much of item j the other items leave unexplained,
+and makes weights comparable. -P_ij / sqrt(P_ii P_jj) = B_ij sqrt(P_jj / P_ii) is the partial correlation of two items:
+how much they go together beyond what all other items account for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix
+from tastespace.data.compressed import Compressed
+from tastespace.errors import NonFiniteStateError
+from tastespace.models.linear.gram import fill_with_gram
+from tastespace.models.linear.inverse import invert
+from tastespace.progress import Observer, Progress
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+BLOCK_NUMBERS = 1 << 22  # numbers in double precision held at once beside the large matrices: 32 MB
+MOST_SHORT = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, eq=False)
+class ItemWeights:
+    """What is learned: B, and how much of each item the others leave unexplained."""
+
+    matrix: FloatMatrix  # items x items; row k is what having item k adds to the score of each item
+    unexplained: FloatArray  # lambda P_jj, one an item; 1 for one that nobody has
+
+
+def item_weights(has: Compressed, n_items: int, regularisation: float, observer: Observer) -> ItemWeights:
+    """B from what each user has (columns are item rows; values do not count)."""
+    by_user = _matrix(has, n_items)
+    by_item = by_user.T.tocsr()
+    solve = _by_users if is_by_users(len(has), n_items) else _by_items
+    return solve(by_user, by_item, regularisation, observer)
+
+
+def is_by_users(n_users: int, n_items: int) -> bool:
+    """Whether to work with a matrix of users: where it, in double precision, takes no more room than B itself does."""
+    return 2 * n_users**2 <= n_items**2
+
+
+def bytes_needed(n_items: int) -> int:
+    """The memory that fitting takes, whichever way: P in double precision, or B beside the matrix of users."""
+    return 8 * n_items**2
+
+
+def _by_items(
+    by_user: scipy.sparse.csr_array, by_item: scipy.sparse.csr_array, regularisation: float, observer: Observer
+) -> ItemWeights:
+    """-P_ij / P_jj, written over P."""
+    n_items = by_item.shape[0]
+    numbers = np.empty(n_items * n_items)
+    fill_with_gram(numbers.reshape(n_items, n_items), by_item, by_user, regularisation, observer)
+    invert(numbers.reshape(n_items, n_items), observer)
+    precisions = _positive(np.diagonal(numbers.reshape(n_items, n_items)).copy())
+    _divide_in_place(numbers, precisions, observer)
+    # What lies behind is free now. Nobody else has a view of these numbers, so that they may be moved.
+    numbers.resize((n_items * n_items + 1) // 2, refcheck=False)
+    matrix = numbers.view(np.float32)[: n_items * n_items].reshape(n_items, n_items)
+    return ItemWeights(matrix, (regularisation * precisions).astype(np.float32))
+
+
+def _divide_in_place(numbers: DoubleArray, precisions: DoubleArray, observer: Observer) -> None:
+    """Turn P into B in single precision at the front of the same memory.
+
+    From the first row on: row i of B ends where row i / 2 of P did, so that only rows that were read are overwritten.
+    """
+    n = len(precisions)
+    before, after = numbers.reshape(n, n), numbers.view(np.float32)
+    step = max(1, BLOCK_NUMBERS // max(n, 1))
+    for start in range(0, n, step):
+        stop = min(start + step, n)
+        block = before[start:stop] / -precisions
+        block[np.arange(stop - start), np.arange(start, stop)] = 0
+        after[start * n : stop * n] = block.reshape(-1)
+        observer(Progress("weights", stop, n))
+
+
+def _by_users(
+    by_user: scipy.sparse.csr_array, by_item: scipy.sparse.csr_array, regularisation: float, observer: Observer
+) -> ItemWeights:
+    """H_ij / (1 - H_jj), some columns at a time."""
+    n_users, n_items = by_user.shape
+    inverse = np.empty((n_users, n_users))
+    fill_with_gram(inverse, by_user, by_item, regularisation, observer)
+    invert(inverse, observer)
+    matrix, unexplained = np.empty((n_items, n_items), np.float32), np.empty(n_items)
+    step = max(1, BLOCK_NUMBERS // max(n_items, 1))
+    for start in range(0, n_items, step):
+        stop = min(start + step, n_items)
+        own = np.arange(start, stop), np.arange(stop - start)
+        explained = by_item @ np.ascontiguousarray((by_item[start:stop] @ inverse).T)  # H, items x block
+        unexplained[start:stop] = _positive(1 - explained[own])
+        explained /= unexplained[start:stop]
+        explained[own] = 0
+        matrix[:, start:stop] = explained
+        observer(Progress("weights", stop, n_items))
+    return ItemWeights(matrix, unexplained.astype(np.float32))
+
+
+def _positive(numbers: DoubleArray) -> DoubleArray:
+    """Theory has them so; rounding may not, if there is next to no regularisation."""
+    if not (numbers > 0).all():
+        raise NonFiniteStateError(
+            "the weights of EASE have lost all precision: what the other items leave of an item is zero; expected a "
+            "larger regularisation"
+        )
+    return numbers
+
+
+def _matrix(has: Compressed, n_items: int) -> scipy.sparse.csr_array:
+    """X, users x items."""
+    import scipy.sparse
+
+    index = np.int32 if len(has.columns) <= MOST_SHORT else np.int64
+    return scipy.sparse.csr_array(
+        (np.ones(len(has.columns)), has.columns.astype(index), has.offsets.astype(index)), shape=(len(has), n_items)
+    )

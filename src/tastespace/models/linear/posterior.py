@@ -1,0 +1,106 @@
+"""What a linear model concludes: weights between items. What a user has chooses among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from tastespace.data.compressed import Compressed
+from tastespace.models.linear.ease import ItemWeights
+
+BLOCK_WEIGHTS = 1 << 20  # weights gathered at once for pairs of users and items
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPosterior:
+    """score = sum of the weights from the items that a user has. A belief about users is what they have: 1 an item.
+
+    The ratings of the training users are not kept here but handed over by whoever has them (see `Remembers`).
+    """
+
+    weights: ItemWeights
+    ratings: Compressed | None = None  # of the training users, if they are at hand
+
+    @property
+    def n_items(self) -> int:
+        return len(self.weights.matrix)
+
+    @property
+    def remembers(self) -> bool:
+        return self.ratings is not None and len(self.ratings.columns) > 0
+
+    def remembering(self, ratings: Compressed) -> LinearPosterior:
+        """The same posterior with the training ratings at hand."""
+        return replace(self, ratings=ratings)
+
+    def known(self, user_rows: IntArray, threads: int = 1) -> Compressed:
+        if self.ratings is None:
+            nothing = np.zeros(0, np.int32), np.zeros(0, np.float32)
+            return Compressed(np.zeros(len(user_rows) + 1, np.int64), *nothing)
+        return self.fold_in(self.ratings.take(user_rows), threads)
+
+    def fold_in(self, history: Compressed, threads: int) -> Compressed:
+        """Whatever is above zero counts as 1. A zero stands for an item that the user has not: `explain` asks so."""
+        return Compressed(history.offsets, history.columns, (history.values > 0).astype(np.float32))
+
+    def choose(self, which: BoolArray, one: Compressed, other: Compressed) -> Compressed:
+        both = Compressed(
+            np.concatenate([one.offsets, one.offsets[-1] + other.offsets[1:]]),
+            np.concatenate([one.columns, other.columns]),
+            np.concatenate([one.values, other.values]),
+        )
+        rows = np.arange(len(which), dtype=np.int32)
+        return both.take(np.where(which, rows, len(which) + rows))
+
+    def predict(self, belief: Compressed, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
+        """The score of each pair; 0 for an item never seen."""
+        if len(item_rows) and item_rows.max() >= self.n_items:
+            raise IndexError(f"item row {item_rows.max()}; expected below {self.n_items}, the items with weights")
+        scores = np.empty(len(item_rows), np.float32)
+        for pairs in _blocks(belief.counts[belief_rows]):
+            has = belief.take(belief_rows[pairs])
+            owners = has.rows()  # of each weight, its pair
+            gathered = self.weights.matrix[has.columns, item_rows[pairs][owners]] * has.values
+            # One after the other and in double precision, so that the company of a pair changes nothing.
+            scores[pairs] = np.bincount(owners, gathered, minlength=len(has))
+        return np.where(item_rows < 0, np.float32(0), scores)
+
+    def scores(self, belief: Compressed, belief_rows: IntArray, threads: int) -> FloatMatrix:
+        import scipy.sparse
+
+        has = belief.take(belief_rows)
+        users = scipy.sparse.csr_array((has.values, has.columns, has.offsets), shape=(len(has), self.n_items))
+        return np.asarray(users @ self.weights.matrix)
+
+    def item_similarities(self, item_rows: IntArray, threads: int) -> FloatMatrix:
+        """Partial correlations (see `tastespace.models.linear.ease`)."""
+        sizes: FloatArray = np.sqrt(self.weights.unexplained)
+        found: FloatMatrix = self.weights.matrix[item_rows] * (sizes / sizes[item_rows, None])
+        found[np.arange(len(item_rows)), item_rows] = 1
+        return np.clip(found, -1, 1, out=found)
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {"weights": self.weights.matrix, "unexplained": self.weights.unexplained}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> LinearPosterior:
+        matrix, unexplained = arrays["weights"], arrays["unexplained"]
+        if unexplained.ndim != 1 or matrix.shape != (len(unexplained), len(unexplained)):
+            raise ValueError(f"the weights are {matrix.shape}, and the items {unexplained.shape}")
+        return cls(ItemWeights(matrix, unexplained))
+
+
+def _blocks(counts: NDArray[Any]) -> Iterator[slice]:
+    """Pairs in a row whose users have not too many items together, in bounded memory."""
+    ends = np.cumsum(counts)
+    start = 0
+    while start < len(counts):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + BLOCK_WEIGHTS, side="right")))
+        yield slice(start, stop)
+        start = stop
