@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from tastespace.data.compressed import Compressed
+from tastespace.data.kinds import Kind, check_kind
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import ArtifactError, InvalidParameterError
@@ -164,7 +165,7 @@ def _restored(path: Path, manifest: Mapping[str, Any]) -> Recommender:
     # Older artifacts do not say: all was learned from what there is.
     seen = Seen(data["n_ratings"], data["n_users"], data["n_items"]) if seen is None else Seen.from_dict(seen)
     rating_range = (float(data["minimum"]), float(data["maximum"]))
-    recommender.restore(_read_ratings(path), posterior, manifest["seed"], rating_range, seen)
+    recommender.restore(_read_ratings(path, data), posterior, manifest["seed"], rating_range, seen)
     _try_out(recommender)
     return recommender
 
@@ -271,7 +272,7 @@ def _items_frame(ratings: Ratings) -> pl.DataFrame:
     return frame
 
 
-def _read_ratings(path: Path) -> Ratings:
+def _read_ratings(path: Path, data: Mapping[str, Any]) -> Ratings:
     users = Vocabulary(pl.read_parquet(path / "users.parquet")["id"].alias("user"))
     items = pl.read_parquet(path / "items.parquet")
     attributes = [name for name in items.columns if name.startswith("attribute:")]
@@ -288,9 +289,19 @@ def _read_ratings(path: Path) -> Ratings:
         item_attributes=items.select(pl.col(name).alias(name.removeprefix("attribute:")) for name in attributes)
         if attributes
         else None,
+        declared_kind=_kept_kind(data, has_ratings=(path / "ratings.safetensors").exists()),
     )
     ratings.__dict__["by_user"] = by_user  # Already grouped: the map itself, not a copy of it.
     return ratings
+
+
+def _kept_kind(data: Mapping[str, Any], *, has_ratings: bool) -> Kind | None:
+    """What was declared; without the ratings, what was guessed as well. Older artifacts do not say."""
+    kind = data.get("kind")
+    if kind is None or (has_ratings and not data.get("kind_declared")):
+        return None
+    check_kind(kind)
+    return kind  # type: ignore[no-any-return]
 
 
 def _manifest(
@@ -313,6 +324,8 @@ def _manifest(
             "n_items": ratings.n_items,
             "minimum": low,
             "maximum": high,
+            "kind": ratings.kind,
+            "kind_declared": ratings.declared_kind is not None,
         },
         "seen": recommender.seen_.to_dict(),
         "measures": measures,

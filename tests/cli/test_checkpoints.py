@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tastespace.randomness import generator
@@ -37,12 +39,20 @@ def content(folder):
     return {entry.name: entry.read_bytes() for entry in folder.iterdir()}
 
 
+KINDS = {
+    "ordinal": ("--set", "likelihood=ordinal"),
+    "probit": ("--set", "likelihood=probit"),
+    "logistic": ("--set", "likelihood=logistic"),
+    "uneven": ("--set", "noise=per-user-and-item"),
+}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Ratings, and the model of a run that nothing happened to."""
     folder = tmp_path_factory.mktemp("runs")
     tastes(30, 20, rng=generator(4))[0].write(folder / "ratings.csv")
-    run("fit", folder / "ratings.csv", "--out", folder / "whole", *SWEEPS)
+    run("fit", folder / "ratings.csv", "--out", folder / "whole", "--model", "bpmf", *SWEEPS)
     return folder
 
 
@@ -63,10 +73,11 @@ def wait_until(happened, process, seconds=120):
         time.sleep(0.002)
 
 
-def survive(folder, tmp_path, kills, seed):
+def survive(folder, tmp_path, kills, seed, more=()):
     """Kill the fit at so many random moments, each time further on; the last run is left alone."""
     rng, state, killed = generator(seed), tmp_path / "state", 0
-    options = ("fit", folder / "ratings.csv", "-o", tmp_path / "model", *SWEEPS, "--checkpoint", state, "--every", 1)
+    options = ("fit", folder / "ratings.csv", "-o", tmp_path / "model", "--model", "bpmf", *SWEEPS, *more)
+    options += ("--checkpoint", state, "--every", 1)
     goals = sorted(rng.integers(1, 2 * N_SWEEPS - 40, kills))
     for goal in goals:
         threads, delay = int(rng.integers(1, 3)), float(rng.uniform(0, 0.01))
@@ -93,6 +104,17 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(folder, tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
 def test_killed_thirty_times_it_ends_with_the_same_bytes(folder, tmp_path):
     survive(folder, tmp_path, kills=30, seed=2)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_whatever_the_likelihood_it_ends_with_the_same_bytes(kind, tmp_path):
+    ratings = tastes(30, 20, rng=generator(4))[0]
+    values = ratings.values > 3 if kind in ("probit", "logistic") else np.clip(np.round(ratings.values), 1, 5)
+    replace(ratings, values=values.astype(np.float32)).write(tmp_path / "ratings.csv")
+    run("fit", tmp_path / "ratings.csv", "--out", tmp_path / "whole", "--model", "bpmf", *SWEEPS, *KINDS[kind])
+    survive(tmp_path, tmp_path, kills=8, seed=3, more=KINDS[kind])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")

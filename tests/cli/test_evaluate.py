@@ -68,7 +68,7 @@ def test_json_is_the_report(folder):
 def test_predictions_only(folder):
     options = ("--no-ranking", "--bootstrap", 0, "--json")
     said = json.loads(run(folder / "bias", folder / "test.csv", *options).stdout)
-    assert said.keys() == {"rmse", "mae", "n", "cold", "groups"}
+    assert said.keys() == {"rmse", "mae", "kind", "n", "cold", "groups"}
 
 
 @pytest.fixture(scope="module")

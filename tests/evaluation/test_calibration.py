@@ -19,6 +19,7 @@ from tastespace.evaluation import predicting
 from tastespace.evaluation.assessing import PIT_PARTS, distance_from_uniform, tenths
 from tastespace.evaluation.calibration import SHARES
 from tastespace.evaluation.groups import LABELS
+from tastespace.evaluation.predicted import STANDARD
 from tastespace.evaluation.predicting import predict_all, user_blocks
 from tastespace.models import MODELS
 from tastespace.progress import silent
@@ -285,7 +286,8 @@ def test_blocks_change_no_prediction(name, monkeypatch):
     # Models of choices refuse what is not above 0.
     split = held_out_users(replace(drawn, values=np.maximum(drawn.values, 0.5)), 0.4, seed=0)
     model = MODELS[name]().set_params(seed=0).fit(split.train)
-    options = {"ranking": False, "groups": False, "bootstrap": 0}
+    # Errors of models of choices are measured if asked for.
+    options = {"metrics": STANDARD, "ranking": False, "groups": False, "bootstrap": 0}
     whole = evaluate(model, split, **options)
     assert whole["rmse"] == evaluate(model, split, calibration=False, **options)["rmse"]
     together = model.predict(split.test.user_ids(), split.test.item_ids(), history=split.history)

@@ -172,7 +172,7 @@ def test_different_ideas_of_what_is_relevant_are_refused():
     train, test = tastes(40, 30, rng=generator(6))[0], Ratings.from_arrays([900, 901], [1, 2], [3.0, 4.0])
     model = Popular().fit(train)
     one, other = evaluate(model, test, relevant=3), evaluate(model, test, relevant=3.5)
-    with pytest.raises(InvalidParameterError, match=r"from 3 and from 3.5 on as relevant"):
+    with pytest.raises(InvalidParameterError, match=r"ratings from 3 on and ratings from 3.5 on as relevant"):
         compare(one, other)
     assert compare(one, evaluate(model, test, ranking=False))["rmse"].p_value == 1
 

@@ -21,7 +21,8 @@ def test_by_hand():
 def test_evaluate_counts_cold_pairs_and_keeps_them():
     model = GlobalMean().fit(Ratings.from_arrays([1, 2], ["x", "y"], [2.0, 4.0]))
     report = evaluate(model, Ratings.from_arrays([1, 1, 9], ["y", "new", "x"], [3.0, 5.0, 3.0]), **QUICK)
-    assert report.to_dict() == {"rmse": pytest.approx((4 / 3) ** 0.5), "mae": pytest.approx(2 / 3), "n": 3, "cold": 2}
+    errors = {"rmse": pytest.approx((4 / 3) ** 0.5), "mae": pytest.approx(2 / 3)}
+    assert report.to_dict() == errors | {"kind": "stars", "n": 3, "cold": 2}
     assert "3 ratings (2 cold)" in str(report)
 
 
@@ -34,7 +35,7 @@ def test_predictions_are_clipped_to_the_training_range():
 def test_a_split_stands_for_its_test_part():
     split = Split(Ratings.from_arrays([1, 2], ["x", "y"], [2.0, 4.0]), Ratings.from_arrays([1], ["y"], [4.0]))
     found = evaluate(GlobalMean().fit(split.train), split, **QUICK)
-    assert found.to_dict() == {"rmse": 1.0, "mae": 1.0, "n": 1, "cold": 0}
+    assert found.to_dict() == {"rmse": 1.0, "mae": 1.0, "kind": "stars", "n": 1, "cold": 0}
 
 
 def test_strangers_of_a_split_are_folded_in_by_their_history():

@@ -14,6 +14,7 @@ from tastespace.cli.options import Json
 from tastespace.cli.reading import OPTIONS, Said, reads
 from tastespace.cli.split import split
 from tastespace.data.download import readable_size
+from tastespace.data.kinds import Kind
 from tastespace.data.ratings import Ratings
 from tastespace.data.sources import SOURCES, resolve, source_of
 from tastespace.data.sources.cache import cache_folder, files_folder, is_cached
@@ -88,8 +89,8 @@ def describe(
 ) -> None:
     """Show how a file of ratings would be read, and what is in it; or what a data set is."""
     source = resolve(ratings)
-    if source is not None and not said:
-        _describe_source(source, cache, json)
+    if source is not None and said.keys() <= {"kind"}:
+        _describe_source(source, cache, said.get("kind"), json)
         return
     observed, layout = observe(Path(ratings), said)
     if json:
@@ -179,10 +180,12 @@ def _tell(source: Source, ratings: Ratings, cache: Path | None, out: Path | None
     console.out.print(f"next: {chosen}tastespace fit {source.name} --out MODEL", markup=False)
 
 
-def _describe_source(source: Source, cache: Path | None, json: bool) -> None:
+def _describe_source(source: Source, cache: Path | None, kind: Kind | None, json: bool) -> None:
     """A data set, and its ratings if they are here already: nothing is downloaded only to be described."""
     is_here = source.archive is None or is_cached(source.name, cache)
     observed = source.load(cache=cache) if is_here else None
+    if observed is not None and kind is not None:
+        observed = observed.with_kind(kind)
     if json:
         described = None if observed is None else observed.describe().to_dict()
         console.print_json(_facts(source, cache) | {"ratings": described})

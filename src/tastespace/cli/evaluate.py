@@ -15,9 +15,11 @@ from tastespace.cli.options import Json, Model, Threads
 from tastespace.cli.reading import Said, reads
 from tastespace.data.files import read
 from tastespace.data.splitting import Split
+from tastespace.errors import InvalidParameterError
 from tastespace.evaluation import compare
 from tastespace.evaluation import evaluate as measure
 from tastespace.evaluation.compare import Comparisons
+from tastespace.evaluation.judging import Relevant
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.tables import Table
 from tastespace.models import Recommender
@@ -25,7 +27,7 @@ from tastespace.report.evaluation_page import prepare_folder, write_evaluation
 from tastespace.version import __version__
 
 
-@reads("user", "item", "rating", "separator", "header")
+@reads("user", "item", "rating", "separator", "header", "kind")
 def evaluate(
     model: Model,
     test: Annotated[Path, typer.Argument(help="File of test ratings.")],
@@ -33,11 +35,11 @@ def evaluate(
         list[int] | None, typer.Option("--k", help="Length of the lists; can be repeated.", show_default="5, 10, 20")
     ] = None,
     relevant: Annotated[
-        float | None,
+        str | None,
         typer.Option(
             "--relevant",
-            help="From this rating on a test item is relevant.",
-            show_default="the mean of the training ratings",
+            help="From this rating on a test item is relevant; or all.",
+            show_default="stars: the mean of the training ratings; yes; all that was chosen",
         ),
     ] = None,
     against: Annotated[
@@ -59,7 +61,8 @@ def evaluate(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Measure a model on a file of test ratings; predictions are clipped to the training range."""
+    """Measure a model on a file of test ratings, as far as it makes sense for what they say."""
+    threshold = _relevant(relevant)
     paths = [model] if against is None else [model, against]
     recommenders = dict(zip(_names(paths), _loaded(paths, threads), strict=True))
     if figures is not None:
@@ -71,7 +74,7 @@ def evaluate(
             reports[name] = measure.evaluate(
                 *(recommender, Split(recommender.ratings_, tested, since)),
                 k=k or measure.DEFAULT_K,
-                relevant=relevant if relevant is not None else _agreed(reports),
+                relevant=threshold if threshold is not None else _agreed(reports),
                 ranking=not no_ranking,
                 bootstrap=bootstrap,
                 seed=seed,
@@ -109,10 +112,22 @@ def _loaded(paths: list[Path], threads: int | None) -> list[Recommender]:
     return [artifact.load(path).set_params(threads=threads) for path in paths]
 
 
-def _agreed(reports: dict[str, Report]) -> float | None:
+def _relevant(typed: str | None) -> Relevant:
+    """A number, or all."""
+    if typed is None or typed == "all":
+        return typed  # type: ignore[return-value]
+    try:
+        return float(typed)
+    except ValueError:
+        raise InvalidParameterError(f"--relevant is {typed!r}; expected a rating, such as 4, or all") from None
+
+
+def _agreed(reports: dict[str, Report]) -> Relevant:
     """What counts as relevant for one model does so for the other, whatever each was fitted on."""
     lists = next((report.lists for report in reports.values()), None)
-    return lists.relevant if lists is not None and lists.users else None
+    if lists is None or not lists.users:
+        return None
+    return "all" if lists.relevant is None else lists.relevant
 
 
 def _content(reports: dict[str, Report], comparisons: Comparisons | None, page: Path | None) -> dict[str, Any]:
@@ -139,7 +154,8 @@ def _show_first_lines(reports: dict[str, Report], recommenders: dict[str, Recomm
     for name, report in reports.items():
         low, high = recommenders[name].rating_range_
         whose = f"{name}: " if len(reports) > 1 else ""
-        console.out.print(f"{whose}{report}; predictions clipped to {low:g}…{high:g}", markup=False)
+        clipped = f"; predictions clipped to {low:g}…{high:g}" if report.rating else ""
+        console.out.print(f"{whose}{report}{clipped}", markup=False)
 
 
 def _show_details(whose: str, report: Report) -> None:

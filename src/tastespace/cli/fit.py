@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,8 @@ import typer
 from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.observing import observe
-from tastespace.cli.options import Json, Threads, make_model, read_config, read_settings
+from tastespace.cli.options import Json, Threads, read_config, read_settings
+from tastespace.cli.picking import Choice, picked, told
 from tastespace.cli.reading import OPTIONS, Said, check_table, reads
 from tastespace.data.files import read
 from tastespace.data.layout import Layout
@@ -23,14 +24,45 @@ from tastespace.data.splitting import random_split
 from tastespace.errors import InvalidParameterError, warn
 from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.report import Report
+from tastespace.evaluation.sense import sense_of
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models import MODELS, Recommender
 from tastespace.models.posterior import Remembers
 from tastespace.models.resuming import resumable
 from tastespace.randomness import resolve
 
-DEFAULT_MODEL = "bpmf"
 Stages = tuple[Checkpoints | None, Checkpoints | None]  # of the fit, and of that which --refit asks for
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Where the model goes, and what is kept on the way."""
+
+    out: Path | None
+    without_ratings: bool
+    checkpoint: Path | None
+    every: int | None
+    resume: bool
+
+    def check(self, recommender: Recommender | None) -> None:
+        """Refuse early what would fail after long work; None while it is not known what will be fitted."""
+        if self.out is not None:
+            artifact.check_writable(self.out)
+        if recommender is not None:
+            self.stages(recommender)
+            if self.without_ratings:
+                artifact.check_separable(recommender)
+
+    def stages(self, recommender: Recommender) -> Stages:
+        """The second fit is a run of its own, on other ratings, and has a folder inside that of the first."""
+        if self.checkpoint is None:
+            return None, None
+        every = Checkpoints.every if self.every is None else self.every
+        first = Checkpoints(self.checkpoint, every, resume=self.resume)
+        resumable(recommender, first)
+        second = replace(first, folder=self.checkpoint / "refit")
+        second.check()
+        return first, second
 
 
 @reads(*OPTIONS)
@@ -38,7 +70,8 @@ def fit(
     ratings: Annotated[Path, typer.Argument(help="File of ratings, folder of a known layout, or name of a data set.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write the model to.")] = None,
     model: Annotated[
-        str | None, typer.Option("--model", help=f"One of {', '.join(MODELS)}.", show_default=DEFAULT_MODEL)
+        str | None,
+        typer.Option("--model", help=f"One of {', '.join(MODELS)}.", show_default="what suits the ratings: see --kind"),
     ] = None,
     n_factors: Annotated[int | None, typer.Option("--n-factors", help="Dimensions of the taste space.")] = None,
     test: Annotated[Path | None, typer.Option("--test", help="File of test ratings to evaluate on.")] = None,
@@ -58,6 +91,10 @@ def fit(
     ] = None,
     *,
     said: Said,
+    half_life: Annotated[
+        float | None,
+        typer.Option("--half-life", help="Days after which a count or choice counts half; needs times."),
+    ] = None,
     without_ratings: Annotated[
         bool, typer.Option("--without-ratings", help="Leave the training ratings out of the model's folder.")
     ] = False,
@@ -79,31 +116,31 @@ def fit(
     _check_usage(holdout, test, refit, checkpoint, every, resume)
     settled = read_config(config)
     table = dict(settled.get("model", {}))
-    name = model or table.pop("name", DEFAULT_MODEL)
+    named = table.pop("name", None) if model is None else model
     table.pop("name", None)
     flags = {"n_factors": n_factors, "threads": threads, "seed": seed}
     parameters: dict[str, Any] = {"seed": 0, **table, **read_settings(settings or [])}
     parameters |= {key: value for key, value in flags.items() if value is not None}
-    recommender = make_model(name, parameters)
-    if out is not None:
-        artifact.check_writable(out)
-    stages = _stages(recommender, checkpoint, every, resume)
-    if without_ratings:
-        artifact.check_separable(recommender)
+    saving = Saving(out, without_ratings, checkpoint, every, resume)
+    # A model that was named is checked before much is read; any other depends on what is read.
+    choice = None if named is None else told(named, parameters)
+    saving.check(None if choice is None else choice.recommender)
     said = check_table(settled.get("data", {})) | said
     observed, layout = observe(ratings, said)
     tested = None if test is None else read(test, **{key: value for key, value in said.items() if key != "items"})
-    low, high = observed.range
-    if low == high and name != "popular":
-        warn(
-            f"all ratings are {low:g}: their values tell nothing, and neither will predictions. For what was clicked, "
-            "played or bought, --model popular makes lists"
-        )
+    if half_life is not None:
+        observed = observed.decayed(half_life)
+    if choice is None:
+        choice = picked(observed, parameters)
+        saving.check(choice.recommender)
+    for doubt in choice.doubts(observed, fades=half_life is not None):
+        warn(doubt)
     if dry_run:
-        _describe(observed, layout, name, recommender, json)
+        _describe(observed, layout, choice, json)
         return
+    stages = saving.stages(choice.recommender)
     with _told_how_to_go_on(stages):
-        _fit(observed, tested, holdout, refit, recommender, name, out, without_ratings, stages, json)
+        _fit(observed, tested, holdout, refit, choice, saving, stages, json)
 
 
 def _check_usage(
@@ -120,17 +157,6 @@ def _check_usage(
         raise InvalidParameterError(f"--holdout is {holdout:g}; expected a share between 0 and 1, both excluded")
 
 
-def _stages(recommender: Recommender, folder: Path | None, every: int | None, resume: bool) -> Stages:
-    """The second fit is a run of its own, on other ratings, and has a folder of its own inside that of the first."""
-    if folder is None:
-        return None, None
-    first = Checkpoints(folder, Checkpoints.every if every is None else every, resume=resume)
-    resumable(recommender, first)
-    second = replace(first, folder=folder / "refit")
-    second.check()
-    return first, second
-
-
 @contextmanager
 def _told_how_to_go_on(stages: Stages) -> Iterator[None]:
     """Whoever interrupts a run that has checkpoints hears how to resume it."""
@@ -145,17 +171,27 @@ def _told_how_to_go_on(stages: Stages) -> Iterator[None]:
         ) from error
 
 
-def _describe(observed: Ratings, layout: Layout | None, name: str, recommender: Recommender, json: bool) -> None:
-    description, parameters = observed.describe(), recommender.get_params()
+def _describe(observed: Ratings, layout: Layout | None, choice: Choice, json: bool) -> None:
+    description, parameters = observed.describe(), choice.recommender.get_params()
     if json:
         shown = None if layout is None else layout.to_dict()
-        console.print_json({"layout": shown, "ratings": description.to_dict(), "model": name, "parameters": parameters})
+        console.print_json(
+            {
+                "layout": shown,
+                "ratings": description.to_dict(),
+                "model": choice.name,
+                "because": choice.reason,
+                "parameters": parameters,
+            }
+        )
         return
     if layout is not None:
         console.out.print(f"layout   {layout}", markup=False)
     console.out.print(str(description), markup=False)
+    if choice.reason is not None:
+        console.out.print(f"model: {choice}", markup=False)
     chosen = ", ".join(f"{key}={value}" for key, value in parameters.items() if value is not None)
-    console.out.print(f"would fit: {name} ({chosen})", markup=False)
+    console.out.print(f"would fit: {choice.name} ({chosen})", markup=False)
 
 
 def _fit(
@@ -163,14 +199,12 @@ def _fit(
     tested: Ratings | None,
     holdout: float | None,
     refit: bool,
-    recommender: Recommender,
-    name: str,
-    out: Path | None,
-    without_ratings: bool,
+    choice: Choice,
+    saving: Saving,
     stages: Stages,
     json: bool,
 ) -> None:
-    train, label = observed, "test"
+    recommender, train, label = choice.recommender, observed, "test"
     if holdout is not None:
         split = random_split(observed, holdout, seed=resolve(recommender.seed))
         train, tested, label = split.train, split.test, "holdout"
@@ -178,41 +212,52 @@ def _fit(
     with console.progress() as observer:
         seconds = _timed(lambda: recommender.fit(train, held_out=tested, observer=observer, checkpoints=stages[0]))
         if tested is not None:
-            reports[label] = evaluate(recommender, tested, ranking=False, groups=False, bootstrap=0)
+            # Lists take time, and are made only where there is nothing else to measure.
+            lists = sense_of(recommender, tested).is_of_lists
+            reports[label] = evaluate(recommender, tested, ranking=lists, groups=False, bootstrap=0)
         if refit:
             seconds += _timed(lambda: recommender.fit(observed, observer=observer, checkpoints=stages[1]))
     measures = {key: report.to_dict() for key, report in reports.items()}
-    assert out is not None
-    artifact.save(recommender, out, with_ratings=not without_ratings, measures=measures)
+    assert saving.out is not None
+    artifact.save(recommender, saving.out, with_ratings=not saving.without_ratings, measures=measures)
     for stage in reversed(stages):  # The inner folder first.
         if stage is not None:
             stage.clear()
     if json:
-        console.print_json(
-            {
-                "model": name,
-                "out": str(out),
-                **measures,
-                "fit_seconds": round(seconds, 3),
-                "refitted": refit,
-                "n_ratings": len(recommender.ratings_),
-                "n_users": recommender.ratings_.n_users,
-                "n_items": recommender.ratings_.n_items,
-                "parameters": {key: value for key, value in recommender.get_params().items()},
-            }
-        )
+        console.print_json(_content(choice, saving.out, measures, seconds, refit))
         return
+    if choice.reason is not None:
+        console.out.print(f"model: {choice}", markup=False)
     console.out.print(
-        f"{name} fitted on {len(recommender.ratings_):,} ratings by {recommender.ratings_.n_users:,} users of "
+        f"{choice.name} fitted on {len(recommender.ratings_):,} ratings by {recommender.ratings_.n_users:,} users of "
         f"{recommender.ratings_.n_items:,} items in {seconds:.1f} s",
         markup=False,
     )
     for key, report in reports.items():
         console.out.print(f"{key}: {report}", markup=False)
     whom = f"--user {observed.users.ids[0]}"
-    if without_ratings and isinstance(recommender.posterior_, Remembers):
+    if saving.without_ratings and isinstance(recommender.posterior_, Remembers):
         whom = "--history FILE (without ratings this model knows nobody by name)"
-    console.out.print(f"saved to {out}; next: tastespace recommend {out} {whom}", markup=False)
+    console.out.print(f"saved to {saving.out}; next: tastespace recommend {saving.out} {whom}", markup=False)
+
+
+def _content(
+    choice: Choice, out: Path, measures: dict[str, dict[str, Any]], seconds: float, refit: bool
+) -> dict[str, Any]:
+    ratings = choice.recommender.ratings_
+    return {
+        "model": choice.name,
+        "because": choice.reason,
+        "kind": ratings.kind,
+        "out": str(out),
+        **measures,
+        "fit_seconds": round(seconds, 3),
+        "refitted": refit,
+        "n_ratings": len(ratings),
+        "n_users": ratings.n_users,
+        "n_items": ratings.n_items,
+        "parameters": choice.recommender.get_params(),
+    }
 
 
 def _timed(work: Callable[[], Any]) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tastespace.cli import console
 from tastespace.data.files import read, sniff
+from tastespace.data.kinds import check_kind
 from tastespace.data.layout import Layout
 from tastespace.data.ratings import Ratings
 from tastespace.data.sources import resolve, suggestion
@@ -24,14 +25,19 @@ def observe(file_or_name: Path, said: Mapping[str, Any]) -> tuple[Ratings, Layou
         if not file_or_name.exists() and (meant := suggestion(str(file_or_name))):
             raise DataError(f"there is no such file{meant}", file=file_or_name, expected="a file of ratings")
         return read(file_or_name, **said), guess(file_or_name, said)
-    if said:
+    of_layout = [argument for argument in said if argument != "kind"]
+    if of_layout:
         raise InvalidParameterError(
-            f"{source.name} is a data set with a layout of its own; expected no {', '.join(said)} for it"
+            f"{source.name} is a data set with a layout of its own; expected no {', '.join(of_layout)} for it"
         )
+    kind = said.get("kind")
+    if kind is not None:
+        check_kind(kind)
     if source.archive is not None and not is_cached(source.name):
         console.err.print(f"{source.name}: {source.terms}", markup=False)
     with console.progress(in_bytes=True) as observer:
-        return source.load(observer=observer), None
+        ratings = source.load(observer=observer)
+    return ratings if kind is None else ratings.with_kind(kind), None
 
 
 def guess(file: Path, said: Mapping[str, Any]) -> Layout:

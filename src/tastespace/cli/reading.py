@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tastespace.data.kinds import KINDS
 from tastespace.errors import InvalidParameterError
 
 Said = dict[str, Any]  # what was said about reading, as arguments of `read`; what was not said is left out
@@ -36,6 +37,10 @@ OPTIONS: dict[str, Any] = {
     "bad_lines": Annotated[
         str | None,
         typer.Option("--bad-lines", help="What cannot be read: error, or skip and count.", show_default="error"),
+    ],
+    "kind": Annotated[
+        str | None,
+        typer.Option("--kind", help=f"What the values say: {', '.join(KINDS)}.", show_default="guessed"),
     ],
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tastespace.data.kinds import Kind
+
 
 @dataclass(frozen=True)
 class Description:
@@ -16,6 +18,8 @@ class Description:
     density: float
     mean: float
     standard_deviation: float
+    kind: Kind
+    kind_reason: str  # how it is known
     minimum: float
     maximum: float
     levels: tuple[float, ...] | None  # the distinct values, if there are few
@@ -39,6 +43,7 @@ class Description:
             ("filled", f"{self.density:.2%} of all pairs"),
             ("values", f"{self.minimum:g} to {self.maximum:g}, mean {self.mean:.3f}, sd {self.standard_deviation:.3f}"),
         ]
+        lines.append(("kind", f"{self.kind} ({self.kind_reason})"))
         if self.levels is not None:
             lines.append(("levels", ", ".join(f"{level:g}" for level in self.levels)))
         if self.first is not None:

@@ -19,6 +19,7 @@ from tastespace.data.columns import USUAL_NAMES, usual_column
 from tastespace.data.compression import read_plain
 from tastespace.data.delimited import read_delimited
 from tastespace.data.json_lines import read_json_lines
+from tastespace.data.kinds import Kind, check_kind
 from tastespace.data.layout import EXPECTED_RATINGS, NETFLIX, OWN_RATING, PAIR, RATING, Layout
 from tastespace.data.layout import sniff as sniff_file
 from tastespace.data.netflix import is_netflix, read_netflix
@@ -48,6 +49,7 @@ def read(
     items: AnyPath | None = None,
     duplicates: Duplicates = "last",
     bad_lines: BadLines = "error",
+    kind: Kind | None = None,
 ) -> Ratings:
     """Ratings from a file of delimited text, JSON lines or Parquet; what is not said is recognised from the content.
 
@@ -56,6 +58,9 @@ def read(
     from the file `items`, or from the file that MovieLens puts beside the ratings. A folder is read by the file of
     ratings in it.
 
+    `kind` is what the values say ("stars", "yes-no", "counts" or "one-class"); None is to guess (see
+    `Ratings.with_kind`).
+
     Whatever cannot be read is a `DataError` that names the line; `bad_lines="skip"` sets such lines aside, and says
     how many.
     """
@@ -63,10 +68,12 @@ def read(
         raise InvalidParameterError("read got a table; expected a file: use Ratings.from_frame for tables")
     if bad_lines not in ("error", "skip"):
         raise InvalidParameterError(f"bad_lines is {bad_lines!r}; expected error or skip")
+    if kind is not None:
+        check_kind(kind)
     wanted = {"user": user, "item": item, "rating": rating, "time": time}
     if is_netflix(Path(path)):
         told = (*wanted.values(), separator, header, "skip" if bad_lines == "skip" else None)
-        return _read_netflix(Path(path), told, duplicates, items)
+        return _declared(_read_netflix(Path(path), told, duplicates, items), kind)
     file = _in_folder(Path(path))
     with named_faults(file):
         observed = _read_observed(file, wanted, RATING, separator, header, bad_lines)
@@ -82,6 +89,7 @@ def read(
             duplicates=duplicates,
             rejected=observed.rejected,
         )
+        ratings = _declared(ratings, kind)
     return with_titles(ratings, file, None if items is None else Path(items))
 
 
@@ -166,6 +174,10 @@ def _warn_of_rejected(file: Path, observed: Observed) -> None:
     what = "1 line was" if n == 1 else f"{n:,} lines were"
     of = n + len(observed.items.rows)
     warn(f"{file}: {what} set aside, of {of:,}; the first: {observed.first_fault}")
+
+
+def _declared(ratings: Ratings, kind: Kind | None) -> Ratings:
+    return ratings if kind is None else ratings.with_kind(kind)
 
 
 def _read_netflix(path: Path, told: Sequence[object], duplicates: Duplicates, items: AnyPath | None) -> Ratings:

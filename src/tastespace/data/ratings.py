@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 import os
@@ -17,6 +18,7 @@ from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, c
 from tastespace.data.compressed import Compressed
 from tastespace.data.description import Description
 from tastespace.data.frame_columns import parts_of, series_of
+from tastespace.data.kinds import Guess, Kind, check_kind, guess_kind, impossible
 from tastespace.data.times import EXPECTED_TIME, as_times, seconds_of
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series
 from tastespace.errors import DataError, InvalidParameterError, warn
@@ -45,6 +47,7 @@ class Ratings:
     item_attributes: pl.DataFrame | None = None  # one row an item: genres, year ...
     merged: int = 0  # ratings that a later or combined one of the same pair has replaced
     rejected: int = 0  # lines of the file that were set aside because they could not be read
+    declared_kind: Kind | None = None  # what somebody said the values are; None to guess
 
     def __post_init__(self) -> None:
         for array in (self.user_rows, self.item_rows, self.values, self.times):
@@ -197,6 +200,21 @@ class Ratings:
         """The smallest and the largest rating."""
         return float(self.values.min()), float(self.values.max())
 
+    @property
+    def kind(self) -> Kind:
+        """What the values say: "stars", "yes-no", "counts" or "one-class"; declared by `with_kind`, else guessed.
+
+        `tastespace.data.kinds` has the rules of the guess.
+        """
+        return self.kind_and_reason.kind
+
+    @cached_property
+    def kind_and_reason(self) -> Guess:
+        """The kind, and how it is known."""
+        if self.declared_kind is not None:
+            return Guess(self.declared_kind, "as declared")
+        return guess_kind(self.values)
+
     @cached_property
     def by_user(self) -> Compressed:
         """Grouped by user; the item rows of a user ascend."""
@@ -230,14 +248,50 @@ class Ratings:
             None if self.times is None else self.times[index],
             None if self.item_titles is None else self.item_titles.gather(pl.Series(kept)),
             None if self.item_attributes is None else self.item_attributes[kept],
+            declared_kind=self.declared_kind,
         )
+
+    def with_kind(self, kind: Kind) -> Ratings:
+        """The same ratings, declared to be "stars", "yes-no", "counts" or "one-class", where the guess is wrong.
+
+        It stays with whatever is made of them: parts of a split, a fitted model, a saved one. Values that cannot be
+        of that kind are an error: counts are above 0, yes and no are 1 and 0. With "one-class" all values become 1,
+        for that something was chosen is then all they say.
+        """
+        check_kind(kind)
+        wrong, problem, expected = impossible(self.values, kind)
+        if wrong.any():
+            first = int(np.flatnonzero(wrong)[0])
+            user, item = self.users.ids[int(self.user_rows[first])], self.items.ids[int(self.item_rows[first])]
+            raise DataError(
+                f"declared {kind}, but {np.count_nonzero(wrong):,} of {len(self):,} values are {problem}, such as "
+                f"{self.values[first]:g} of user {user!r} and item {item!r}",
+                expected=expected,
+            )
+        if kind == "one-class" and (self.values != 1).any():
+            return replace(self, values=np.ones_like(self.values), declared_kind=kind)
+        declared = copy.copy(self)  # with all that was grouped already, since the values are the same
+        declared.__dict__.pop("kind_and_reason", None)
+        object.__setattr__(declared, "declared_kind", kind)
+        return declared
+
+    def decayed(self, half_life_days: float, *, now: Any = None) -> Ratings:
+        """Choices that fade: a value counts half as much for every so many days that have passed since.
+
+        For counts and one-class ratings with times; what comes out are counts. Age is counted from the newest rating,
+        or from `now`, a date not before it.
+        """
+        from tastespace.data.decaying import decayed
+
+        return decayed(self, half_life_days, now)
 
     def at_least(self, threshold: float) -> Ratings:
         """Yes (1) where a rating reaches the threshold, no (0) where it does not."""
         if not math.isfinite(threshold):
             raise InvalidParameterError(f"threshold is {threshold}; expected a finite number, such as 4")
         # Ratings are single precision: 0.7 must reach 0.7.
-        return replace(self, values=(self.values >= np.float32(threshold)).astype(np.float32))
+        values = (self.values >= np.float32(threshold)).astype(np.float32)
+        return replace(self, values=values, declared_kind="yes-no")
 
     def masked(self, keep: NDArray[np.bool_]) -> Ratings:
         """Some of the ratings over the same rows: users and items keep their places, some without ratings."""
@@ -273,6 +327,8 @@ class Ratings:
             density=len(self) / (self.n_users * self.n_items),
             mean=self.mean,
             standard_deviation=self.standard_deviation,
+            kind=self.kind,
+            kind_reason=self.kind_and_reason.reason,
             minimum=low,
             maximum=high,
             levels=tuple(float(level) for level in levels) if len(levels) <= 20 else None,

@@ -11,7 +11,7 @@ import polars as pl
 
 from tastespace.arrays import DoubleArray
 from tastespace.errors import InvalidParameterError, warn
-from tastespace.evaluation.report import Report
+from tastespace.evaluation.report import ListsMade, Report
 from tastespace.evaluation.resampling import Interval, Sums, bootstrap, middle, swapped
 from tastespace.evaluation.tables import Table, display_name
 from tastespace.models.parameters import whole_number
@@ -115,8 +115,8 @@ def compare(first: Report, second: Report, *, resamples: int = RESAMPLES, seed: 
 
     The p-value is of a permutation test: the two models change names for each user with probability one half, which
     must not matter if they are equally good. The interval is of a paired bootstrap over users. Measures of all lists
-    together (coverage, Gini) have no value for a user, and are not compared; neither are log scores of different
-    things, probabilities of levels and densities.
+    together (coverage, Gini) have no value for a user, and are not compared; neither are the AUC over all test ratings
+    and the calibration error of yes and no, nor log scores of different things, probabilities of levels and densities.
     """
     whole_number("resamples", resamples, least=1)
     resolve(seed)
@@ -125,6 +125,9 @@ def compare(first: Report, second: Report, *, resamples: int = RESAMPLES, seed: 
     if "log_score" in able and not _same_scale(first, second):
         warn("the models give log scores of different levels, or one of levels and one of densities: not compared")
         able.remove("log_score")
+    if first.lists and second.lists and first.lists.graded != second.lists.graded:
+        warn("one report grades what is relevant by its rating, the other does not: NDCG is not compared")
+        able = [name for name in able if not name.startswith("ndcg@")]
     one, other = ({name: report.sums[name] for name in able} for report in (first, second))
     both = {(which, name): sums[name] for which, sums in (("one", one), ("other", other)) for name in able}
     drawn = bootstrap(both, resamples, seed) if able else {}
@@ -192,6 +195,10 @@ def _check_same_test(first: Report, second: Report) -> None:
         return
     if first.lists.relevant != second.lists.relevant:
         raise InvalidParameterError(
-            f"the reports take ratings from {first.lists.relevant:.6g} and from {second.lists.relevant:.6g} on as "
-            "relevant; expected the same: pass relevant= to both evaluations"
+            f"the reports take {_relevant(first.lists)} and {_relevant(second.lists)} as relevant; expected the same: "
+            "pass relevant= to both evaluations"
         )
+
+
+def _relevant(lists: ListsMade) -> str:
+    return "all ratings" if lists.relevant is None else f"ratings from {lists.relevant:.6g} on"

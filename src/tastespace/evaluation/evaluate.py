@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from tastespace.data.ratings import Ratings
 from tastespace.data.splitting import Split
 from tastespace.errors import DataWarning, InvalidParameterError, warn
+from tastespace.evaluation.answered import Answered
 from tastespace.evaluation.assessing import Assessment
-from tastespace.evaluation.groups import Grouping
-from tastespace.evaluation.judging import Matched, threshold_of
+from tastespace.evaluation.groups import Grouping, Groups
+from tastespace.evaluation.judging import Matched, Relevance, Relevant, relevance_of
 from tastespace.evaluation.lists import ListMetric
 from tastespace.evaluation.names import check_measures
-from tastespace.evaluation.predicted import STANDARD, Loss, Metric, Predicted
-from tastespace.evaluation.predicting import Answers, predict_all
+from tastespace.evaluation.predicted import Loss, Metric, Predicted
+from tastespace.evaluation.predicting import Answers, predict_all, unasked
 from tastespace.evaluation.ranked import ListMaker, ListMeasures, Wanted, measure_lists
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import intervals
+from tastespace.evaluation.sense import Sense, sense_of
 from tastespace.models import Recommender
 from tastespace.models.asking import Asked, asked_users
 from tastespace.models.parameters import whole_number
@@ -32,10 +35,10 @@ DEFAULT_K = (5, 10, 20)
 def evaluate(
     recommender: Recommender,
     test: Ratings | Split,
-    metrics: Mapping[str, Metric] = STANDARD,
+    metrics: Mapping[str, Metric] | None = None,
     *,
     k: int | Iterable[int] = DEFAULT_K,
-    relevant: float | None = None,
+    relevant: Relevant = None,
     ranking: bool | Mapping[str, ListMetric] = True,
     lists: ListMaker | None = None,
     groups: bool = True,
@@ -46,19 +49,23 @@ def evaluate(
 ) -> Report:
     """Measure a fitted recommender on test ratings, or on the test part of a split.
 
-    `metrics` are measures of predicted ratings, clipped to the training range; cold pairs count like any other.
-    The history of a split is what its strangers are folded in by.
+    What is measured depends on what ratings say, and on what the model predicts (see `tastespace.evaluation.sense`).
+    `metrics` are measures of predictions, which are clipped to the training range; cold pairs count like any other.
+    By default these are RMSE and MAE of stars, log loss, calibration error and AUC of yes and no, and none of counts
+    and one-class ratings, nor of a model of choices: those are measured by lists. The history of a split is what its
+    strangers are folded in by.
 
     `ranking` measures lists of the lengths `k`, out of all items that a user is not known to have rated.
-    A test rating of at least `relevant` is relevant; by default, of at least the mean of the training ratings.
-    Users without one are left out and counted. Relevant items that the model does not know can never be found,
-    and count. A mapping adds measures of your own: functions of `Lists` that give one value a user. `lists` is
-    how lists are made instead of by `recommend`: a function of user ids, length and history that gives a `Ranking`
-    of these users, in this order.
+    A test rating of at least `relevant` is relevant, or "all" are; by default, stars of at least the mean of the
+    training ratings, a yes, and everything that was chosen. Users without one are left out and counted. Relevant items
+    that the model does not know can never be found, and count. A mapping adds measures of your own: functions of
+    `Lists` that give one value a user. `lists` is how lists are made instead of by `recommend`: a function of user ids,
+    length and history that gives a `Ranking` of these users, in this order.
 
-    `groups` gives the errors by the number of training ratings, too. `calibration` asks whether a model that says how
-    sure it is (`Prediction.is_uncertain`) is as sure as it should be, and adds the measures `crps` and `log_score`;
-    for a model that predicts a point it changes nothing. `bootstrap` is the number of resamples for the confidence
+    `groups` gives the errors by the number of training ratings, too; of choices, how many of them are in lists.
+    `calibration` asks whether a model that says how sure it is (`Prediction.is_uncertain`) is as sure as it should be,
+    and adds the measures `crps` and `log_score`; for a model that predicts a point it changes nothing. Of yes and no it
+    asks whether yes comes as often as predicted. `bootstrap` is the number of resamples for the confidence
     intervals, 0 for none; `seed` makes them, and the randomised part of the calibration, the same every time.
     """
     if not isinstance(recommender, Recommender):
@@ -71,52 +78,73 @@ def evaluate(
     whole_number("bootstrap", bootstrap, least=0)
     resolve(seed)
     part, history = _parts(recommender, test)
-    trained = recommender.ratings_
+    trained, sense = recommender.ratings_, sense_of(recommender, part)
     if not len(trained) and (ranking is not False or groups):
         warn("the model was saved without its ratings, which measures of lists and groups need: there are none")
         ranking, groups = False, False
+    chosen = sense.metrics if metrics is None else metrics
+    _check_anything(sense, chosen, ranking)
+    relevance = None if ranking is False else relevance_of(relevant, sense, recommender, part)
     # In the order of the ids, whatever the order of the file: so that reports can be compared user by user.
     asked = asked_users(trained, part.users.ids.sort(), history, recommender.history_range)
     matched = Matched.of(trained, part, asked)
-    listed = ListMeasures()
+    listed, answers = ListMeasures(), unasked(asked.cold[matched.users] | (matched.items < 0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # What is to be said of the history has been said just now.
-        answers = predict_all(
-            *(recommender, part, matched.users, history), seed=seed if calibration else None, observer=observer
-        )
-        if ranking is not False:
+        if chosen or sense.is_of_stars:
+            scored = seed if calibration and sense.is_of_stars else None
+            answers = predict_all(recommender, part, matched.users, history, seed=scored, observer=observer)
+        if relevance is not None:
             wanted = Wanted(
                 ks=ks,
-                threshold=threshold_of(relevant, recommender.rating_range_, trained, part),
-                more={} if ranking is True else ranking,
+                relevance=relevance,
+                more={} if isinstance(ranking, bool) else ranking,
                 make=lists
                 or (lambda user_ids, n, since: recommender.recommend(user_ids, n, history=since, uncertainty=False)),
             )
             listed = measure_lists(recommender, asked, matched, history, wanted, observer)
-    predicted = Predicted.of(matched.users, len(asked.users), answers.mean, part.values, metrics, _scores(answers))
     seen = int(np.count_nonzero(matched.is_seen))
     if seen:
         warn(f"{seen:,} of {len(part):,} test ratings are of pairs that the model was fitted on: they are no test")
-    groupings = _groupings(trained, part, asked, matched) if groups else []
-    assessment = _assessment(answers, predicted, groupings)
-    sums = predicted.sums() | listed.sums
-    others = {name: measure for grouping in groupings for name, measure in grouping.sums(predicted).items()}
-    if assessment is not None:
-        others |= assessment.sums()
+    predicted = Predicted.of(matched.users, len(asked.users), answers.mean, part.values, chosen, _scores(answers))
+    by_groups = Groups(predicted)
+    if groups and predicted.names:
+        by_groups = Groups(predicted, _groupings(trained, part, asked, matched))
+    elif groups and relevance is not None:
+        by_groups = _found(listed, relevance, trained, part, asked, matched)
+    answered = Answered()
+    if sense.is_of_answers:
+        answered = Answered.of(predicted, by_user=metrics is None, in_bins=calibration)
+    assessment = _assessment(answers, predicted, by_groups.groupings)
+    sums = predicted.sums() | answered.sums | listed.sums
+    others = by_groups.sums() | answered.of_bins | ({} if assessment is None else assessment.sums())
     found = intervals(sums | others, bootstrap, seed, observer)
     return Report(
-        rating=predicted.values(),
+        rating=predicted.values() | answered.values,
         n=len(part),
         cold=int(np.count_nonzero(answers.cold)),
         seen=seen,
         ranking=listed.values,
-        intervals={name: found[name] for name in sums if name in found} | (listed.intervals if bootstrap else {}),
-        groups={grouping.side: grouping.groups(predicted, found) for grouping in groupings},
+        intervals={name: found[name] for name in sums if name in found}
+        | (answered.intervals | listed.intervals if bootstrap else {}),
+        groups=by_groups.by_side(found),
         lists=listed.made,
         calibration=None if assessment is None else assessment.calibration(found),
+        reliability=answered.reliability(found),
+        kind=sense.kind,
         sums=sums,
         test=part,
     )
+
+
+def _check_anything(sense: Sense, metrics: Mapping[str, Metric], ranking: bool | Mapping[str, ListMetric]) -> None:
+    """Refuse to measure nothing: choices have no ratings that predictions could be held against."""
+    if ranking is False and sense.is_of_lists and not metrics:
+        what = f"{sense.kind} ratings are" if sense.predicts_ratings else "a model of choices is"
+        raise InvalidParameterError(
+            f"{what} measured by lists, and there are none to be made; expected a model saved with its ratings, and "
+            "ranking (no --no-ranking)"
+        )
 
 
 def _scores(answers: Answers) -> dict[str, Loss]:
@@ -126,7 +154,7 @@ def _scores(answers: Answers) -> dict[str, Loss]:
     return {"crps": Loss(answers.outcomes.crps), "log_score": Loss(answers.outcomes.log_score)}
 
 
-def _assessment(answers: Answers, predicted: Predicted, groupings: list[Grouping]) -> Assessment | None:
+def _assessment(answers: Answers, predicted: Predicted, groupings: Sequence[Grouping]) -> Assessment | None:
     if answers.outcomes is None:
         return None
     return Assessment.of(
@@ -143,13 +171,27 @@ def _parts(recommender: Recommender, test: Ratings | Split) -> tuple[Ratings, Ra
     return test, None
 
 
-def _groupings(trained: Ratings, test: Ratings, asked: Asked, matched: Matched) -> list[Grouping]:
-    """By users, of whom a history counts like training ratings, and by items."""
+def _groupings(trained: Ratings, test: Ratings, asked: Asked, matched: Matched, which: Any = ...) -> list[Grouping]:
+    """By users, of whom a history counts like training ratings, and by items; of these test ratings."""
     item_counts = np.append(trained.by_item.counts, 0)  # row -1, a cold item, has none
+    users, items = matched.users[which], matched.items[which]
     return [
-        Grouping.by_counts("users", asked.seen.counts[matched.users], matched.users),
-        Grouping.by_counts("items", item_counts[matched.items], test.item_rows),
+        Grouping.by_counts("users", asked.seen.counts[users], users),
+        Grouping.by_counts("items", item_counts[items], test.item_rows[which]),
     ]
+
+
+def _found(
+    listed: ListMeasures, relevance: Relevance, trained: Ratings, test: Ratings, asked: Asked, matched: Matched
+) -> Groups:
+    """Of choices: whether each was in its user's list."""
+    assert listed.places is not None
+    assert listed.made is not None
+    which = np.flatnonzero(matched.is_relevant(relevance))
+    places, true = listed.places[which], matched.values[which]
+    held = {f"found@{k}": Loss((places >= 0) & (places < k)) for k in listed.made.k}
+    measured = Predicted.of(matched.users[which], len(asked.users), true, true, {}, held)
+    return Groups(measured, _groupings(trained, test, asked, matched, which))
 
 
 def _lengths(k: int | Iterable[int]) -> tuple[int, ...]:

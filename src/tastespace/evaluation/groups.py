@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tastespace.evaluation.predicted import Predicted
 from tastespace.evaluation.resampling import Interval, Sums
+from tastespace.evaluation.tables import plain_number
 
 # The first number of ratings of each group; 0 are the cold ones.
 STARTS = (0, 1, 6, 11, 21, 41, 81, 161, 321, 641)
@@ -37,7 +38,7 @@ class Group:
             "training_ratings": self.label,
             "members": self.members,
             "n": self.n,
-            "measures": dict(self.measures) or None,
+            "measures": {name: plain_number(value) for name, value in self.measures.items()} or None,
             "intervals": {name: list(interval) for name, interval in self.intervals.items()} or None,
         }
 
@@ -82,6 +83,20 @@ class Grouping:
 
     def _key(self, place: int, name: str) -> str:
         return f"{self.side}, {LABELS[place]}, {name}"
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """What is measured by groups, and by which."""
+
+    measured: Predicted
+    groupings: Sequence[Grouping] = ()
+
+    def sums(self) -> dict[str, Sums]:
+        return {name: sums for grouping in self.groupings for name, sums in grouping.sums(self.measured).items()}
+
+    def by_side(self, intervals: Mapping[str, Interval]) -> dict[str, tuple[Group, ...]]:
+        return {grouping.side: grouping.groups(self.measured, intervals) for grouping in self.groupings}
 
 
 def group_of(counts: NDArray[Any]) -> NDArray[np.int64]:

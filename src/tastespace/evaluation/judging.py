@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,32 @@ from numpy.typing import NDArray
 from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
+from tastespace.evaluation.sense import Sense
+from tastespace.models import Recommender
 from tastespace.models.asking import Asked
+
+# From which test rating on an item is relevant; None for what makes sense.
+Relevant = float | Literal["all"] | None
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """Which test ratings are relevant, and what they are worth."""
+
+    threshold: float  # at least this; minus infinity for all
+    lowest: float  # the gain of an item is its rating less this; NaN: everything relevant is worth 1
+
+    @property
+    def is_graded(self) -> bool:
+        return not math.isnan(self.lowest)
+
+    @property
+    def least(self) -> float | None:
+        """The threshold, None for all."""
+        return None if math.isinf(self.threshold) else self.threshold
+
+
+EVERYTHING = Relevance(-math.inf, math.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,17 +58,21 @@ class Matched:
         seen = _keys(asked.seen.rows(), asked.seen.columns, trained.n_items)  # ascending, as the seen items are
         return cls(users, items, test.values, _found(_keys(users, items, trained.n_items), seen)[0])
 
+    def is_relevant(self, relevance: Relevance) -> BoolArray:
+        """Which test ratings lists are to hold; what the model knows already cannot be recommended."""
+        # In single precision, as the ratings are: 0.7 must be at least 0.7.
+        return np.asarray((self.values >= np.float32(relevance.threshold)) & ~self.is_seen)
+
 
 @dataclass(frozen=True, eq=False)
 class Judge:
     """The users with relevant test items, and what their test items are worth.
 
-    A test rating of at least `threshold` is relevant. The gain of an item is its rating less the lowest training
-    rating. What the model knows already cannot be recommended and is left out; what is cold cannot be found, but
-    counts in `n_relevant` and among the best gains.
+    The gain of an item is its rating less the lowest training rating, or 1 for all that is relevant. What the model
+    knows already cannot be recommended and is left out; what is cold cannot be found, but counts in `n_relevant` and
+    among the best gains.
     """
 
-    threshold: float
     positions: NDArray[np.int64]  # of each user to rank for, among all test users
     n_relevant: NDArray[np.int64]  # one a user
     n_items: int
@@ -53,13 +83,11 @@ class Judge:
     best_gains: FloatArray  # of all test items of each user, best first
 
     @classmethod
-    def of(cls, matched: Matched, n_users: int, n_items: int, threshold: float, lowest: float) -> Judge:
-        """`lowest` is the lowest training rating, NaN if all are alike: then everything relevant is worth 1."""
-        # In single precision, as the ratings are: 0.7 must be at least 0.7.
-        is_relevant = (matched.values >= np.float32(threshold)) & ~matched.is_seen
+    def of(cls, matched: Matched, n_users: int, n_items: int, relevance: Relevance) -> Judge:
+        is_relevant = matched.is_relevant(relevance)
         gains = is_relevant.astype(np.float32)
-        if not np.isnan(lowest):
-            gains = np.where(matched.is_seen, 0, np.maximum(matched.values - np.float32(lowest), 0))
+        if relevance.is_graded:
+            gains = np.where(matched.is_seen, 0, np.maximum(matched.values - np.float32(relevance.lowest), 0))
         counts = np.bincount(matched.users[is_relevant], minlength=n_users)
         positions = np.flatnonzero(counts)
         rank = np.full(n_users, -1)
@@ -72,7 +100,6 @@ class Judge:
         best = used[np.lexsort((-gains[used], users[used]))]
         offsets = np.concatenate([[0], np.cumsum(np.bincount(users[used], minlength=len(positions)))])
         return cls(
-            threshold=threshold,
             positions=positions,
             n_relevant=counts[positions],
             n_items=n_items,
@@ -108,18 +135,53 @@ class Judge:
         return (users - start).astype(np.int32), (items - 1).astype(np.int32)
 
 
-def threshold_of(relevant: float | None, rating_range: tuple[float, float], trained: Ratings, test: Ratings) -> float:
-    """From which rating on a test item is relevant: the mean of the training ratings, unless said otherwise."""
-    if relevant is None:
-        # If all ratings are alike, the mean of many may miss them by a rounding error.
-        return rating_range[0] if rating_range[0] == rating_range[1] else trained.mean
+def relevance_of(relevant: Any, sense: Sense, recommender: Recommender, test: Ratings) -> Relevance:
+    """What is relevant: as said (a rating, or "all"), or as makes sense.
+
+    Stars: ratings of at least the training mean, worth what they are above the lowest. Yes and no: yes. Choices: all.
+    """
+    if relevant == "all":
+        return EVERYTHING
+    if relevant is not None:
+        _check(relevant, test)
+        return Relevance(float(relevant), _lowest(sense, recommender))
+    if sense.kind == "yes-no":
+        return Relevance(1.0, math.nan)
+    if sense.is_of_lists:
+        _check_choices(test)
+        return EVERYTHING
+    low, high = recommender.rating_range_
+    # If all ratings are alike, the mean of many may miss them by a rounding error.
+    return Relevance(low if low == high else recommender.ratings_.mean, _lowest(sense, recommender))
+
+
+def _lowest(sense: Sense, recommender: Recommender) -> float:
+    """What gains count from: only stars are worth more the higher they are."""
+    if sense.kind != "stars":
+        return math.nan
+    # The range of a model of choices is that of its scores.
+    low, high = recommender.rating_range_ if sense.predicts_ratings else recommender.ratings_.range
+    return low if low < high else math.nan
+
+
+def _check(relevant: Any, test: Ratings) -> None:
     if isinstance(relevant, bool) or not isinstance(relevant, Real) or not math.isfinite(relevant):
-        raise InvalidParameterError(f"relevant is {relevant!r}; expected a rating, or None for the training mean")
+        raise InvalidParameterError(
+            f'relevant is {relevant!r}; expected a rating, "all", or None for what suits the ratings'
+        )
     if not (test.values >= np.float32(relevant)).any():
         raise InvalidParameterError(
             f"relevant is {relevant:g}, and no test rating is that high; expected at most {test.values.max():g}"
         )
-    return float(relevant)
+
+
+def _check_choices(test: Ratings) -> None:
+    least = test.values.min()
+    if least <= 0:
+        raise InvalidParameterError(
+            f"test values go down to {least:g}, and what was chosen has one above 0; expected such test ratings alone, "
+            "or relevant=... to say from which value on they count"
+        )
 
 
 def _keys(users: NDArray[np.integer], items: NDArray[np.integer], n_items: int) -> NDArray[np.int64]:

@@ -8,18 +8,20 @@ from typing import Any
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.lists import LIST_METRICS
 from tastespace.evaluation.predicted import STANDARD
+from tastespace.evaluation.yes_no import BY_USER, YES_NO
 
 OF_LISTS = (*LIST_METRICS, "popularity_lift", "coverage", "gini", "auc")
 OF_UNCERTAIN = ("crps", "log_score")  # of models that say how sure they are
 # What else JSON has beside the measures.
-OF_REPORTS = ("n", "cold", "seen", "lists", "intervals", "groups", "calibration")
+OF_REPORTS = ("kind", "n", "cold", "seen", "lists", "intervals", "groups", "calibration", "reliability")
 
 
 def check_measures(metrics: Any, ranking: Any) -> None:
     """Refuse what is no mapping of names to functions, and names that would hide another measure."""
-    _check("metrics", metrics, (*OF_LISTS, *OF_UNCERTAIN, *OF_REPORTS))
+    if metrics is not None:
+        _check("metrics", metrics, (*OF_LISTS, *OF_UNCERTAIN, *OF_REPORTS))
     if not isinstance(ranking, bool):
-        _check("ranking", ranking, (*OF_LISTS, *OF_UNCERTAIN, *STANDARD))
+        _check("ranking", ranking, (*OF_LISTS, *OF_UNCERTAIN, *STANDARD, *YES_NO, BY_USER))
 
 
 def _check(parameter: str, measures: Any, taken: Collection[str]) -> None:

@@ -33,6 +33,11 @@ class Answers:
     outcomes: Outcomes | None
 
 
+def unasked(cold: BoolArray) -> Answers:
+    """Where predictions are not wanted."""
+    return Answers(np.zeros(len(cold), np.float32), cold, None)
+
+
 def predict_all(
     recommender: Recommender,
     test: Ratings,

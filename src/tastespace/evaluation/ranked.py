@@ -13,7 +13,7 @@ from tastespace.arrays import DoubleArray, IntArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError, named
 from tastespace.evaluation import catalogue, ranking
-from tastespace.evaluation.judging import Judge, Matched
+from tastespace.evaluation.judging import Judge, Matched, Relevance
 from tastespace.evaluation.lists import LIST_METRICS, Catalogue, ListMetric, Lists
 from tastespace.evaluation.predicting import of_users
 from tastespace.evaluation.report import ListsMade
@@ -24,6 +24,7 @@ from tastespace.progress import Observer, Progress
 from tastespace.ranking import Ranking
 
 BLOCK_USERS = 1 << 13
+BLOCK_RATINGS = 1 << 17  # looked up at once
 
 # Makes the lists of users: of their ids, a length, and their ratings since training.
 ListMaker = Callable[[pl.Series, int, Ratings | None], Ranking]
@@ -34,13 +35,15 @@ class Wanted:
     """What lists to make, and what to measure on them."""
 
     ks: tuple[int, ...]
-    threshold: float  # from this test rating on an item is relevant
+    relevance: Relevance
     more: Mapping[str, ListMetric]  # measures besides those of LIST_METRICS
     make: ListMaker
 
     @property
     def metrics(self) -> dict[str, ListMetric]:
-        return {**LIST_METRICS, **self.more}
+        # If all that is relevant is worth the same, there are no grades to be binary about.
+        left_out = set() if self.relevance.is_graded else {"ndcg_binary"}
+        return {name: metric for name, metric in LIST_METRICS.items() if name not in left_out} | dict(self.more)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +86,7 @@ class ListMeasures:
     sums: dict[str, Sums] = field(default_factory=dict[str, Sums])
     intervals: dict[str, Interval] = field(default_factory=dict[str, Interval])  # of what is no quotient of sums
     made: ListsMade | None = None
+    places: IntArray | None = None  # of each test rating, where in its user's list the item is, from 0; -1 if nowhere
 
 
 def measure_lists(
@@ -94,8 +98,8 @@ def measure_lists(
     observer: Observer,
 ) -> ListMeasures:
     """All measures of lists."""
-    trained, (low, high) = recommender.ratings_, recommender.rating_range_
-    judge = Judge.of(matched, len(asked.users), trained.n_items, wanted.threshold, low if low < high else np.nan)
+    trained = recommender.ratings_
+    judge = Judge.of(matched, len(asked.users), trained.n_items, wanted.relevance)
     ranked = rank(recommender, judge, asked.users.at(judge.positions), history, wanted, observer)
     sums = ranked.sums(judge, asked, Catalogue(trained).shares)
     of_all = ranked.of_all_lists(trained.n_items)
@@ -107,13 +111,15 @@ def measure_lists(
         intervals={name: interval for name, (_, interval) in of_all.items() if interval is not None},
         made=ListsMade(
             k=wanted.ks,
-            relevant=wanted.threshold,
+            relevant=wanted.relevance.least,
+            graded=wanted.relevance.is_graded,
             users=len(judge),
             users_without_relevant=len(asked.users) - len(judge),
             cold_users=int(np.count_nonzero(asked.cold[judge.positions])),
             relevant_ratings=int(judge.n_relevant.sum()),
             cold_relevant_ratings=int(judge.n_relevant.sum() - np.count_nonzero(judge.is_relevant)),
         ),
+        places=_places(ranked.item_rows, judge, matched, len(asked.users)),
     )
 
 
@@ -190,6 +196,18 @@ def _measured(name: str, metric: ListMetric, lists: Lists) -> DoubleArray:
             f"{len(lists)} lists"
         )
     return values
+
+
+def _places(item_rows: IntArray, judge: Judge, matched: Matched, n_users: int) -> IntArray:
+    list_of = np.full(n_users, -1)
+    list_of[judge.positions] = np.arange(len(judge))
+    places = np.full(len(matched.users), -1, np.int32)
+    able = np.flatnonzero((list_of[matched.users] >= 0) & (matched.items >= 0))
+    for start in range(0, len(able), BLOCK_RATINGS):
+        some = able[start : start + BLOCK_RATINGS]
+        is_here = item_rows[list_of[matched.users[some]]] == matched.items[some, None]
+        places[some] = np.where(is_here.any(axis=1), is_here.argmax(axis=1), -1)
+    return places
 
 
 def _spread(values: DoubleArray, judge: Judge, n_users: int) -> DoubleArray:

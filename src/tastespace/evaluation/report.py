@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import polars as pl
 
+from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.calibration import Calibration
 from tastespace.evaluation.groups import Group
+from tastespace.evaluation.reliability import Reliability
 from tastespace.evaluation.resampling import Interval, Sums
-from tastespace.evaluation.tables import EMPTY, NAMES, Table, counted, display_name, figure
+from tastespace.evaluation.tables import EMPTY, Table, counted, display_name, figure, plain_number
 
 
 @dataclass(frozen=True)
@@ -22,21 +23,33 @@ class ListsMade:
     """Whose lists were measured, and against what."""
 
     k: tuple[int, ...]  # lengths of the lists
-    relevant: float  # a test rating of at least this is relevant
+    relevant: float | None  # a test rating of at least this is relevant; None: all are
     users: int  # who have at least one relevant test rating, and so a list
     users_without_relevant: int  # who have none, and are left out
     cold_users: int  # of `users`, those without any ratings to go by: theirs is the list for anybody
     relevant_ratings: int
     cold_relevant_ratings: int  # of an item that the model does not know: never found, but counted
+    graded: bool = True  # whether a higher rating is worth more in NDCG; else all that is relevant is worth 1
+
+    @property
+    def middle(self) -> int:
+        """Of several lengths the one that stands for all."""
+        return self.k[(len(self.k) - 1) // 2]
+
+    def told_relevant(self) -> str:
+        """What is relevant, in words."""
+        return "all test ratings" if self.relevant is None else f"rated at least {self.relevant:.4g}"
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
     """Measures over `n` test ratings, of which `cold` have a user or item that the training ratings lack.
 
-    `report["rmse"]`, `report["ndcg@10"]`: a measure. `intervals` has 95 % confidence intervals by the same names,
-    `groups` the errors of "users" and of "items" by their number of training ratings. `calibration` is None for a
-    model that does not say how sure it is.
+    `report["rmse"]`, `report["ndcg@10"]`: a measure. Which there are depends on the `kind` of the ratings, and on what
+    the model predicts: of choices, only lists are measured. `intervals` has 95 % confidence intervals by the same
+    names, `groups` the errors of "users" and of "items" by their number of training ratings; of choices, how many were
+    found in lists. `calibration` is None for a model that does not say how sure it is, and where ratings are not
+    stars; `reliability` is of yes and no.
     """
 
     rating: Mapping[str, float]
@@ -48,6 +61,8 @@ class Report:
     groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict[str, tuple[Group, ...]])
     lists: ListsMade | None = None
     calibration: Calibration | None = None
+    reliability: Reliability | None = None
+    kind: Kind = "stars"
     sums: Mapping[str, Sums] = field(default_factory=dict[str, Sums])  # users in the order of their ids
     test: Ratings | None = None
 
@@ -63,9 +78,9 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: measures, `n` and `cold` as numbers, the rest below; null for what is not defined."""
-        content: dict[str, Any] = {name: _number(value) for name, value in self.rating.items()}
-        content |= {"n": self.n, "cold": self.cold}
-        content |= {name: _number(value) for name, value in self.ranking.items()}
+        content: dict[str, Any] = {name: plain_number(value) for name, value in self.rating.items()}
+        content |= {"kind": self.kind, "n": self.n, "cold": self.cold}
+        content |= {name: plain_number(value) for name, value in self.ranking.items()}
         if self.seen:
             content["seen"] = self.seen
         if self.lists is not None:
@@ -76,6 +91,8 @@ class Report:
             content["groups"] = {side: [group.to_dict() for group in found] for side, found in self.groups.items()}
         if self.calibration is not None:
             content["calibration"] = self.calibration.to_dict()
+        if self.reliability is not None:
+            content["reliability"] = self.reliability.to_list()
         return content
 
     def to_polars(self) -> pl.DataFrame:
@@ -105,7 +122,7 @@ class Report:
             )
             for side, groups in self.groups.items()
             for group in groups
-            for name in self.rating
+            for name in self.group_measures
         ]
         return pl.DataFrame(rows, schema=schema, orient="row")
 
@@ -113,6 +130,7 @@ class Report:
         """Everything beyond the first line, as tables; `empty` is of groups, as in `groups_table`."""
         tables = [] if self.lists is None else [self.lists_table()]
         tables += [self.groups_table(side, empty=empty) for side in self.groups]
+        tables += [] if self.reliability is None else [self.reliability.table()]
         return tables + ([] if self.calibration is None else self.calibration.tables(empty=empty))
 
     def table(self) -> str:
@@ -120,11 +138,29 @@ class Report:
         return "\n\n".join([str(self), *(str(table) for table in self.tables())])
 
     def __str__(self) -> str:
-        figures = ", ".join(f"{NAMES.get(name, name)} {value:.4f}" for name, value in self.rating.items())
-        return f"{figures} over {counted(self.n, 'rating')} ({self.cold:,} cold)"
+        figures = ", ".join(f"{display_name(name)} {figure(self[name])}" for name in self.headline)
+        whose = "" if self.rating or self.lists is None else f" of {counted(self.lists.users, 'user')}"
+        return f"{figures} over {counted(self.n, self._unit)}{whose} ({self.cold:,} cold)"
 
     def __repr__(self) -> str:
         return f"<Report: {self}>"
+
+    @property
+    def headline(self) -> list[str]:
+        """The measures that are told first: of predictions if there are any, else of lists of a middle length."""
+        if self.rating or self.lists is None:
+            return list(self.rating)
+        return [f"ndcg@{self.lists.middle}", f"recall@{self.lists.middle}", "auc"]
+
+    @property
+    def group_measures(self) -> list[str]:
+        """What is measured of each group."""
+        filled = (group.measures for groups in self.groups.values() for group in groups if group.n)
+        return list(next(filled, ()))
+
+    @property
+    def _unit(self) -> str:
+        return "choice" if self.kind in CHOICES else "rating"
 
     def lists_table(self) -> Table:
         """Measures of lists, one row each, by length."""
@@ -137,34 +173,32 @@ class Report:
         whole = [name for name in self.ranking if "@" not in name]
         rows += [(f"{display_name(name)} (all items)", self._cell(name), *[""] * (len(made.k) - 1)) for name in whole]
         title = (
-            f"Lists of {counted(made.users, 'user')}, out of all items they had not rated; relevant: rated at least "
-            f"{made.relevant:.4g}"
+            f"Lists of {counted(made.users, 'user')}, out of all items they had not rated; relevant: "
+            f"{made.told_relevant()}"
         )
         if made.users_without_relevant:
             title += f" (left out: {counted(made.users_without_relevant, 'user')} without a relevant test rating)"
         return Table(title, ("", *(f"@{k}" for k in made.k)), tuple(rows))
 
     def groups_table(self, side: str, *, empty: bool = True) -> Table:
-        """Errors of "users" or "items", one row a group; empty groups have rows of their own, or are in a note."""
+        """Errors of "users" or "items", or of choices what was found; one row a group.
+
+        Empty groups have rows of their own, or are in a note.
+        """
+        names = self.group_measures
         rows = [
             (
                 *(group.label, f"{group.members:,}", f"{group.n:,}"),
-                *(
-                    figure(group.measures[name], group.intervals.get(name)) if group.n else EMPTY
-                    for name in self.rating
-                ),
+                *(figure(group.measures[name], group.intervals.get(name)) if group.n else EMPTY for name in names),
             )
             for group in self.groups[side]
             if empty or group.n
         ]
         left_out = [] if empty else [group.label for group in self.groups[side] if not group.n]
         note = f"{EMPTY}: {', '.join(left_out)}" if left_out else ""
-        columns = ("training ratings", f"test {side}", "test ratings", *(display_name(name) for name in self.rating))
-        return Table(f"Errors by the number of training ratings of the {side}", columns, tuple(rows), note)
+        columns = ("training ratings", f"test {side}", "test ratings", *(display_name(name) for name in names))
+        what = "Errors" if self.rating else "Share of the relevant test ratings that lists hold,"
+        return Table(f"{what} by the number of training ratings of the {side}", columns, tuple(rows), note)
 
     def _cell(self, name: str) -> str:
         return figure(self.ranking[name], self.intervals.get(name))
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -12,6 +12,10 @@ NAMES = {
     "mae": "MAE",
     "crps": "CRPS",
     "log_score": "log score",
+    "log_loss": "log loss",
+    "ece": "ECE",
+    "yes_no_auc": "AUC of yes over no",
+    "yes_no_auc_by_user": "AUC by user",
     "hit_rate": "hit rate",
     "mrr": "MRR",
     "map": "MAP",
@@ -53,6 +57,11 @@ def display_name(measure: str) -> str:
 def counted(n: int, what: str) -> str:
     """So many of something: "1 user", "2,000 users"."""
     return f"{n:,} {what}" + ("" if n == 1 else "s")
+
+
+def plain_number(value: float) -> float | None:
+    """As JSON has it: null for what is not defined."""
+    return None if math.isnan(value) else value
 
 
 def figure(value: float, interval: Interval | None = None) -> str:

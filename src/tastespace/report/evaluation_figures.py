@@ -14,6 +14,7 @@ from tastespace.evaluation.compare import Comparison, Comparisons
 from tastespace.evaluation.groups import Group
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.tables import display_name
+from tastespace.evaluation.yes_no import BY_USER
 from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE
 
 if TYPE_CHECKING:
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
 RUST, SEA = "#b5562b", "#5b7f3a"
 LOOKS = ((ACCENT, "o"), (RUST, "s"), (INK, "^"), (SEA, "D"), (PALE, "v"))  # one a model
 # All that are ever written, so that those of an earlier run can be told from files of others.
-FIGURES = ("errors-by-users", "errors-by-items", "lists", "coverage", "pit", "confidence", "differences")
+FIGURES = (
+    *("errors-by-users", "errors-by-items", "found-by-users", "found-by-items", "lists"),
+    *("coverage", "pit", "confidence", "reliability", "differences"),
+)
 CURVES = ("ndcg", "recall", "precision")
-SMALLER_IS_BETTER = ("rmse", "mae", "crps")
+SMALLER_IS_BETTER = ("rmse", "mae", "crps", "log_loss")
 LARGER_IS_BETTER = ("precision", "recall", "hit_rate", "mrr", "map", "ndcg", "ndcg_binary", "auc")
 SIGNIFICANT = 0.05
 BETTER, WORSE, UNSURE = "better", "worse", "not sure"
@@ -43,18 +47,35 @@ class Picture:
     svg: bytes
 
 
-def errors_picture(reports: Mapping[str, Report], side: str) -> Picture:
-    """The error of each model by the number of training ratings of the users, or of the items."""
-    measure = next(iter(next(iter(reports.values())).rating))
+def errors_picture(reports: Mapping[str, Report], side: str, looks: Mapping[str, int] | None = None) -> Picture:
+    """The error of each model by the number of training ratings of the users, or of the items.
+
+    `looks` says of all models of a page which colour and shape each has; without it, these are all.
+    """
+    measure = next(iter(reports.values())).group_measures[0]
+    return _groups_picture(reports, side, looks, measure, display_name(measure), f"errors-by-{side}")
+
+
+def found_picture(reports: Mapping[str, Report], side: str, looks: Mapping[str, int] | None = None) -> Picture:
+    """The share of choices that the lists of each model hold, by the number of training ratings."""
+    names = next(iter(reports.values())).group_measures
+    measure = names[(len(names) - 1) // 2]
+    told = f"Share of the relevant test ratings in lists of {measure.partition('@')[2]}"
+    return _groups_picture(reports, side, looks, measure, told, f"found-by-{side}")
+
+
+def _groups_picture(
+    reports: Mapping[str, Report], side: str, looks: Mapping[str, int] | None, measure: str, told: str, file: str
+) -> Picture:
     groups = {name: report.groups[side] for name, report in reports.items()}
     figure, (axes,) = new_figure(1, (9.2, 3.9))
-    draw_groups(axes, groups, measure)
+    draw_groups(axes, groups, measure, looks)
     name_groups(axes, next(iter(groups.values())), side)
     axes.set_ylabel(display_name(measure), color=INK)
-    title = f"{display_name(measure)} by the number of training ratings of the {side}"
+    title = f"{told} by the number of training ratings of the {side}"
     axes.set_title(title, loc="left", fontsize=11, color=INK)
-    add_legend(figure, axes, groups)
-    return Picture(f"errors-by-{side}", title, f"{title}. {_describe_groups(groups, measure)}", as_svg(figure))
+    add_legend(figure, axes, looks or groups)
+    return Picture(file, title, f"{title}. {_describe_groups(groups, measure)}", as_svg(figure))
 
 
 def lists_picture(reports: Mapping[str, Report]) -> Picture:
@@ -102,11 +123,6 @@ def differences_picture(comparisons: Comparisons, first: str, second: str) -> Pi
     axes.set_title(f"{first} against {second} (hollow: p ≥ {SIGNIFICANT:g})", loc="left", fontsize=11, color=INK)
     title = f"{first} against {second}, measure by measure"
     return Picture("differences", title, f"{title}. {_describe_differences(rows, first, second)}", as_svg(figure))
-
-
-def middle_length(ks: Sequence[int]) -> int:
-    """Of several lengths of lists (ascending) the one that stands for all."""
-    return ks[(len(ks) - 1) // 2]
 
 
 def require_plot() -> None:
@@ -198,8 +214,8 @@ def _count(group: Group) -> str:
 def _shown(comparisons: Comparisons) -> list[Comparison]:
     """Measures that say which model is better, lists at one length only, the one in the middle."""
     ks = sorted({int(row.measure.partition("@")[2]) for row in comparisons if "@" in row.measure})
-    k = middle_length(ks) if ks else 0
-    wanted = [*SMALLER_IS_BETTER, "log_score", *(f"{name}@{k}" for name in LARGER_IS_BETTER), "auc"]
+    k = ks[(len(ks) - 1) // 2] if ks else 0
+    wanted = [*SMALLER_IS_BETTER, "log_score", BY_USER, *(f"{name}@{k}" for name in LARGER_IS_BETTER), "auc"]
     return [row for name in wanted for row in comparisons if row.measure == name and row.second]
 
 

@@ -20,10 +20,11 @@ from tastespace.report.evaluation_figures import (
     Picture,
     differences_picture,
     errors_picture,
+    found_picture,
     lists_picture,
-    middle_length,
     require_plot,
 )
+from tastespace.report.reliability_figures import reliability_picture
 
 PAGE = "evaluation.html"
 STYLE = """
@@ -128,22 +129,30 @@ def _remove_others(folder: Path, names: set[str]) -> None:
 def _pictures(reports: Mapping[str, Report], comparisons: Comparisons | None) -> list[tuple[Picture, list[Table]]]:
     """Each picture with the tables of its figures."""
     drawn: list[tuple[Picture, list[Table]]] = []
+    looks = {name: place for place, name in enumerate(reports)}  # the same in all figures
     for side in ("users", "items"):
-        grouped = {name: report for name, report in reports.items() if side in report.groups}
-        if grouped:
-            tables = [_of(name, report.groups_table(side)) for name, report in grouped.items()]
-            drawn.append((errors_picture(grouped, side), tables))
+        grouped = {name: report for name, report in reports.items() if side in report.groups and report.group_measures}
+        # Errors, and what lists hold, are different things: models are drawn beside those of their kind.
+        for draw, is_of_errors in ((errors_picture, True), (found_picture, False)):
+            alike = {name: report for name, report in grouped.items() if bool(report.rating) == is_of_errors}
+            if alike:
+                tables = [_of(name, report.groups_table(side)) for name, report in alike.items()]
+                drawn.append((draw(alike, side, looks), tables))
     ranked = {name: report for name, report in reports.items() if report.lists is not None and report.lists.users}
     if ranked:
         drawn.append((lists_picture(ranked), [_of(name, report.lists_table()) for name, report in ranked.items()]))
-    drawn += _calibration_pictures(reports)
+    drawn += _calibration_pictures(reports, looks)
+    reliable = {name: report.reliability for name, report in reports.items() if report.reliability is not None}
+    if reliable:
+        tables = [_of(name, found.table()) for name, found in reliable.items()]
+        drawn.append((reliability_picture(reliable, looks), tables))
     if comparisons is not None:
         first, second = list(reports)[:2]
         drawn.append((differences_picture(comparisons, first, second), [comparisons.table(first, second)]))
     return drawn
 
 
-def _calibration_pictures(reports: Mapping[str, Report]) -> list[tuple[Picture, list[Table]]]:
+def _calibration_pictures(reports: Mapping[str, Report], looks: Mapping[str, int]) -> list[tuple[Picture, list[Table]]]:
     """Those of the models that say how sure they are."""
     sure = {name: report.calibration for name, report in reports.items() if report.calibration is not None}
     if not sure:
@@ -153,7 +162,6 @@ def _calibration_pictures(reports: Mapping[str, Report]) -> list[tuple[Picture, 
         for name, found in sure.items()
         for table in (found.coverage_table(), *(found.groups_table(side) for side in found.groups))
     ]
-    looks = {name: place for place, name in enumerate(reports)}  # as in the other figures
     return [
         (coverage_picture(sure, looks), covered),
         (pit_picture(sure, looks), [_of(name, found.pit_table()) for name, found in sure.items()]),
@@ -170,8 +178,7 @@ def _summary(reports: Mapping[str, Report]) -> Table:
     measures = list(dict.fromkeys(name for report in reports.values() for name in report.rating))
     made = next((report.lists for report in reports.values() if report.lists is not None), None)
     if made is not None:
-        k = middle_length(made.k)
-        measures += [f"ndcg@{k}", f"recall@{k}", "auc"]
+        measures += [f"ndcg@{made.middle}", f"recall@{made.middle}", "auc"]
     rows = tuple(
         (
             name,
@@ -191,7 +198,7 @@ def _notes(reports: Mapping[str, Report], notes: Mapping[str, Any]) -> str:
     made = [report.lists for report in reports.values() if report.lists is not None]
     facts = {
         "test ratings": [f"{report.n:,} ({report.cold:,} cold)" for report in reports.values()],
-        "relevant": [f"rated at least {lists.relevant:.4g}" for lists in made],
+        "relevant": [lists.told_relevant() for lists in made],
         "lists": [f"of {counted(lists.users, 'user')}" for lists in made],
     }
     told = {str(name): str(value) for name, value in notes.items()}

@@ -1,0 +1,72 @@
+"""Choices that fade: what was played last week says more than what was played years ago.
+
+    weight = value * 0.5^(age in days / half life in days)
+
+Weights stay above 0, however old: a choice never turns into none.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import UTC, datetime
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from tastespace.arrays import TimeArray
+from tastespace.data.kinds import CHOICES
+from tastespace.data.ratings import Ratings
+from tastespace.errors import DataError, InvalidParameterError
+
+DAY = 86_400  # seconds
+LEAST = np.finfo(np.float32).tiny
+
+
+def decayed(ratings: Ratings, half_life_days: float, now: Any = None) -> Ratings:
+    """The ratings with faded values, as counts; age is counted from the newest, or from `now`."""
+    is_number = isinstance(half_life_days, Real) and not isinstance(half_life_days, bool)
+    if not is_number or not math.isfinite(half_life_days) or half_life_days <= 0:
+        raise InvalidParameterError(f"half_life_days is {half_life_days!r}; expected a number of days above 0")
+    if ratings.kind not in CHOICES:
+        raise DataError(
+            f"the ratings are {ratings.kind} ({ratings.kind_and_reason.reason}), and a faded value would be another "
+            "opinion, not an older one",
+            expected="counts or one-class ratings: declare them with kind if they are",
+        )
+    ratings, times = ratings.with_kind("counts"), _known_times(ratings)  # refuses zeros, which would not stay zeros
+    moment = times.max() if now is None else _moment(now)
+    n_later = int(np.count_nonzero(times > moment))
+    if n_later:
+        raise InvalidParameterError(
+            f"now is {moment}, and {n_later:,} of {len(ratings):,} ratings are later; expected a date from "
+            f"{times.max()} on"
+        )
+    days = (moment - times).astype(np.float64) / DAY
+    weights = ratings.values * np.exp2(-days / half_life_days)
+    return replace(ratings, values=np.maximum(weights, LEAST).astype(np.float32))
+
+
+def _known_times(ratings: Ratings) -> TimeArray:
+    if ratings.times is None:
+        raise DataError("the ratings have no times", expected="a time of each rating, to tell how old it is")
+    unknown = int(np.count_nonzero(np.isnat(ratings.times)))
+    if unknown:
+        raise DataError(
+            f"{unknown:,} of {len(ratings):,} ratings have no time",
+            expected="a time of each rating, to tell how old it is",
+        )
+    return ratings.times
+
+
+def _moment(now: Any) -> np.datetime64:
+    if isinstance(now, datetime) and now.tzinfo is not None:
+        now = now.astimezone(UTC).replace(tzinfo=None)  # numpy knows no zones
+    try:
+        moment = np.datetime64(now, "s")
+    except (TypeError, ValueError) as error:
+        raise InvalidParameterError(f"now is {now!r}; expected a date such as 2024-05-31") from error
+    if np.isnat(moment):
+        raise InvalidParameterError(f"now is {now!r}; expected a date such as 2024-05-31")
+    return moment

@@ -1,0 +1,85 @@
+"""What the values of ratings say: how something was liked, yes or no, how often, or only that it was chosen.
+
+    stars      how much somebody liked something: levels, or any numbers, such as 0 to 100 or -10 to 10
+    yes-no     1 for yes, 0 for no
+    counts     how often something was chosen (clicked, played, bought), above 0; or a weight that stands for it
+    one-class  that something was chosen; what was not chosen is not there, and the values say nothing
+
+Nobody has to say which it is, as long as the guess of `guess_kind` is right.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.arrays import BoolArray
+from tastespace.errors import InvalidParameterError
+
+Kind = Literal["stars", "yes-no", "counts", "one-class"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+CHOICES: tuple[Kind, ...] = ("counts", "one-class")  # of which there are only the things chosen, no dislikes
+
+SKEW = 10  # the largest count is more than so many times the median; no scale of stars is as long
+MOSTLY_ONE = 0.9  # a scale of which nine of ten are its lowest value would say next to nothing
+
+
+class Guess(NamedTuple):
+    """What values seem to be, and why."""
+
+    kind: Kind
+    reason: str
+
+
+def guess_kind(values: NDArray[Any]) -> Guess:
+    """The kind of values, by the first of these rules that holds:
+
+    1. all are the same number above 0: one-class;
+    2. all are 0 or 1, and both occur: yes-no;
+    3. all are whole numbers from 0 on, and the largest is more than 10 times the median of those above 0: counts;
+    4. all are whole numbers from 1 on, and at least nine of ten are 1: counts;
+    5. whatever else there is: stars.
+    """
+    if not len(values):
+        return Guess("stars", "there are no values")
+    low, high = float(values.min()) + 0.0, float(values.max()) + 0.0  # -0 is 0
+    if low == high:
+        return Guess("one-class" if low > 0 else "stars", f"all values are {low:g}")
+    if low < 0 or not is_whole(values):
+        return Guess("stars", f"values from {low:g} to {high:g}")
+    if (low, high) == (0, 1):
+        return Guess("yes-no", "all values are 0 or 1")
+    if high > SKEW:  # The median of whole numbers above 0 is at least 1.
+        median = float(np.median(values[values > 0]))
+        if high > SKEW * median:
+            return Guess(
+                "counts", f"whole numbers up to {high:,.0f}, more than {SKEW} times their median of {median:g}"
+            )
+    ones = np.count_nonzero(values == 1) / len(values)
+    if low == 1 and ones >= MOSTLY_ONE:
+        return Guess("counts", f"whole numbers, {ones:.1%} of them 1")
+    return Guess("stars", f"values from {low:g} to {high:g}")
+
+
+def check_kind(kind: Any) -> None:
+    """Refuse what is no kind."""
+    if kind not in KINDS:
+        raise InvalidParameterError(f"kind is {kind!r}; expected one of {', '.join(KINDS)}")
+
+
+def impossible(values: NDArray[Any], kind: Kind) -> tuple[BoolArray, str, str]:
+    """Which values cannot be of this kind; what they are, and what was expected instead."""
+    if kind == "yes-no":
+        wrong = (values != 0) & (values != 1)
+        return wrong, "neither 0 nor 1", "0 (no) and 1 (yes): Ratings.at_least makes such of stars"
+    if kind in CHOICES:
+        expected = "how often something was chosen: leave out pairs that were not"
+        return ~(values > 0), "not above 0", expected
+    return np.zeros(len(values), np.bool_), "", ""
+
+
+def is_whole(values: NDArray[Any]) -> bool:
+    """Whether all are whole numbers."""
+    return bool((values == np.floor(values)).all())

