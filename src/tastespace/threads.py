@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from numbers import Integral
+from typing import Any
+
+from threadpoolctl import threadpool_limits
 
 from tastespace.errors import InvalidParameterError
 
@@ -24,3 +28,12 @@ def resolve(threads: int | None) -> int:
     if isinstance(threads, bool) or not isinstance(threads, Integral) or threads < 1:
         raise InvalidParameterError(f"threads is {threads!r}; expected at least 1, or nothing for all cores")
     return min(int(threads), MOST)
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """While it lasts, products and factorizations of small matrices take one thread.
+
+    More would wait for one another: on a busy machine a hundred times as long as the work itself takes.
+    """
+    limited: AbstractContextManager[Any] = threadpool_limits(1, user_api="blas")
+    return limited

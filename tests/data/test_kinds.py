@@ -253,3 +253,9 @@ def test_yes_and_no_of_one_sort_say_what_to_use_instead():
     for likelihood in ("probit", "logistic"):
         with pytest.raises(InvalidParameterError, match=r"all ratings are yes .* implicit-als\) makes lists of it"):
             BPMF(likelihood=likelihood).fit(ratings([1, 1, 1, 1]))
+
+
+@pytest.mark.parametrize("name", ["plays", "play_count", "clicks", "count", "Purchases"])
+def test_a_column_of_counts_is_found_by_its_name(name, tmp_path):
+    (tmp_path / "plays.csv").write_text(f"user,artist,{name}\n1,a,300\n1,b,2\n2,a,1\n")
+    assert read(tmp_path / "plays.csv").values.tolist() == [300, 2, 1]

@@ -196,6 +196,10 @@ def test_what_is_asked_for_is_measured(split):
     report = evaluate(model, split, STANDARD, ranking=False, calibration=False, bootstrap=0)
     assert list(report.rating) == ["rmse", "mae"]
     assert report.reliability is None
+    # Nothing but whether yes comes as often as predicted.
+    bare, whole = evaluate(model, split, {}, bootstrap=0), evaluate(model, split, bootstrap=0)
+    assert bare.rating == {}
+    assert bare.reliability == whole.reliability
 
 
 def test_a_declared_kind_decides(split):

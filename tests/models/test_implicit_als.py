@@ -216,6 +216,32 @@ def test_choices_make_it_surer():
     assert sds[0] > sds[1] > sds[2]
 
 
+def test_an_explanation_is_what_the_choices_do():
+    """A contribution is what the score would lose without the choice, exactly."""
+    model = fitted()
+    history = {0: 3, 2: 1, 7: 5}
+    told = model.explain(None, [4, 5], history=history)
+    whole = told.scores
+    for place, item in enumerate(told.rated_ids.to_list()):
+        without = {other: count for other, count in history.items() if other != item}
+        lost = whole - model.explain(None, [4, 5], history=without).scores
+        assert_allclose(told.contributions[:, place], lost, atol=1e-4)
+    assert np.abs(told.contributions).max() > 0.01
+
+
+@pytest.mark.parametrize("biases", [False, True])
+def test_without_its_only_choice_somebody_is_anybody(biases):
+    told = fitted(biases=biases).explain(None, [4], history={0: 3})
+    assert_allclose(told.base + told.contributions[:, 0], told.scores, atol=1e-4)
+
+
+@pytest.mark.parametrize("solver", ["conjugate", "cholesky"])
+def test_more_factors_than_items_and_hardly_any_ridge(solver):
+    """All that holds the rows up then is the ridge."""
+    model = fitted(n_factors=64, regularisation=0.01, strength=40.0, solver=solver)
+    assert np.isfinite(model.recommend([1, 2], 3).scores).all()
+
+
 def test_policies_and_questions_work():
     model = fitted()
     mean = model.recommend([1, 2], 5).scores

@@ -15,7 +15,7 @@ from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.observing import observe
 from tastespace.cli.options import Json, Threads, read_config, read_settings
-from tastespace.cli.picking import Choice, picked, told
+from tastespace.cli.picking import Pick, picked, told
 from tastespace.cli.reading import OPTIONS, Said, check_table, reads
 from tastespace.data.files import read
 from tastespace.data.layout import Layout
@@ -123,24 +123,24 @@ def fit(
     parameters |= {key: value for key, value in flags.items() if value is not None}
     saving = Saving(out, without_ratings, checkpoint, every, resume)
     # A model that was named is checked before much is read; any other depends on what is read.
-    choice = None if named is None else told(named, parameters)
-    saving.check(None if choice is None else choice.recommender)
+    pick = None if named is None else told(named, parameters)
+    saving.check(None if pick is None else pick.recommender)
     said = check_table(settled.get("data", {})) | said
     observed, layout = observe(ratings, said)
     tested = None if test is None else read(test, **{key: value for key, value in said.items() if key != "items"})
     if half_life is not None:
         observed = observed.decayed(half_life)
-    if choice is None:
-        choice = picked(observed, parameters)
-        saving.check(choice.recommender)
-    for doubt in choice.doubts(observed, fades=half_life is not None):
+    if pick is None:
+        pick = picked(observed, parameters)
+        saving.check(pick.recommender)
+    for doubt in pick.doubts(observed, fades=half_life is not None):
         warn(doubt)
     if dry_run:
-        _describe(observed, layout, choice, json)
+        _describe(observed, layout, pick, json)
         return
-    stages = saving.stages(choice.recommender)
+    stages = saving.stages(pick.recommender)
     with _told_how_to_go_on(stages):
-        _fit(observed, tested, holdout, refit, choice, saving, stages, json)
+        _fit(observed, tested, holdout, refit, pick, saving, stages, json)
 
 
 def _check_usage(
@@ -171,16 +171,16 @@ def _told_how_to_go_on(stages: Stages) -> Iterator[None]:
         ) from error
 
 
-def _describe(observed: Ratings, layout: Layout | None, choice: Choice, json: bool) -> None:
-    description, parameters = observed.describe(), choice.recommender.get_params()
+def _describe(observed: Ratings, layout: Layout | None, pick: Pick, json: bool) -> None:
+    description, parameters = observed.describe(), pick.recommender.get_params()
     if json:
         shown = None if layout is None else layout.to_dict()
         console.print_json(
             {
                 "layout": shown,
                 "ratings": description.to_dict(),
-                "model": choice.name,
-                "because": choice.reason,
+                "model": pick.name,
+                "because": pick.reason,
                 "parameters": parameters,
             }
         )
@@ -188,10 +188,10 @@ def _describe(observed: Ratings, layout: Layout | None, choice: Choice, json: bo
     if layout is not None:
         console.out.print(f"layout   {layout}", markup=False)
     console.out.print(str(description), markup=False)
-    if choice.reason is not None:
-        console.out.print(f"model: {choice}", markup=False)
+    if pick.reason is not None:
+        console.out.print(f"model: {pick}", markup=False)
     chosen = ", ".join(f"{key}={value}" for key, value in parameters.items() if value is not None)
-    console.out.print(f"would fit: {choice.name} ({chosen})", markup=False)
+    console.out.print(f"would fit: {pick.name} ({chosen})", markup=False)
 
 
 def _fit(
@@ -199,12 +199,12 @@ def _fit(
     tested: Ratings | None,
     holdout: float | None,
     refit: bool,
-    choice: Choice,
+    pick: Pick,
     saving: Saving,
     stages: Stages,
     json: bool,
 ) -> None:
-    recommender, train, label = choice.recommender, observed, "test"
+    recommender, train, label = pick.recommender, observed, "test"
     if holdout is not None:
         split = random_split(observed, holdout, seed=resolve(recommender.seed))
         train, tested, label = split.train, split.test, "holdout"
@@ -224,12 +224,12 @@ def _fit(
         if stage is not None:
             stage.clear()
     if json:
-        console.print_json(_content(choice, saving.out, measures, seconds, refit))
+        console.print_json(_content(pick, saving.out, measures, seconds, refit))
         return
-    if choice.reason is not None:
-        console.out.print(f"model: {choice}", markup=False)
+    if pick.reason is not None:
+        console.out.print(f"model: {pick}", markup=False)
     console.out.print(
-        f"{choice.name} fitted on {len(recommender.ratings_):,} ratings by {recommender.ratings_.n_users:,} users of "
+        f"{pick.name} fitted on {len(recommender.ratings_):,} ratings by {recommender.ratings_.n_users:,} users of "
         f"{recommender.ratings_.n_items:,} items in {seconds:.1f} s",
         markup=False,
     )
@@ -241,13 +241,11 @@ def _fit(
     console.out.print(f"saved to {saving.out}; next: tastespace recommend {saving.out} {whom}", markup=False)
 
 
-def _content(
-    choice: Choice, out: Path, measures: dict[str, dict[str, Any]], seconds: float, refit: bool
-) -> dict[str, Any]:
-    ratings = choice.recommender.ratings_
+def _content(pick: Pick, out: Path, measures: dict[str, dict[str, Any]], seconds: float, refit: bool) -> dict[str, Any]:
+    ratings = pick.recommender.ratings_
     return {
-        "model": choice.name,
-        "because": choice.reason,
+        "model": pick.name,
+        "because": pick.reason,
         "kind": ratings.kind,
         "out": str(out),
         **measures,
@@ -256,7 +254,7 @@ def _content(
         "n_ratings": len(ratings),
         "n_users": ratings.n_users,
         "n_items": ratings.n_items,
-        "parameters": choice.recommender.get_params(),
+        "parameters": pick.recommender.get_params(),
     }
 
 

@@ -14,7 +14,7 @@ from tastespace.models.suitable import misfit, suitable_model
 
 
 @dataclass(frozen=True)
-class Choice:
+class Pick:
     """A recommender by its name, and why it is this one: None if somebody named it."""
 
     name: str
@@ -35,17 +35,17 @@ class Choice:
         return found
 
 
-def told(name: str, parameters: Mapping[str, Any]) -> Choice:
+def told(name: str, parameters: Mapping[str, Any]) -> Pick:
     """The model of this name."""
-    return Choice(name, make_model(name, parameters))
+    return Pick(name, make_model(name, parameters))
 
 
-def picked(ratings: Ratings, parameters: Mapping[str, Any]) -> Choice:
+def picked(ratings: Ratings, parameters: Mapping[str, Any]) -> Pick:
     """The model that suits these ratings; `parameters` go before those that suit."""
     recommender, reason = suitable_model(ratings)
     name = next(name for name, model in MODELS.items() if model is type(recommender))
     try:
-        return Choice(name, make_model(name, {**recommender.get_params(), **parameters}), reason)
+        return Pick(name, make_model(name, {**recommender.get_params(), **parameters}), reason)
     except InvalidParameterError as error:
         raise InvalidParameterError(
             f"{error}. The model is {name} because {reason}; --model names another, --kind another kind"

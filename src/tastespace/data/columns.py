@@ -50,7 +50,8 @@ USUAL_NAMES = {
         "article",
     )
     + ("articleid", "business", "businessid", "anime", "animeid"),
-    "rating": ("rating", "ratings", "score", "stars", "star", "value", "overall", "bookrating"),
+    "rating": ("rating", "ratings", "score", "stars", "star", "value", "overall", "bookrating")
+    + ("plays", "playcount", "listens", "clicks", "views", "purchases", "quantity", "count", "counts", "weight"),
     "time": ("time", "timestamp", "ts", "date", "datetime", "unixreviewtime", "ratedat", "createdat"),
 }
 

@@ -91,7 +91,7 @@ def evaluate(
     listed, answers = ListMeasures(), unasked(asked.cold[matched.users] | (matched.items < 0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # What is to be said of the history has been said just now.
-        if chosen or sense.is_of_stars:
+        if chosen or not sense.is_of_lists:
             scored = seed if calibration and sense.is_of_stars else None
             answers = predict_all(recommender, part, matched.users, history, seed=scored, observer=observer)
         if relevance is not None:

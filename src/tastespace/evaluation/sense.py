@@ -18,7 +18,6 @@ from tastespace.data.ratings import Ratings
 from tastespace.evaluation.predicted import STANDARD, Metric
 from tastespace.evaluation.yes_no import YES_NO
 from tastespace.models import Recommender
-from tastespace.models.choices import OneClass
 
 
 @dataclass(frozen=True)
@@ -61,4 +60,5 @@ def sense_of(recommender: Recommender, test: Ratings) -> Sense:
         # Without the ratings, all that is known of them is their range.
         known = trained.values if len(trained) else np.array(recommender.rating_range_, np.float32)
         kind = guess_kind(np.concatenate([known, test.values])).kind
-    return Sense(kind, predicts_ratings=not isinstance(recommender, OneClass))
+    # To a model of choices it says something that a thing was not rated.
+    return Sense(kind, predicts_ratings=recommender.not_rated is None)

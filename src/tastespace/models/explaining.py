@@ -131,13 +131,15 @@ def explain(
     n: int,
     threads: int,
     trained: Compressed | None = None,
+    instead: float | None = None,
 ) -> Explanation:
     """The explanation of these items, which the model must know, for a user with these ratings (one row).
 
-    `trained` are those of his ratings that the model was fitted on.
+    `trained` are those of his ratings that the model was fitted on; `instead` is what each of them is compared with:
+    None for what a stranger would be predicted to rate, 0 where it says that something was not chosen.
     """
     rows = known_items(ratings, items)
-    scores, base, effects = contributions(posterior, rated, rows, threads, trained)
+    scores, base, effects = contributions(posterior, rated, rows, threads, trained, instead)
     has_titles = ratings.item_titles is not None
     return Explanation(
         user_id=user,
@@ -155,7 +157,12 @@ def explain(
 
 
 def contributions(
-    posterior: Posterior[Any], rated: Compressed, item_rows: IntArray, threads: int, trained: Compressed | None = None
+    posterior: Posterior[Any],
+    rated: Compressed,
+    item_rows: IntArray,
+    threads: int,
+    trained: Compressed | None = None,
+    instead: float | None = None,
 ) -> tuple[FloatArray, FloatArray, FloatMatrix]:
     """The score of each item for a user with these ratings (one row), that for a stranger, and items x ratings."""
 
@@ -169,7 +176,10 @@ def contributions(
     nobody = np.zeros(len(item_rows), np.int32)
     base = posterior.predict(stranger, nobody, item_rows, threads)
     n_rated = len(rated.columns)
-    usual = posterior.predict(stranger, np.zeros(n_rated, np.int32), rated.columns, threads)
+    if instead is None:
+        usual = posterior.predict(stranger, np.zeros(n_rated, np.int32), rated.columns, threads)
+    else:
+        usual = np.full(n_rated, instead, np.float32)
     scores = posterior.predict(folded(rated), nobody, item_rows, threads)
     effects = np.zeros((len(item_rows), n_rated), np.float32)
     step = max(1, BLOCK_RATINGS // max(n_rated, len(item_rows), 1))

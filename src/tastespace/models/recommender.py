@@ -166,6 +166,11 @@ class Recommender(ABC):
         return self.rating_range_
 
     @property
+    def not_rated(self) -> float | None:
+        """The value that says so, for a model to which that says something."""
+        return None
+
+    @property
     def history_range(self) -> tuple[float, float]:
         """What ratings of a history may be expected to be."""
         return self.rating_range_
@@ -396,7 +401,7 @@ class Recommender(ABC):
         `user_id` may be None where a history is of one user. Somebody without ratings is flagged cold.
 
         The contribution of a rating is what the prediction would lose, had the user rated that one thing as a
-        stranger would be predicted to (see `tastespace.models.explaining`).
+        stranger would be predicted to (see `tastespace.models.explaining`); that of a choice, had he not made it.
         """
         self.require_fitted()
         whole_number("n", n, least=1)
@@ -413,7 +418,15 @@ class Recommender(ABC):
             )
         items, user = id_series(listed(item_ids), "item"), asked.users.ids[0]
         return explain(
-            self.ratings_, self.posterior_, user, asked.seen, items, n, request.threads, trained=asked.before
+            self.ratings_,
+            self.posterior_,
+            user,
+            asked.seen,
+            items,
+            n,
+            request.threads,
+            trained=asked.before,
+            instead=self.not_rated,
         )
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

@@ -21,6 +21,7 @@ import numpy as np
 from tastespace import _native
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.data.compressed import Compressed
+from tastespace.errors import NonFiniteStateError
 from tastespace.models.factorization.one_class.confidence import Confidence
 from tastespace.models.factorization.rows import Points, RowPrior, Side, row_scores, solve_rows
 
@@ -86,18 +87,20 @@ class Others:
 
 
 def solve(chosen: Chosen, other: Others, ridge: FloatArray, threads: int) -> FloatMatrix:
-    """The least energy of each row."""
-    weights = np.maximum(chosen.weights, LEAST_WEIGHT)
+    """The least energy of each row; in double, since with more factors than columns only the ridge holds it up."""
+    weights = np.maximum(chosen.weights, LEAST_WEIGHT).astype(np.float64)
     side = Side(chosen.offsets, chosen.columns, chosen.pulls(other) / weights, weights=weights)
     width = other.points.shape[1]
-    prior = RowPrior(
-        precision=other.gram.astype(np.float32),
-        linear=other.linear.astype(np.float32).reshape(1, width),
-        ridge=contiguous(ridge, np.float32),
-    )
-    return contiguous(
-        solve_rows(side, Points(other.points), prior, name="row", threads=threads).points.factors, np.float32
-    )
+    prior = RowPrior(precision=other.gram, linear=other.linear.reshape(1, width), ridge=contiguous(ridge, np.float64))
+    points = Points(other.points.astype(np.float64))
+    try:
+        solved = solve_rows(side, points, prior, name="row", threads=threads)
+    except NonFiniteStateError as error:
+        raise NonFiniteStateError(
+            "a row of choices has no least energy that could be found; expected counts of ordinary size: try a larger "
+            "regularisation, fewer n_factors, or growth='log'"
+        ) from error
+    return contiguous(solved.points.factors, np.float32)
 
 
 def descend(

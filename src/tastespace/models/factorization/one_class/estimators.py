@@ -76,6 +76,10 @@ class ImplicitALS(OneClass):
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> DrawsPosterior:
         self.require_choices(observed)
+        with threads.one_blas_thread():
+            return self._inferred(observed, rng, observer)
+
+    def _inferred(self, observed: Ratings, rng: Generator, observer: Observer) -> DrawsPosterior:
         settings = self._settings(observed, rng, observer)
         transition = self._bind(observed, settings.strength, settings.ridge, self.n_factors)
         state, trace = ascend(

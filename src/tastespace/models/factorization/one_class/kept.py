@@ -70,10 +70,12 @@ class KeptChoices:
         chosen = Chosen.of(ratings, self.confidence)
         ridge = self.ridge.of(chosen, len(self.items))
         means = solve(chosen, self.others, ridge, threads)
-        nothing = np.flatnonzero(ratings.counts == 0)
+        # A count of 0 is no choice: `explain` asks what would be without one.
+        is_somebody = chosen.total_weights() > 0
+        nothing = np.flatnonzero(~is_somebody)
         means[nothing] = draws.users.mean_row(0, draws.has_biases)
         if roots is not None:
-            for row in np.flatnonzero(ratings.counts > 0):
+            for row in np.flatnonzero(is_somebody):
                 roots[row, 0] = np.sqrt(self.variance) * self._root(chosen, int(row), float(ridge[row]))
             roots[nothing, 0] = draws.users.root(0, draws.has_biases)
         return Folded(means[:, None, :])
