@@ -1,0 +1,81 @@
+"""Gibbs sampling: draw one block after another, each given all others.
+
+What is drawn can be of any kind: an array, a mapping, a dataclass. A conditional takes all of it and returns all of
+it with its own block drawn anew. Every order keeps the density:
+
+- systematic: as they are named, every time;
+- shuffled: each once, in a new order every time;
+- random: as many as there are, each picked at random, so that some come twice and some not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, get_args
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.errors import InvalidParameterError, NonFiniteStateError
+from tastespace.inference.transition import Stats
+
+Values = TypeVar("Values")
+Order = Literal["systematic", "shuffled", "random"]
+Conditional = Callable[[Values, Generator], Values]
+
+
+@dataclass(frozen=True, eq=False)
+class State(Generic[Values]):
+    """What was drawn, and the blocks of the last scan in their order."""
+
+    position: Values
+    drawn: tuple[str, ...] = ()
+
+    def stats(self) -> Stats:
+        """Every draw is accepted; the figure is how many blocks were drawn."""
+        return {"acceptance": 1.0, "drawn": float(len(self.drawn))}
+
+
+def init(position: Values) -> State[Values]:
+    """Start here."""
+    _check_finite(position, "the start")
+    return State(position)
+
+
+def step(
+    state: State[Values],
+    rng: Generator,
+    conditionals: Mapping[str, Conditional[Values]],
+    order: Order = "systematic",
+) -> State[Values]:
+    """One scan over the blocks."""
+    if not conditionals:
+        raise InvalidParameterError("conditionals is empty; expected at least one block to draw, by name")
+    drawn = _ordered(tuple(conditionals), order, rng)
+    position = state.position
+    for name in drawn:
+        position = conditionals[name](position, rng)
+        _check_finite(position, f"the draw of {name}")
+    return State(position, drawn)
+
+
+def _ordered(names: tuple[str, ...], order: Order, rng: Generator) -> tuple[str, ...]:
+    match order:
+        case "systematic":
+            return names
+        case "shuffled":
+            places = rng.permutation(len(names))
+        case "random":
+            places = rng.integers(len(names), size=len(names))
+        case _:
+            raise InvalidParameterError(f"order is {order!r}; expected one of {', '.join(map(repr, get_args(Order)))}")
+    return tuple(names[place] for place in places)
+
+
+def _check_finite(position: Any, what: str) -> None:
+    """Of arrays and numbers; other kinds are the business of those who made them."""
+    values = position.values() if isinstance(position, Mapping) else [position]
+    for value in values:
+        if isinstance(value, np.ndarray | float) and not np.all(np.isfinite(value)):
+            raise NonFiniteStateError(f"{what} is not finite; expected numbers: look at that conditional")
