@@ -51,6 +51,20 @@ def ratings_files(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def short_chains(monkeypatch):
+    """Pages are run to see that they run: chains of the default length would take most of the time of all tests."""
+    from tastespace.models import MODELS
+
+    for model in MODELS.values():
+        defaults = model.__init__.__kwdefaults__
+        if "warmup" in defaults:
+            for name, value in {"warmup": 10, "draws": 10, "thin": 1}.items():
+                monkeypatch.setitem(defaults, name, value)
+
+
+@pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
+@pytest.mark.usefixtures("short_chains")
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_a_page_runs(page, ratings_files, tmp_path, monkeypatch):
     for file in ratings_files.iterdir():

@@ -1,4 +1,4 @@
-"""The program as a person runs it: a subprocess, its output, its exit code."""
+"""The program as a person runs it: its output, its exit code."""
 
 from __future__ import annotations
 
@@ -13,23 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cli.program import COMMAND, as_a_process, tastespace
 
 from tastespace import load
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
-
-COMMAND = [sys.executable, "-c", "from tastespace.cli.main import run; run()"]
-
-
-def tastespace(*arguments, cwd=None, **environment):
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env=os.environ | {"COLUMNS": "200"} | environment,
-    )
 
 
 def assert_one_clear_message(result, *parts, code=1):
@@ -246,9 +234,9 @@ def test_predict(folder, tmp_path):
 def test_titles_that_the_output_cannot_show(tmp_path):
     (tmp_path / "ratings.csv").write_text("user,item,rating\n1,é,5\n1,ü,3\n2,é,4\n2,☃,4\n")
     tastespace("fit", tmp_path / "ratings.csv", "-o", tmp_path / "m", "--n-factors", 1)
-    shown = tastespace("recommend", tmp_path / "m", "-u", 1, PYTHONIOENCODING="ascii")
+    shown = as_a_process("recommend", tmp_path / "m", "-u", 1, PYTHONIOENCODING="ascii")
     assert (shown.returncode, shown.stderr) == (0, "")
-    said = as_json(tastespace("recommend", tmp_path / "m", "-u", 1, "--json", PYTHONIOENCODING="ascii"))
+    said = as_json(as_a_process("recommend", tmp_path / "m", "-u", 1, "--json", PYTHONIOENCODING="ascii"))
     assert said["users"][0]["items"][0]["item"] == "☃"
 
 
@@ -268,7 +256,7 @@ def test_doctor():
 
 
 def test_doctor_reports_a_bad_instruction_set():
-    assert_one_clear_message(tastespace("doctor", TASTESPACE_ISA="mmx"), "mmx", "expected base, avx2 or avx512")
+    assert_one_clear_message(as_a_process("doctor", TASTESPACE_ISA="mmx"), "mmx", "expected base, avx2 or avx512")
 
 
 def test_demo(tmp_path):
@@ -305,7 +293,10 @@ BAD_RATINGS = {
     "no rating": ("user,item,rating\n1,2,3\n1,3,\n", ["line 3", "1,3,"]),
     "ragged row": ("user,item,rating\n1,2,3\n1,3\n2,2,2\n", ["line 3", "1,3"]),
     "long row": ("user,item,rating\n1,2,3\n1,3,4,5,6\n", ["line 3", "1,3,4,5,6"]),
-    "two columns": ("1,2\n2,3\n", ["rating"]),
+    "unknown third column": (
+        "user,item,price\n1,2,3\n2,3,4\n",
+        ["no column for the rating", "--rating-column", "--kind"],
+    ),
     "random bytes": (bytes(np.random.default_rng(0).integers(0, 256, 500, dtype=np.uint8)), []),
 }
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 import typer
+from cli.program import tastespace
 
 from tastespace.data.sources import SOURCES
 
-COMMAND = [sys.executable, "-c", "from tastespace.cli.main import run; run()"]
 RATED = "userId,movieId,rating,timestamp\n1,10,4.0,964982703\n1,20,2.5,964982704\n2,10,5.0,964982705\n"
 FILMS = "movieId,title,genres\n10,Heat (1995),Action|Crime\n20,Casino (1995),Crime\n"
 
@@ -30,14 +30,8 @@ def run(tmp_path):
     """The program with a cache of its own."""
 
     def run(*arguments, **environment):
-        return subprocess.run(
-            [*COMMAND, "data", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-            env=os.environ | {"COLUMNS": "200", "TASTESPACE_CACHE": str(tmp_path / "cache")} | environment,
-        )
+        own = {"TASTESPACE_CACHE": str(tmp_path / "cache")}
+        return tastespace("data", *arguments, cwd=tmp_path, **own | environment)
 
     return run
 

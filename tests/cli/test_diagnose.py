@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import warnings
 from importlib.util import find_spec
 
 import pytest
+from cli.program import tastespace
 
 from tastespace import DampedBias, load, save
 from tastespace.errors import ConvergenceWarning
@@ -18,13 +16,9 @@ from tastespace.models import BPMF
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
-COMMAND = [sys.executable, "-c", "from tastespace.cli.main import run; run()", "diagnose"]
-
 
 def run(*arguments, code=0):
-    result = subprocess.run(
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False, env=os.environ
-    )
+    result = tastespace("diagnose", *arguments)
     assert result.returncode == code, result.stderr + result.stdout
     assert "Traceback" not in result.stderr
     return result

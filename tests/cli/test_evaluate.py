@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import pytest
+from cli.program import tastespace
 
 from tastespace import BPMF, DampedBias, Popular, compare, evaluate, load, random_split, read, save
 from tastespace.errors import ConvergenceWarning
@@ -17,13 +15,9 @@ from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 from tastespace.version import __version__
 
-COMMAND = [sys.executable, "-c", "from tastespace.cli.main import run; run()", "evaluate"]
-
 
 def run(*arguments, code=0):
-    result = subprocess.run(
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False, env=os.environ
-    )
+    result = tastespace("evaluate", *arguments)
     assert result.returncode == code, result.stderr + result.stdout
     assert "Traceback" not in result.stderr
     return result

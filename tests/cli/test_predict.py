@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from cli.program import as_a_process, tastespace
 
 from tastespace import BPMF, Ratings, save
 from tastespace.cli.level_bars import BLOCKS, LETTERS
 from tastespace.randomness import generator
 
-COMMAND = [sys.executable, "-c", "from tastespace.cli.main import run; run()", "predict"]
 STARS = [f"{k / 2:g}" for k in range(1, 11)]
 
 
@@ -34,13 +31,10 @@ def folder(tmp_path_factory):
     return folder
 
 
-def predict(folder, model, *arguments, **environment):
-    return subprocess.run(
-        [*COMMAND, str(folder / model), str(folder / "pairs.csv"), *arguments],
-        capture_output=True,
-        check=True,
-        env=os.environ | {"PYTHONIOENCODING": "utf-8"} | environment,
-    ).stdout.decode()
+def predict(folder, model, *arguments, program=tastespace, **environment):
+    result = program("predict", folder / model, folder / "pairs.csv", *arguments, **environment)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def test_json_has_the_probability_of_every_level(folder):
@@ -65,7 +59,7 @@ def test_the_table_has_a_bar(folder):
 
 
 def test_the_bar_in_plain_letters(folder):
-    shown = predict(folder, "stars", PYTHONIOENCODING="ascii").splitlines()
+    shown = predict(folder, "stars", program=as_a_process, PYTHONIOENCODING="ascii").splitlines()
     assert shown[1].isascii()
     assert "?" not in shown[1]
     assert any(len(word) == len(STARS) and set(word) <= set(LETTERS) for word in shown[1].split())

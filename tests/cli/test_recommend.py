@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from cli.program import tastespace
 from typer.testing import CliRunner
 
 from tastespace import ALS, Popular, load, read, save
@@ -65,15 +63,8 @@ def test_a_condition_that_is_wrong_is_shown_with_a_mark(folder):
 
 
 def test_an_unknown_genre_is_a_warning(folder):
-    """As a program of its own, where warnings become lines."""
-    result = subprocess.run(
-        [sys.executable, "-c", "from tastespace.cli.main import run; run()", "recommend", folder / "model"]
-        + ["-u", "1", "--where", "genre = Comdy"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ,
-    )
+    """In the whole program, where warnings become lines."""
+    result = tastespace("recommend", folder / "model", "-u", 1, "--where", "genre = Comdy")
     assert result.returncode == 0
     assert result.stderr == "warning: no item has the genres 'Comdy'; did you mean 'Comedy'?\n"
     assert "nothing left to recommend" in result.stdout

@@ -166,35 +166,36 @@ def test_a_declared_level_that_nobody_used_has_a_chance():
 # Erratic users
 
 
-def test_raters_at_random_are_found():
-    rng = generator(2)
+def at_random(side, n, seed):
+    """Ratings of which those by n users, or of n items, are drawn at random; a model of them, and who or which."""
+    rng = generator(seed)
     ratings, _ = toys.tastes(100, 60, density=0.6, noise=0.4, rng=rng)
-    erratic = rng.choice(100, 10, replace=False)
-    at_random = np.isin(ratings.user_rows, erratic)
-    values = np.where(at_random, rng.uniform(1, 5, len(ratings)), ratings.values).astype(np.float32)
+    vocabulary, rows = {"users": (ratings.users, ratings.user_rows), "items": (ratings.items, ratings.item_rows)}[side]
+    chosen = rng.choice(len(vocabulary), n, replace=False)
+    values = np.where(np.isin(rows, chosen), rng.uniform(1, 5, len(ratings)), ratings.values).astype(np.float32)
     model = BPMF(**SHORT, noise="per-user-and-item").fit(replace(ratings, values=values))
+    return model, chosen, set(vocabulary.at(chosen).to_list())
+
+
+def test_raters_at_random_are_found():
+    model, erratic, ids = at_random("users", 10, seed=2)
     found = model.erratic_users(10)
-    assert len(set(found.ids.to_list()) & set(ratings.users.ids.gather(erratic).to_list())) >= 9
+    assert len(set(found.ids.to_list()) & ids) >= 9
     assert (np.diff(found.noise_sd) <= 0).all()
     assert (found.low <= found.noise_sd).all()
     assert (found.noise_sd <= found.high).all()
     assert found.probability[:9].min() > 0.95
     assert found.to_polars().columns == ["user", "ratings", "noise_sd", "low", "high", "probability"]
     # Their ratings are foreseen less surely than those of others.
-    sds = model.predict(ratings.users.ids, np.zeros(100, int)).rating_sd
+    sds = model.predict(model.ratings_.users.ids, np.zeros(100, int)).rating_sd
     assert sds[erratic].mean() > 1.3 * np.delete(sds, erratic).mean()
     assert len(model.divisive_items(5)) == 5
     assert "noisiest users" in repr(found)
 
 
 def test_what_divides_opinion_is_found():
-    rng = generator(4)
-    ratings, _ = toys.tastes(100, 60, density=0.6, noise=0.4, rng=rng)
-    divisive = rng.choice(60, 6, replace=False)
-    at_random = np.isin(ratings.item_rows, divisive)
-    values = np.where(at_random, rng.uniform(1, 5, len(ratings)), ratings.values).astype(np.float32)
-    model = BPMF(**SHORT, noise="per-user-and-item").fit(replace(ratings, values=values))
-    assert set(model.divisive_items(6).ids.to_list()) == set(ratings.items.ids.gather(divisive).to_list())
+    model, _, ids = at_random("items", 6, seed=4)
+    assert set(model.divisive_items(6).ids.to_list()) == ids
 
 
 # Bad input

@@ -23,7 +23,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from reference.small_story import N_FACTORS, PRIOR, WHERE, Silent, functionals
+from reference.small_story import N_FACTORS, PRIOR, WHERE, Silent, functionals, is_broken
 from scipy import stats
 
 from tastespace.distributions.gamma import Gamma
@@ -132,7 +132,7 @@ class HalfShape(GaussianNoise):
     def learn(self, axis, side, squares, noise, rng):
         if axis == "item":
             return noise
-        return Noise(self.precision.posterior(len(side.columns) + 1, squares.sum()).draw(rng))
+        return Noise(self.precision.posterior(len(side.columns) + 1, float(squares.sum())).draw(rng))
 
 
 class WishartOffByOne(NormalWishartPrior):
@@ -412,19 +412,21 @@ def test_steps_and_simulations_keep_the_joint_distribution(parameters, inner_swe
         partial(sampler, parameters, inner_sweeps=inner_sweeps),
         WHERE,
         functionals(model.has_biases),
-        n=5000,
+        n=4000,
         rng=generator(7),
     )
     result.assert_passes()
 
 
+# Steps for small faults: variances in all are right, a precision is a twentieth too large.
+LONGER = {"the wrong triangle": 5500, "shape off by one half": 3500}
+
+
 @pytest.mark.parametrize("twin", TWINS)
 def test_broken_twins_do_not_keep_it(twin):
-    n = 7000 if twin == "the wrong triangle" else 3000  # a small fault: variances in all are right
+    n = LONGER.get(twin, 1800)
     result = geweke(story(), TWINS[twin], WHERE, functionals(biases=True), n=n, rng=generator(7))
-    assert result.p_value < 1e-6
-    # For a reason, and not because a chain was too short to tell.
-    assert "not finite" in (result.failure or "") or max(abs(row.z) for row in result.rows) > 6, result
+    assert is_broken(result), result
 
 
 # Calibration
