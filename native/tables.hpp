@@ -2,6 +2,7 @@
 #pragma once
 
 #include "beliefs.hpp"
+#include "choices.hpp"
 #include "confident.hpp"
 #include "latent.hpp"
 #include "moments.hpp"
@@ -16,6 +17,7 @@ struct Table {
   RowsKernel<float> rows_float;
   RowsKernel<double> rows_double;
   BeliefsKernel beliefs;
+  ChoicesKernel choices;
   ConfidentKernel confident;
   LatentKernel<float> latent_float;
   LatentKernel<double> latent_double;
@@ -28,6 +30,7 @@ struct Table {
   namespace isa {                    \
   void fill_rows(Table &table);      \
   void fill_beliefs(Table &table);   \
+  void fill_choices(Table &table);   \
   void fill_confident(Table &table); \
   void fill_latent(Table &table);    \
   void fill_moments(Table &table);   \

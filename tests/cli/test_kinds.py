@@ -174,7 +174,7 @@ def test_what_was_said_is_kept(folder, tmp_path):
     run("update", tmp_path / "m", folder / "stars-test.csv", "-o", tmp_path / "n")
     assert load(tmp_path / "n").ratings_.kind == "counts"
     message = refused("update", tmp_path / "m", folder / "stars-test.csv", "-o", tmp_path / "x", "--kind", "stars")
-    assert "the new ratings are declared stars, and those of the model counts" in message
+    assert "the new ratings are stars (as declared), and those of the model counts (as declared)" in message
 
 
 def test_an_evaluation_can_be_told_the_kind(folder, tmp_path):
@@ -214,7 +214,7 @@ def test_half_lives_that_cannot_be(folder, tmp_path):
     (tmp_path / "plain.csv").write_text("user,item,rating\n1,1,1\n1,2,1\n2,1,1\n")
     assert "the ratings have no times" in refused("fit", tmp_path / "plain.csv", "--half-life", 10, "--dry-run")
     assert "would be another opinion" in refused("fit", folder / "stars.csv", "--half-life", 10, "--dry-run")
-    assert "half_life_days is -1.0" in refused("fit", folder / "counts.csv", "--half-life", -1, "--dry-run")
+    assert "--half-life is -1.0" in refused("fit", folder / "counts.csv", "--half-life", -1, "--dry-run")
 
 
 # Against each other
@@ -297,3 +297,105 @@ def test_evaluations_that_make_no_sense(folder, tmp_path):
     run("fit", folder / "counts.csv", "-o", tmp_path / "bare", "--without-ratings", *QUICK)
     result = run("evaluate", tmp_path / "bare", test, code=1)
     assert "a model saved with its ratings" in result.stderr
+
+
+FIXED = (*QUICK, "--set", "strength=4", "--set", "regularisation=1", "--set", "sweeps=3")  # no search
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """An events log without values, of which some pairs come again; and a model of it."""
+    folder, rng = tmp_path_factory.mktemp("log"), generator(4)
+    users, items = rng.integers(0, 20, 300), (12 * rng.random(300) ** 2).astype(int)
+    lines = [f"{user},{item},{second}" for second, (user, item) in enumerate(zip(users, items, strict=True))]
+    (folder / "log.csv").write_text("\n".join(["user,item,time", *lines]) + "\n")
+    (folder / "mine.txt").write_text("1\n2\n1\n")
+    said = run("fit", folder / "log.csv", "-o", folder / "model", *FIXED).stdout
+    return folder, said, len(set(zip(users, items, strict=True)))
+
+
+def test_an_events_log_is_understood(log):
+    folder, said, n_pairs = log
+    assert "because the values are counts: no column of values, each line is a choice, and pairs" in said
+    assert f"fitted on {n_pairs:,} ratings" in said
+    described = run("data", "describe", folder / "log.csv").stdout
+    assert "user = user, item = item, time = time; no column of values: each line is a choice" in described
+    assert f"{n_pairs:,} of 300 read ({300 - n_pairs:,} duplicates merged)" in described
+    assert load(folder / "model").ratings_.values.sum() == 300
+
+
+def test_a_history_of_items_counts_them(log):
+    folder, *_ = log
+    model, listed = load(folder / "model"), as_json("recommend", folder / "model", "--history", folder / "mine.txt")
+    expected = model.recommend(history={1: 2.0, 2: 1.0})
+    assert [entry["item"] for entry in listed["users"][0]["items"]] == expected.of(0)["item"].to_list()
+
+
+def test_a_history_of_items_is_no_stars(folder, log, tmp_path):
+    run("fit", folder / "stars.csv", "-o", tmp_path / "m", "--model", "bias")
+    message = refused("recommend", tmp_path / "m", "--history", log[0] / "mine.txt")
+    assert "the history says what was chosen" in message
+    assert "fitted on stars; expected items with ratings" in message
+
+
+def test_what_is_said_of_choices_is_not_said_of_ratings(log, tmp_path):
+    folder, *_ = log
+    (tmp_path / "pairs.csv").write_text("user,item\n1,2\n")
+    for shown in (
+        run("recommend", folder / "model", "-u", 1, "-n", 2).stdout,
+        run("predict", folder / "model", tmp_path / "pairs.csv").stdout,
+    ):
+        assert "90% interval" in shown
+        assert "scores are no ratings: an interval is where a score may still move" in shown
+        assert "of ratings" not in shown
+    shown = run("explain", folder / "model", "--history", folder / "mine.txt", "-i", 3).stdout
+    assert re.search(r"2 times +1 ", shown)
+    assert re.search(r"once +2 ", shown)
+    assert "no choices to go by" in run("recommend", folder / "model", "-u", "nobody", "-n", 1).stdout
+    assert "no choices to go by" in run("ask", folder / "model", "-n", 1).stdout
+
+
+def test_fading_says_how_its_kind_is_known_and_when_it_changes_nothing(folder):
+    shown = run("fit", folder / "one-class.csv", "--dry-run", "--half-life", 30)
+    assert "kind     counts (choices that fade by half in 30 days)" in shown.stdout
+    assert shown.stderr == ""
+    for model, settings, name in (
+        ("implicit-als", ("--set", "growth=none"), "implicit-als with growth=none"),
+        ("bpmf", ("--set", "likelihood=logistic", "--set", "negatives=uniform"), "bpmf"),
+    ):
+        shown = run("fit", folder / "one-class.csv", "--dry-run", "--half-life", 30, "--model", model, *settings)
+        assert f"{name} counts every value as 1: --half-life changes nothing" in shown.stderr.replace("\n", " ")
+    for days in (0, -3, "nan"):
+        assert f"--half-life is {days}" in refused("fit", folder / "one-class.csv", "--dry-run", "--half-life", days)
+
+
+def test_an_error_has_no_warning_before_it(folder, tmp_path):
+    """`refused` wants a single line."""
+    (tmp_path / "yes.csv").write_text("user,item,rating\n1,1,1\n1,2,1\n2,1,1\n")
+    (tmp_path / "jokes.csv").write_text("user,item,rating\n1,1,-9.5\n1,2,3.5\n2,1,7\n")
+    out = "-o", tmp_path / "m"
+    assert "all ratings are yes (1)" in refused("fit", tmp_path / "yes.csv", *out, "--kind", "yes-no")
+    assert "not above 0, such as -9.5" in refused("fit", tmp_path / "jokes.csv", *out, "--model", "implicit-als")
+
+
+def test_errors_name_options(folder, tmp_path):
+    assert "declare that kind (in Python kind=, else --kind)" in refused(
+        "fit", folder / "stars.csv", "--dry-run", "--half-life", 3
+    )
+    run("fit", folder / "counts.csv", "-o", tmp_path / "m", "--model", "popular")
+    (tmp_path / "zero.csv").write_text("user,item,rating\n1,1,0\n1,2,3\n")
+    message = refused("evaluate", tmp_path / "m", tmp_path / "zero.csv", "--bootstrap", 0)
+    assert "else --relevant)" in message
+
+
+def test_counts_of_an_update_are_added(log, tmp_path):
+    folder, *_ = log
+    user, item, _ = (folder / "log.csv").read_text().splitlines()[1].split(",")
+    (tmp_path / "more.csv").write_text(f"user,item\n{user},{item}\n{user},{item}\n99,{item}\n")
+    (tmp_path / "once.csv").write_text(f"user,item\n{user},{item}\n")
+    before = load(folder / "model").ratings_.values.sum()
+    shown = run("update", folder / "model", tmp_path / "more.csv", "-o", tmp_path / "later").stdout
+    assert "2 new ratings: 1 were added to older ones, 0 more were known already; 1 new users" in shown
+    assert load(tmp_path / "later").ratings_.values.sum() == before + 3
+    run("update", tmp_path / "later", tmp_path / "once.csv", "-o", tmp_path / "later")
+    assert load(tmp_path / "later").ratings_.values.sum() == before + 4

@@ -17,6 +17,7 @@ from tastespace.models import (
     ImplicitALS,
     ItemKNN,
     ItemMean,
+    LogisticMF,
     Popular,
     UserKNN,
 )
@@ -49,7 +50,7 @@ class TestBPMF(RecommenderConformance):
     explanations_add_up = False  # a stranger is predicted as the mean of the draws, not draw by draw
 
     def make(self, **parameters):
-        return BPMF(n_factors=4, warmup=30, draws=25, thin=1, **parameters)
+        return BPMF(n_factors=4, warmup=20, draws=20, thin=1, **parameters)
 
 
 @SHORT
@@ -60,8 +61,8 @@ class TestBPMFWithoutBiases(RecommenderConformance):
     def make(self, **parameters):
         return BPMF(
             n_factors=4,
-            warmup=30,
-            draws=50,
+            warmup=20,
+            draws=40,
             thin=1,
             chains=1,
             biases=False,
@@ -79,7 +80,7 @@ class TestUnevenBPMF(RecommenderConformance):
     explanations_add_up = False
 
     def make(self, **parameters):
-        return BPMF(n_factors=4, warmup=30, draws=25, thin=1, noise="per-user-and-item", **parameters)
+        return BPMF(n_factors=4, warmup=20, draws=20, thin=1, noise="per-user-and-item", **parameters)
 
 
 @SHORT
@@ -89,7 +90,7 @@ class TestOrdinalBPMF(RecommenderConformance):
 
     def make(self, **parameters):
         levels = [1.0, 2.0, 3.0, 4.0, 5.0]
-        return BPMF(n_factors=4, warmup=30, draws=25, thin=1, likelihood="ordinal", levels=levels, **parameters)
+        return BPMF(n_factors=4, warmup=20, draws=20, thin=1, likelihood="ordinal", levels=levels, **parameters)
 
     @pytest.fixture
     def ratings(self):
@@ -185,8 +186,66 @@ class TestImplicitALSWithBiases(OneClassConformance):
         )
 
 
+class TestLogisticMF(OneClassConformance):
+    explanations_add_up = False  # the sum of log odds is no sum of chances
+
+    def make(self, **parameters):
+        return LogisticMF(n_factors=4, regularisation=0.5, n_negatives=5, epochs=60, **parameters)
+
+
+class TestPopularityLogisticMF(OneClassConformance):
+    explanations_add_up = False
+
+    def make(self, **parameters):
+        return LogisticMF(
+            n_factors=4,
+            regularisation=0.3,
+            negatives="popularity",
+            n_negatives=4,
+            strength=0.5,
+            growth="linear",
+            biases=False,
+            epochs=80,
+            **parameters,
+        )
+
+
+@SHORT
+class TestLogisticBPMFOfChoices(OneClassConformance):
+    explanations_add_up = False
+
+    def make(self, **parameters):
+        return BPMF(
+            n_factors=4,
+            warmup=30,
+            draws=25,
+            thin=1,
+            likelihood="logistic",
+            negatives="uniform",
+            n_negatives=5,
+            **parameters,
+        )
+
+
+@SHORT
+class TestProbitBPMFOfChoices(OneClassConformance):
+    explanations_add_up = False
+
+    def make(self, **parameters):
+        return BPMF(
+            n_factors=4,
+            warmup=30,
+            draws=25,
+            thin=1,
+            likelihood="probit",
+            negatives="popularity",
+            n_negatives=4,
+            **parameters,
+        )
+
+
 def test_every_model_is_here():
-    here = {ALS, BPMF, EASE, GlobalMean, ImplicitALS, Popular, DampedBias, ItemMean, ItemKNN, UserKNN}
+    here = {ALS, BPMF, EASE, GlobalMean, ImplicitALS, LogisticMF, Popular, DampedBias, ItemMean, ItemKNN, UserKNN}
     assert set(MODELS.values()) == here, "a model of the table has no conformance class in this file"
 
 

@@ -274,9 +274,7 @@ def test_short_and_long_lines_that_cancel_out(write):
     )
 
 
-def test_two_columns_are_no_ratings(write):
-    refused(write("1,2\n3,4\n"), line=1, text="1,2", problem="only 2 columns", expected="user, item, rating")
-    refused(write("user,item\n3,4\n"), problem="no column for the rating among user, item")
+def test_one_column_is_no_ratings(write):
     refused(write("1\n2\n"), line=1, text="1", problem="only one column", expected="tabs")
 
 

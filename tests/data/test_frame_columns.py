@@ -186,12 +186,24 @@ def test_what_is_no_frame_is_refused(thing):
         Ratings.from_frame(thing)
 
 
-@pytest.mark.parametrize("frame", [with_polars().drop("rating"), with_pandas().drop(columns="rating")])
-def test_a_frame_without_ratings_says_so(frame):
-    with pytest.raises(DataError, match="no column for the rating among user, item"):
+@pytest.mark.parametrize(
+    "frame", [with_polars().rename({"rating": "mark"}), with_pandas().rename(columns={"rating": "mark"})]
+)
+def test_a_frame_whose_ratings_are_not_found_says_so(frame):
+    with pytest.raises(DataError, match=r"no column for the rating among .*mark.*if each line is a choice"):
         Ratings.from_frame(frame)
-    with pytest.raises(DataError, match="no column for the rating among user, item"):
-        Ratings.from_frame(with_polars().drop("rating").lazy())
+    assert Ratings.from_frame(frame, kind="one-class").kind == "one-class"
+    with pytest.raises(DataError, match="no column of values, and the kind is to be stars"):
+        Ratings.from_frame(frame[["user", "item"]], kind="stars")
+
+
+@pytest.mark.parametrize(
+    "frame", [with_polars().drop("rating"), with_pandas().drop(columns="rating"), with_polars().drop("rating").lazy()]
+)
+def test_a_frame_without_ratings_has_choices(frame):
+    chosen = Ratings.from_frame(frame)
+    assert (chosen.values == 1).all()
+    assert chosen.kind_and_reason == ("one-class", "no column of values, each line is a choice")
 
 
 def test_two_columns_of_the_same_name_are_refused():

@@ -231,7 +231,7 @@ def test_new_ratings_of_one_class_are_choices_whatever_their_values():
 
 def test_new_ratings_of_another_kind_are_refused(declared):
     model = DampedBias().fit(declared)
-    with pytest.raises(DataError, match="the new ratings are declared stars, and those of the model counts"):
+    with pytest.raises(DataError, match=r"the new ratings are stars \(as declared\), and those of the model counts"):
         model.update(Ratings.from_arrays([0], [3], [2]).with_kind("stars"))
     with pytest.raises(DataError, match="1 of 1 values are not above 0"):
         model.update(Ratings.from_arrays([0], [3], [0]))

@@ -283,3 +283,16 @@ def test_errors_are_measured_if_asked_for(split):
 def test_what_is_no_threshold(split, relevant):
     with pytest.raises(InvalidParameterError, match='expected a rating, "all", or None'):
         evaluate(Popular().fit(split.train), split, relevant=relevant)
+
+
+@pytest.mark.parametrize("declared", [None, "stars"])
+def test_ones_have_no_errors_whatever_they_are_tested_on(split, declared):
+    """Few counts beside ones look like stars."""
+    model = Popular().fit(replace(split.train, values=np.ones_like(split.train.values)))
+    test = replace(split.test, values=(np.arange(len(split.test)) % 3 + 1).astype(np.float32))
+    if declared is not None:
+        test = test.with_kind(declared)
+    assert test.kind == "stars"
+    report = evaluate(model, test, bootstrap=0, groups=False)
+    assert "rmse" not in report.to_dict()
+    assert sense_of(model, test).is_of_lists

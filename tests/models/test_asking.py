@@ -53,7 +53,7 @@ def test_an_empty_mapping_is_no_history():
     ("users", "history", "error", "message"),
     [
         ([1, 2], {"x": 5.0}, InvalidParameterError, "one user"),
-        ([1], [("x", 5.0)], InvalidParameterError, "list"),
+        ([1], [("x", 5.0)], DataError, "not items that were chosen"),
         ([1], {"x": "good"}, DataError, "history"),
         ([1], {"x": float("nan")}, DataError, "finite"),
     ],
@@ -138,5 +138,7 @@ def test_a_history_may_be_a_table(kind):
     several = kind({"user": ["a", "a", "b"], "item": [1, 2, 3], "rating": [5.0, 1.0, 4.0]})
     assert model.recommend(history=several).user_ids.to_list() == ["a", "b"]
     assert_array_equal(model.recommend(["a"], history=several).scores[0], expected.scores[0])
-    with pytest.raises(DataError, match="no column for the rating"):
+    with pytest.raises(InvalidParameterError, match=r"says what was chosen .*fitted on stars; expected items with rat"):
         model.recommend(history=kind({"item": [1]}))
+    with pytest.raises(DataError, match="no column for the rating"):
+        model.recommend(history=kind({"item": [1], "mark": [5]}))

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from tastespace import EASE, Popular, Ratings, evaluate, load, random_split, save
 from tastespace.data.compressed import Compressed
 from tastespace.errors import ArtifactError, DataError, InvalidParameterError, NonFiniteStateError
-from tastespace.models.linear import ease, gram, inverse, posterior
+from tastespace.models.linear import ease, estimators, gram, inverse, posterior
 from tastespace.models.linear.ease import is_by_users, item_weights
 from tastespace.models.linear.posterior import LinearPosterior
 from tastespace.models.posterior import ComparesItems, ComparesUsers, InnerProduct, Remembers, Scored
@@ -146,7 +147,7 @@ def test_items_that_nobody_has_and_users_without_any():
         assert_array_equal(weights.matrix[:, 3], 0)
         assert weights.unexplained[3] == pytest.approx(1)
         assert_allclose(weights.matrix, by_regressions(dense(masked), 3.0), rtol=1e-5, atol=1e-6)
-        assert_array_equal(model.recommend([2], shape[1], exclude=None).scores, 0)
+        assert_allclose(model.recommend([2], shape[1], exclude=None).scores, 0, atol=1e-9)
         assert model.similar_items([masked.items.ids[3]]).cold.tolist() == [True]
 
 
@@ -218,11 +219,29 @@ def test_news_of_a_training_user_count_beside_what_he_has(model, ratings):
     assert_allclose(ranking.scores[0], expected[ranking.item_rows[0]], rtol=1e-5, atol=1e-6)
 
 
-def test_strangers_have_scores_of_zero(model, ratings):
+def test_strangers_have_scores_of_zero_and_see_first_what_most_have(model, ratings):
     prediction = model.predict(["nobody", ratings.users.ids[0]], [ratings.items.ids[0], "nothing"])
-    assert_array_equal(prediction.mean, 0)
+    assert_allclose(prediction.mean, 0, atol=1e-9)
     assert prediction.cold.all()
-    assert_array_equal(model.recommend(["nobody"]).scores[0, :3], 0)
+    ranking = model.recommend(["nobody"], ratings.n_items)
+    assert_allclose(ranking.scores, 0, atol=1e-9)
+    by_count = np.argsort(-ratings.by_item.counts, kind="stable")
+    assert by_count.tolist() != sorted(by_count)  # the order of rows would not do
+    assert_array_equal(ranking.item_rows[0], by_count)
+
+
+def test_ties_do_not_move_scores_that_say_something(model, ratings):
+    users = ratings.users.ids
+    for rows, scores in model.scores(users):
+        seen = np.isneginf(scores)
+        expected = dense(ratings)[rows] @ model.posterior_.weights.matrix
+        assert_allclose(scores[~seen], expected[~seen], atol=1e-6)
+
+
+def test_the_range_follows_updates():
+    few = Ratings.from_arrays([0, 0, 1], [0, 1, 1], [1, 2, 1]).with_kind("counts")
+    updated = EASE(regularisation=1.0).fit(few).update(Ratings.from_arrays([1], [0], [70]))
+    assert updated.rating_range_ == (1, 70)
 
 
 def test_pairs_in_blocks(model, ratings, monkeypatch):
@@ -238,7 +257,7 @@ def test_explanations_are_the_weights(model, ratings):
     has = np.flatnonzero(dense(ratings)[1])
     assert explanation.rated_ids.to_list() == ratings.items.at(has.astype(np.int32)).to_list()
     assert_allclose(explanation.contributions, model.posterior_.weights.matrix[has].T, atol=1e-7)
-    assert_array_equal(explanation.base, 0)
+    assert_allclose(explanation.base, 0, atol=1e-9)
     assert_allclose(explanation.remainder, 0, atol=1e-6)
     assert_allclose(explanation.scores, model.predict([user] * len(items), items).mean, atol=1e-7)
 
@@ -402,3 +421,31 @@ def test_quality_on_real_choices(file, recall, ndcg, datasets):
     assert found["recall@20"] == pytest.approx(recall, abs=0.002)
     assert found["ndcg@100"] == pytest.approx(ndcg, abs=0.002)
     assert found["ndcg@100"] > 1.5 * evaluate(Popular().fit(split.train), split, **options)["ndcg@100"]
+
+
+def test_blas_has_one_thread_while_fitting(monkeypatch):
+    """With more, the order of sums would depend on how many there are."""
+    seen = []
+
+    def watched(*arguments):
+        seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return item_weights(*arguments)
+
+    monkeypatch.setattr(estimators, "item_weights", watched)
+    with threadpool_limits(2, user_api="blas"):
+        EASE(regularisation=3.0).fit(drawn(TALL))
+    assert seen
+    assert set(seen) == {1}
+
+
+def test_what_to_take_instead_is_a_model_of_choices():
+    ratings = drawn(TALL)
+    model = EASE(regularisation=3.0).fit(ratings)
+    for ask in (
+        lambda: EASE(most_items=2).fit(ratings),
+        lambda: model.ask(),
+        lambda: model.recommend([0], policy="cautious"),
+        lambda: model.predict([0], [0]).interval(),
+    ):
+        with pytest.raises(InvalidParameterError, match="ImplicitALS"):
+            ask()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import ImplicitALS, Ratings, load, save
-from tastespace.errors import ArtifactError, DataError, InvalidParameterError
+from tastespace.errors import ArtifactError, DataError, InvalidParameterError, NonFiniteStateError
 from tastespace.models.factorization.kinds_of_noise import noise_from_arrays
 from tastespace.models.factorization.one_class.alternating import AlternatingChoices, Factors, Ridge
 from tastespace.models.factorization.one_class.cells import Chosen, Others, descend, solve
 from tastespace.models.factorization.one_class.confidence import Confidence
+from tastespace.models.updating import merge
 from tastespace.randomness import generator
 
 N_USERS, N_ITEMS = 30, 25
@@ -105,26 +108,38 @@ def test_the_loss_never_rises(solver, biases):
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_the_gradient_is_zero_where_it_stops():
-    """Of the loss over all cells, by finite differences."""
-    sweep, _ = bound(biases=True, solver="cholesky")
-    state = sweep.init(generator(5))
-    for _ in range(200):
-        state = sweep.moved(state)
-    base = [part.astype(np.float64) for part in (state.users, state.items)]
+def gradients(parts, is_weighted):
+    """Of the loss over all cells by users and by items, biases last, in double precision."""
     weights, chosen = cells(RATINGS, Confidence(4.0))
+    users, items = (part.astype(np.float64) for part in parts)
+    pull = weights * (chosen - scores(Factors(users, items), True))
+    found = []
+    for rows, others, pulled, axis in ((users, items, pull, 1), (items, users, pull.T, 0)):
+        ridge = 0.7 * weights.mean(axis) if is_weighted else np.full(len(rows), 0.7)
+        points = np.hstack([others[:, :-1], np.ones((len(others), 1))])
+        found.append(ridge[:, None] * rows - pulled @ points)
+    return found
 
-    def loss(parts):
-        errors = np.sum(weights * (chosen - scores(Factors(*parts), True)) ** 2)
-        return 0.5 * (errors + 0.7 * sum(np.sum(part**2) for part in parts))
 
-    for side, row, column in [(0, 0, 0), (0, 7, 3), (1, 2, 1), (1, 11, 3)]:
-        step, ends = 1e-4, []
-        for sign in (1, -1):
-            moved = [part.copy() for part in base]
-            moved[side][row, column] += sign * step
-            ends.append(loss(moved))
-        assert abs(ends[0] - ends[1]) / (2 * step) < 2e-2
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_the_gradient_is_zero_where_it_stops(is_weighted):
+    """All of it; and it is none of zero where the loss rises, nor one of another loss."""
+    sweep, _ = bound(biases=True, solver="cholesky", is_weighted=is_weighted)
+    rng = generator(1)
+    somewhere = Factors(*(rng.standard_normal((n, 4), np.float32) for n in (N_USERS, N_ITEMS)))
+    slopes = gradients((somewhere.users, somewhere.items), is_weighted)
+    for side, row, column in [(0, 7, 3), (0, 2, 0), (1, 11, 3), (1, 4, 1)]:
+        ends = []
+        for step in (0.05, -0.05):
+            moved = [somewhere.users.copy(), somewhere.items.copy()]
+            moved[side][row, column] += step
+            ends.append(sweep.loss(Factors(*moved)))
+        assert (ends[0] - ends[1]) / 0.1 == pytest.approx(slopes[side][row, column], rel=0.01, abs=0.1)
+    state = sweep.init(generator(5))
+    for _ in range(700):
+        state = sweep.moved(state)
+    left = gradients((state.users, state.items), is_weighted)
+    assert max(np.abs(part).max() for part in left) < 1e-6 * max(np.abs(part).max() for part in slopes)
 
 
 def test_confidence_grows_with_counts():
@@ -134,7 +149,7 @@ def test_confidence_grows_with_counts():
     assert_allclose(Confidence(2.0, "none").beyond_one(counts), [2, 2, 2])
 
 
-def fitted(**parameters):
+def fitted(ratings=RATINGS, **parameters):
     return ImplicitALS(
         **{
             "n_factors": 4,
@@ -145,7 +160,7 @@ def fitted(**parameters):
             "threads": 1,
             **parameters,
         }
-    ).fit(RATINGS)
+    ).fit(ratings)
 
 
 @pytest.mark.parametrize("parameters", [{}, {"biases": True}, {"weighting": "weighted", "solver": "cholesky"}])
@@ -242,15 +257,53 @@ def test_more_factors_than_items_and_hardly_any_ridge(solver):
     assert np.isfinite(model.recommend([1, 2], 3).scores).all()
 
 
-def test_policies_and_questions_work():
+def test_policies_order_by_what_they_say():
+    model, user = fitted(), 1
+    items = RATINGS.items.ids
+    told = model.predict([user] * len(items), items)
+    seen = np.isin(np.arange(len(items)), RATINGS.item_rows[RATINGS.user_rows == user])
+    mean, sd = told.mean.astype(float), told.belief_sd.astype(float)
+    likely = told.probability_at_least(model.posterior_.usual_rating)
+    orders = {"mean": mean, "cautious:c=3": mean - 3 * sd, "curious:c=3": mean + 3 * sd, "likely": likely}
+    lists = {}
+    for policy, order in orders.items():
+        lists[policy] = model.recommend([user], 5, policy=policy).item_ids.to_list()
+        best = np.sort(np.where(seen, -np.inf, order))[::-1][:5]
+        assert_allclose(order[model.ratings_.items.rows_of(lists[policy])], best, atol=1e-5)
+    assert lists["cautious:c=3"] != lists["curious:c=3"]
+    first, again, next_one = (model.recommend([user], 5, policy=f"thompson:request={k}").item_ids for k in (0, 0, 1))
+    assert first.to_list() == again.to_list()
+    assert first.to_list() != next_one.to_list()
+
+
+def test_draws_of_scores_are_as_sure_as_the_belief():
+    """What P(top n) and thompson are made of."""
+    model, user = fitted(), 1
+    items = RATINGS.items.ids
+    told = model.predict([user] * len(items), items)
+    posterior = model.posterior_
+    drawn = posterior.draw_scores(posterior.known(np.array([0, user], np.int32)), 1, 4000, generator(0))
+    assert_allclose(np.clip(drawn.mean(axis=0), 0, 1), told.mean, atol=0.1 * told.belief_sd.max())
+    assert_allclose(drawn.std(axis=0), told.belief_sd, rtol=0.1)
+    allowed = np.setdiff1d(np.arange(len(items)), RATINGS.item_rows[RATINGS.user_rows == user])
+    edge = np.sort(drawn[:, allowed], axis=1)[:, -3]
+    ranking = model.recommend([user], 3)
+    expected = np.mean(drawn[:, ranking.item_rows[0]] >= edge[:, None], axis=0)
+    assert_allclose(ranking.sureness.top_n_probability[0], expected, atol=0.15)
+
+
+def test_a_question_tells_what_it_says_it_will():
     model = fitted()
-    mean = model.recommend([1, 2], 5).scores
-    for policy in ("cautious", "curious", "likely", "thompson"):
-        assert np.isfinite(model.recommend([1, 2], 5, policy=policy).scores).all()
-    assert np.isfinite(mean).all()
     asked = model.ask(n=3)
-    assert (np.diff(asked.sds[0]) < 0).all()
-    assert asked.sds[0, 0] < asked.sd[0]
+    assert (np.diff([asked.sd[0], *asked.sds[0]]) < 0).all()
+    first, second = asked.item_ids.to_list()[:2]
+    after = model.ask(n=1, history=[first])
+    assert asked.sds[0, 0] < 0.98 * asked.sd[0]
+    assert after.sd[0] < asked.sd[0]
+    assert first not in after.item_ids.to_list()
+    # Of all first questions this one lowers it most.
+    others = [item for item in RATINGS.items.ids.to_list() if item not in (first, second)][:5]
+    assert all(model.ask(n=1, only=[other, first]).item_ids[0] == first for other in others)
 
 
 def test_saved_and_loaded(tmp_path):
@@ -269,12 +322,79 @@ def test_a_kind_of_noise_of_the_future_is_refused():
         noise_from_arrays({**arrays, "noise": np.array([99], np.uint8)})
 
 
-def test_updates_fit_again():
-    model = fitted()
-    later = model.update(pl.DataFrame({"user": [0, 99], "item": [1, 77], "rating": [50.0, 2.0]}))
+@pytest.mark.parametrize(("kind", "count"), [("counts", 53.0), ("stars", 50.0)])
+def test_an_update_is_a_fit_to_all_of_it(kind, count):
+    """Counts are added to those there were; what was declared to be something else is replaced."""
+    known = RATINGS.take(np.argsort(RATINGS.item_rows, kind="stable")).with_kind(kind)
+    values = known.values.copy()
+    place = int(np.flatnonzero((known.user_ids() == 0) & (known.item_ids() == 0))[0])
+    values[place] = 3
+    model = fitted(replace(known, values=values))
+    later = model.update(pl.DataFrame({"user": [0, 99], "item": [0, 77], "rating": [50.0, 2.0]}))
     assert later.news_.how == "fitted again"
     assert later.ratings_.n_items == N_ITEMS + 1
-    assert np.isfinite(later.recommend([99], 3).scores).all()
+    merged = later.ratings_
+    here = (merged.user_ids() == 0) & (merged.item_ids() == 0)
+    assert merged.values[here.to_numpy()].tolist() == [count]
+    assert merged.values.sum() == values.sum() + 52 - (0 if kind == "counts" else 3)
+    whole = fitted(merged)
+    assert_array_equal(later.posterior_.item_vectors(), whole.posterior_.item_vectors())
+    assert_array_equal(later.recommend([99, 0], 3).scores, whole.recommend([99, 0], 3).scores)
+    assert (later.predict([99], [77]).mean > model.predict([99], [77]).mean).all()
+
+
+def test_a_history_adds_to_counts_as_an_update_does():
+    model = fitted(RATINGS.with_kind("counts"))
+    user = 0
+    item, other = RATINGS.items.ids[int(RATINGS.item_rows[0])], 24
+    news = {item: 30.0, other: 1.0}
+    told = model.explain(user, [other], history=news, n=99)
+    assert dict(zip(told.rated_ids, told.ratings, strict=True))[item] == RATINGS.values[0] + 30
+    items = RATINGS.items.ids
+    twice = model.predict([user] * 25, items, history={item: 30.0}).mean
+    merged = merge(model.ratings_, Ratings.from_arrays([user], [item], [30.0]), model.seen_).ratings
+    belief = model.posterior_.fold_in(merged.by_user.take(np.array([0], np.int32)), 1)
+    rows = np.arange(25, dtype=np.int32)
+    assert_allclose(
+        twice, np.clip(model.posterior_.predict(belief, 0 * rows, rows, 1), *model.rating_range_), atol=1e-6
+    )
+
+
+def test_where_all_were_ones_a_history_is_ones():
+    """Five stars, or five plays, say no more than one to a model that was fitted on what was chosen."""
+    model = fitted(RATINGS.with_kind("one-class"))
+    items = RATINGS.items.ids
+    expected = model.predict(["me"] * 25, items, history={1: 1.0, 3: 1.0}).mean
+    for history in ({1: 5.0, 3: 2.0}, [1, 3], np.array([3, 1, 1]), pl.DataFrame({"item": [1, 3]})):
+        assert_array_equal(model.predict(["me"] * 25, items, history=history).mean, expected)
+    with pytest.raises(InvalidParameterError, match="each above 0"):
+        model.predict(["me"], [1], history={1: 0.0})
+    counted = fitted(RATINGS.with_kind("counts"))
+    assert_array_equal(
+        counted.predict(["me"] * 25, items, history=[1, 3, 1]).mean,
+        counted.predict(["me"] * 25, items, history={1: 2.0, 3: 1.0}).mean,
+    )
+
+
+@pytest.mark.parametrize("solver", ["conjugate", "cholesky"])
+def test_counts_without_end_are_refused(solver):
+    wild = Ratings.from_arrays([0, 0, 1, 1], [0, 1, 0, 2], [1.0, 2.0, 1e38, 3.0]).with_kind("counts")
+    tame = ImplicitALS(n_factors=2, regularisation=1, strength=40, solver=solver, seed=0)  # whole numbers are numbers
+    assert np.isfinite(tame.fit(wild).predict([0, 1], [1, 0]).mean).all()
+    with pytest.raises(DataError, match=r"a count of 1e\+38 has a confidence of inf .*smaller counts, growth='log'"):
+        tame.set_params(growth="linear").fit(wild)
+    model = fitted(growth="linear")
+    with pytest.raises(DataError, match="a count of 1e\\+30 has a confidence"):
+        model.recommend(history={1: 1e30})
+
+
+def test_a_loss_that_is_no_number_is_no_result(monkeypatch):
+    sweep, _ = bound()
+    state = sweep.init(generator(0))
+    state.users[0, 0] = np.inf
+    monkeypatch.setattr(AlternatingChoices, "moved", lambda self, state: state)
+    with pytest.raises(NonFiniteStateError, match="the loss after a sweep is"):
+        sweep.step(state, generator(0))
 
 
 @pytest.mark.parametrize(("value", "shown"), [(0.0, "0"), (-2.0, "-2")])

@@ -48,8 +48,9 @@ def ask(
         entries = [_entry(questions, position, users[position]) for position in range(len(questions))]
         console.print_json({"users": entries})
         return
+    known_by = "ratings" if recommender.not_rated is None else "choices"
     for position in range(len(questions)):
-        _show(questions, position, users[position])
+        _show(questions, position, users[position], known_by)
 
 
 def _entry(questions: Questions, position: int, user: Any) -> dict[str, Any]:
@@ -66,8 +67,8 @@ def _entry(questions: Questions, position: int, user: Any) -> dict[str, Any]:
     return {"user": user, "cold": bool(questions.cold[position]), "sd": sd, "items": items}
 
 
-def _show(questions: Questions, position: int, user: Any) -> None:
-    note = " (no ratings to go by: these are the questions for anybody)" if questions.cold[position] else ""
+def _show(questions: Questions, position: int, user: Any, known_by: str) -> None:
+    note = f" (no {known_by} to go by: these are the questions for anybody)" if questions.cold[position] else ""
     console.out.print(f"Ask user {user}{note}", markup=False)
     table, has_titles = questions.of(position), questions.titles is not None
     if not table.height:

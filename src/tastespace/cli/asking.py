@@ -13,7 +13,10 @@ from tastespace.data.ratings import Ratings
 
 History = Annotated[
     Path | None,
-    typer.Option("--history", help="File of ratings that the model has not seen: user, item, rating; or item, rating."),
+    typer.Option(
+        "--history",
+        help="File of ratings that the model has not seen: user, item, rating; or item, rating; choices without.",
+    ),
 ]
 Where = Annotated[
     str | None,

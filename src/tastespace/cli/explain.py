@@ -10,7 +10,7 @@ from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.asking import History, history_of, ids
 from tastespace.cli.options import Json, Model, Threads, known_ids
-from tastespace.models.explaining import Explanation
+from tastespace.models.explaining import Explanation, times
 
 
 def explain(
@@ -35,7 +35,7 @@ def explain(
         entries = [_entry(explanation, position, items[position]) for position in range(len(explanation))]
         console.print_json({"user": who, "cold": explanation.cold, "items": entries})
         return
-    note = ": there are no ratings to explain by" if explanation.cold else ""
+    note = f": there are no {explanation.noun}s to explain by" if explanation.cold else ""
     console.out.print(f"For user {who}{note}", markup=False)
     for position in range(len(explanation)):
         _show(explanation, position, items[position])
@@ -72,7 +72,7 @@ def _show(explanation: Explanation, position: int, item: Any) -> None:
         return
     has_titles = explanation.titles is not None
     rows = [
-        [f"{row['contribution']:+.3f}", f"{row['rating']:g}"]
+        [f"{row['contribution']:+.3f}", times(row["rating"]) if explanation.are_choices else f"{row['rating']:g}"]
         + ([row["title"] or ""] if has_titles else [])
         + [str(row["item"])]
         for row in table.rows(named=True)
@@ -80,8 +80,9 @@ def _show(explanation: Explanation, position: int, item: Any) -> None:
     blank = [""] if has_titles else []
     n_others = len(explanation.ratings) - table.height
     if n_others:
-        noun = "other rating" if n_others == 1 else "other ratings"
-        rows.append([f"{explanation.others[position]:+.3f}", "", f"{n_others:,} {noun}", *blank])
+        noun = explanation.noun + ("" if n_others == 1 else "s")
+        rows.append([f"{explanation.others[position]:+.3f}", "", f"{n_others:,} other {noun}", *blank])
     if abs(explanation.remainder[position]) >= 0.001:
-        rows.append([f"{explanation.remainder[position]:+.3f}", "", "no single rating", *blank])
-    console.print_table(["contribution", "rating", *(["title"] if has_titles else []), "item"], rows)
+        rows.append([f"{explanation.remainder[position]:+.3f}", "", f"no single {explanation.noun}", *blank])
+    heading = "chosen" if explanation.are_choices else "rating"
+    console.print_table(["contribution", heading, *(["title"] if has_titles else []), "item"], rows)

@@ -27,6 +27,7 @@ from tastespace.evaluation.report import Report
 from tastespace.evaluation.sense import sense_of
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models import MODELS, Recommender
+from tastespace.models.parameters import number
 from tastespace.models.posterior import Remembers
 from tastespace.models.resuming import resumable
 from tastespace.randomness import resolve
@@ -114,6 +115,8 @@ def fit(
     if out is None and not dry_run:
         raise typer.BadParameter("expected --out FOLDER (or --dry-run)")
     _check_usage(holdout, test, refit, checkpoint, every, resume)
+    if half_life is not None:
+        number("--half-life", half_life, above=0)
     settled = read_config(config)
     table = dict(settled.get("model", {}))
     named = table.pop("name", None) if model is None else model

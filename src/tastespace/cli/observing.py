@@ -8,8 +8,8 @@ from typing import Any
 
 from tastespace.cli import console
 from tastespace.data.files import read, sniff
-from tastespace.data.kinds import check_kind
-from tastespace.data.layout import Layout
+from tastespace.data.kinds import CHOICES, check_kind
+from tastespace.data.layout import Layout, Sought
 from tastespace.data.ratings import Ratings
 from tastespace.data.sources import resolve, suggestion
 from tastespace.data.sources.cache import is_cached
@@ -43,4 +43,5 @@ def observe(file_or_name: Path, said: Mapping[str, Any]) -> tuple[Ratings, Layou
 def guess(file: Path, said: Mapping[str, Any]) -> Layout:
     """How a file is read, with what was said about it."""
     wanted = {part: said.get(part) for part in PARTS}
-    return sniff(file, separator=said.get("separator"), header=said.get("header"), wanted=wanted)
+    sought = Sought(wanted=wanted, are_choices=said.get("kind") in CHOICES)
+    return sniff(file, sought, separator=said.get("separator"), header=said.get("header"))

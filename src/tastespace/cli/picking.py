@@ -30,9 +30,17 @@ class Pick:
     def doubts(self, ratings: Ratings, *, fades: bool) -> list[str]:
         """What may not be as intended; a model that was picked suits, unless parameters have changed it."""
         found = [doubt for doubt in (misfit(self.recommender, ratings),) if doubt is not None]
-        if fades and isinstance(self.recommender, EASE | Popular):
+        if fades and _counts_ones(self.recommender):
             found.append(f"{self.name} counts every value as 1: --half-life changes nothing")
+        elif fades and self.recommender.get_params().get("growth") == "none":
+            found.append(f"{self.name} with growth=none counts every value as 1: --half-life changes nothing")
         return found
+
+
+def _counts_ones(recommender: Recommender) -> bool:
+    """Whether only who chose what matters, whatever the parameters."""
+    draws_negatives = recommender.get_params().get("negatives") is not None and "likelihood" in recommender.get_params()
+    return isinstance(recommender, EASE | Popular) or draws_negatives
 
 
 def told(name: str, parameters: Mapping[str, Any]) -> Pick:

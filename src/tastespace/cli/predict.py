@@ -10,6 +10,7 @@ import typer
 
 from tastespace import artifact
 from tastespace.cli import console
+from tastespace.cli.intervals import INTERVAL_OF_CHOICES, interval_heading
 from tastespace.cli.level_bars import bars
 from tastespace.cli.options import Json, Model, Threads, known_ids
 from tastespace.cli.reading import Said, reads
@@ -56,7 +57,10 @@ def predict(
     if json:
         console.print_json({"predictions": [_entry(row, levels) for row in rows]})
         return
-    _show(frame, rows[:SHOWN], levels, coverage, at_least)
+    of_choices = recommender.not_rated is not None
+    _show(frame, rows[:SHOWN], levels, (interval_heading(coverage, of_choices), at_least))
+    if of_choices and "low" in frame.columns:
+        console.out.print(INTERVAL_OF_CHOICES, markup=False)
     if len(rows) > SHOWN:
         console.out.print(f"… and {len(rows) - SHOWN:,} more; --json prints them all", markup=False)
     cold = sum(row["cold"] for row in rows)
@@ -66,12 +70,11 @@ def predict(
         )
 
 
-def _show(
-    frame: pl.DataFrame, rows: list[dict[str, Any]], levels: list[str], coverage: float, at_least: float | None
-) -> None:
-    """The table of some rows."""
+def _show(frame: pl.DataFrame, rows: list[dict[str, Any]], levels: list[str], asked: tuple[str, float | None]) -> None:
+    """The table of some rows; `asked` is what the interval is called, and the threshold of a probability."""
+    interval, at_least = asked
     columns = ["user", "item", *(["title"] if "title" in frame.columns else []), "mean"]
-    columns += [f"{100 * coverage:g}% of ratings", "belief sd"] if "low" in frame.columns else []
+    columns += [interval, "belief sd"] if "low" in frame.columns else []
     columns += [f"P(>= {at_least:g})"] if at_least is not None else []
     drawn = [""] * len(rows)
     if levels:

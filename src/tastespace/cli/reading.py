@@ -32,7 +32,11 @@ OPTIONS: dict[str, Any] = {
     ],
     "duplicates": Annotated[
         str | None,
-        typer.Option("--duplicates", help="Of a pair rated twice: last, mean, sum or error.", show_default="last"),
+        typer.Option(
+            "--duplicates",
+            help="Of a pair rated twice: last, mean, sum or error.",
+            show_default="last; sum of choices",
+        ),
     ],
     "bad_lines": Annotated[
         str | None,

@@ -11,6 +11,7 @@ import typer
 from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.asking import History, Where, history_of, ids
+from tastespace.cli.intervals import INTERVAL_OF_CHOICES, interval_heading
 from tastespace.cli.options import Json, Model, Threads, known_ids
 from tastespace.data.item_lists import read_item_list
 from tastespace.data.ratings import Ratings
@@ -73,8 +74,11 @@ def recommend(
     if json:
         console.print_json({"users": [_entry(ranking, position, users[position]) for position in range(len(ranking))]})
         return
+    of_choices = recommender.not_rated is not None
     for position in range(len(ranking)):
-        _show(ranking, position, users[position])
+        _show(ranking, position, users[position], of_choices)
+    if of_choices and ranking.sureness is not None:
+        console.out.print(INTERVAL_OF_CHOICES, markup=False)
 
 
 def _excluded(items: list[str], file: Path | None, users: list[str] | None, new: Ratings | None) -> Any:
@@ -104,7 +108,7 @@ def _entry(ranking: Ranking, position: int, user: Any) -> dict[str, Any]:
     return {"user": user, "cold": bool(ranking.cold[position]), "items": items}
 
 
-def _show(ranking: Ranking, position: int, user: Any) -> None:
+def _show(ranking: Ranking, position: int, user: Any, of_choices: bool) -> None:
     table = ranking.of(position)
     has_titles = ranking.titles is not None
     n = ranking.item_rows.shape[1]
@@ -115,8 +119,9 @@ def _show(ranking: Ranking, position: int, user: Any) -> None:
         + (_sure_cells(row) if ranking.sureness is not None else [])
         for row in table.rows(named=True)
     ]
-    sure = [] if ranking.sureness is None else ["belief sd", "90% of ratings", f"P(top {n})"]
-    note = " (no ratings to go by: this is the list for anybody)" if ranking.cold[position] else ""
+    sure = [] if ranking.sureness is None else ["belief sd", interval_heading(0.9, of_choices), f"P(top {n})"]
+    known_by = "choices" if of_choices else "ratings"
+    note = f" (no {known_by} to go by: this is the list for anybody)" if ranking.cold[position] else ""
     console.out.print(f"For user {user}{note}", markup=False)
     if not rows:
         console.out.print("  nothing left to recommend", markup=False)

@@ -68,8 +68,9 @@ def _tell(updated: Recommender, out: Path, seconds: float, json: bool) -> None:
             }
         )
         return
+    deed = "were added to" if updated.ratings_.kind == "counts" else "replaced"
     lines = [
-        f"{news.ratings:,} new ratings: {news.replaced:,} replaced older ones, {news.unchanged:,} more were known "
+        f"{news.ratings:,} new ratings: {news.replaced:,} {deed} older ones, {news.unchanged:,} more were known "
         f"already; {news.new_users:,} new users, {news.new_items:,} new items",
         f"{_deed(news, name)} in {seconds:.1f} s",
         f"seen: {updated.seen_}",

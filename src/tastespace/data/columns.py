@@ -62,14 +62,35 @@ class Columns:
 
     user: str
     item: str
-    rating: str
+    rating: str | None  # None where each line only says that something was chosen
     time: str | None = None
 
 
-def find_columns(names: Sequence[str], wanted: Mapping[str, str | None], file: Path | str | None = None) -> Columns:
-    """The columns named in `wanted`, the others by their usual names; a rating has at least three."""
-    found = find_parts(names, wanted, ("user", "item", "rating"), file)
-    return Columns(found["user"], found["item"], found["rating"], found.get("time"))
+def find_columns(names: Sequence[str], wanted: Mapping[str, str | None], *, are_choices: bool = False) -> Columns:
+    """The columns named in `wanted`, the others by their usual names."""
+    found = find_rating_parts(names, wanted, ("user", "item", "rating"), are_choices=are_choices)
+    return Columns(found["user"], found["item"], found.get("rating"), found.get("time"))
+
+
+def find_rating_parts(
+    names: Sequence[str],
+    wanted: Mapping[str, str | None],
+    needed: Sequence[str],
+    file: Path | str | None = None,
+    *,
+    are_choices: bool = False,
+) -> dict[str, str]:
+    """The column of each part; there may be none of ratings, where nothing but what was chosen is told.
+
+    A column that is none of the parts might be the ratings under another name: it is an error unless the caller knows
+    that lines are choices.
+    """
+    found = find_parts(names, wanted, (), file)
+    spare = [name for name in names if name not in found.values()]
+    is_complete = all(part in found for part in needed if part != "rating")
+    if "rating" in found or not is_complete or (spare and not are_choices):
+        _require(found, names, needed, file)
+    return found
 
 
 def find_parts(
@@ -94,14 +115,23 @@ def find_parts(
         twin = next((other for other in found if other != part and found[other] == name), None)
         if twin is not None:
             raise DataError(f"column {name!r} is to be both {part} and {twin}", file=file, expected="one for each")
-    missing = [part for part in needed if part not in found]
-    if missing:
-        raise DataError(
-            f"no column for the {' and the '.join(missing)} among {', '.join(names)}",
-            file=file,
-            expected="a header such as user,item,rating; or say which column it is",
-        )
+    _require(found, names, needed, file)
     return found
+
+
+def _require(found: Mapping[str, str], names: Sequence[str], needed: Sequence[str], file: Path | str | None) -> None:
+    missing = [part for part in needed if part not in found]
+    if not missing:
+        return
+    expected = "a header such as user,item,rating; or say which column it is"
+    if missing == ["rating"]:
+        expected += (
+            " (--rating-column, in Python rating=), or that the kind is counts or one-class if each line is a choice "
+            "(--kind, in Python kind=)"
+        )
+    raise DataError(
+        f"no column for the {' and the '.join(missing)} among {', '.join(names)}", file=file, expected=expected
+    )
 
 
 def usual_column(names: Sequence[str], usual: Sequence[str]) -> str | None:

@@ -33,7 +33,7 @@ def decayed(ratings: Ratings, half_life_days: float, now: Any = None) -> Ratings
         raise DataError(
             f"the ratings are {ratings.kind} ({ratings.kind_and_reason.reason}), and a faded value would be another "
             "opinion, not an older one",
-            expected="counts or one-class ratings: declare them with kind if they are",
+            expected="counts or one-class ratings: declare that kind (in Python kind=, else --kind) if they are",
         )
     ratings, times = ratings.with_kind("counts"), _known_times(ratings)  # refuses zeros, which would not stay zeros
     moment = times.max() if now is None else _moment(now)
@@ -45,7 +45,9 @@ def decayed(ratings: Ratings, half_life_days: float, now: Any = None) -> Ratings
         )
     days = (moment - times).astype(np.float64) / DAY
     weights = ratings.values * np.exp2(-days / half_life_days)
-    return replace(ratings, values=np.maximum(weights, LEAST).astype(np.float32))
+    values = np.maximum(weights, LEAST).astype(np.float32)
+    reason = f"choices that fade by half in {half_life_days:g} days"
+    return replace(ratings, values=values, kind_reason=reason)
 
 
 def _known_times(ratings: Ratings) -> TimeArray:

@@ -7,7 +7,7 @@ format is a new kind: a case in `sniff` and a reader.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -19,8 +19,8 @@ from tastespace.data.columns import USUAL_NAMES, usual_column
 from tastespace.data.compression import read_plain
 from tastespace.data.delimited import read_delimited
 from tastespace.data.json_lines import read_json_lines
-from tastespace.data.kinds import Kind, check_kind
-from tastespace.data.layout import EXPECTED_RATINGS, NETFLIX, OWN_RATING, PAIR, RATING, Layout
+from tastespace.data.kinds import CHOICES, Kind, check_kind
+from tastespace.data.layout import EXPECTED_RATINGS, NETFLIX, OWN_RATING, PAIR, RATING, RATINGS, Layout, Sought
 from tastespace.data.layout import sniff as sniff_file
 from tastespace.data.netflix import is_netflix, read_netflix
 from tastespace.data.observed import Observed, Side
@@ -47,7 +47,7 @@ def read(
     separator: str | None = None,
     header: bool | None = None,
     items: AnyPath | None = None,
-    duplicates: Duplicates = "last",
+    duplicates: Duplicates | None = None,
     bad_lines: BadLines = "error",
     kind: Kind | None = None,
 ) -> Ratings:
@@ -59,7 +59,10 @@ def read(
     ratings in it.
 
     `kind` is what the values say ("stars", "yes-no", "counts" or "one-class"); None is to guess (see
-    `Ratings.with_kind`).
+    `Ratings.with_kind`). A file of users and items alone, perhaps with times, has a choice a line.
+
+    A pair that is there more than once counts once: with its last rating, or the `mean` or `sum` of them; `error`
+    refuses. What is not said is the last rating, but the sum of choices and of what was declared to be counts.
 
     Whatever cannot be read is a `DataError` that names the line; `bad_lines="skip"` sets such lines aside, and says
     how many.
@@ -76,9 +79,10 @@ def read(
         return _declared(_read_netflix(Path(path), told, duplicates, items), kind)
     file = _in_folder(Path(path))
     with named_faults(file):
-        observed = _read_observed(file, wanted, RATING, separator, header, bad_lines)
+        observed = _read_observed(file, Sought(RATING, wanted, kind in CHOICES), separator, header, bad_lines)
         assert observed.users is not None
-        assert observed.values is not None
+        if observed.values is None and kind not in (None, *CHOICES):
+            raise DataError(f"there is no column of values, and the kind is to be {kind}", expected="a column of them")
         ratings = Ratings.from_rows(
             observed.users.vocabulary,
             observed.items.vocabulary,
@@ -86,9 +90,11 @@ def read(
             observed.items.rows,
             observed.values,
             observed.times,
-            duplicates=duplicates,
+            duplicates="sum" if duplicates is None and kind == "counts" else duplicates,
             rejected=observed.rejected,
         )
+        if duplicates is None and kind is None and observed.values is not None:
+            _warn_of_counts_lost(file, ratings)
         ratings = _declared(ratings, kind)
     return with_titles(ratings, file, None if items is None else Path(items))
 
@@ -104,7 +110,7 @@ def read_pairs(
     """The user ids and item ids of a file that asks for predictions; further columns are ignored."""
     file = Path(path)
     with named_faults(file):
-        observed = _read_observed(file, {"user": user, "item": item}, PAIR, separator, header)
+        observed = _read_observed(file, Sought(PAIR, {"user": user, "item": item}), separator, header)
         assert observed.users is not None
         return observed.users.ids(), observed.items.ids()
 
@@ -113,56 +119,45 @@ def read_named_items(path: AnyPath, expected: str) -> tuple[pl.Series | None, pl
     """The items of a table whose header says which they are, and the users if it has a column of them."""
     file = Path(path)
     with named_faults(file):
-        layout = sniff_file(file, needed=("item",))
+        layout = sniff_file(file, Sought(("item",)))
         if not layout.has_header or usual_column(layout.columns, USUAL_NAMES["item"]) is None:
             raise DataError("no column is called item", file=file, expected=expected)
         has_user = usual_column(layout.columns, USUAL_NAMES["user"]) is not None
-        observed = _read_observed(file, {}, PAIR if has_user else ("item",), None, True)
+        observed = _read_observed(file, Sought(PAIR if has_user else ("item",)), None, True)
         return None if observed.users is None else observed.users.ids(), observed.items.ids()
 
 
 def read_history(path: AnyPath, user: str) -> Ratings:
-    """Ratings of any users; in a file without a column of users they are all of this one."""
+    """Ratings or choices of any users; in a file without a column of users they are all of this one."""
     file = Path(path)
     with named_faults(file):
-        observed = _read_observed(file, {}, OWN_RATING, None, None)
+        observed = _read_observed(file, Sought(OWN_RATING), None, None)
         rows = observed.items.rows
         users = observed.users or Side(Vocabulary(pl.Series("user", [user])), np.zeros(len(rows), np.int32))
-        assert observed.values is not None
         return Ratings.from_rows(users.vocabulary, observed.items.vocabulary, users.rows, rows, observed.values)
 
 
 def has_users(path: AnyPath) -> bool:
     """Whether a history names its users."""
-    layout = sniff(path, needed=OWN_RATING)
+    layout = sniff(path, Sought(OWN_RATING))
     return usual_column(layout.columns, USUAL_NAMES["user"]) is not None
 
 
 def sniff(
-    path: AnyPath,
-    *,
-    separator: str | None = None,
-    header: bool | None = None,
-    wanted: Mapping[str, str | None] | None = None,
-    needed: Sequence[str] = RATING,
+    path: AnyPath, sought: Sought = RATINGS, *, separator: str | None = None, header: bool | None = None
 ) -> Layout:
     """How a file is laid out, as far as it can be seen; what the caller knows is taken from him."""
     if is_netflix(Path(path)):
         return NETFLIX
     file = _in_folder(Path(path))
     with named_faults(file):
-        return sniff_file(file, separator=separator, header=header, wanted=wanted, needed=needed)
+        return sniff_file(file, sought, separator=separator, header=header)
 
 
 def _read_observed(
-    file: Path,
-    wanted: Mapping[str, str | None],
-    needed: Sequence[str],
-    separator: str | None,
-    header: bool | None,
-    bad_lines: BadLines = "error",
+    file: Path, sought: Sought, separator: str | None, header: bool | None, bad_lines: BadLines = "error"
 ) -> Observed:
-    layout = sniff_file(file, separator=separator, header=header, wanted=wanted, needed=needed)
+    layout = sniff_file(file, sought, separator=separator, header=header)
     observed = _READERS[layout.kind](file, layout, bad_lines == "skip")
     if observed.rejected:
         _warn_of_rejected(file, observed)
@@ -176,11 +171,21 @@ def _warn_of_rejected(file: Path, observed: Observed) -> None:
     warn(f"{file}: {what} set aside, of {of:,}; the first: {observed.first_fault}")
 
 
+def _warn_of_counts_lost(file: Path, ratings: Ratings) -> None:
+    """Counts that were not added up, because nobody said that they are counts."""
+    if ratings.merged and ratings.kind == "counts":
+        warn(
+            f"{file}: the values seem to be counts ({ratings.kind_and_reason.reason}), and of a pair that is there "
+            f"more than once the last was kept: {ratings.merged:,} others were not. Say that the kind is counts, or "
+            "duplicates sum, to add them up; or duplicates last"
+        )
+
+
 def _declared(ratings: Ratings, kind: Kind | None) -> Ratings:
     return ratings if kind is None else ratings.with_kind(kind)
 
 
-def _read_netflix(path: Path, told: Sequence[object], duplicates: Duplicates, items: AnyPath | None) -> Ratings:
+def _read_netflix(path: Path, told: Sequence[object], duplicates: Duplicates | None, items: AnyPath | None) -> Ratings:
     if any(option is not None for option in told):
         raise InvalidParameterError(
             f"{path} has the layout of the Netflix Prize; expected neither columns, separator, header nor bad lines"

@@ -22,23 +22,23 @@ class Parts:
 
     user_ids: Ids
     item_ids: Ids
-    values: DoubleArray
+    values: DoubleArray | None  # None where there are no values, only choices
     times: Any | None
 
 
-def parts_of(frame: Any, wanted: Mapping[str, str | None]) -> Parts:
-    """The columns named in `wanted`, the others by their usual names."""
+def parts_of(frame: Any, wanted: Mapping[str, str | None], *, are_choices: bool = False) -> Parts:
+    """The columns named in `wanted`, the others by their usual names; choices need no values."""
     wanted = {part: None if name is None else str(name) for part, name in wanted.items()}
     if is_pandas(frame):
         columns = _columns_of_pandas(frame)
-        found = find_columns([name for name, _ in columns], wanted)
+        found = find_columns([name for name, _ in columns], wanted, are_choices=are_choices)
         cells: Any = dict(columns)
     else:
-        found, cells = _columns_of_polars(frame, wanted)
+        found, cells = _columns_of_polars(frame, wanted, are_choices)
     return Parts(
         cells[found.user],
         cells[found.item],
-        _numbers(cells[found.rating], found.rating),
+        None if found.rating is None else _numbers(cells[found.rating], found.rating),
         None if found.time is None else cells[found.time],
     )
 
@@ -69,9 +69,9 @@ def _columns_of_pandas(frame: Any) -> list[tuple[str, Any]]:
     return columns + [(name, frame.index.get_level_values(place)) for name, place in levels if name not in names]
 
 
-def _columns_of_polars(frame: Any, wanted: Mapping[str, str | None]) -> tuple[Columns, pl.DataFrame]:
+def _columns_of_polars(frame: Any, wanted: Mapping[str, str | None], are_choices: bool) -> tuple[Columns, pl.DataFrame]:
     if isinstance(frame, pl.LazyFrame):
-        found = find_columns(frame.collect_schema().names(), wanted)
+        found = find_columns(frame.collect_schema().names(), wanted, are_choices=are_choices)
         needed = dict.fromkeys(name for name in (found.user, found.item, found.rating, found.time) if name is not None)
         return found, frame.select(list(needed)).collect()
     if not isinstance(frame, pl.DataFrame):
@@ -81,7 +81,7 @@ def _columns_of_polars(frame: Any, wanted: Mapping[str, str | None]) -> tuple[Co
                 expected="a polars or pandas frame, or an Arrow table; Ratings.from_arrays takes single columns",
             )
         frame = pl.DataFrame(frame)
-    return find_columns(frame.columns, wanted), frame
+    return find_columns(frame.columns, wanted, are_choices=are_choices), frame
 
 
 def _numbers(cells: Any, name: str) -> DoubleArray:

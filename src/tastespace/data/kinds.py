@@ -73,7 +73,8 @@ def impossible(values: NDArray[Any], kind: Kind) -> tuple[BoolArray, str, str]:
     """Which values cannot be of this kind; what they are, and what was expected instead."""
     if kind == "yes-no":
         wrong = (values != 0) & (values != 1)
-        return wrong, "neither 0 nor 1", "0 (no) and 1 (yes): Ratings.at_least makes such of stars"
+        expected = "0 (no) and 1 (yes) alone; stars need no kind, or become yes and no by Ratings.at_least"
+        return wrong, "neither 0 nor 1", expected
     if kind in CHOICES:
         expected = "how often something was chosen: leave out pairs that were not"
         return ~(values > 0), "not above 0", expected

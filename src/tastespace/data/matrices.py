@@ -30,7 +30,7 @@ MOST_SHORT = 2**31 - 1
 
 
 def from_sparse(
-    matrix: Any, user_ids: Ids | None = None, item_ids: Ids | None = None, *, duplicates: Duplicates = "last"
+    matrix: Any, user_ids: Ids | None = None, item_ids: Ids | None = None, *, duplicates: Duplicates | None = None
 ) -> Ratings:
     """What a scipy sparse matrix of any format stores, zeros included, in the order in which it is stored."""
     import scipy.sparse
@@ -133,7 +133,7 @@ def _ratings(
     values: NDArray[np.float64],
     shape: tuple[int, ...],
     ids: tuple[Ids | None, Ids | None],
-    duplicates: Duplicates,
+    duplicates: Duplicates | None,
 ) -> Ratings:
     wrong = ~(np.abs(values) < FIRST_INFINITE)  # also true for NaN
     if wrong.any():

@@ -69,7 +69,7 @@ def is_netflix(path: Path) -> bool:
     return False
 
 
-def read_netflix(path: Path, *, duplicates: Duplicates = "last", observer: Observer = silent) -> Ratings:
+def read_netflix(path: Path, *, duplicates: Duplicates | None = None, observer: Observer = silent) -> Ratings:
     """Ratings from one file of that layout, or from all of a folder, with the titles that lie beside them."""
     files = [path] if path.is_file() else _rating_files(path)
     if not files:
@@ -219,7 +219,7 @@ def _fault(piece: _Piece, position: int) -> DataError:
     )
 
 
-def _ratings(batches: list[_Batch], duplicates: Duplicates) -> Ratings:
+def _ratings(batches: list[_Batch], duplicates: Duplicates | None) -> Ratings:
     users, user_rows = _numbered(np.concatenate([batch.users for batch in batches]), "user")
     items, item_rows = _numbered(np.concatenate([batch.films for batch in batches]), "item")
     values = np.concatenate([batch.values for batch in batches], dtype=np.float32)

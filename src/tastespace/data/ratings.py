@@ -18,7 +18,7 @@ from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, c
 from tastespace.data.compressed import Compressed
 from tastespace.data.description import Description
 from tastespace.data.frame_columns import parts_of, series_of
-from tastespace.data.kinds import Guess, Kind, check_kind, guess_kind, impossible
+from tastespace.data.kinds import CHOICES, Guess, Kind, check_kind, guess_kind, impossible
 from tastespace.data.times import EXPECTED_TIME, as_times, seconds_of
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series
 from tastespace.errors import DataError, InvalidParameterError, warn
@@ -48,6 +48,7 @@ class Ratings:
     merged: int = 0  # ratings that a later or combined one of the same pair has replaced
     rejected: int = 0  # lines of the file that were set aside because they could not be read
     declared_kind: Kind | None = None  # what somebody said the values are; None to guess
+    kind_reason: str | None = None  # how a declared kind is known, where nobody said it
 
     def __post_init__(self) -> None:
         for array in (self.user_rows, self.item_rows, self.values, self.times):
@@ -56,16 +57,22 @@ class Ratings:
 
     @classmethod
     def from_arrays(
-        cls, user_ids: Ids, item_ids: Ids, values: Any, times: Any = None, *, duplicates: Duplicates = "last"
+        cls,
+        user_ids: Ids,
+        item_ids: Ids,
+        values: Any = None,
+        times: Any = None,
+        *,
+        duplicates: Duplicates | None = None,
     ) -> Ratings:
-        """Ratings from three (or four) arrays of the same length.
+        """Ratings from three (or four) arrays of the same length; without values, choices.
 
         A pair rated more than once counts once: its last rating (in the order given), or their `mean` or
-        `sum`; `error` refuses.
+        `sum`; `error` refuses. What is not said is the last rating, but the sum of choices: how often it was chosen.
         """
         user_ids, item_ids = id_series(user_ids, "user"), id_series(item_ids, "item")
         try:
-            numbers = np.asarray(values, dtype=np.float64).reshape(-1)
+            numbers = np.ones(len(item_ids)) if values is None else np.asarray(values, dtype=np.float64).reshape(-1)
         except (TypeError, ValueError) as error:
             raise DataError(f"the values are no ratings ({error})", expected="numbers") from error
         if not len(user_ids) == len(item_ids) == len(numbers):
@@ -82,8 +89,8 @@ class Ratings:
         stamps = None if times is None else _seconds(times, len(numbers))
         users, user_rows = Vocabulary.of(user_ids, "user")
         items, item_rows = Vocabulary.of(item_ids, "item")
-        values = contiguous(numbers, np.float32)
-        return cls.from_rows(users, items, user_rows, item_rows, values, stamps, duplicates=duplicates)
+        given = None if values is None else contiguous(numbers, np.float32)
+        return cls.from_rows(users, items, user_rows, item_rows, given, stamps, duplicates=duplicates)
 
     @classmethod
     def from_rows(
@@ -92,15 +99,21 @@ class Ratings:
         items: Vocabulary,
         user_rows: IntArray,
         item_rows: IntArray,
-        values: FloatArray,
+        values: FloatArray | None,
         times: TimeArray | None = None,
         *,
-        duplicates: Duplicates = "last",
+        duplicates: Duplicates | None = None,
         rejected: int = 0,
     ) -> Ratings:
-        """Ratings whose ids have been numbered already; for readers."""
-        if duplicates not in get_args(Duplicates):
+        """Ratings whose ids have been numbered already, or choices if there are no values; for readers."""
+        if duplicates is not None and duplicates not in get_args(Duplicates):
             raise InvalidParameterError(f"duplicates is {duplicates!r}; expected last, mean, sum or error")
+        if values is None:
+            ones = np.ones(len(item_rows), np.float32)
+            chosen = cls.from_rows(
+                users, items, user_rows, item_rows, ones, times, duplicates=duplicates or "sum", rejected=rejected
+            )
+            return chosen._known_as_choices()
         n_unknown = 0 if times is None else int(np.count_nonzero(np.isnat(times)))
         if n_unknown == len(values):
             times = None  # a column with nothing in it
@@ -113,7 +126,7 @@ class Ratings:
         if times is not None and n_unknown:
             warn(f"{n_unknown:,} of {len(values):,} ratings have no time; splits by time will refuse them")
         ratings = cls(users, items, user_rows, item_rows, values, times, rejected=rejected)
-        return ratings._without_duplicates(duplicates)
+        return ratings._without_duplicates(duplicates or "last")
 
     @classmethod
     def from_frame(
@@ -124,14 +137,23 @@ class Ratings:
         item: str | None = None,
         rating: str | None = None,
         time: str | None = None,
-        duplicates: Duplicates = "last",
+        duplicates: Duplicates | None = None,
+        kind: Kind | None = None,
     ) -> Ratings:
         """Ratings from a polars or pandas frame, or an Arrow table; columns are found by their usual names, or named.
 
-        A named index of pandas counts as a column. Yes and no are ratings of 1 and 0.
+        A named index of pandas counts as a column. Yes and no are ratings of 1 and 0. A frame of users and items alone,
+        perhaps with times, has a choice a row. `duplicates` and `kind` are as in `tastespace.read`.
         """
-        parts = parts_of(frame, {"user": user, "item": item, "rating": rating, "time": time})
-        return cls.from_arrays(parts.user_ids, parts.item_ids, parts.values, parts.times, duplicates=duplicates)
+        if kind is not None:
+            check_kind(kind)
+        wanted = {"user": user, "item": item, "rating": rating, "time": time}
+        parts = parts_of(frame, wanted, are_choices=kind in CHOICES)
+        if parts.values is None and kind not in (None, *CHOICES):
+            raise DataError(f"there is no column of values, and the kind is to be {kind}", expected="a column of them")
+        duplicates = "sum" if duplicates is None and kind == "counts" else duplicates
+        ratings = cls.from_arrays(parts.user_ids, parts.item_ids, parts.values, parts.times, duplicates=duplicates)
+        return ratings if kind is None else ratings.with_kind(kind)
 
     @classmethod
     def from_sparse(
@@ -140,7 +162,7 @@ class Ratings:
         user_ids: Ids | None = None,
         item_ids: Ids | None = None,
         *,
-        duplicates: Duplicates = "last",
+        duplicates: Duplicates | None = None,
     ) -> Ratings:
         """Ratings from a scipy sparse matrix of any format, users x items: whatever it stores.
 
@@ -212,7 +234,7 @@ class Ratings:
     def kind_and_reason(self) -> Guess:
         """The kind, and how it is known."""
         if self.declared_kind is not None:
-            return Guess(self.declared_kind, "as declared")
+            return Guess(self.declared_kind, self.kind_reason or "as declared")
         return guess_kind(self.values)
 
     @cached_property
@@ -249,6 +271,7 @@ class Ratings:
             None if self.item_titles is None else self.item_titles.gather(pl.Series(kept)),
             None if self.item_attributes is None else self.item_attributes[kept],
             declared_kind=self.declared_kind,
+            kind_reason=self.kind_reason,
         )
 
     def with_kind(self, kind: Kind) -> Ratings:
@@ -269,11 +292,8 @@ class Ratings:
                 expected=expected,
             )
         if kind == "one-class" and (self.values != 1).any():
-            return replace(self, values=np.ones_like(self.values), declared_kind=kind)
-        declared = copy.copy(self)  # with all that was grouped already, since the values are the same
-        declared.__dict__.pop("kind_and_reason", None)
-        object.__setattr__(declared, "declared_kind", kind)
-        return declared
+            return replace(self, values=np.ones_like(self.values), declared_kind=kind, kind_reason=None)
+        return self._known_as(kind, None)
 
     def decayed(self, half_life_days: float, *, now: Any = None) -> Ratings:
         """Choices that fade: a value counts half as much for every so many days that have passed since.
@@ -291,7 +311,7 @@ class Ratings:
             raise InvalidParameterError(f"threshold is {threshold}; expected a finite number, such as 4")
         # Ratings are single precision: 0.7 must reach 0.7.
         values = (self.values >= np.float32(threshold)).astype(np.float32)
-        return replace(self, values=values, declared_kind="yes-no")
+        return replace(self, values=values, declared_kind="yes-no", kind_reason=None)
 
     def masked(self, keep: NDArray[np.bool_]) -> Ratings:
         """Some of the ratings over the same rows: users and items keep their places, some without ratings."""
@@ -389,6 +409,21 @@ class Ratings:
 
     def __repr__(self) -> str:
         return f"Ratings({len(self)} ratings by {self.n_users} users of {self.n_items} items)"
+
+    def _known_as(self, kind: Kind, reason: str | None) -> Ratings:
+        """The same with a kind, and how that is known: None for what somebody declared."""
+        declared = copy.copy(self)  # with all that was grouped already, since the values are the same
+        declared.__dict__.pop("kind_and_reason", None)
+        object.__setattr__(declared, "declared_kind", kind)
+        object.__setattr__(declared, "kind_reason", reason)
+        return declared
+
+    def _known_as_choices(self) -> Ratings:
+        """Ones, or how often there was one, as what they are."""
+        reason = "no column of values, each line is a choice"
+        if (self.values == 1).all():
+            return self._known_as("one-class", reason)
+        return self._known_as("counts", f"{reason}, and pairs that are there more than once are counted")
 
     def _without_duplicates(self, duplicates: Duplicates) -> Ratings:
         # Grouped by user the items ascend, so that a pair rated twice lies side by side.

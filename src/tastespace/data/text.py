@@ -120,7 +120,7 @@ def guess_separator(text: str, file: Path, least: int, is_likely: Callable[[Rows
         width = usual_width(rows)
         if width < 2:
             continue
-        score = (width >= least, is_likely(rows), sum(len(fields) == width for fields in rows) / len(rows))
+        score = (is_likely(rows), width >= least, sum(len(fields) == width for fields in rows) / len(rows))
         if best is None or score > best[0]:
             best = score, separator
     if best is None:

@@ -196,7 +196,7 @@ def _check_same_test(first: Report, second: Report) -> None:
     if first.lists.relevant != second.lists.relevant:
         raise InvalidParameterError(
             f"the reports take {_relevant(first.lists)} and {_relevant(second.lists)} as relevant; expected the same: "
-            "pass relevant= to both evaluations"
+            "say for both from which value on (in Python relevant=, else --relevant)"
         )
 
 

@@ -86,7 +86,9 @@ def evaluate(
     _check_anything(sense, chosen, ranking)
     relevance = None if ranking is False else relevance_of(relevant, sense, recommender, part)
     # In the order of the ids, whatever the order of the file: so that reports can be compared user by user.
-    asked = asked_users(trained, part.users.ids.sort(), history, recommender.history_range)
+    asked = asked_users(
+        trained, part.users.ids.sort(), history, recommender.history_range, takes_choices=recommender.takes_choices
+    )
     matched = Matched.of(trained, part, asked)
     listed, answers = ListMeasures(), unasked(asked.cold[matched.users] | (matched.items < 0))
     with warnings.catch_warnings():

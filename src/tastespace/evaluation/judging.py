@@ -180,7 +180,7 @@ def _check_choices(test: Ratings) -> None:
     if least <= 0:
         raise InvalidParameterError(
             f"test values go down to {least:g}, and what was chosen has one above 0; expected such test ratings alone, "
-            "or relevant=... to say from which value on they count"
+            "or to be told from which value on they count (in Python relevant=, else --relevant)"
         )
 
 

@@ -52,7 +52,8 @@ def sense_of(recommender: Recommender, test: Ratings) -> Sense:
     """What this recommender can be asked on these ratings.
 
     A declared kind is believed, that of the test ratings first. A guess is made of all values together: a few test
-    ratings of five stars are no one-class data.
+    ratings of five stars are no one-class data. But whoever has learned from choices alone knows no stars, and an error
+    of ones says nothing.
     """
     trained = recommender.ratings_
     kind = test.declared_kind or trained.declared_kind
@@ -60,5 +61,15 @@ def sense_of(recommender: Recommender, test: Ratings) -> Sense:
         # Without the ratings, all that is known of them is their range.
         known = trained.values if len(trained) else np.array(recommender.rating_range_, np.float32)
         kind = guess_kind(np.concatenate([known, test.values])).kind
+    if kind == "stars" and _learned_from_choices(recommender):
+        kind = "counts"
     # To a model of choices it says something that a thing was not rated.
     return Sense(kind, predicts_ratings=recommender.not_rated is None)
+
+
+def _learned_from_choices(recommender: Recommender) -> bool:
+    """Whether the training ratings were declared to be choices, or are all 1."""
+    trained = recommender.ratings_
+    if trained.declared_kind is not None:
+        return trained.declared_kind in CHOICES
+    return bool(len(trained)) and trained.range == (1, 1)

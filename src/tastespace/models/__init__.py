@@ -6,6 +6,7 @@ from tastespace.models.baselines.estimators import DampedBias, GlobalMean, ItemM
 from tastespace.models.factorization.bpmf import BPMF
 from tastespace.models.factorization.estimators import ALS
 from tastespace.models.factorization.one_class.estimators import ImplicitALS
+from tastespace.models.factorization.one_class.logistic_mf import LogisticMF
 from tastespace.models.linear.estimators import EASE
 from tastespace.models.neighbours.estimators import ItemKNN, UserKNN
 from tastespace.models.recommender import Recommender
@@ -20,6 +21,7 @@ MODELS: dict[str, type[Recommender]] = {
     "als": ALS,
     "bpmf": BPMF,
     "implicit-als": ImplicitALS,
+    "logistic": LogisticMF,
     "ease": EASE,
 }
 
@@ -33,6 +35,7 @@ __all__ = [
     "ImplicitALS",
     "ItemKNN",
     "ItemMean",
+    "LogisticMF",
     "Popular",
     "Recommender",
     "UserKNN",

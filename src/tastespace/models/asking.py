@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,23 +13,32 @@ from tastespace.arrays import BoolArray, IntArray
 from tastespace.data.columns import USUAL_NAMES, usual_column
 from tastespace.data.compressed import Compressed
 from tastespace.data.frame_columns import is_pandas
+from tastespace.data.kinds import CHOICES
 from tastespace.data.levels import strange
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series
 from tastespace.errors import DataError, InvalidParameterError, named, warn
 from tastespace.models.posterior import Latent
 
-History = Ratings | Mapping[Any, float]  # Ratings of any users, or {item: rating} of one
+# Ratings of any users, {item: rating} of one, or the items that one chose.
+History = Ratings | Mapping[Any, float] | Sequence[Any]
 
 
 def plain_history(history: Any) -> History | None:
-    """A table of polars or pandas as what it stands for: ratings, or those of one person where it names no users."""
+    """A table of polars or pandas as what it stands for: ratings, or those of one person where it names no users.
+
+    Items alone, in a table or not, are what one person chose.
+    """
     table: Any = history.collect() if isinstance(history, pl.LazyFrame) else history
+    if isinstance(table, np.ndarray | pl.Series | set | frozenset):
+        return list(table)
     if table is None or isinstance(table, Ratings | Mapping) or not hasattr(table, "columns"):
         return table  # type: ignore[no-any-return]
     if usual_column([str(name) for name in table.columns], USUAL_NAMES["user"]) is not None:
         return Ratings.from_frame(table)
     own = Ratings.from_frame(table.assign(user=0) if is_pandas(table) else table.with_columns(user=pl.lit(0)))
+    if own.declared_kind in CHOICES:
+        return own.item_ids().gather(np.repeat(np.arange(len(own)), own.values.astype(int))).to_list()
     return dict(zip(own.item_ids(), own.values.tolist(), strict=True))
 
 
@@ -49,12 +58,19 @@ class Asked:
         return np.asarray((self.rows < 0) & (self.seen.counts == 0))
 
 
-def asked_users(trained: Ratings, user_ids: Ids, history: History | None, rating_range: tuple[float, float]) -> Asked:
-    """The users asked about, with what they rated before and since; the newer rating of an item wins."""
+def asked_users(
+    trained: Ratings,
+    user_ids: Ids,
+    history: History | None,
+    rating_range: tuple[float, float],
+    *,
+    takes_choices: bool = True,
+) -> Asked:
+    """The users asked about, with what they rated before and since; the newer rating of an item wins, counts add up."""
     users = Vocabulary(id_series(user_ids, "user").unique(maintain_order=True))
     rows = trained.users.rows_of(users.ids)
     before = trained.by_user.take(rows) if len(trained) else _nothing(len(users))
-    since = _since(trained, users, history, rating_range)
+    since = _since(trained, users, _named(history, users), rating_range, takes_choices)
     has_history: BoolArray = np.zeros(len(users), np.bool_)
     if since is None or not since.height:
         return Asked(users, rows, before, before, has_history)
@@ -62,47 +78,66 @@ def asked_users(trained: Ratings, user_ids: Ids, history: History | None, rating
     if not len(trained) and (rows[has_history] >= 0).any():
         warn("the model was saved without its ratings, so that for users with a history only the history counts")
     both = pl.concat([_frame(before.rows(), before.columns, before.values), since])
-    both = both.unique(["user", "item"], keep="last", maintain_order=True).sort("user", "item")
+    if trained.kind == "counts":
+        both = both.group_by("user", "item").agg(pl.col("value").sum()).sort("user", "item")
+    else:
+        both = both.unique(["user", "item"], keep="last", maintain_order=True).sort("user", "item")
     columns = (both["user"].to_numpy(), both["item"].to_numpy(), both["value"].to_numpy())
     return Asked(users, rows, before, Compressed.group(*columns, len(users)), has_history)
 
 
 def require_levels(posterior: Any, asked: Asked) -> None:
     """Refuse a history with ratings that a model of levels does not know; numbers may be any."""
-    if not isinstance(posterior, Latent) or not posterior.is_latent or posterior.levels is None:
+    if not isinstance(posterior, Latent) or not posterior.is_latent or posterior.history_levels is None:
         return
-    wrong = np.flatnonzero(strange(asked.seen.values, posterior.levels))
+    wrong = np.flatnonzero(strange(asked.seen.values, posterior.history_levels))
     if len(wrong):
-        shown = ", ".join(f"{level:g}" for level in posterior.levels[:12]) + (
-            " …" if len(posterior.levels) > 12 else ""
+        shown = ", ".join(f"{level:g}" for level in posterior.history_levels[:12]) + (
+            " …" if len(posterior.history_levels) > 12 else ""
         )
         raise InvalidParameterError(
             f"the history has a rating of {asked.seen.values[wrong[0]]:g}; expected one of the model's levels: {shown}"
         )
 
 
+def _named(history: History | None, users: Vocabulary) -> Ratings | None:
+    """A history as ratings of users: that of one person is his."""
+    if history is None or isinstance(history, Ratings):
+        return history
+    if not isinstance(history, Mapping | Sequence) or isinstance(history, str | bytes):
+        raise InvalidParameterError(
+            f"history is of type {type(history).__name__}; expected Ratings, a table, {{item: rating}} of one user, or "
+            "the items that one chose"
+        )
+    if len(users) != 1:
+        raise InvalidParameterError(
+            f"history maps items to ratings for {len(users)} users; expected one user, or Ratings with user ids"
+        )
+    if not history:
+        return None
+    values = list(history.values()) if isinstance(history, Mapping) else None
+    try:
+        return Ratings.from_arrays([users.ids[0]] * len(history), list(history), values)
+    except (TypeError, ValueError) as error:
+        form = "items that were chosen" if values is None else "{item: rating}"
+        raise DataError(f"the history is not {form}: {error}") from error
+
+
 def _since(
-    trained: Ratings, users: Vocabulary, history: History | None, rating_range: tuple[float, float]
+    trained: Ratings,
+    users: Vocabulary,
+    history: Ratings | None,
+    rating_range: tuple[float, float],
+    takes_choices: bool,
 ) -> pl.DataFrame | None:
     """The history as (position in users, item row, value), less what the model cannot use."""
     if history is None:
         return None
-    if not isinstance(history, Ratings):
-        if not isinstance(history, Mapping):
-            raise InvalidParameterError(
-                f"history is of type {type(history).__name__}; expected Ratings, a table, or {{item: "
-                "rating} of one user"
-            )
-        if len(users) != 1:
-            raise InvalidParameterError(
-                f"history maps items to ratings for {len(users)} users; expected one user, or Ratings with user ids"
-            )
-        if not history:
-            return None
-        try:
-            history = Ratings.from_arrays([users.ids[0]] * len(history), list(history), list(history.values()))
-        except (TypeError, ValueError) as error:
-            raise DataError(f"the history is not {{item: rating}}: {error}") from error
+    if history.declared_kind in CHOICES and not takes_choices:
+        raise InvalidParameterError(
+            f"the history says what was chosen ({history.kind_and_reason.reason}), and the model was fitted on "
+            f"{trained.kind}; expected items with ratings"
+        )
     rows = trained.items.rows_of(history.items.ids)
     if (rows < 0).any():
         unknown = history.items.ids.filter(pl.Series(rows < 0))
@@ -116,10 +151,17 @@ def _since(
     positions, items = places[history.user_rows], rows[history.item_rows]
     keep = (positions >= 0) & (items >= 0)
     values, (low, high) = history.values[keep], rating_range
+    if _says_only_that(trained):
+        values = np.where(values > 0, np.float32(1), values)
     if len(values) and (values.min() < low or values.max() > high):
         spread = f"{values.min():g} to {values.max():g}"
         warn(f"the history has ratings from {spread}; the model was fitted on {low:g} to {high:g}")
     return _frame(positions[keep], items[keep], values)
+
+
+def _says_only_that(trained: Ratings) -> bool:
+    """Whether training knew only that things were chosen: how often, or how many stars, then says nothing more."""
+    return trained.kind == "one-class" and (not len(trained) or trained.range == (1, 1))
 
 
 def _frame(users: Any, items: Any, values: Any) -> pl.DataFrame:

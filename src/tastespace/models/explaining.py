@@ -51,6 +51,7 @@ class Explanation:
     ratings: FloatArray  # one a rating
     contributions: FloatMatrix  # items x ratings
     n: int  # how many are shown
+    are_choices: bool = False  # the ratings say how often something was chosen
 
     def __len__(self) -> int:
         return len(self.item_ids)
@@ -98,28 +99,40 @@ class Explanation:
     def __repr__(self) -> str:
         lines = [f"Explanation of {len(self)} item{'s' if len(self) != 1 else ''} for user {self.user_id}"]
         if self.cold:
-            lines[0] += " (cold: there are no ratings to explain by)"
+            lines[0] += f" (cold: there are no {self.noun}s to explain by)"
         for place in range(min(len(self), 3)):
             title = None if self.titles is None else self.titles[place]
             name = f"{title} [{self.item_ids[place]}]" if title else f"{self.item_ids[place]}"
             lines.append(f"{name}: {self.scores[place]:.2f}, for a stranger {self.base[place]:.2f}")
             for row in self.of(place).iter_rows(named=True):
                 rated = f"{row['title']} [{row['item']}]" if row.get("title") else f"{row['item']}"
-                lines.append(f"  {row['contribution']:+7.3f}  because {rated} was rated {row['rating']:g}")
+                deed = f"chosen {times(row['rating'])}" if self.are_choices else f"rated {row['rating']:g}"
+                lines.append(f"  {row['contribution']:+7.3f}  because {rated} was {deed}")
             n_others = len(self.ratings) - min(self.n, len(self.ratings))
             if n_others:
-                lines.append(
-                    f"  {self.others[place]:+7.3f}  because of {n_others} other rating{'s' if n_others != 1 else ''}"
-                )
+                noun = self.noun + ("s" if n_others != 1 else "")
+                lines.append(f"  {self.others[place]:+7.3f}  because of {n_others} other {noun}")
             if abs(self.remainder[place]) >= 0.001:
-                lines.append(f"  {self.remainder[place]:+7.3f}  that no single rating accounts for")
+                lines.append(f"  {self.remainder[place]:+7.3f}  that no single {self.noun} accounts for")
         if len(self) > 3:
             lines.append(f"… and {len(self) - 3} more; to_polars() has them all")
         return "\n".join(lines)
 
+    @property
+    def noun(self) -> str:
+        """What a rating is called."""
+        return "choice" if self.are_choices else "rating"
+
     def _largest(self, place: int) -> NDArray[np.intp]:
         """The ratings that are shown, largest contribution first whatever its sign."""
         return np.argsort(-np.abs(self.contributions[place]), kind="stable")[: self.n]
+
+
+def times(count: float) -> str:
+    """How often something was chosen, in words; a count may be a weight that stands for it."""
+    if count == 1:
+        return "once"
+    return f"{count:.0f} times" if count == round(count) else f"with a weight of {count:.3g}"
 
 
 def explain(
@@ -153,6 +166,7 @@ def explain(
         ratings=rated.values,
         contributions=effects,
         n=n,
+        are_choices=instead is not None,
     )
 
 

@@ -103,7 +103,7 @@ class Listing:
         if not isinstance(self.posterior, Uncertain):
             raise InvalidParameterError(
                 f"the policy is {type(policy).__name__.lower()}, and this model does not know how sure it is; expected "
-                "policy='mean', or a model with a posterior, such as bpmf"
+                "the policy mean, or a model with a posterior: BPMF (bpmf), or ImplicitALS (implicit-als) for choices"
             )
         if self.index is not None:
             raise InvalidParameterError(

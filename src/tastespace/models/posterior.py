@@ -183,6 +183,11 @@ class Latent(Protocol[AskedBelief]):
         """Those that ratings can be; None for numbers."""
         ...
 
+    @property
+    def history_levels(self) -> DoubleArray | None:
+        """Those that ratings of a history can be; None for numbers, and for counts of choices."""
+        ...
+
     def predict(self, belief: AskedBelief, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray: ...
 
 
@@ -324,7 +329,8 @@ class Prediction:
     def _known(self, what: str) -> RatingDistribution:
         if self.rating is None:
             raise InvalidParameterError(
-                f"this model predicts a point and gives no {what}; expected one with a posterior, such as BPMF"
+                f"this model predicts a point and gives no {what}; expected one with a posterior, such as BPMF, or "
+                "ImplicitALS for choices"
             )
         return self.rating
 

@@ -13,6 +13,7 @@ from tastespace.arrays import FloatMatrix, IntArray
 from tastespace.models.posterior import Uncertain
 from tastespace.models.searching import forbid
 from tastespace.ranking import Rules, Sureness
+from tastespace.threads import one_blas_thread
 
 DRAWS = 100  # from the posterior, for each user: a probability is known to 0.05 at worst
 COVERAGE = 0.9  # of the intervals
@@ -50,15 +51,16 @@ class Sure:
 
     def _top_n(self, item_rows: IntArray, n: int) -> FloatMatrix:
         probabilities = np.full(item_rows.shape, np.nan, np.float32)
-        for user, row in enumerate(item_rows):
-            listed = np.flatnonzero(row >= 0)
-            if not len(listed):
-                continue
-            scores = self.posterior.draw_scores(self.belief, user, DRAWS, self.rng_of(user))
-            self._allow(scores, user)
-            k = min(n, scores.shape[1])
-            edge = np.partition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k]
-            probabilities[user, listed] = np.mean(scores[:, row[listed]] >= edge[:, None], axis=0)
+        with one_blas_thread():
+            for user, row in enumerate(item_rows):
+                listed = np.flatnonzero(row >= 0)
+                if not len(listed):
+                    continue
+                scores = self.posterior.draw_scores(self.belief, user, DRAWS, self.rng_of(user))
+                self._allow(scores, user)
+                k = min(n, scores.shape[1])
+                edge = np.partition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k]
+                probabilities[user, listed] = np.mean(scores[:, row[listed]] >= edge[:, None], axis=0)
         return probabilities
 
     def _allow(self, scores: FloatMatrix, user: int) -> None:

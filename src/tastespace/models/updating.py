@@ -1,7 +1,8 @@
 """A recommender that keeps up: ratings that have come since are merged with those it has, and counted.
 
-Ids keep their rows: new users and items are appended. Of a pair rated again, what comes later wins. The merged ratings
-are in the order of users and items, as an artifact has them: a model and its saved copy are updated alike.
+Ids keep their rows: new users and items are appended. Of a pair rated again, what comes later wins; counts add up, for
+they are how often something was chosen since. The merged ratings are in the order of users and items, as an artifact
+has them: a model and its saved copy are updated alike.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.random import Generator
 
-from tastespace.arrays import BoolArray, DoubleArray, IntArray, TimeArray, contiguous
+from tastespace.arrays import FIRST_INFINITE, BoolArray, DoubleArray, FloatArray, IntArray, TimeArray, contiguous
+from tastespace.data.kinds import CHOICES
 from tastespace.data.levels import strange
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
@@ -38,7 +40,7 @@ class News:
     """What one update brought, and what was done with it."""
 
     ratings: int  # that the model did not have
-    replaced: int  # of these, newer ratings of a pair
+    replaced: int  # of these, newer ratings of a pair, or counts that were added to those there were
     unchanged: int  # besides these: had already, with the same value
     new_users: int
     new_items: int
@@ -213,15 +215,22 @@ def _is_arrow(table: Any) -> bool:
 
 
 def of_the_same_kind(new: Ratings, old: Ratings) -> Ratings:
-    """New ratings as what the old ones were declared to be; an error if somebody declared them to be something else."""
-    if old.declared_kind is None or new.declared_kind == old.declared_kind:
+    """New ratings as what the old ones were declared to be; an error if they are known to be something else.
+
+    Counts and one-class ratings are both choices: what they were in the model they are.
+    """
+    if new.declared_kind is None:
+        return new if old.declared_kind is None else new.with_kind(old.declared_kind)
+    if new.declared_kind == old.declared_kind:
         return new
-    if new.declared_kind is not None:
+    are_choices = old.kind in CHOICES, new.kind in CHOICES
+    if are_choices[0] != are_choices[1] or (old.declared_kind is not None and not all(are_choices)):
         raise DataError(
-            f"the new ratings are declared {new.declared_kind}, and those of the model {old.declared_kind}",
+            f"the new ratings are {new.kind} ({new.kind_and_reason.reason}), and those of the model {old.kind} "
+            f"({old.kind_and_reason.reason})",
             expected="the same kind; if it has changed, fit again on all ratings",
         )
-    return new.with_kind(old.declared_kind)
+    return new if old.declared_kind is None else new.with_kind(old.declared_kind)
 
 
 def check_range(news: Ratings, rating_range: tuple[float, float]) -> None:
@@ -256,12 +265,16 @@ def merge(old: Ratings, new: Ratings, seen: Seen) -> Merged:
     who, what = user_rows[new.user_rows], item_rows[new.item_rows]
     keys = np.concatenate([_keys(old.user_rows, old.item_rows, len(items)), _keys(who, what, len(items))])
     values, times = np.concatenate([old.values, new.values]), _times(old, new)
+    adds_up = old.kind == "counts"
     order = np.argsort(keys, kind="stable")  # of a pair, what is new comes last
     ordered = keys[order]
     is_last = np.append(ordered[1:] != ordered[:-1], True)
     before, after = order[np.flatnonzero(~is_last)], order[np.flatnonzero(~is_last) + 1]
     is_unchanged = np.zeros(len(keys), np.bool_)
-    is_unchanged[after] = values[before] == values[after]
+    if adds_up:
+        values[after] = _sums(values[before], values[after])
+    else:
+        is_unchanged[after] = values[before] == values[after]
     is_new = ~is_unchanged[len(old) :]
     kept = order[is_last]
     ratings = Ratings(
@@ -273,6 +286,7 @@ def merge(old: Ratings, new: Ratings, seen: Seen) -> Merged:
         None if times is None else times[kept],
         *_descriptions(old, new, item_rows, len(items)),
         declared_kind=old.declared_kind or new.declared_kind,
+        kind_reason=old.kind_reason if old.declared_kind is not None else new.kind_reason,
     )
     is_touched = np.zeros(len(users), np.bool_)
     is_touched[who[is_new]] = True
@@ -287,6 +301,14 @@ def merge(old: Ratings, new: Ratings, seen: Seen) -> Merged:
         of_new_items=int(np.count_nonzero(what[is_new] >= seen.learned_items)),
     )
     return Merged(ratings, news, is_touched)
+
+
+def _sums(before: FloatArray, after: FloatArray) -> FloatArray:
+    """How often things were chosen in all."""
+    sums = before.astype(np.float64) + after
+    if not (sums < FIRST_INFINITE).all():
+        raise DataError("the counts of a pair add up to more than can be kept", expected="smaller ones")
+    return contiguous(sums, np.float32)
 
 
 def _keys(user_rows: IntArray, item_rows: IntArray, n_items: int) -> Any:

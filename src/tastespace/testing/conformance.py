@@ -15,7 +15,7 @@ import copy
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -53,6 +53,11 @@ class RecommenderConformance:
     keeps_users = True  # False for a model that answers from ratings, and knows nobody without them
     predicts_ratings = True  # False for a model whose predictions are no ratings, and have a range of their own
 
+    _kept: ClassVar[dict[tuple[str, str], Recommender]]
+
+    def __init_subclass__(cls) -> None:
+        cls._kept = {}
+
     def make(self, **parameters: Any) -> Recommender:
         raise NotImplementedError("write make(**parameters) in your test class")
 
@@ -66,7 +71,14 @@ class RecommenderConformance:
 
     @pytest.fixture
     def fitted(self, ratings: Ratings) -> Recommender:
-        return self.make(seed=1, threads=1).fit(ratings)
+        return self._fitted_once("plain", ratings)
+
+    def _fitted_once(self, name: str, ratings: Ratings) -> Recommender:
+        """A copy of the one model that a class has of these ratings: most tests only ask, and fits take the time."""
+        key = (name, ratings.fingerprint())
+        if key not in self._kept:
+            self._kept[key] = self.make(seed=1, threads=1).fit(ratings)
+        return copy.copy(self._kept[key])
 
     # Parameters
 
@@ -124,22 +136,21 @@ class RecommenderConformance:
         for name, array in first.posterior_.arrays().items():
             assert_array_equal(array, again.posterior_.arrays()[name])
 
-    def test_fitting_again_starts_afresh(self, ratings: Ratings) -> None:
-        recommender = self.make(seed=2).fit(checkerboard())
+    def test_fitting_again_starts_afresh(self, fitted: Recommender, ratings: Ratings) -> None:
+        recommender = self.make(seed=1).fit(checkerboard())
         recommender.fit(ratings)
-        other = self.make(seed=2).fit(ratings)
-        assert_array_equal(recommender.recommend([1, 2]).item_rows, other.recommend([1, 2]).item_rows)
+        assert_array_equal(recommender.recommend([1, 2]).item_rows, fitted.recommend([1, 2]).item_rows)
 
-    def test_relabelled_ids_give_relabelled_answers(self, ratings: Ratings) -> None:
+    def test_relabelled_ids_give_relabelled_answers(self, fitted: Recommender, ratings: Ratings) -> None:
         relabelled = Ratings.from_arrays(
             [f"user {entry}" for entry in ratings.user_ids()],
             [f"item {entry}" for entry in ratings.item_ids()],
             ratings.values,
         )
-        one, two = self.make(seed=1).fit(ratings), self.make(seed=1).fit(relabelled)
+        other = self.make(seed=1).fit(relabelled)
         known = ratings.users.ids.head(5)
-        expected = [f"item {entry}" for entry in one.recommend(known).item_ids]
-        assert two.recommend([f"user {entry}" for entry in known]).item_ids.to_list() == expected
+        expected = [f"item {entry}" for entry in fitted.recommend(known).item_ids]
+        assert other.recommend([f"user {entry}" for entry in known]).item_ids.to_list() == expected
 
     # Extremes
 
@@ -206,7 +217,7 @@ class RecommenderConformance:
         n = ratings.n_items
         genres = [["Comedy"] if row % 2 == 0 else ["Drama", "War"] for row in range(n)]
         table = pl.DataFrame({"genres": genres, "year": range(1980, 1980 + n)})
-        return self.make(seed=1, threads=1).fit(ratings.with_items(None, table))
+        return self._fitted_once("described", ratings.with_items(None, table))
 
     def test_lists_are_sorted_unseen_and_without_repeats(self, fitted: Recommender, ratings: Ratings) -> None:
         ranking = fitted.recommend(ratings.users.ids, 10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -12,6 +12,7 @@ from numpy.random import Generator
 from tastespace import threads
 from tastespace.data.levels import MOST_LEVELS, levels_of
 from tastespace.data.ratings import Ratings
+from tastespace.data.vocabulary import Ids
 from tastespace.distributions.gamma import Gamma
 from tastespace.distributions.known_mean import KnownMean
 from tastespace.distributions.normal_gamma import NormalGamma
@@ -20,12 +21,19 @@ from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.inference.diagnostics import check_convergence
 from tastespace.inference.drivers import Schedule, sample
 from tastespace.inference.exactness import Exactness
-from tastespace.models.factorization.choosing import LikelihoodName, level_likelihood, units_of
+from tastespace.models.choices import CHOICES_RANGE, NOT_CHOSEN, require_choices, require_chosen
+from tastespace.models.factorization.choosing import LikelihoodName, choice_likelihood, level_likelihood, units_of
 from tastespace.models.factorization.draws import DrawsPosterior
 from tastespace.models.factorization.gibbs import GibbsState
 from tastespace.models.factorization.item_draws import ItemDraws, KeptItems
 from tastespace.models.factorization.kept_noise import UnevenKept
 from tastespace.models.factorization.likelihoods import GaussianNoise, Likelihood
+from tastespace.models.factorization.one_class.sampled_negatives import (
+    NEGATIVES_LAWS,
+    NegativesLaw,
+    SampledNegatives,
+    negatives_of,
+)
 from tastespace.models.factorization.ordered_probit import OrderedProbit
 from tastespace.models.factorization.priors import NormalWishartPrior
 from tastespace.models.factorization.story import FactorModel
@@ -33,6 +41,7 @@ from tastespace.models.factorization.uneven_noise import UnevenNoise
 from tastespace.models.factorization.updating import (
     RESTART_THIN,
     check_parameters,
+    taking_choices,
     warm_states,
     with_new_items,
     with_noise_of_users,
@@ -41,6 +50,7 @@ from tastespace.models.factorization.watching import Watch, Watched, trace_of
 from tastespace.models.noisiness import Noisiness
 from tastespace.models.parameters import ascending_numbers, choice, number, whole_number
 from tastespace.models.recommender import Recommender
+from tastespace.models.request import Request
 from tastespace.models.updating import Merged, Seen, check_levels
 from tastespace.progress import Observer
 from tastespace.randomness import derive
@@ -77,6 +87,10 @@ class BPMF(Recommender):
     and 0). With `noise="per-user-and-item"` the noise of a Gaussian rating differs between users and between items: see
     `erratic_users` and `divisive_items`.
 
+    With `negatives`, "probit" and "logistic" take choices, which are counts above 0, for yes, and for no items drawn
+    for each user, `n_negatives` a choice: any ("uniform"), or by (number of choices) ** 0.75 ("popularity"). A
+    prediction is then the probability that a pair is a choice and not drawn.
+
     Users are folded in when they are asked about, old and new alike. With `weights="evidence"` draws that explain a
     user's new ratings better count more.
 
@@ -94,6 +108,8 @@ class BPMF(Recommender):
     biases: bool = True
     likelihood: LikelihoodName = "gaussian"
     levels: Sequence[float] | None = None
+    negatives: NegativesLaw | None = None
+    n_negatives: int = 10
     noise: Literal["constant", "per-user-and-item"] = "constant"
     noise_precision: float | Literal["learned"] = "learned"
     start: Literal["als", "random"] = "als"
@@ -124,6 +140,7 @@ class BPMF(Recommender):
         choice("likelihood", self.likelihood, ["gaussian", "ordinal", "probit", "logistic"])
         choice("noise", self.noise, ["constant", "per-user-and-item"])
         self._check_noise()
+        self._check_negatives()
         choice("weights", self.weights, ["equal", "evidence"])
         choice("storage", self.storage, ["float32", "float16"])
         choice("precision", self.precision, ["float32", "float64"])
@@ -157,8 +174,28 @@ class BPMF(Recommender):
                 "weights='equal'"
             )
 
+    def _check_negatives(self) -> None:
+        whole_number("n_negatives", self.n_negatives, least=1)
+        if self.negatives is not None:
+            choice("negatives", self.negatives, list(NEGATIVES_LAWS))
+            if self.likelihood not in ("probit", "logistic"):
+                raise InvalidParameterError(
+                    f"negatives is {self.negatives!r}, and likelihood is {self.likelihood!r}; expected 'probit' or "
+                    "'logistic': what is drawn is no, what was chosen is yes"
+                )
+        elif self.n_negatives != type(self).n_negatives:
+            raise InvalidParameterError(
+                f"n_negatives is {self.n_negatives}, and negatives is None; expected negatives='uniform' or "
+                "'popularity', by which they are drawn"
+            )
+
     def story(self, observed: Ratings) -> FactorModel:
-        """The model of these ratings: what is believed before their values are seen, but for mean and scale."""
+        """The model of these ratings: what is believed before their values are seen, but for mean and scale.
+
+        With `negatives` it is that of yes and no, whatever is drawn.
+        """
+        if self.negatives is not None:
+            return self._story(observed, choice_likelihood(self.likelihood, 1 / (1 + self.n_negatives)))
         if self.likelihood != "gaussian":
             declared = None if self.levels is None else tuple(float(level) for level in self.levels)
             return self._story(observed, level_likelihood(self.likelihood, observed, declared))
@@ -204,8 +241,21 @@ class BPMF(Recommender):
         held_out: Ratings | None,
         checkpoints: RunCheckpoints | None,
     ) -> DrawsPosterior:
+        negatives = self._negatives(observed, rng)
+        if negatives is not None:  # What is held out are choices, too: how far they are from 1 would say nothing.
+            observed, held_out = negatives.yes_and_no(observed), None
         schedule, model = self.schedule(self.warmup, self.thin), self.story(observed)
-        return self._sampled(model, observed, rng, observer, schedule, held_out=held_out, checkpoints=checkpoints)
+        posterior = self._sampled(model, observed, rng, observer, schedule, held_out=held_out, checkpoints=checkpoints)
+        return posterior if negatives is None else taking_choices(posterior, negatives)
+
+    def _negatives(self, observed: Ratings, rng: Generator) -> SampledNegatives | None:
+        """What is drawn for users, if ratings are choices."""
+        if self.negatives is None:
+            return None
+        require_choices(observed, type(self).__name__)
+        return SampledNegatives.of(
+            self.negatives, self.n_negatives, observed.by_item.counts, int(rng.integers(1 << 63))
+        )
 
     def _sampled(
         self,
@@ -256,10 +306,33 @@ class BPMF(Recommender):
             trace=trace,
         )
 
+    @property
+    def _took_choices(self) -> bool:
+        """Whether it was fitted on choices."""
+        posterior = self.posterior_
+        assert isinstance(posterior, DrawsPosterior)
+        return negatives_of(posterior.draws.noise) is not None
+
+    @property
+    def not_rated(self) -> float | None:
+        return NOT_CHOSEN if self._took_choices else super().not_rated
+
+    @property
+    def history_range(self) -> tuple[float, float]:
+        return CHOICES_RANGE if self._took_choices else super().history_range
+
+    def _request(self, user_ids: Ids | None, history: Any, verb: str) -> Request:
+        request = super()._request(user_ids, history, verb)
+        if self._took_choices:
+            require_chosen(request)
+        return request
+
     def check_ratings(self, ratings: Ratings) -> None:
         posterior = self.posterior_
         assert isinstance(posterior, DrawsPosterior)
-        if posterior.is_latent and posterior.units.levels is not None:
+        if self._took_choices:
+            require_choices(ratings, type(self).__name__)
+        elif posterior.is_latent and posterior.units.levels is not None:
             check_levels(ratings, posterior.units.levels)  # Some may be declared, and not in use yet.
         else:
             super().check_ratings(ratings)
@@ -268,6 +341,11 @@ class BPMF(Recommender):
         check_parameters(posterior, self.get_params())
         n_threads, dtype = threads.resolve(self.threads), np.float32 if self.precision == "float32" else np.float64
         observed = merged.ratings
+        negatives = negatives_of(posterior.draws.noise)
+        if negatives is not None:
+            # New items can be drawn, too: without anybody who did not choose them they would seem to be for everybody.
+            negatives = negatives.for_items(observed.by_item.counts)
+            posterior, observed = taking_choices(posterior, negatives), negatives.yes_and_no(observed)
         extended = with_new_items(posterior, observed, seen.learned_items, dtype, seed, n_threads)
         # New items are drawn anew with each update: that moves the noise of all who rated one.
         is_touched = merged.is_touched.copy()
@@ -281,13 +359,16 @@ class BPMF(Recommender):
     def restarted(
         self, posterior: DrawsPosterior, observed: Ratings, seen: Seen, sweeps: int, seed: int, observer: Observer
     ) -> DrawsPosterior:
-        levels = posterior.units.levels
+        levels, negatives = posterior.units.levels, negatives_of(posterior.draws.noise)
+        if negatives is not None:
+            observed = negatives.yes_and_no(observed)
         # A level stays one though nobody uses it any longer: the cut-points beside it are there.
         known = replace(self, levels=levels.tolist()) if self.likelihood == "ordinal" and levels is not None else self
         model, rng = known.story(observed), derive(seed, "restart", seen.updates)
         starts = warm_states(posterior, observed, model, rng, threads.resolve(self.threads))
         schedule = self.schedule(sweeps, RESTART_THIN)
-        return self._sampled(model, observed, rng, observer, schedule, starts=starts)
+        restarted = self._sampled(model, observed, rng, observer, schedule, starts=starts)
+        return restarted if negatives is None else taking_choices(restarted, negatives)
 
     def erratic_users(self, n: int = 10) -> Noisiness:
         """The users whose ratings are hardest to foresee, most erratic first; needs `noise="per-user-and-item"`."""

@@ -35,9 +35,14 @@ def level_likelihood(name: LikelihoodName, observed: Ratings, declared: tuple[fl
         kind = "yes (1)" if found[0] == 1 else "no (0)"
         raise InvalidParameterError(
             f"likelihood is {name!r}, and all ratings are {kind}; expected both: what was only ever clicked, played or "
-            "bought says nothing about what was not liked; ImplicitALS (--model implicit-als) makes lists of it"
+            "bought says nothing about what was not liked; ImplicitALS (--model implicit-als) makes lists of it, and "
+            "negatives='uniform' draws what was not chosen"
         )
-    share = observed.mean
+    return choice_likelihood(name, observed.mean)
+
+
+def choice_likelihood(name: LikelihoodName, share: float) -> Likelihood:
+    """The likelihood of choices among what was drawn besides, of which they are this share."""
     return Probit(float(ndtri(share))) if name == "probit" else Logistic(float(logit(share)))
 
 

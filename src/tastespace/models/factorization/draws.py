@@ -24,6 +24,7 @@ from tastespace.models.factorization.informing import most_informative
 from tastespace.models.factorization.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.kept_noise import Answers, Foreseen, Units
 from tastespace.models.factorization.kinds_of_noise import noise_from_arrays
+from tastespace.models.factorization.one_class.of_choices import OfChoices
 from tastespace.models.factorization.rows import Points, score_pairs
 from tastespace.models.posterior import Inquiry, Outlook
 
@@ -52,6 +53,10 @@ class DrawsPosterior:
     @property
     def levels(self) -> DoubleArray | None:
         return self.units.levels
+
+    @property
+    def history_levels(self) -> DoubleArray | None:
+        return None if isinstance(self.draws.noise, OfChoices) else self.units.levels
 
     @property
     def is_latent(self) -> bool:
@@ -169,7 +174,9 @@ class DrawsPosterior:
         if n == n_draws and (chosen == np.arange(n)).all():  # All draws: the items are read as they lie in memory.
             scores = np.einsum("msw,sw->sm", draws.items, vectors)
         else:
-            scores = np.stack([draws.items[:, s] @ vector for s, vector in zip(chosen, vectors, strict=True)])
+            scores = np.empty((n, len(draws.items)), np.float32)
+            for s in np.unique(chosen):  # The vectors that meet the same items, at once.
+                scores[chosen == s] = vectors[chosen == s] @ draws.items[:, s].T
         return np.asarray(draws.offset + draws.scale * (scores + biases[:, None]), np.float32)
 
     def query_vectors(self, belief: UserBeliefs) -> FloatMatrix:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tastespace.arrays import contiguous
 from tastespace.errors import ArtifactError
 from tastespace.models.factorization.kept_noise import EvenNoise, KeptNoise, LevelNoise, LogisticNoise, UnevenKept
+from tastespace.models.factorization.one_class import logistic_kept, sampled_negatives
 from tastespace.models.factorization.one_class.kept import KIND, KeptChoices
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -46,4 +47,7 @@ KINDS: dict[int, Callable[[Arrays], KeptNoise]] = {
     2: _levels,
     3: lambda arrays: LogisticNoise(float(arrays["logistic_offset"][0])),
     KIND: KeptChoices.from_arrays,
+    logistic_kept.KIND: logistic_kept.KeptLogistic.from_arrays,
+    sampled_negatives.LEVELS_KIND: sampled_negatives.LevelsOfChoices.from_arrays,
+    sampled_negatives.LOGISTIC_KIND: sampled_negatives.LogisticOfChoices.from_arrays,
 }

@@ -35,6 +35,7 @@ from tastespace.models.factorization.kept_noise import (
     noise_summary,
 )
 from tastespace.models.factorization.likelihoods import Axis, GaussianNoise, Likelihood, Noise, Responses
+from tastespace.models.factorization.one_class.sampled_negatives import SampledNegatives, negatives_of
 from tastespace.models.factorization.ordered_probit import CutPoints, OrderedProbit
 from tastespace.models.factorization.priors import Population
 from tastespace.models.factorization.rows import Points, Side, solve_rows
@@ -53,6 +54,10 @@ def check_parameters(posterior: DrawsPosterior, parameters: Mapping[str, Any]) -
     assert trace is not None
     found: dict[str, Any] = {"n_factors": draws.n_factors, "biases": draws.has_biases, "chains": trace.chains}
     found["noise"] = "per-user-and-item" if isinstance(draws.noise, UnevenKept) else "constant"
+    negatives = negatives_of(draws.noise)
+    found["negatives"] = None if negatives is None else negatives.law
+    if negatives is not None:
+        found["n_negatives"] = negatives.per_choice
     suitable = ["gaussian"]
     if isinstance(draws.noise, LevelNoise):
         suitable = ["ordinal"] if len(draws.noise.edges) > 1 else ["ordinal", "probit"]
@@ -161,6 +166,12 @@ def with_new_items(
             item_noise=np.concatenate([kept_noise.item_noise[:n_learned], summary]),
         )
     return replace(posterior, draws=replace(draws, items=items, noise=kept_noise))
+
+
+def taking_choices(posterior: DrawsPosterior, negatives: SampledNegatives) -> DrawsPosterior:
+    """A posterior of yes and no that folds users in from what they chose, and what is drawn for them."""
+    draws = posterior.draws
+    return replace(posterior, draws=replace(draws, noise=negatives.kept(draws.noise)))
 
 
 def with_noise_of_users(

@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 from numpy.random import Generator
 
+from tastespace import threads
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.models.choices import OneClass
@@ -25,14 +26,15 @@ class EASE(OneClass):
     has been rated. Zeros and negative numbers, which say no, are refused.
 
     score = sum of the weights from the items that a user has. It is no rating and no probability: only the order
-    means something, and `predict` does not clip it. Somebody of whom nothing is known has scores of 0.
+    means something, and `predict` does not clip it. Where it is 0, as with everything for somebody of whom nothing is
+    known, what more people have comes first.
 
     `regularisation` pulls the weights to zero; where an item has many more users than that, it is hardly felt. Weights
     take 4 bytes for each pair of items, and twice as much while fitting. A catalogue of more than `most_items` is
     refused before it fills the memory.
 
-    There is nothing random in it: neither `seed` nor `threads` changes anything. LAPACK has threads of its own, which
-    the environment may limit (OPENBLAS_NUM_THREADS); their number may move the last bit of a few weights.
+    There is nothing random in it: neither `seed` nor `threads` changes anything. LAPACK works with one thread, so that
+    the weights are the same to the last bit wherever it has the same instructions.
     """
 
     regularisation: float = 100.0
@@ -50,8 +52,10 @@ class EASE(OneClass):
     ) -> LinearPosterior:
         self.require_choices(observed)
         self._require_room(observed)
-        weights = item_weights(observed.by_user, observed.n_items, float(self.regularisation), observer)
-        return LinearPosterior(weights)
+        with threads.one_blas_thread():
+            weights = item_weights(observed.by_user, observed.n_items, float(self.regularisation), observer)
+        shares = observed.by_item.counts / max(observed.n_users, 1)
+        return LinearPosterior(weights, shares.astype(np.float32))
 
     @property
     def prediction_range(self) -> tuple[float, float]:
@@ -69,5 +73,6 @@ class EASE(OneClass):
             f"EASE got {n_items:,} items, and needs 8 bytes for each pair of them: "
             f"{bytes_needed(n_items) / 1e9:,.1f} GB; most_items allows {self.most_items:,} "
             f"({bytes_needed(self.most_items) / 1e9:,.1f} GB). Expected fewer items, such as the {n_left:,} with at "
-            f"least {least:,} users; or most_items={n_items} if there is so much memory; or another model, such as als"
+            f"least {least:,} users; or most_items={n_items} if there is so much memory; or another model, such as "
+            "ImplicitALS (implicit-als)"
         )

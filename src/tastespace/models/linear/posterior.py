@@ -14,6 +14,7 @@ from tastespace.data.compressed import Compressed
 from tastespace.models.linear.ease import ItemWeights
 
 BLOCK_WEIGHTS = 1 << 20  # weights gathered at once for pairs of users and items
+TIE = np.float32(1e-9)  # Of scores of 0 the order; beside any other it is lost in rounding.
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +25,7 @@ class LinearPosterior:
     """
 
     weights: ItemWeights
+    shares: FloatArray  # of the training users, who have each item: settles scores of 0
     ratings: Compressed | None = None  # of the training users, if they are at hand
 
     @property
@@ -68,6 +70,7 @@ class LinearPosterior:
             gathered = self.weights.matrix[has.columns, item_rows[pairs][owners]] * has.values
             # One after the other and in double precision, so that the company of a pair changes nothing.
             scores[pairs] = np.bincount(owners, gathered, minlength=len(has))
+        scores += TIE * self.shares[item_rows]
         return np.where(item_rows < 0, np.float32(0), scores)
 
     def scores(self, belief: Compressed, belief_rows: IntArray, threads: int) -> FloatMatrix:
@@ -75,7 +78,9 @@ class LinearPosterior:
 
         has = belief.take(belief_rows)
         users = scipy.sparse.csr_array((has.values, has.columns, has.offsets), shape=(len(has), self.n_items))
-        return np.asarray(users @ self.weights.matrix)
+        scores: FloatMatrix = np.asarray(users @ self.weights.matrix)
+        scores += TIE * self.shares
+        return scores
 
     def item_similarities(self, item_rows: IntArray, threads: int) -> FloatMatrix:
         """Partial correlations (see `tastespace.models.linear.ease`)."""
@@ -85,14 +90,17 @@ class LinearPosterior:
         return np.clip(found, -1, 1, out=found)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        return {"weights": self.weights.matrix, "unexplained": self.weights.unexplained}
+        return {"weights": self.weights.matrix, "unexplained": self.weights.unexplained, "shares": self.shares}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> LinearPosterior:
         matrix, unexplained = arrays["weights"], arrays["unexplained"]
         if unexplained.ndim != 1 or matrix.shape != (len(unexplained), len(unexplained)):
             raise ValueError(f"the weights are {matrix.shape}, and the items {unexplained.shape}")
-        return cls(ItemWeights(matrix, unexplained))
+        shares = arrays.get("shares", np.zeros(len(unexplained), np.float32))  # Earlier there were none.
+        if shares.shape != unexplained.shape:
+            raise ValueError(f"the shares are {shares.shape}, and the items {unexplained.shape}")
+        return cls(ItemWeights(matrix, unexplained), shares)
 
 
 def _blocks(counts: NDArray[Any]) -> Iterator[slice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,7 @@ from numpy.random import Generator
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix
 from tastespace.data.ratings import Ratings
+from tastespace.errors import NonFiniteStateError
 from tastespace.inference.transition import Stats
 from tastespace.models.factorization.one_class.cells import Chosen, Others, descend, errors, solve
 from tastespace.models.factorization.one_class.confidence import Confidence
@@ -31,7 +33,7 @@ class Ridge:
 
     def of(self, chosen: Chosen, n_columns: int) -> FloatArray:
         """One a row."""
-        ridge = np.full(len(chosen), self.strength)
+        ridge = np.full(len(chosen), float(self.strength))
         if self.is_weighted:
             ridge *= 1 + chosen.total_weights() / max(n_columns, 1)
         return ridge.astype(np.float32)
@@ -99,7 +101,14 @@ class AlternatingChoices:
 
     def step(self, state: Factors, rng: Generator) -> tuple[Factors, Stats]:
         state = self.moved(state)
-        return state, {"loss": self.loss(state)}
+        with np.errstate(over="ignore", invalid="ignore"):  # It is looked at below.
+            loss = self.loss(state)
+        if not math.isfinite(loss):
+            raise NonFiniteStateError(
+                f"the loss after a sweep is {loss}; expected a number: try smaller counts, growth='log', or a larger "
+                "regularisation"
+            )
+        return state, {"loss": loss}
 
     def moved(self, state: Factors) -> Factors:
         items = self._rows(self.by_item, state.users, self.item_ridge, state.items)

@@ -21,10 +21,11 @@ import numpy as np
 from tastespace import _native
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.data.compressed import Compressed
-from tastespace.errors import NonFiniteStateError
+from tastespace.errors import DataError, NonFiniteStateError
 from tastespace.models.factorization.one_class.confidence import Confidence
 from tastespace.models.factorization.rows import Points, RowPrior, Side, row_scores, solve_rows
 
+MOST_WEIGHT = 1e15  # Beyond, squares of sums of them leave the range of single precision.
 LEAST_WEIGHT = np.float32(1e-6)  # A target is a pull over a weight: it must not be infinite.
 
 
@@ -38,11 +39,15 @@ class Chosen:
 
     @classmethod
     def of(cls, ratings: Compressed, confidence: Confidence) -> Chosen:
-        return cls(
-            contiguous(ratings.offsets, np.int64),
-            contiguous(ratings.columns, np.int32),
-            confidence.beyond_one(ratings.values),
-        )
+        weights = confidence.beyond_one(ratings.values)
+        if len(weights) and not weights.max() <= MOST_WEIGHT:
+            worst = int(np.argmax(~(weights <= MOST_WEIGHT)))
+            raise DataError(
+                f"a count of {ratings.values[worst]:g} has a confidence of {weights[worst]:g} with growth="
+                f"{confidence.growth!r} and strength={confidence.strength:g}, beyond what can be computed with",
+                expected=f"at most {MOST_WEIGHT:g}: smaller counts, growth='log', or a smaller strength",
+            )
+        return cls(contiguous(ratings.offsets, np.int64), contiguous(ratings.columns, np.int32), weights)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -32,4 +32,5 @@ class Confidence:
             values = np.log1p(values)
         elif self.growth == "none":
             values = np.sign(values)
-        return (self.strength * values).astype(np.float32)
+        with np.errstate(over="ignore"):  # Whoever uses them says what is too much.
+            return (self.strength * values).astype(np.float32)

@@ -34,6 +34,7 @@ from tastespace.models.factorization.one_class.alternating import Ridge
 from tastespace.models.factorization.one_class.cells import Chosen, Others, solve
 from tastespace.models.factorization.one_class.confidence import GROWTHS, Confidence
 from tastespace.models.posterior import Outlook
+from tastespace.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.item_draws import ItemDraws, Populations
@@ -75,8 +76,9 @@ class KeptChoices:
         nothing = np.flatnonzero(~is_somebody)
         means[nothing] = draws.users.mean_row(0, draws.has_biases)
         if roots is not None:
-            for row in np.flatnonzero(is_somebody):
-                roots[row, 0] = np.sqrt(self.variance) * self._root(chosen, int(row), float(ridge[row]))
+            with one_blas_thread():
+                for row in np.flatnonzero(is_somebody):
+                    roots[row, 0] = np.sqrt(self.variance) * self._root(chosen, int(row), float(ridge[row]))
             roots[nothing, 0] = draws.users.root(0, draws.has_biases)
         return Folded(means[:, None, :])
 
