@@ -231,8 +231,9 @@ def _fit(
         return
     if pick.reason is not None:
         console.out.print(f"model: {pick}", markup=False)
+    what = "ratings" if recommender.not_rated is None else "choices"
     console.out.print(
-        f"{pick.name} fitted on {len(recommender.ratings_):,} ratings by {recommender.ratings_.n_users:,} users of "
+        f"{pick.name} fitted on {len(recommender.ratings_):,} {what} by {recommender.ratings_.n_users:,} users of "
         f"{recommender.ratings_.n_items:,} items in {seconds:.1f} s",
         markup=False,
     )

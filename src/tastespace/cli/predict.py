@@ -10,7 +10,7 @@ import typer
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.intervals import INTERVAL_OF_CHOICES, interval_heading
+from tastespace.cli.intervals import interval_heading, meaning_of_choices
 from tastespace.cli.level_bars import bars
 from tastespace.cli.options import Json, Model, Threads, known_ids
 from tastespace.cli.reading import Said, reads
@@ -60,7 +60,7 @@ def predict(
     of_choices = recommender.not_rated is not None
     _show(frame, rows[:SHOWN], levels, (interval_heading(coverage, of_choices), at_least))
     if of_choices and "low" in frame.columns:
-        console.out.print(INTERVAL_OF_CHOICES, markup=False)
+        console.out.print(meaning_of_choices(bool(levels)), markup=False)
     if len(rows) > SHOWN:
         console.out.print(f"… and {len(rows) - SHOWN:,} more; --json prints them all", markup=False)
     cold = sum(row["cold"] for row in rows)

@@ -11,7 +11,7 @@ import typer
 from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.asking import History, Where, history_of, ids
-from tastespace.cli.intervals import INTERVAL_OF_CHOICES, interval_heading
+from tastespace.cli.intervals import interval_heading, meaning_of_choices
 from tastespace.cli.options import Json, Model, Threads, known_ids
 from tastespace.data.item_lists import read_item_list
 from tastespace.data.ratings import Ratings
@@ -78,7 +78,7 @@ def recommend(
     for position in range(len(ranking)):
         _show(ranking, position, users[position], of_choices)
     if of_choices and ranking.sureness is not None:
-        console.out.print(INTERVAL_OF_CHOICES, markup=False)
+        console.out.print(meaning_of_choices(bool(ranking.level_names)), markup=False)
 
 
 def _excluded(items: list[str], file: Path | None, users: list[str] | None, new: Ratings | None) -> Any:
@@ -111,15 +111,16 @@ def _entry(ranking: Ranking, position: int, user: Any) -> dict[str, Any]:
 def _show(ranking: Ranking, position: int, user: Any, of_choices: bool) -> None:
     table = ranking.of(position)
     has_titles = ranking.titles is not None
-    n = ranking.item_rows.shape[1]
+    n, are_chances = ranking.item_rows.shape[1], of_choices and bool(ranking.level_names)
     rows = [
         [str(row["rank"])]
         + ([row["title"] or ""] if has_titles else [])
         + [str(row["item"]), f"{row['score']:.2f}"]
-        + (_sure_cells(row) if ranking.sureness is not None else [])
+        + (_sure_cells(row, are_chances) if ranking.sureness is not None else [])
         for row in table.rows(named=True)
     ]
-    sure = [] if ranking.sureness is None else ["belief sd", interval_heading(0.9, of_choices), f"P(top {n})"]
+    interval = [] if are_chances else [interval_heading(0.9, of_choices)]
+    sure = [] if ranking.sureness is None else ["belief sd", *interval, f"P(top {n})"]
     known_by = "choices" if of_choices else "ratings"
     note = f" (no {known_by} to go by: this is the list for anybody)" if ranking.cold[position] else ""
     console.out.print(f"For user {user}{note}", markup=False)
@@ -129,7 +130,7 @@ def _show(ranking: Ranking, position: int, user: Any, of_choices: bool) -> None:
     console.print_table(["", *(["title"] if has_titles else []), "item", "score", *sure], rows)
 
 
-def _sure_cells(row: dict[str, Any]) -> list[str]:
-    """How sure an entry is."""
-    interval = f"{row['low']:.2f} to {row['high']:.2f}"
-    return [f"{row['belief_sd']:.2f}", interval, f"{row['top_n_probability']:.2f}"]
+def _sure_cells(row: dict[str, Any], are_chances: bool) -> list[str]:
+    """How sure an entry is; of a chance an interval would be from 0 to 1."""
+    interval = [] if are_chances else [f"{row['low']:.2f} to {row['high']:.2f}"]
+    return [f"{row['belief_sd']:.2f}", *interval, f"{row['top_n_probability']:.2f}"]

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,7 +95,8 @@ class KeptChoices:
     def outlook(self, draws: ItemDraws, foreseen: Foreseen, units: Units) -> Outlook:
         """Preferences, as far as they are known; that of a single moment has no meaning here, and no noise."""
         belief = NormalMixture(foreseen.means, foreseen.sds, foreseen.weights)
-        return Outlook(belief=belief, rating=NormalRatings(belief, units.low, units.high, None))
+        # A score is no rating, and has no range: some are above 1.
+        return Outlook(belief=belief, rating=NormalRatings(belief, -inf, inf, None))
 
     def answers(self, draws: ItemDraws, foresee: Callable[[], Foreseen], units: Units) -> Answers:
         """A choice of something once: what is turned down was taken for that already."""
