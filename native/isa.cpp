@@ -32,6 +32,7 @@ bool supported(const std::string &name) {
     isa::fill_moments(table);   \
     isa::fill_pairs(table);     \
     isa::fill_scan(table);      \
+    isa::fill_sphere(table);    \
     table.name = #isa;          \
   } while (0)
 

@@ -10,6 +10,7 @@
 #include "parallel.hpp"
 #include "records_module.hpp"
 #include "rows_driver.hpp"
+#include "sphere_module.hpp"
 #include "tables.hpp"
 
 namespace nb = nanobind;
@@ -246,5 +247,6 @@ NB_MODULE(_native, module) {
   bind_confident(module);
   bind_latent(module);
   bind_records(module);
+  bind_sphere(module);
   bind_neighbours(module);
 }

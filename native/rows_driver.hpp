@@ -91,9 +91,10 @@ class FirstFailure {
   std::atomic<int64_t> first_;
 };
 
-// Returns -1, or the first row whose precision matrix is not positive definite.
-template <class T>
-int64_t solve_rows_given(const RowsProblem<T> &problem, int threads) {
+// Accumulates every row and calls finish(row, workspace, worker), false where that fails. Returns -1, or the first row
+// that failed.
+template <class T, class Finish>
+int64_t finish_rows(const RowsProblem<T> &problem, int threads, Finish finish) {
   const RowsKernel<T> &kernel = rows_kernel<T>();
   const int64_t size = kernel.padded(problem.n_factors);
   const int64_t *offsets = problem.offsets;
@@ -135,8 +136,7 @@ int64_t solve_rows_given(const RowsProblem<T> &problem, int threads) {
         const Piece &piece = pieces[start + i];
         if (piece.begin == offsets[piece.row]) kernel.clear(problem, whole.space);
         kernel.merge(problem, parts[i].space, whole.space);
-        if (piece.end == offsets[piece.row + 1] && !kernel.finish(problem, piece.row, whole.space))
-          failure.at(piece.row);
+        if (piece.end == offsets[piece.row + 1] && !finish(piece.row, whole.space, 0)) failure.at(piece.row);
       }
     }
   }
@@ -169,10 +169,18 @@ int64_t solve_rows_given(const RowsProblem<T> &problem, int threads) {
       }
       kernel.clear(problem, space);
       kernel.accumulate(problem, offsets[row], offsets[row + 1], space);
-      if (!kernel.finish(problem, row, space)) failure.at(row);
+      if (!finish(row, space, worker)) failure.at(row);
     }
   });
   return failure.first();
+}
+
+// Returns -1, or the first row whose precision matrix is not positive definite.
+template <class T>
+int64_t solve_rows_given(const RowsProblem<T> &problem, int threads) {
+  const RowsKernel<T> &kernel = rows_kernel<T>();
+  return finish_rows(problem, threads,
+                     [&](int64_t row, RowsWorkspace<T> &space, int) { return kernel.finish(problem, row, space); });
 }
 
 // Measured: up to a quarter as many ratings as factors, a row is conditioned in 0.3 to 0.7 of the time. There must be

@@ -9,6 +9,7 @@
 #include "pairs.hpp"
 #include "rows.hpp"
 #include "scan.hpp"
+#include "sphere.hpp"
 
 namespace tastespace {
 
@@ -24,6 +25,8 @@ struct Table {
   MomentsKernel moments;
   PairsKernel pairs;
   ScanKernel scan;
+  SphereKernel<float> sphere_float;
+  SphereKernel<double> sphere_double;
 };
 
 #define TS_DECLARE(isa)              \
@@ -36,6 +39,7 @@ struct Table {
   void fill_moments(Table &table);   \
   void fill_pairs(Table &table);     \
   void fill_scan(Table &table);      \
+  void fill_sphere(Table &table);    \
   }
 TS_DECLARE(base)
 #if defined(TS_X86)
@@ -57,6 +61,17 @@ inline const RowsKernel<float> &rows_kernel<float>() {
 template <>
 inline const RowsKernel<double> &rows_kernel<double>() {
   return table().rows_double;
+}
+
+template <class T>
+const SphereKernel<T> &sphere_kernel();
+template <>
+inline const SphereKernel<float> &sphere_kernel<float>() {
+  return table().sphere_float;
+}
+template <>
+inline const SphereKernel<double> &sphere_kernel<double>() {
+  return table().sphere_double;
 }
 
 template <class T>

@@ -31,6 +31,8 @@ from tastespace.models import (
     LogisticMF,
     Popular,
     Recommender,
+    SphereALS,
+    SphereBPMF,
     UserKNN,
 )
 from tastespace.models.explaining import Explanation
@@ -68,6 +70,8 @@ __all__ = [
     "Report",
     "Shape",
     "Similar",
+    "SphereALS",
+    "SphereBPMF",
     "Split",
     "Thompson",
     "UserKNN",

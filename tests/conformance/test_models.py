@@ -19,6 +19,8 @@ from tastespace.models import (
     ItemMean,
     LogisticMF,
     Popular,
+    SphereALS,
+    SphereBPMF,
     UserKNN,
 )
 from tastespace.randomness import generator
@@ -156,6 +158,41 @@ class TestEASE(OneClassConformance):
         return EASE(regularisation=5.0, **parameters)
 
 
+@SHORT
+class TestSphereBPMF(RecommenderConformance):
+    keeps_users = False
+    explanations_add_up = False
+
+    def make(self, **parameters):
+        return SphereBPMF(n_factors=4, warmup=20, draws=20, thin=1, **parameters)
+
+
+@SHORT
+class TestJointSphereBPMF(RecommenderConformance):
+    """Factors and bias on one sphere, by slices."""
+
+    keeps_users = False
+    explanations_add_up = False
+
+    def make(self, **parameters):
+        return SphereBPMF(
+            n_factors=4,
+            warmup=20,
+            draws=20,
+            thin=1,
+            chains=1,
+            biases="on-sphere",
+            sampler="slice",
+            item_prior="uniform",
+            **parameters,
+        )
+
+
+class TestSphereALS(RecommenderConformance):
+    def make(self, **parameters):
+        return SphereALS(n_factors=4, **parameters)
+
+
 class TestImplicitALS(OneClassConformance):
     explanations_add_up = False  # what was chosen also says how much all else counts
 
@@ -246,6 +283,7 @@ class TestProbitBPMFOfChoices(OneClassConformance):
 
 def test_every_model_is_here():
     here = {ALS, BPMF, EASE, GlobalMean, ImplicitALS, LogisticMF, Popular, DampedBias, ItemMean, ItemKNN, UserKNN}
+    here |= {SphereBPMF, SphereALS}
     assert set(MODELS.values()) == here, "a model of the table has no conformance class in this file"
 
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 
 from tastespace.errors import CheckpointError
 from tastespace.inference.packing import pack, unpack
-from tastespace.models.factorization.priors import Population
+from tastespace.models.factorization.populations import NormalPopulation
 from tastespace.models.factorization.rows import Points
 from tastespace.randomness import generator, restored, state_of
 
@@ -73,7 +73,7 @@ def test_arrays(array):
 def test_dataclasses_of_the_library_in_one_another():
     points = Points(np.ones((3, 2), np.float32), None)
     assert points.moments.n == 3  # worked out from the fields, remembered, and no part of the value
-    value = {"points": points, "populations": [Population(np.zeros(2), np.eye(2), 0.5, np.float64(2.0))]}
+    value = {"points": points, "populations": [NormalPopulation(np.zeros(2), np.eye(2), 0.5, np.float64(2.0))]}
     found = there_and_back(value)
     assert isinstance(found["points"], Points)
     assert "moments" not in vars(found["points"])

@@ -14,7 +14,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.splitting import random_split
 from tastespace.errors import CheckpointError, ConvergenceWarning, InvalidParameterError
 from tastespace.inference.exactness import Exactness
-from tastespace.models import BPMF, MODELS
+from tastespace.models import BPMF, MODELS, SphereBPMF
 from tastespace.models.factorization import bpmf
 from tastespace.models.factorization.item_draws import Keeper
 from tastespace.models.factorization.watching import Watch
@@ -36,6 +36,8 @@ SAMPLERS = {
     "ordinal": {"likelihood": "ordinal"},
     "probit": {"likelihood": "probit"},
     "logistic": {"likelihood": "logistic"},
+    "geodesic": {"model": SphereBPMF},
+    "slices, joint": {"model": SphereBPMF, "sampler": "slice", "biases": "on-sphere", "likelihood": "probit"},
 }
 
 
@@ -71,7 +73,8 @@ def fitted(split, parameters, checkpoints=None, *, kill_at=None, **options):
     train, test = suited(split.train, parameters), suited(split.test, parameters)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # They are short.
-        model = BPMF(**SHORT | parameters, **options)
+        parameters = SHORT | parameters
+        model = parameters.pop("model", BPMF)(**parameters, **options)
         return model.fit(train, held_out=test, observer=observer, checkpoints=checkpoints)
 
 
@@ -185,7 +188,7 @@ def test_every_rating_and_id_counts():
     assert len({same, *others}) == 8
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "bpmf"])
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if not issubclass(model, BPMF)])
 def test_a_model_without_chains_refuses_checkpoints(split, tmp_path, name):
     with pytest.raises(InvalidParameterError, match="keeps no checkpoints: it draws no samples"):
         MODELS[name]().fit(split.train, checkpoints=Checkpoints(tmp_path / "run"))

@@ -28,7 +28,9 @@ from scipy import stats
 
 from tastespace.distributions.gamma import Gamma
 from tastespace.models.factorization.likelihoods import GaussianNoise, Noise
-from tastespace.models.factorization.priors import NormalWishartPrior, Population
+from tastespace.models.factorization.moving import NORMAL_ROWS, NormalRows
+from tastespace.models.factorization.populations import Population
+from tastespace.models.factorization.priors import NormalWishartPrior
 from tastespace.models.factorization.rows import Points
 from tastespace.models.factorization.story import FactorModel, scores
 from tastespace.randomness import generator
@@ -44,26 +46,27 @@ def story(*, biases=True, likelihood=LEARNED, prior=PRIOR):
     return FactorModel(N_FACTORS, biases, likelihood, prior, prior, offset=0.0, scale=1.0, dtype=np.float64)
 
 
-def sampler(parameters, observed, *, kind=Silent, **options):
+def sampler(parameters, observed, *, kind=Silent, moves=NORMAL_ROWS, **options):
     """The transition of the story with these parameters."""
-    return kind(**vars(story(**parameters).bind(observed, **options)))
+    return kind(**vars(story(**parameters).bind(observed, **options)) | {"user_moves": moves, "item_moves": moves})
 
 
 # Broken twins
 
 
-class InNumpy(Silent):
-    """The same sweep with its rows drawn by the book: right itself, and the frame for rows drawn wrongly."""
+class InNumpy(NormalRows):
+    """Rows drawn by the book: right itself, and the frame for rows drawn wrongly."""
 
-    def _draw_rows(self, responses, other, population, name, rng):
+    def drawn(self, responses, other, population, rows, name, rng, threads):
         side, alpha = responses.side, responses.alpha
         n_rows, n_others = len(side.offsets) - 1, len(other.factors)
-        noise, design = rng.standard_normal((n_rows, self.n_factors)), other.factors
+        noise, design = rng.standard_normal((n_rows, N_FACTORS)), other.factors
+        has_biases = other.bias is not None
         precision, linear = population.precision, population.precision @ population.mean
         place = np.repeat(np.arange(n_rows), np.diff(side.offsets)), side.columns
         is_rated, targets = np.zeros((n_rows, n_others)), np.zeros((n_rows, n_others))
         is_rated[place], targets[place] = 1, (side.targets - side.offset) / side.scale
-        if self.has_biases:
+        if has_biases:
             noise = np.column_stack([noise, rng.standard_normal(n_rows)])
             design = np.column_stack([design, np.ones(n_others)])
             precision = np.block([[precision, np.zeros((2, 1))], [np.zeros((1, 2)), population.bias_precision]])
@@ -71,7 +74,7 @@ class InNumpy(Silent):
             targets = is_rated * (targets - other.bias)
         precision = precision + alpha * np.einsum("nm,md,me->nde", is_rated, design, design)
         rows = self.centre(precision, linear, targets @ design, alpha) + self.spread(precision, noise)
-        points = Points(rows[:, :2].copy(), rows[:, 2].copy() if self.has_biases else None)
+        points = Points(rows[:, :2].copy(), rows[:, 2].copy() if has_biases else None)
         return points, np.sum((targets - is_rated * (rows @ design.T)) ** 2, axis=1)
 
     def centre(self, precision, linear, products, alpha):
@@ -157,8 +160,8 @@ class NoStrength(NormalWishartPrior):
 
 
 TWINS = {
-    "noise precision missing from the mean": partial(sampler, {}, kind=NoPrecisionInMean),
-    "the wrong triangle": partial(sampler, {}, kind=WrongTriangle),
+    "noise precision missing from the mean": partial(sampler, {}, moves=NoPrecisionInMean()),
+    "the wrong triangle": partial(sampler, {}, moves=WrongTriangle()),
     "stale moments": partial(sampler, {}, kind=StaleMoments),
     "shape off by one half": partial(sampler, {"likelihood": HalfShape(LEARNED.precision)}),
     "degrees of freedom off by one": partial(sampler, {"prior": WishartOffByOne(**vars(PRIOR))}),
@@ -368,7 +371,7 @@ def test_the_frame_of_the_broken_twins_is_right():
     ratings = model.simulate(state, WHERE, generator(2))
     kernel, _ = model.bind(ratings).step(state, generator(3))
     silent, _ = sampler({}, ratings).step(state, generator(3))
-    numpy, _ = sampler({}, ratings, kind=InNumpy).step(state, generator(3))
+    numpy, _ = sampler({}, ratings, moves=InNumpy()).step(state, generator(3))
     for block in ("users", "items"):
         np.testing.assert_array_equal(whole(getattr(silent, block)), whole(getattr(kernel, block)))
         np.testing.assert_allclose(whole(getattr(numpy, block)), whole(getattr(kernel, block)), rtol=1e-9)

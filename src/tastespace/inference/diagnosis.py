@@ -66,6 +66,8 @@ class Diagnosis:
     held_out_rmse: float | None  # of one chain's averaged predictions, mean over chains; None if nothing was held out
     trouble: str | None  # what a warning says; None if there is nothing to warn of
     wanted_error: float | None = None  # of most pairs, as a multiple of the yardstick: chains went on for it
+    acceptance: float | None = None  # of moves that propose, where a model has such
+    energy_error: float | None = None  # by how much trajectories missed their energy, where there are any
 
     def __getitem__(self, quantity: str) -> Row:
         for row in self.rows:
@@ -96,6 +98,8 @@ class Diagnosis:
             "yardstick": self.yardstick,
             "held_out_rmse": self.held_out_rmse,
             "wanted_error": self.wanted_error,
+            "acceptance": self.acceptance,
+            "energy_error": self.energy_error,
             "limits": {
                 "rhat": LARGEST_RHAT,
                 "ess": FEWEST_EFFECTIVE,
@@ -126,6 +130,11 @@ class Diagnosis:
             )
         if self.held_out_rmse is not None:
             sentences.append(f"Held-out RMSE of what one chain predicts on average: {self.held_out_rmse:.4f}.")
+        if self.acceptance is not None:
+            missed = (
+                "" if self.energy_error is None else f"; trajectories missed their energy by {self.energy_error:.2g}"
+            )
+            sentences.append(f"{self.acceptance:.0%} of the moves were accepted{missed}.")
         if self.trouble is not None:
             sentences.append(f"Not good enough: {self.trouble}.")
         elif any(row.verdict in (FEW, NOT_SETTLED) for row in self.rows if row.quantity not in (MEDIAN, WORST)):

@@ -30,14 +30,15 @@ from tastespace.inference.figures import (
     worst_row,
 )
 from tastespace.inference.limits import FEWEST_A_CHAIN
-from tastespace.inference.trace import HELD_OUT, LOG_JOINT, NOISE, Trace
+from tastespace.inference.trace import ACCEPTANCE, ENERGY_ERROR, HELD_OUT, LOG_JOINT, NOISE, Trace
 from tastespace.inference.trouble import trouble
 
 
 def diagnose(trace: Trace) -> Diagnosis:
     """Judge the kept draws of every quantity and of the watched predictions.
 
-    What is averaged while a chain runs, such as the held-out RMSE, is no series of draws and has no row.
+    What is averaged while a chain runs, such as the held-out RMSE, is no series of draws and has no row, nor has what
+    tells how moves went.
     """
     if not isinstance(trace, Trace):
         raise InvalidParameterError(
@@ -59,6 +60,8 @@ def diagnose(trace: Trace) -> Diagnosis:
         held_out_rmse=None if held_out is None or not held_out.size else number(float(held_out[:, -1].mean())),
         trouble=None,
         wanted_error=trace.wanted_error,
+        acceptance=_mean_of(trace, ACCEPTANCE),
+        energy_error=_mean_of(trace, ENERGY_ERROR),
     )
     figures = measured(drawn)
     if len(drawn):
@@ -89,13 +92,21 @@ def monte_carlo_errors(trace: Trace) -> DoubleArray | None:
 def names_of(trace: Trace) -> list[str]:
     """The quantities that are series of draws, in an order that saving and loading does not change."""
     first = [name for name in (NOISE, LOG_JOINT) if name in trace.quantities]
-    return first + sorted(set(trace.quantities) - {NOISE, LOG_JOINT, HELD_OUT})
+    return first + sorted(set(trace.quantities) - {NOISE, LOG_JOINT, HELD_OUT, ACCEPTANCE, ENERGY_ERROR})
 
 
 def kept(trace: Trace, values: Any) -> DoubleArray:
     """Of a series with all sweeps (chains x sweeps ...) the kept draws, in double."""
     first = trace.warmup + trace.thin - 1
     return np.asarray(values[:, first :: trace.thin], np.float64)
+
+
+def _mean_of(trace: Trace, name: str) -> float | None:
+    """Of all kept draws, if it was watched."""
+    if name not in trace.quantities:
+        return None
+    values = kept(trace, trace.quantities[name])
+    return number(float(values.mean())) if values.size else None
 
 
 def _yardstick(quantities: dict[str, DoubleArray], drawn: DoubleArray) -> float | None:

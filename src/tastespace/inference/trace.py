@@ -14,6 +14,7 @@ from tastespace.arrays import DoubleArray, FloatArray
 PREFIX = "trace:"
 # Names that mean something to whoever reads a trace; any other is just a quantity.
 NOISE, LOG_JOINT, HELD_OUT = "noise sd", "log joint", "held-out rmse"
+ACCEPTANCE, ENERGY_ERROR = "acceptance", "energy error"  # of moves that propose: how they went, not what they found
 
 
 @dataclass(frozen=True, eq=False)

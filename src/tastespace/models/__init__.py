@@ -7,6 +7,8 @@ from tastespace.models.factorization.bpmf import BPMF
 from tastespace.models.factorization.estimators import ALS
 from tastespace.models.factorization.one_class.estimators import ImplicitALS
 from tastespace.models.factorization.one_class.logistic_mf import LogisticMF
+from tastespace.models.factorization.sphere.sphere_als import SphereALS
+from tastespace.models.factorization.sphere.sphere_bpmf import SphereBPMF
 from tastespace.models.linear.estimators import EASE
 from tastespace.models.neighbours.estimators import ItemKNN, UserKNN
 from tastespace.models.recommender import Recommender
@@ -20,6 +22,8 @@ MODELS: dict[str, type[Recommender]] = {
     "user-knn": UserKNN,
     "als": ALS,
     "bpmf": BPMF,
+    "sphere": SphereBPMF,
+    "sphere-als": SphereALS,
     "implicit-als": ImplicitALS,
     "logistic": LogisticMF,
     "ease": EASE,
@@ -38,5 +42,7 @@ __all__ = [
     "LogisticMF",
     "Popular",
     "Recommender",
+    "SphereALS",
+    "SphereBPMF",
     "UserKNN",
 ]

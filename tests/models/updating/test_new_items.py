@@ -14,7 +14,7 @@ from tastespace import BPMF, Ratings, load, save
 from tastespace.data.compressed import Compressed
 from tastespace.errors import DataWarning
 from tastespace.models.factorization.likelihoods import GaussianNoise, Noise
-from tastespace.models.factorization.priors import Population
+from tastespace.models.factorization.populations import NormalPopulation
 from tastespace.models.factorization.rows import Points, Side
 from tastespace.models.factorization.updating import KeptDraw, rows_given
 from tastespace.randomness import generator
@@ -118,7 +118,7 @@ def test_new_items_have_the_moments_of_their_conditional():
     """Twenty thousand items with the same raters and ratings are as many draws of one."""
     rng, n = generator(7), 20_000
     users, bias, values = rng.standard_normal((4, 2)), rng.standard_normal(4), rng.standard_normal(4)
-    population = Population(np.array([0.3, -0.2]), np.array([[2.0, 0.5], [0.5, 1.5]]), 0.1, 4.0)
+    population = NormalPopulation(np.array([0.3, -0.2]), np.array([[2.0, 0.5], [0.5, 1.5]]), 0.1, 4.0)
     side = Side.of(
         Compressed(4 * np.arange(n + 1), np.tile(np.arange(4, dtype=np.int32), n), np.tile(values, n)), np.float64, 0.0
     )

@@ -17,6 +17,7 @@ from numpy.random import Generator
 
 from tastespace.data.ratings import Ratings
 from tastespace.inference.transition import Stats
+from tastespace.models.factorization.moving import NORMAL_ROWS, RowMoves
 from tastespace.models.factorization.penalty import Penalty
 from tastespace.models.factorization.rows import Points, RowPrior, Side, solve_rows
 
@@ -42,10 +43,19 @@ class AlternatingLeastSquares:
     has_biases: bool
     start_sd: float
     threads: int
+    item_moves: RowMoves = NORMAL_ROWS
 
     @classmethod
     def bind(
-        cls, observed: Ratings, n_factors: int, penalty: Penalty, *, biases: bool, dtype: Any, threads: int
+        cls,
+        observed: Ratings,
+        n_factors: int,
+        penalty: Penalty,
+        *,
+        biases: bool,
+        dtype: Any,
+        threads: int,
+        item_moves: RowMoves = NORMAL_ROWS,
     ) -> AlternatingLeastSquares:
         """The transition for these ratings."""
         by_user, by_item = observed.by_user, observed.by_item
@@ -58,6 +68,7 @@ class AlternatingLeastSquares:
             # Factors have the unit of the square root of a rating.
             start_sd=START_SD * (observed.standard_deviation or 1.0) ** 0.5,
             threads=threads,
+            item_moves=item_moves,
         )
 
     def init(self, rng: Generator) -> Factors:
@@ -71,7 +82,9 @@ class AlternatingLeastSquares:
         return Factors(Points(users, np.zeros(n_users, dtype)), Points(items, np.zeros(n_items, dtype)))
 
     def step(self, state: Factors, rng: Generator) -> tuple[Factors, Stats]:
-        items = solve_rows(self.by_item, state.users, self.item_prior, name="item", threads=self.threads).points
+        items = self.item_moves.solved(
+            self.by_item, state.users, self.item_prior, state.items, name="item", threads=self.threads
+        )
         users = solve_rows(self.by_user, items, self.user_prior, name="user", threads=self.threads)
         # The users' minima hold the errors and their own penalty; only that of the items is missing.
         loss = float(users.minimum.sum()) + penalty_of(items, self.item_prior)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -122,6 +122,8 @@ class BPMF(Recommender):
     noise_shape: float = 1.0
     noise_rate: float = 1.0
 
+    BIASES: ClassVar[tuple[bool | str, ...]] = (True, False)
+
     posterior_class = DrawsPosterior
 
     def check(self) -> None:
@@ -135,7 +137,7 @@ class BPMF(Recommender):
             whole_number("draws", self.draws, least=1)
         whole_number("thin", self.thin, least=1)
         whole_number("inner_sweeps", self.inner_sweeps, least=1)
-        choice("biases", self.biases, [True, False])
+        choice("biases", self.biases, list(self.BIASES))
         choice("start", self.start, ["als", "random"])
         choice("likelihood", self.likelihood, ["gaussian", "ordinal", "probit", "logistic"])
         choice("noise", self.noise, ["constant", "per-user-and-item"])
@@ -215,7 +217,7 @@ class BPMF(Recommender):
         """In units of the score."""
         return FactorModel(
             n_factors=self.n_factors,
-            has_biases=self.biases,
+            has_biases=bool(self.biases),
             likelihood=likelihood,
             user_prior=self._prior(observed.n_users, likelihood),
             item_prior=self._prior(observed.n_items, likelihood),
@@ -274,7 +276,7 @@ class BPMF(Recommender):
         watched = Watched.of(observed, held_out, model, rng)
         watches = [Watch(watched, schedule.warmup) for _ in range(schedule.chains)]
         stored = np.float16 if self.storage == "float16" else np.float32
-        kept = KeptItems(schedule, observed.n_items, self.n_factors + self.biases, stored)
+        kept = KeptItems(schedule, observed.n_items, self.n_factors + bool(self.biases), stored)
         transition = model.bind(
             observed,
             inner_sweeps=self.inner_sweeps,

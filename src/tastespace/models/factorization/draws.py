@@ -25,6 +25,7 @@ from tastespace.models.factorization.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.kept_noise import Answers, Foreseen, Units
 from tastespace.models.factorization.kinds_of_noise import noise_from_arrays
 from tastespace.models.factorization.one_class.of_choices import OfChoices
+from tastespace.models.factorization.populations import Sphere
 from tastespace.models.factorization.rows import Points, score_pairs
 from tastespace.models.posterior import Inquiry, Outlook
 
@@ -233,6 +234,7 @@ class DrawsPosterior:
             **draws.noise.arrays(),
             **draws.users.arrays("user"),
             **draws.new_items.arrays("item"),
+            **({} if draws.sphere is None else draws.sphere.arrays()),
             **({} if self.trace is None else self.trace.arrays()),
         }
 
@@ -250,6 +252,7 @@ class DrawsPosterior:
             offset=offset,
             scale=scale,
             noise=noise_from_arrays(arrays),
+            sphere=Sphere.found_in(arrays),
         )
         levels = arrays["levels"] if len(arrays["levels"]) else None
         units = Units(low, high, levels, usual)

@@ -11,22 +11,24 @@ A row's factors and bias are drawn together, with the other side's biases moved 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import isfinite, sqrt
+from dataclasses import dataclass
+from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
-from tastespace.arrays import AnyFloats, DoubleArray
-from tastespace.errors import NonFiniteStateError
+from tastespace.arrays import DoubleArray
 from tastespace.inference.drivers import ascend, never
+from tastespace.inference.dual_averaging import DualAveraging
 from tastespace.inference.transition import Stats
 from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
-from tastespace.models.factorization.likelihoods import Likelihood, Noise, Observations, Responses
+from tastespace.models.factorization.likelihoods import Likelihood, Noise, Observations
+from tastespace.models.factorization.moving import NORMAL_ROWS, RowMoves, require_finite
 from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
-from tastespace.models.factorization.priors import FactorPrior, Population
-from tastespace.models.factorization.rows import Points, Side, solve_rows
+from tastespace.models.factorization.populations import Population, on_sphere
+from tastespace.models.factorization.priors import FactorPrior
+from tastespace.models.factorization.rows import Points, Side
 from tastespace.progress import silent
 
 START_SD = 0.1
@@ -44,6 +46,7 @@ class GibbsState:
     user_population: Population
     item_population: Population
     noise: Noise
+    tuning: DualAveraging | None = None  # of moves that have something to be tuned
 
     @property
     def alpha(self) -> float:
@@ -66,6 +69,8 @@ class GibbsSweep:
     unit: float = 1.0  # of the figures: the scale of the ratings
     dtype: Any = np.float32
     threads: int = 1
+    user_moves: RowMoves = NORMAL_ROWS
+    item_moves: RowMoves = NORMAL_ROWS
 
     def init(self, rng: Generator) -> GibbsState:
         """From ALS, or small random factors; the first step draws the hyper-parameters that go with them."""
@@ -80,22 +85,24 @@ class GibbsSweep:
 
     def step(self, state: GibbsState, rng: Generator) -> tuple[GibbsState, Stats]:
         users, items, noise, likelihood = state.users, state.items, state.noise, self.likelihood
-        _require_finite("precision of the noise", noise.alpha)
+        require_finite("precision of the noise", noise.alpha)
         user_population = self.user_prior.draw(users.moments, rng)
         item_population = self.item_prior.draw(items.moments, rng)
         by_user, by_item = self.observed.by_user, self.observed.by_item
-        squares = np.zeros(0)
+        squares, tuning = np.zeros(0), state.tuning
+        of_moves: Stats = {}
         for _ in range(self.inner_sweeps):
             noise = likelihood.settle(self.observed, users, items, noise, rng, self.threads)
             responses = likelihood.responses("item", by_item, items, users, noise, rng, self.threads)
-            items, squares = self._draw_rows(responses, users, item_population, "item", rng)
-            noise = likelihood.learn("item", by_item, squares, noise, rng)
+            moved = self.item_moves.moved(responses, users, item_population, items, tuning, rng, self.threads)
+            items, tuning, of_moves = moved.points, moved.tuning, moved.stats
+            noise = likelihood.learn("item", by_item, moved.squares, noise, rng)
             responses = likelihood.responses("user", by_user, users, items, noise, rng, self.threads)
-            users, squares = self._draw_rows(responses, items, user_population, "user", rng)
+            users, squares = self.user_moves.drawn(responses, items, user_population, users, "user", rng, self.threads)
             noise = likelihood.learn("user", by_user, squares, noise, rng)
-            _require_finite("precision of the noise", noise.alpha)
-        state = GibbsState(users, items, user_population, item_population, noise)
-        return state, self._figures(state, squares)
+            require_finite("precision of the noise", noise.alpha)
+        state = GibbsState(users, items, user_population, item_population, noise, tuning)
+        return state, {**self._figures(state, squares), **of_moves}
 
     def log_joint(self, state: GibbsState, squares: DoubleArray | None) -> float:
         """Of everything; `squares` are the squared errors of the users at this state, if they are known."""
@@ -106,12 +113,6 @@ class GibbsSweep:
             + self.user_prior.log_density(state.user_population)
             + self.item_prior.log_density(state.item_population)
         )
-
-    def _draw_rows(
-        self, responses: Responses, other: Points, population: Population, name: str, rng: Generator
-    ) -> tuple[Points, DoubleArray]:
-        """New rows given the other side, and the squared errors that they leave."""
-        return draw_rows(responses, other, population, name, rng, self.threads)
 
     def _figures(self, state: GibbsState, squares: DoubleArray) -> Stats:
         """Quantities that mean the same in every chain: factors can be turned, these cannot."""
@@ -132,7 +133,8 @@ class GibbsSweep:
             factors = (START_SD * rng.standard_normal((n, self.n_factors))).astype(self.dtype)
             return Points(factors, np.zeros(n, self.dtype) if self.has_biases else None)
 
-        return Factors(points(self.observed.by_user), points(self.observed.by_item))
+        users, items = points(self.observed.by_user), points(self.observed.by_item)
+        return Factors(users, items if self.item_moves.sphere is None else on_sphere(items, self.item_moves.sphere))
 
     def _als(self, rng: Generator) -> Factors:
         penalty = Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"])
@@ -145,39 +147,12 @@ class GibbsSweep:
             has_biases=self.has_biases,
             start_sd=START_SD,
             threads=self.threads,
+            item_moves=self.item_moves,
         )
         start, _ = ascend(
             ascent, ascent.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
         )
         return start
-
-
-def draw_rows(
-    responses: Responses, other: Points, population: Population, name: str, rng: Generator, threads: int
-) -> tuple[Points, DoubleArray]:
-    """Rows of one side given the other, and the squared errors that they leave."""
-    n_rows, n_factors, dtype = len(responses.side.offsets) - 1, other.factors.shape[1], other.factors.dtype
-    noise: AnyFloats = rng.standard_normal((n_rows, n_factors), dtype)
-    bias_noise: AnyFloats | None = rng.standard_normal(n_rows, dtype) if other.bias is not None else None
-    prior, own = population.prior(dtype), responses.row_precision
-    if own is not None:
-        # a (errors) + prior is a times (errors + prior / a), and a draw spreads as 1 / sqrt(a) of that.
-        prior, root = replace(prior, scale=1 / own), np.sqrt(own)
-        noise /= root[:, None]
-        bias_noise = None if bias_noise is None else bias_noise / root
-    solved = solve_rows(
-        responses.side,
-        other,
-        prior,
-        name=name,
-        alpha=responses.alpha,
-        noise=noise,
-        bias_noise=bias_noise,
-        threads=threads,
-    )
-    _require_finite(f"{name} factors", float(solved.points.moments.gram.trace()))
-    assert solved.squares is not None
-    return solved.points, solved.squares
 
 
 def taste_sd(users: Population, items: Population) -> float:
@@ -192,11 +167,3 @@ def effect_sd(rows: Population, other: Population) -> float:
     """
     of_factors = float(other.mean @ np.linalg.solve(rows.precision, other.mean))
     return sqrt(of_factors + (1 / rows.bias_precision if rows.bias_precision else 0.0))
-
-
-def _require_finite(what: str, figure: float) -> None:
-    if not isfinite(figure):
-        raise NonFiniteStateError(
-            f"the {what} became {figure}; expected finite numbers: check the ratings for extreme values, or try "
-            "precision='float64' or start='random'"
-        )

@@ -15,7 +15,7 @@ from tastespace.inference.drivers import Schedule
 from tastespace.models.factorization.gibbs import GibbsState
 from tastespace.models.factorization.kept_noise import KeptNoise, kept_noise
 from tastespace.models.factorization.likelihoods import Noise
-from tastespace.models.factorization.priors import Population
+from tastespace.models.factorization.populations import Population, Sphere
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.beliefs import Belief
@@ -193,6 +193,7 @@ class ItemDraws:
     offset: float
     scale: float
     noise: KeptNoise
+    sphere: Sphere | None = None  # that items lie on, if they do
 
     @classmethod
     def of(cls, items: FloatArray, hyper: Sequence[Hyper], model: FactorModel) -> ItemDraws:
@@ -205,6 +206,7 @@ class ItemDraws:
             offset=model.offset,
             scale=model.scale,
             noise=kept_noise(model.likelihood, [draw.noise for draw in hyper], model.scale),
+            sphere=model.item_moves.sphere,
         )
 
     @property

@@ -10,57 +10,16 @@ shrinking columns) takes its place without a change elsewhere.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log, pi
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.random import Generator
 
-from tastespace.arrays import DoubleArray
 from tastespace.distributions.known_mean import KnownMean
 from tastespace.distributions.normal_gamma import NormalGamma
 from tastespace.distributions.normal_wishart import NormalWishart
-from tastespace.models.factorization.rows import Moments, Points, RowPrior
-
-
-@dataclass(frozen=True, eq=False)
-class Population:
-    """What the rows of a side have in common: the distribution that each is drawn from."""
-
-    mean: DoubleArray  # D
-    precision: DoubleArray  # D x D
-    bias_mean: float = 0.0
-    bias_precision: float = 0.0  # 0: rows have no bias
-
-    def prior(self, dtype: Any) -> RowPrior:
-        """As the row kernel takes it."""
-        return RowPrior(
-            precision=self.precision.astype(dtype),
-            linear=(self.precision @ self.mean).astype(dtype)[None],
-            bias_precision=self.bias_precision,
-            bias_linear=self.bias_precision * self.bias_mean,
-        )
-
-    def draw_rows(self, n: int, dtype: Any, rng: Generator) -> Points:
-        """New rows of the population."""
-        root = np.linalg.inv(np.linalg.cholesky(self.precision))  # root^T root is the covariance
-        factors = self.mean + rng.standard_normal((n, len(self.mean))) @ root
-        if not self.bias_precision:
-            return Points(factors.astype(dtype))
-        bias = self.bias_mean + rng.standard_normal(n) / self.bias_precision**0.5
-        return Points(factors.astype(dtype), bias.astype(dtype))
-
-    def log_density(self, rows: Moments) -> float:
-        """Log density of rows, from their moments alone."""
-        n, mean = rows.n, self.mean
-        scatter = rows.gram - np.outer(rows.total, mean) - np.outer(mean, rows.total) + n * np.outer(mean, mean)
-        log_determinant = float(np.linalg.slogdet(self.precision)[1])
-        quadratic = float(np.einsum("ij,ij->", self.precision, scatter))
-        density = (n * (log_determinant - len(mean) * log(2 * pi)) - quadratic) / 2
-        if not self.bias_precision:
-            return density
-        apart = rows.bias_squares - 2 * self.bias_mean * rows.bias_total + n * self.bias_mean**2
-        return density + (n * log(self.bias_precision / (2 * pi)) - self.bias_precision * apart) / 2
+from tastespace.models.factorization.populations import NormalPopulation, Population
+from tastespace.models.factorization.rows import Moments
 
 
 class FactorPrior(Protocol):
@@ -106,6 +65,8 @@ class NormalWishartPrior:
         degrees = float(n_factors) if self.degrees is None else self.degrees
         return NormalWishart(np.zeros(n_factors), self.strength, np.eye(n_factors) / self.scale, degrees)
 
-    def _population(self, factors: NormalWishart, bias: NormalGamma | KnownMean | None, rng: Generator) -> Population:
+    def _population(
+        self, factors: NormalWishart, bias: NormalGamma | KnownMean | None, rng: Generator
+    ) -> NormalPopulation:
         mean, precision = factors.draw(rng)
-        return Population(mean, precision, *((0.0, 0.0) if bias is None else bias.draw(rng)))
+        return NormalPopulation(mean, precision, *((0.0, 0.0) if bias is None else bias.draw(rng)))

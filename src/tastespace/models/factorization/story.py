@@ -22,6 +22,7 @@ from tastespace.arrays import DoubleArray, IntArray
 from tastespace.data.ratings import Ratings
 from tastespace.models.factorization.gibbs import GibbsState, GibbsSweep
 from tastespace.models.factorization.likelihoods import GaussianNoise, Likelihood, Observations
+from tastespace.models.factorization.moving import NORMAL_ROWS, RowMoves
 from tastespace.models.factorization.priors import FactorPrior, NormalWishartPrior
 from tastespace.models.factorization.rows import Points, Side
 
@@ -38,6 +39,7 @@ class FactorModel:
     offset: float = 0.0  # g
     scale: float = 1.0
     dtype: Any = np.float32
+    item_moves: RowMoves = NORMAL_ROWS
 
     def sample_prior(self, where: Ratings, rng: Generator) -> GibbsState:
         """Parameters for as many users and items as these ratings have."""
@@ -85,6 +87,7 @@ class FactorModel:
             unit=self.scale,
             dtype=self.dtype,
             threads=threads,
+            item_moves=self.item_moves,
         )
 
 

@@ -24,7 +24,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.models.factorization.approaching import touching
 from tastespace.models.factorization.draws import DrawsPosterior
-from tastespace.models.factorization.gibbs import GibbsState, draw_rows
+from tastespace.models.factorization.gibbs import GibbsState
 from tastespace.models.factorization.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.kept_noise import (
     APPROACH,
@@ -35,10 +35,13 @@ from tastespace.models.factorization.kept_noise import (
     noise_summary,
 )
 from tastespace.models.factorization.likelihoods import Axis, GaussianNoise, Likelihood, Noise, Responses
+from tastespace.models.factorization.moving import NORMAL_ROWS, RowMoves
 from tastespace.models.factorization.one_class.sampled_negatives import SampledNegatives, negatives_of
 from tastespace.models.factorization.ordered_probit import CutPoints, OrderedProbit
-from tastespace.models.factorization.priors import Population
-from tastespace.models.factorization.rows import Points, Side, solve_rows
+from tastespace.models.factorization.populations import NormalPopulation, Population
+from tastespace.models.factorization.rows import Points, Side
+from tastespace.models.factorization.sphere.moves import SphereMoves
+from tastespace.models.factorization.sphere.population import SpherePopulation
 from tastespace.models.factorization.story import FactorModel
 from tastespace.models.factorization.uneven_noise import UnevenNoise, UnevenPrecision
 from tastespace.models.factorization.yes_no import Logistic, YesNo
@@ -52,7 +55,9 @@ def check_parameters(posterior: DrawsPosterior, parameters: Mapping[str, Any]) -
     """Refuse to go on with parameters that are not those of the fit."""
     draws, trace = posterior.draws, posterior.trace
     assert trace is not None
-    found: dict[str, Any] = {"n_factors": draws.n_factors, "biases": draws.has_biases, "chains": trace.chains}
+    is_joint = draws.sphere is not None and draws.sphere.has_joint_bias
+    biases = "on-sphere" if is_joint else draws.has_biases
+    found: dict[str, Any] = {"n_factors": draws.n_factors, "biases": biases, "chains": trace.chains}
     found["noise"] = "per-user-and-item" if isinstance(draws.noise, UnevenKept) else "constant"
     negatives = negatives_of(draws.noise)
     found["negatives"] = None if negatives is None else negatives.law
@@ -80,6 +85,7 @@ class KeptDraw:
     items: Points
     user_population: Population
     item_population: Population
+    item_moves: RowMoves
     likelihood: Likelihood
     noise: Noise
 
@@ -91,7 +97,7 @@ class KeptDraw:
         return cls(
             points_of(draws, s, n_items, dtype),
             _population(draws.users, s),
-            _population(draws.new_items, s),
+            *_of_items(draws, s),
             likelihood,
             noise,
         )
@@ -113,6 +119,7 @@ def rows_given(
     noise: Noise,
     rng: Generator,
     threads: int,
+    moves: RowMoves = NORMAL_ROWS,
 ) -> tuple[Points, Noise]:
     """Rows of one side drawn given the other, and what the noise has learned of them.
 
@@ -125,12 +132,12 @@ def rows_given(
     if isinstance(likelihood, OrderedProbit | Logistic):
         for _ in range(APPROACH):
             near = touching(likelihood, side, rows, other, noise, threads)
-            rows = solve_rows(near, other, population.prior(other.factors.dtype), name=axis, threads=threads).points
+            rows = moves.solved(near, other, population.prior(other.factors.dtype), rows, axis, threads)
         near = touching(likelihood, side, rows, other, noise, threads)
-        rows, _ = draw_rows(Responses(near, 1.0), other, population, axis, rng, threads)
+        rows, _ = moves.drawn(Responses(near, 1.0), other, population, rows, axis, rng, threads)
     for _ in range(1 if isinstance(likelihood, GaussianNoise) else STEPS):
         responses = likelihood.responses(axis, side, rows, other, noise, rng, threads)
-        rows, squares = draw_rows(responses, other, population, axis, rng, threads)
+        rows, squares = moves.drawn(responses, other, population, rows, axis, rng, threads)
         noise = likelihood.learn(axis, side, squares, noise, rng)
     return rows, noise
 
@@ -253,7 +260,7 @@ def _new_items(
         noise = replace(noise, items=rng.gamma(noise.item_concentration, size=len(ratings.of_items)))
         noise = replace(noise, items=noise.items / noise.item_concentration)
     side = Side.of(ratings.of_items, dtype, draws.offset, draws.scale)
-    return rows_given("item", side, users, kept.item_population, kept.likelihood, noise, rng, threads)
+    return rows_given("item", side, users, kept.item_population, kept.likelihood, noise, rng, threads, kept.item_moves)
 
 
 def _noise(posterior: DrawsPosterior, s: int, n_items: int) -> tuple[Likelihood, Noise]:
@@ -271,8 +278,21 @@ def _noise(posterior: DrawsPosterior, s: int, n_items: int) -> tuple[Likelihood,
     return GaussianNoise(alpha), Noise(alpha)
 
 
+def _of_items(draws: ItemDraws, s: int) -> tuple[Population, RowMoves]:
+    """Where the items of a draw come from, and how they move."""
+    if draws.sphere is None:
+        return _population(draws.new_items, s), NORMAL_ROWS
+    population = SpherePopulation.with_mean(
+        draws.sphere,
+        draws.new_items.means[s],
+        float(draws.new_items.bias_means[s]),
+        float(draws.new_items.bias_precisions[s]),
+    )
+    return population, SphereMoves(draws.sphere)
+
+
 def _population(populations: Populations, s: int) -> Population:
-    return Population(
+    return NormalPopulation(
         populations.means[s],
         populations.precisions[s],
         float(populations.bias_means[s]),

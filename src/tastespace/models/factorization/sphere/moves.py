@@ -1,0 +1,185 @@
+"""Moves of rows on a sphere, by the kernel: to the least energy, or as a sampler that keeps their distribution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace import _native
+from tastespace.arrays import AnyFloats, DoubleArray, contiguous
+from tastespace.errors import NonFiniteStateError
+from tastespace.inference import dual_averaging
+from tastespace.inference.dual_averaging import DualAveraging
+from tastespace.inference.trace import ACCEPTANCE, ENERGY_ERROR
+from tastespace.models.factorization.likelihoods import Responses
+from tastespace.models.factorization.moving import Moved
+from tastespace.models.factorization.populations import Population, Sphere, on_sphere
+from tastespace.models.factorization.rows import Points, RowPrior, Side
+
+SphereSampler = Literal["geodesic", "slice", "metropolis"]
+SPHERE_SAMPLERS: tuple[SphereSampler, ...] = get_args(SphereSampler)
+# In units of the narrowest direction: where a chain begins to look for its own.
+FIRST_STEP = {"geodesic": 0.5, "metropolis": 0.5}
+WANTED = {"geodesic": 0.8, "metropolis": 0.3}  # acceptance
+LARGEST_STEP = {"geodesic": 2.0, "metropolis": 100.0}  # leapfrog steps beyond 2 are not stable
+# A new draw, whatever came before: from the least energy on, so many slices.
+SLICES = 50
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """What a call of the kernel left."""
+
+    points: Points
+    squares: DoubleArray
+    acceptance: DoubleArray
+    energy_error: DoubleArray
+
+
+@dataclass(frozen=True)
+class SphereMoves:
+    """Of items on a sphere; `steps` are those of a trajectory, or slices, or proposals."""
+
+    sphere: Sphere
+    sampler: SphereSampler = "slice"
+    steps: int = 10
+    warmup: int = 0  # moves of a chain while which its step size is sought
+
+    def solved(self, side: Side, other: Points, prior: RowPrior, rows: Points, name: str, threads: int) -> Points:
+        return self._call(
+            Responses(side, 1.0), other, prior, rows, name, move="least", steps=1, step_size=1.0, key=0, threads=threads
+        ).points
+
+    def drawn(
+        self,
+        responses: Responses,
+        other: Points,
+        population: Population,
+        rows: Points,
+        name: str,
+        rng: Generator,
+        threads: int,
+    ) -> tuple[Points, DoubleArray]:
+        prior, key = population.prior(other.factors.dtype), int(rng.integers(1 << 63))
+        least = self._call(
+            responses, other, prior, rows, name, move="least", steps=1, step_size=1.0, key=0, threads=threads
+        )
+        drawn = self._call(
+            *(responses, other, prior, least.points, name),
+            move="slice",
+            steps=SLICES,
+            step_size=1.0,
+            key=key,
+            threads=threads,
+        )
+        return drawn.points, drawn.squares
+
+    def moved(
+        self,
+        responses: Responses,
+        other: Points,
+        population: Population,
+        rows: Points,
+        tuning: DualAveraging | None,
+        rng: Generator,
+        threads: int,
+    ) -> Moved:
+        if tuning is None:
+            tuning = dual_averaging.begin(FIRST_STEP.get(self.sampler, 1.0))
+        call = self._call(
+            *(responses, other, population.prior(other.factors.dtype), rows, "item"),
+            move=self.sampler,
+            steps=self.steps,
+            step_size=tuning.step_size,
+            key=int(rng.integers(1 << 63)),
+            threads=threads,
+        )
+        if self.sampler == "slice":  # nothing is tuned, and everything accepted
+            return Moved(call.points, call.squares, None, {})
+        is_rated = np.diff(responses.side.offsets) > 0
+        is_rated |= not is_rated.any()
+        acceptance = float(call.acceptance[is_rated].mean())
+        tuning = dual_averaging.adapted(
+            tuning,
+            acceptance,
+            step=tuning.count + 1,
+            warmup=self.warmup,
+            wanted=WANTED[self.sampler],
+            largest=LARGEST_STEP[self.sampler],
+        )
+        stats = {ACCEPTANCE: acceptance}
+        if self.sampler == "geodesic":
+            errors = np.abs(call.energy_error[is_rated])
+            finite = errors[np.isfinite(errors)]
+            stats[ENERGY_ERROR] = float(finite.mean()) if len(finite) else 0.0
+        return Moved(call.points, call.squares, tuning, stats)
+
+    def _call(
+        self,
+        responses: Responses,
+        other: Points,
+        prior: RowPrior,
+        rows: Points,
+        name: str,
+        *,
+        move: str,
+        steps: int,
+        step_size: float,
+        key: int,
+        threads: int,
+    ) -> _Call:
+        side, start, dtype = responses.side, on_sphere(rows, self.sphere), other.factors.dtype
+        n_rows, n_factors = start.factors.shape
+        is_joint = self.sphere.has_joint_bias
+        linear = prior.linear
+        if linear.shape[1] < n_factors + is_joint:  # a penalty, which pulls to nowhere
+            linear = np.hstack([linear, np.zeros((len(linear), 1), linear.dtype)])
+        bias = None if start.bias is None else contiguous(start.bias, dtype).copy()
+        done = _Call(
+            Points(contiguous(start.factors, dtype).copy(), bias),
+            np.zeros(n_rows),
+            np.zeros(n_rows),
+            np.zeros(n_rows),
+        )
+        own: AnyFloats | None = responses.row_precision
+        optional: dict[str, Any] = {
+            "weights": side.weights,
+            "other_bias": other.bias,
+            "other_weights": side.column_weights,
+            "row_precision": None if own is None else contiguous(own, dtype),
+            "prior_scale": prior.scale,
+            "out_bias": done.points.bias,
+        }
+        failed = _native.move_on_sphere(
+            side.offsets,
+            side.columns,
+            side.targets,
+            other.factors,
+            contiguous(linear, dtype),
+            done.points.factors,
+            radius=self.sphere.radius,
+            move=move,
+            steps=steps,
+            step_size=step_size,
+            key=key,
+            target_offset=side.offset,
+            target_scale=side.scale,
+            alpha=responses.alpha,
+            has_joint_bias=is_joint,
+            bias_precision=prior.bias_precision,
+            bias_linear=prior.bias_linear,
+            squares=done.squares,
+            acceptance=done.acceptance,
+            energy_error=done.energy_error,
+            threads=threads,
+            **{key: value for key, value in optional.items() if value is not None},
+        )
+        if failed >= 0:
+            raise NonFiniteStateError(
+                f"the {name} update on the sphere failed at row {failed}; expected finite ratings of ordinary size; "
+                "try precision='float64'"
+            )
+        return done

@@ -1,0 +1,27 @@
+"""How long items are: as long as half of those that are free to choose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.data.ratings import Ratings
+from tastespace.inference.drivers import ascend, never
+from tastespace.models.factorization.als import AlternatingLeastSquares
+from tastespace.models.factorization.penalty import Penalty
+from tastespace.progress import silent
+
+SWEEPS = 15
+
+
+def median_length(
+    observed: Ratings, n_factors: int, penalty: Penalty, *, biases: bool, dtype: Any, rng: Generator, threads: int
+) -> float:
+    """Of the items of a few sweeps of alternating least squares; 1 if all are 0."""
+    ascent = AlternatingLeastSquares.bind(observed, n_factors, penalty, biases=biases, dtype=dtype, threads=threads)
+    free, _ = ascend(ascent, ascent.init(rng), rng, steps=SWEEPS, stop=never, phase="starting", observer=silent)
+    lengths = np.linalg.norm(free.items.factors.astype(np.float64), axis=1)
+    median = float(np.median(lengths))
+    return median if median > 0 else float(lengths.max()) or 1.0

@@ -1,0 +1,109 @@
+"""The recommender of Bayesian matrix factorization with items on a sphere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace import threads
+from tastespace.data.ratings import Ratings
+from tastespace.distributions.gamma import Gamma
+from tastespace.inference.checkpoints import RunCheckpoints
+from tastespace.models.factorization.bpmf import BPMF
+from tastespace.models.factorization.draws import DrawsPosterior
+from tastespace.models.factorization.gibbs import START_STRENGTH
+from tastespace.models.factorization.likelihoods import Likelihood
+from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
+from tastespace.models.factorization.populations import Sphere
+from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, SphereMoves, SphereSampler
+from tastespace.models.factorization.sphere.priors import SpherePrior
+from tastespace.models.factorization.sphere.radius import median_length
+from tastespace.models.factorization.story import FactorModel
+from tastespace.models.parameters import choice, number, whole_number
+from tastespace.models.updating import Seen
+from tastespace.progress import Observer
+
+CONCENTRATION = Gamma(1.0, 0.05)  # before any item is seen: anything from uniform to a cone
+
+
+@dataclass(kw_only=True)
+class SphereBPMF(BPMF):
+    """Bayesian matrix factorization with all items of one length, so that the best item for a user is the nearest one.
+
+    As `BPMF`, but the factors of every item lie on a sphere of the given `radius`, in units in which ratings have a
+    standard deviation of 1 ("auto" for the median length of the items of alternating least squares). `item_prior` is
+    "von-mises-fisher", around a direction that is learned, as is how closely, or "uniform".
+
+    An item's factors given the users can no longer be drawn outright. `sampler` moves them: "geodesic" Monte Carlo, by
+    trajectories of about `item_steps` steps along great circles (Byrne and Girolami 2013), whose length is found while
+    chains warm up; "slice", so many times along a random great circle (Habeck et al. 2023); "metropolis", by so many
+    von Mises-Fisher proposals.
+
+    Biases are beside the sphere. With `biases="on-sphere"` factors and bias of an item lie on one sphere together, and
+    a user asks with his factors and a 1: then trees find the best items, bias and all.
+    """
+
+    biases: bool | Literal["on-sphere"] = True  # type: ignore[assignment]  # one more than BPMF has
+    radius: float | Literal["auto"] = "auto"
+    item_prior: Literal["von-mises-fisher", "uniform"] = "von-mises-fisher"
+    sampler: SphereSampler = "geodesic"
+    item_steps: int = 10
+
+    BIASES: ClassVar[tuple[bool | str, ...]] = (True, False, "on-sphere")
+
+    def check(self) -> None:
+        super().check()
+        if self.radius != "auto":
+            number("radius", self.radius, above=0)
+        choice("item_prior", self.item_prior, ["von-mises-fisher", "uniform"])
+        choice("sampler", self.sampler, list(SPHERE_SAMPLERS))
+        whole_number("item_steps", self.item_steps, least=1)
+
+    def infer_resumably(
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        held_out: Ratings | None,
+        checkpoints: RunCheckpoints | None,
+    ) -> DrawsPosterior:
+        if self.radius == "auto":
+            known = replace(self, radius=self._median_length(observed, rng))
+            return known.infer_resumably(observed, rng, observer, held_out, checkpoints)
+        return super().infer_resumably(observed, rng, observer, held_out, checkpoints)
+
+    def restarted(
+        self, posterior: DrawsPosterior, observed: Ratings, seen: Seen, sweeps: int, seed: int, observer: Observer
+    ) -> DrawsPosterior:
+        sphere = posterior.draws.sphere
+        assert sphere is not None
+        known = replace(self, radius=sphere.radius)
+        return super(SphereBPMF, known).restarted(posterior, observed, seen, sweeps, seed, observer)
+
+    def _median_length(self, observed: Ratings, rng: Generator) -> float:
+        """In units of the ratings' standard deviation."""
+        scale = observed.standard_deviation or 1.0
+        standard = replace(observed, values=((observed.values - observed.mean) / scale).astype(np.float32))
+        return median_length(
+            standard,
+            self.n_factors,
+            Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"]),
+            biases=bool(self.biases),
+            dtype=np.float32,
+            rng=rng,
+            threads=threads.resolve(self.threads),
+        )
+
+    def _story(self, observed: Ratings, likelihood: Likelihood) -> FactorModel:
+        assert not isinstance(self.radius, str)
+        model = super()._story(observed, likelihood)
+        sphere = Sphere(self.radius, has_joint_bias=self.biases == "on-sphere")
+        of_biases = self._prior(observed.n_items, likelihood).bias
+        return replace(
+            model,
+            item_prior=SpherePrior(sphere, CONCENTRATION if self.item_prior != "uniform" else None, of_biases),
+            item_moves=SphereMoves(sphere, self.sampler, self.item_steps, self.warmup * self.inner_sweeps),
+        )

@@ -1,0 +1,238 @@
+"""The whole sampler of items on a sphere is drawn from its own posterior.
+
+Geweke's test and the log joint, as for the Gaussian sweep (test_gibbs.py), on the same few ratings; on a circle, and
+with the bias on a sphere in three dimensions. Every sampler, and each fault it invites as a broken twin, which must
+fail. Seeds are fixed; over fresh ones a right sampler would fail a test once in a million times (1e-6, Bonferroni).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from reference.small_story import N_FACTORS, PRIOR, WHERE, Silent, functionals, is_broken
+from scipy import integrate, stats
+from scipy.special import iv
+
+from tastespace.distributions.gamma import Gamma
+from tastespace.distributions.von_mises_fisher import VonMisesFisher, mean_resultant_length
+from tastespace.models.factorization.likelihoods import GaussianNoise
+from tastespace.models.factorization.populations import Sphere
+from tastespace.models.factorization.rows import Moments, Points
+from tastespace.models.factorization.sphere.moves import SphereMoves
+from tastespace.models.factorization.sphere.population import SpherePopulation
+from tastespace.models.factorization.sphere.priors import SpherePrior
+from tastespace.models.factorization.story import FactorModel
+from tastespace.models.factorization.yes_no import Probit
+from tastespace.randomness import generator
+from tastespace.testing.geweke import geweke
+
+pytestmark = pytest.mark.statistical
+
+RADIUS, CONCENTRATION = 1.4, Gamma(3.0, 1.0)
+NOISE = GaussianNoise(Gamma(5.0, 5.0))
+
+
+def prior(*, joint=False, concentration=CONCENTRATION, kind=SpherePrior):
+    return kind(Sphere(RADIUS, joint), concentration, PRIOR.bias)
+
+
+def story(*, moves=SphereMoves, sampler="geodesic", steps=4, likelihood=NOISE, has_biases=True, **of_prior):
+    own = prior(**of_prior)
+    return FactorModel(
+        N_FACTORS,
+        has_biases,
+        likelihood,
+        PRIOR,
+        own,
+        offset=0.0,
+        scale=1.0,
+        dtype=np.float64,
+        item_moves=moves(own.sphere, sampler, steps),
+    )
+
+
+def bound(model, observed):
+    return Silent(**vars(model.bind(observed)))
+
+
+def whole(params):
+    items = params.items.factors
+    if params.item_population.sphere.has_joint_bias:
+        items = np.column_stack([items, params.items.bias])
+    return items / RADIUS
+
+
+def towards_mean(params):
+    total = whole(params).sum(axis=0)
+    return total @ params.item_population.direction / np.linalg.norm(total)
+
+
+# Turning users and items together changes none of them.
+OF_ITEMS = {
+    "items: log concentration": lambda params, _: np.log(params.item_population.concentration),
+    "items: towards their direction": lambda params, _: (whole(params) @ params.item_population.direction).mean(),
+    "items: nearest to their direction": lambda params, _: (whole(params) @ params.item_population.direction).max(),
+    "items: how alike": lambda params, _: np.linalg.norm(whole(params).sum(axis=0)),
+    "items: direction towards their mean": lambda params, _: towards_mean(params),
+}
+OF_OWN_BIAS = {
+    "items: log bias precision": lambda params, _: np.log(params.item_population.own_bias_precision),
+    "items: log squared biases": lambda params, _: np.log((params.items.bias**2).sum()),
+}
+
+
+def chosen(model):
+    """What is looked at: of users and noise as for the Gaussian, of items what a sphere has."""
+    kept = {name: of for name, of in functionals(model.has_biases).items() if not name.startswith("items")}
+    if not isinstance(model.likelihood, GaussianNoise):
+        kept = {name: of for name, of in kept.items() if name not in ("log noise precision", "squared errors")}
+    of_items = OF_ITEMS
+    if model.item_prior.concentration is None:
+        of_items = {name: of for name, of in OF_ITEMS.items() if name == "items: how alike"}
+    is_beside = model.has_biases and not model.item_prior.sphere.has_joint_bias
+    return kept | of_items | (OF_OWN_BIAS if is_beside else {})
+
+
+def compared(model, n, transition=None):
+    return geweke(
+        model,
+        transition or partial(bound, model),
+        WHERE,
+        chosen(model),
+        n=n,
+        rng=generator(7),
+    )
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"sampler": "geodesic"},
+        {"sampler": "slice", "joint": True},
+        {"sampler": "metropolis", "steps": 10},
+        {"sampler": "geodesic", "has_biases": False, "concentration": None},
+        {"sampler": "slice", "likelihood": Probit(0.3)},
+    ],
+    ids=["geodesic", "slice, joint", "metropolis", "no biases, uniform", "probit"],
+)
+def test_steps_and_simulations_keep_the_joint_distribution(parameters):
+    result = compared(story(**parameters), 2000)
+    assert result.failure is None
+    assert result.p_value > 1e-6, result
+
+
+# Broken twins
+
+
+class ConcentrationDropped(SphereMoves):
+    """Items that do not feel their prior."""
+
+    def moved(self, responses, other, population, rows, tuning, rng, threads):
+        return super().moved(responses, other, replace(population, concentration=0.0), rows, tuning, rng, threads)
+
+
+class WithoutHalf(SphereMoves):
+    """-x^T A x + b.x, without the 1/2 of its quadratic part."""
+
+    def moved(self, responses, other, population, rows, tuning, rng, threads):
+        side = replace(responses.side, targets=responses.side.targets / 2)
+        twice = replace(responses, side=side, alpha=2 * responses.alpha)
+        other = Points(other.factors, other.bias / 2)
+        return super().moved(twice, other, population, rows, tuning, rng, threads)
+
+
+class ConcentrationOfFewer(SpherePrior):
+    """The concentration as if one item less were there."""
+
+    def draw(self, rows, rng):
+        return super().draw(replace(rows, n=rows.n - 1), rng)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"moves": ConcentrationDropped, "sampler": "slice", "joint": True},
+        {"moves": WithoutHalf},
+        {"kind": ConcentrationOfFewer},
+    ],
+    ids=["no concentration", "no half", "of fewer items"],
+)
+def test_broken_twins_do_not_keep_it(parameters):
+    assert is_broken(compared(story(**parameters), 2000))
+
+
+# The log joint, and the moments of the population
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_the_log_joint_is_that_of_the_story(joint):
+    model, rng = story(joint=joint), generator(1)
+    params = model.sample_prior(WHERE, rng)
+    ratings = model.simulate(params, WHERE, rng)
+    normal = FactorModel(N_FACTORS, True, NOISE, PRIOR, PRIOR, dtype=np.float64)
+    plain = replace(params, item_population=normal.sample_prior(WHERE, rng).item_population)
+    own = plain.item_population
+    others = normal.log_joint(plain, ratings) - own.log_density(plain.items.moments) - PRIOR.log_density(own)
+    items, population = whole(params), params.item_population
+    around = VonMisesFisher(population.direction, population.concentration)
+    area = 2 * np.pi if not joint else 4 * np.pi
+    expected = around.log_density(items).sum() - len(items) * (items.shape[1] - 1) * np.log(RADIUS) - np.log(area)
+    expected += stats.gamma.logpdf(population.concentration, 3.0, scale=1.0)
+    if not joint:
+        mean, precision = population.own_bias_mean, population.own_bias_precision
+        expected += stats.norm.logpdf(params.items.bias, mean, precision**-0.5).sum()
+        expected += PRIOR.bias.log_density(mean, precision)
+    assert model.log_joint(params, ratings) == pytest.approx(others + expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("n", "kappa"), [(1, 0.7), (2, 0.0), (3, 2.5), (20, 40.0), (20, 1e5)])
+@pytest.mark.parametrize("joint", [False, True])
+def test_the_moments_are_those_of_the_rows(n, kappa, joint):
+    rng = generator(3)
+    direction = rng.standard_normal(n + joint)
+    own = (0.0, 0.0) if joint else (0.3, 2.0)
+    population = SpherePopulation(Sphere(1.7, joint), direction / np.linalg.norm(direction), kappa, *own)
+    rows = population.draw_rows(100_000, np.float64, rng)
+    assert rows.bias is not None
+    # Six standard errors of a mean, and of a covariance.
+    sd = np.sqrt(np.diag(np.linalg.inv(population.precision)))
+    np.testing.assert_array_less(np.abs(rows.factors.mean(axis=0) - population.mean), 6 * sd / np.sqrt(100_000) + 1e-12)
+    apart = np.cov(rows.factors.T).reshape(n, n) - np.linalg.inv(population.precision)
+    np.testing.assert_array_less(np.abs(apart), 10 * np.outer(sd, sd) / np.sqrt(100_000) + 1e-9)
+    assert rows.bias.mean() == pytest.approx(population.bias_mean, abs=6 * rows.bias.std() / np.sqrt(100_000) + 1e-9)
+    assert rows.bias.var() == pytest.approx(1 / population.bias_precision, rel=0.05)
+    back = SpherePopulation.with_mean(
+        population.sphere, population.mean, population.bias_mean, population.bias_precision
+    )
+    assert back.concentration == pytest.approx(kappa, rel=1e-3, abs=1e-9)
+    if kappa:
+        np.testing.assert_allclose(back.direction, population.direction, rtol=1e-6)
+
+
+def test_the_concentration_is_drawn_from_its_distribution():
+    """On the circle, against numerical integration."""
+    rows = Moments(5, RADIUS * np.array([2.0, 1.5]), np.eye(2))
+
+    def density(kappa):
+        return stats.gamma.pdf(kappa, 3.0) * iv(0, kappa * 2.5) / iv(0, kappa) ** 5
+
+    total = integrate.quad(density, 0, 50)[0]
+    own, rng = prior(), generator(5)
+    populations = [own.draw(rows, rng) for _ in range(2000)]
+    drawn = np.array([population.concentration for population in populations])
+    edges = np.quantile(drawn, [0.1, 0.3, 0.5, 0.7, 0.9])
+    below = np.array([integrate.quad(density, 0, edge)[0] for edge in edges]) / total
+    shares = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+    assert (np.abs(below - shares) < 5.5 * np.sqrt(shares * (1 - shares) / 2000)).all()
+    # The direction is around that of the sum, S, as closely as concentration and |S| together have it.
+    towards = np.array([population.direction @ [0.8, 0.6] for population in populations])
+    apart = towards - mean_resultant_length(2, 2.5 * drawn)
+    assert abs(apart.mean()) < 5 * apart.std() / np.sqrt(2000)
+    assert abs((towards - mean_resultant_length(2, drawn)).mean()) > 5 * apart.std() / np.sqrt(2000)
+    # A broken twin: of four items the concentration is another one.
+    of_four = integrate.quad(lambda kappa: density(kappa) * iv(0, kappa), 0, 50)[0]
+    wrong = integrate.quad(lambda kappa: density(kappa) * iv(0, kappa), 0, edges[2])[0] / of_four
+    assert abs(wrong - 0.5) > 5.5 * 0.5 / np.sqrt(2000)
