@@ -18,7 +18,7 @@ from tastespace.models.factorization.gibbs import START_STRENGTH
 from tastespace.models.factorization.likelihoods import Likelihood
 from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
 from tastespace.models.factorization.populations import Sphere
-from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, SphereMoves, SphereSampler
+from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, STEPS, SphereMoves, SphereSampler
 from tastespace.models.factorization.sphere.priors import SpherePrior
 from tastespace.models.factorization.sphere.radius import median_length
 from tastespace.models.factorization.story import FactorModel
@@ -38,9 +38,9 @@ class SphereBPMF(BPMF):
     "von-mises-fisher", around a direction that is learned, as is how closely, or "uniform".
 
     An item's factors given the users can no longer be drawn outright. `sampler` moves them: "geodesic" Monte Carlo, by
-    trajectories of about `item_steps` steps along great circles (Byrne and Girolami 2013), whose length is found while
+    trajectories of about `item_steps` steps along great circles (Byrne and Girolami 2013), whose size is found while
     chains warm up; "slice", so many times along a random great circle (Habeck et al. 2023); "metropolis", by so many
-    von Mises-Fisher proposals.
+    von Mises-Fisher proposals. None is for 5, 20 and 20 steps.
 
     Biases are beside the sphere. With `biases="on-sphere"` factors and bias of an item lie on one sphere together, and
     a user asks with his factors and a 1: then trees find the best items, bias and all.
@@ -50,7 +50,7 @@ class SphereBPMF(BPMF):
     radius: float | Literal["auto"] = "auto"
     item_prior: Literal["von-mises-fisher", "uniform"] = "von-mises-fisher"
     sampler: SphereSampler = "geodesic"
-    item_steps: int = 10
+    item_steps: int | None = None
 
     BIASES: ClassVar[tuple[bool | str, ...]] = (True, False, "on-sphere")
 
@@ -60,7 +60,8 @@ class SphereBPMF(BPMF):
             number("radius", self.radius, above=0)
         choice("item_prior", self.item_prior, ["von-mises-fisher", "uniform"])
         choice("sampler", self.sampler, list(SPHERE_SAMPLERS))
-        whole_number("item_steps", self.item_steps, least=1)
+        if self.item_steps is not None:
+            whole_number("item_steps", self.item_steps, least=1)
 
     def infer_resumably(
         self,
@@ -105,5 +106,7 @@ class SphereBPMF(BPMF):
         return replace(
             model,
             item_prior=SpherePrior(sphere, CONCENTRATION if self.item_prior != "uniform" else None, of_biases),
-            item_moves=SphereMoves(sphere, self.sampler, self.item_steps, self.warmup * self.inner_sweeps),
+            item_moves=SphereMoves(
+                sphere, self.sampler, self.item_steps or STEPS[self.sampler], self.warmup * self.inner_sweeps
+            ),
         )
