@@ -265,7 +265,7 @@ Moved metropolis(const Energy<T> &energy, int64_t steps, double concentration, T
     }
     if (!settle(energy, point)) return {0, HUGE_VAL};
   }
-  return {steps > 0 ? total / double(steps) : 1.0, 0};
+  return {total / double(steps), 0};
 }
 
 // Tries to factor A + shift.
@@ -391,7 +391,8 @@ bool moved_row(const SphereProblem<T> &problem, const Energy<T> &energy, T *poin
     const double spread = problem.step_size * narrow / energy.radius;
     moved = metropolis(energy, problem.steps, 1 / (spread * spread), point, vectors, stream, tables);
   }
-  return true;
+  // Trajectories may go astray, and are refused; the others only ever meet numbers that are none.
+  return problem.move == SphereMove::geodesic || moved.error < HUGE_VAL;
 }
 
 // sum_k w_k (y_k - x.v_k - c)^2, from A and b and what they are made of.

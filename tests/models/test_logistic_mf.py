@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from tastespace import LogisticMF, Ratings, evaluate, random_split
 from tastespace.data.compressed import Compressed
-from tastespace.errors import DataError, InvalidParameterError
+from tastespace.errors import DataError, InvalidParameterError, NonFiniteStateError
 from tastespace.models.factorization.one_class.confidence import Confidence
 from tastespace.models.factorization.one_class.logistic_descent import LogisticDescent
 from tastespace.models.factorization.one_class.negatives import LAWS, Unchosen
@@ -301,3 +301,8 @@ def test_quality_on_real_data(datasets, folder, least):
     train, test = (Ratings.from_arrays(users[some], items[some], np.ones(some.sum())) for some in (~is_test, is_test))
     report = evaluate(LogisticMF(seed=0).fit(train), test, k=100, groups=False, bootstrap=0)
     assert report.to_dict()["ndcg@100"] > least
+
+
+def test_a_fit_that_left_the_numbers_is_no_fit():
+    with pytest.raises(NonFiniteStateError, match=r"take a smaller learning_rate \(now 1e\+30\)"):
+        LogisticMF(n_factors=2, learning_rate=1e30, epochs=4, seed=0).fit(RATINGS)

@@ -103,7 +103,8 @@ def test_popular_items_are_drawn_more_often():
 # In a model
 
 
-def test_a_training_user_is_folded_in_with_what_the_chains_had_for_him(monkeypatch):
+def test_those_who_chose_the_same_turn_down_different_things(monkeypatch):
+    """While the chains run: otherwise a hundred first-time buyers would agree about ten items that they never saw."""
     seen = []
     original = BPMF._sampled
 
@@ -112,13 +113,20 @@ def test_a_training_user_is_folded_in_with_what_the_chains_had_for_him(monkeypat
         return original(self, model, observed, *args, **more)
 
     monkeypatch.setattr(BPMF, "_sampled", watched)
-    model = BPMF(**SMALL, negatives="popularity", n_negatives=3).fit(RATINGS)
-    drawn = negatives_of(model.posterior_.draws.noise)
+    clones = Ratings.from_arrays(
+        np.r_[np.arange(100), np.repeat(np.arange(100, 130), 8)],
+        np.r_[np.zeros(100, int), np.tile(np.arange(8), 30) * 3 + np.repeat(np.arange(30), 8) % 3],
+        np.ones(340),
+    )
+    model = BPMF(**SMALL, negatives="uniform", n_negatives=3).fit(clones)
     assert len(seen) == 1
-    folded = drawn.completed(RATINGS.by_user)
-    for user in range(RATINGS.n_users):
-        assert row(seen[0].by_user, user) == row(folded, user)
-    assert model.ratings_ is RATINGS
+    rows = clones.users.rows_of(range(100))
+    assert len({tuple(row(seen[0].by_user, user)) for user in rows}) > 80
+    # Folded in they are one and the same, again and again.
+    folded = negatives_of(model.posterior_.draws.noise).completed(clones.by_user)
+    assert len({tuple(row(folded, user)) for user in rows}) == 1
+    assert len(set(model.predict(range(100), [3] * 100).mean)) == 1
+    assert model.ratings_ is clones
 
 
 def test_what_was_drawn_stays_in_lists_and_what_was_chosen_does_not():
@@ -244,3 +252,8 @@ def test_choices_suit_it():
     counts = Ratings.from_arrays([1, 1, 2, 2], [1, 2, 1, 3], [1.0, 300.0, 1.0, 1.0])
     assert misfit(BPMF(likelihood="logistic", negatives="uniform"), counts) is None
     assert misfit(BPMF(), counts) is not None
+
+
+def test_stars_do_not_suit_it():
+    stars = Ratings.from_arrays([0, 0, 1, 1, 2], [0, 1, 0, 2, 1], [1.0, 5.0, 4.5, 2.0, 3.0])
+    assert "takes all of them for things chosen" in misfit(BPMF(likelihood="logistic", negatives="uniform"), stars)

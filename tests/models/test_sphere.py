@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 
 from tastespace import BPMF, Ratings, SphereALS, SphereBPMF, load, random_split, save
+from tastespace.distributions.von_mises_fisher import mean_resultant_length
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.diagnostics import diagnose
 from tastespace.models.factorization.als import AlternatingLeastSquares
+from tastespace.models.factorization.likelihoods import Responses
 from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
 from tastespace.models.factorization.populations import Sphere
+from tastespace.models.factorization.rows import Points, Side
 from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, SphereMoves
+from tastespace.models.factorization.sphere.population import SpherePopulation
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -52,7 +56,7 @@ def test_all_items_are_as_long_as_the_radius(sampler, biases):
 def test_it_predicts_as_well_as_without_the_sphere(sampler, item_prior):
     on_sphere = rmse(small(sampler=sampler, item_prior=item_prior).fit(SPLIT.train))
     free = rmse(BPMF(n_factors=4, warmup=20, draws=20, thin=1, seed=0).fit(SPLIT.train))
-    assert on_sphere < 1.03 * free
+    assert on_sphere < 1.05 * free
 
 
 def test_the_radius_is_the_median_length_of_free_items():
@@ -65,11 +69,18 @@ def test_the_radius_is_the_median_length_of_free_items():
     assert small(chains=1).fit(wide).posterior_.draws.sphere.radius == pytest.approx(found, rel=0.02)
 
 
+def test_the_radius_is_a_unit_and_no_more():
+    """Users go the other way, and so does their prior: with a tenth or ten times the radius nothing else changes."""
+    usual = rmse(small().fit(SPLIT.train))
+    for radius in (0.1, 10.0):
+        assert rmse(small(radius=radius).fit(SPLIT.train)) == pytest.approx(usual, rel=0.02)
+
+
 @pytest.mark.parametrize("sampler", ["geodesic", "metropolis"])
 def test_the_step_size_is_found_while_warming_up(sampler):
     model = small(sampler=sampler, warmup=60).fit(RATINGS)
     told = diagnose(model.posterior_.trace)
-    wanted = {"geodesic": 0.8, "metropolis": 0.3}[sampler]
+    wanted = {"geodesic": 0.9, "metropolis": 0.3}[sampler]
     assert told.acceptance == pytest.approx(wanted, abs=0.12)
     assert f"{told.acceptance:.0%} of the moves were accepted" in str(told)
     assert (told.energy_error is not None) == (sampler == "geodesic")
@@ -115,6 +126,62 @@ def test_new_items_are_put_on_the_sphere(likelihood, biases):
     assert model.predict(raters, [10_000] * 12).mean.mean() > before
     model = model.update(newer(ratings, 10_001), sweeps=3)
     np.testing.assert_allclose(lengths(model), model.posterior_.draws.sphere.radius, rtol=1e-4)
+
+
+def test_step_sizes_stay_while_draws_are_kept(monkeypatch):
+    """After a restart as well: what goes on being tuned leans to where it is accepted."""
+    sizes, moved = [], SphereMoves.moved
+
+    def watched(self, responses, other, population, rows, tuning, *rest):
+        done = moved(self, responses, other, population, rows, tuning, *rest)
+        sizes.append(done.tuning.step_size)
+        return done
+
+    monkeypatch.setattr(SphereMoves, "moved", watched)
+    model = small(chains=1).fit(RATINGS)
+    assert len(set(sizes[:20])) > 10
+    assert len(set(sizes[19:])) == 1
+    sizes.clear()
+    model.update(newer(RATINGS, 10_000), sweeps=6)
+    assert len(sizes) == 26
+    assert len(set(sizes[:6])) > 3
+    assert len(set(sizes[5:])) == 1
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [({"radius": 5.0}, "radius is 5.0"), ({"item_prior": "uniform"}, "item_prior is 'uniform'")],
+)
+def test_an_update_with_other_parameters_is_refused(parameters, message):
+    model = small(radius=1.0, chains=1).fit(RATINGS)
+    with pytest.raises(InvalidParameterError, match=message):
+        model.set_params(**parameters).update(newer(RATINGS, 10_000))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("n_factors", [3, 32])
+def test_new_draws_are_as_spread_as_the_distribution(n_factors):
+    """Whatever rows were before. Of rows without ratings, exactly as the population."""
+    rng, chains, n = generator(6), 300, 100
+    users = Points(rng.standard_normal((n, n_factors)))
+    side = Side(
+        np.r_[np.arange(chains + 1) * n, np.full(chains, chains * n)],
+        np.tile(np.arange(n, dtype=np.int32), chains),
+        np.tile(rng.standard_normal(n), chains),
+    )
+    direction = np.eye(n_factors)[0]
+    population, moves = SpherePopulation(Sphere(1.0), direction, 20.0), SphereMoves(Sphere(1.0))
+    start = population.draw_rows(2 * chains, np.float64, rng)
+    drawn, _ = moves.drawn(Responses(side, 1.0), users, population, start, "item", rng, 1)
+    settled = drawn
+    slices = SphereMoves(Sphere(1.0), "slice", 400)
+    for _ in range(3):
+        settled = slices.moved(Responses(side, 1.0), users, population, settled, None, rng, 1).points
+    ratio = drawn.factors[:chains].std(axis=0).mean() / settled.factors[:chains].std(axis=0).mean()
+    assert ratio == pytest.approx(1, abs=0.04)
+    exact = float(mean_resultant_length(n_factors, 20.0))
+    apart = drawn.factors[chains:, 0] - exact
+    assert abs(apart.mean()) < 5 * apart.std() / np.sqrt(chains)
 
 
 def test_an_item_that_nobody_has_rated_is_that_of_the_population():
@@ -188,7 +255,7 @@ def test_the_loss_never_rises(biases):
 
 
 class Shortened(SphereMoves):
-    """A broken twin: free items, brought back to the sphere, as in the seed of the idea."""
+    """A broken twin: free items, brought back to the sphere, as Fraccaro (2014) starts."""
 
     def solved(self, side, other, prior, rows, name, threads):
         from tastespace.models.factorization.moving import NORMAL_ROWS

@@ -25,6 +25,7 @@ from tastespace.models.factorization.sphere.moves import SphereMoves
 from tastespace.models.factorization.sphere.population import SpherePopulation
 from tastespace.models.factorization.sphere.priors import SpherePrior
 from tastespace.models.factorization.story import FactorModel
+from tastespace.models.factorization.uneven_noise import UnevenNoise
 from tastespace.models.factorization.yes_no import Probit
 from tastespace.randomness import generator
 from tastespace.testing.geweke import geweke
@@ -115,8 +116,9 @@ def compared(model, n, transition=None):
         {"sampler": "metropolis", "steps": 10},
         {"sampler": "geodesic", "has_biases": False, "concentration": None},
         {"sampler": "slice", "likelihood": Probit(0.3)},
+        {"sampler": "geodesic", "likelihood": UnevenNoise(Gamma(5.0, 5.0)), "joint": True},
     ],
-    ids=["geodesic", "slice, joint", "metropolis", "no biases, uniform", "probit"],
+    ids=["geodesic", "slice, joint", "metropolis", "no biases, uniform", "probit", "uneven"],
 )
 def test_steps_and_simulations_keep_the_joint_distribution(parameters):
     result = compared(story(**parameters), 2000)

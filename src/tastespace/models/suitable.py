@@ -43,15 +43,14 @@ def misfit(recommender: Recommender, ratings: Ratings) -> str | None:
     if isinstance(recommender, Popular):
         return None  # It counts who rated what, and that is there whatever the values are.
     (kind, known_by), name = ratings.kind_and_reason, type(recommender).__name__
-    if isinstance(recommender, OneClass):
+    takes_negatives = isinstance(recommender, BPMF) and recommender.negatives is not None
+    if isinstance(recommender, OneClass) or takes_negatives:
         if kind != "stars" or ratings.range[0] <= 0:
             return None  # What cannot be a choice is an error of the fit, and enough to be told.
         return (
             f"the values are stars ({known_by}), and {name} takes all of them for things chosen, the lowest as well; "
             "bpmf would suit"
         )
-    if isinstance(recommender, BPMF) and recommender.negatives is not None:
-        return None  # It takes choices, and says what is wrong with others.
     low, high = ratings.range
     if low == high and kind == "yes-no" and recommender.get_params().get("likelihood") in ("probit", "logistic"):
         return None  # An error of the fit, too.

@@ -11,7 +11,7 @@ A row's factors and bias are drawn together, with the other side's biases moved 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
@@ -137,7 +137,10 @@ class GibbsSweep:
         return Factors(users, items if self.item_moves.sphere is None else on_sphere(items, self.item_moves.sphere))
 
     def _als(self, rng: Generator) -> Factors:
-        penalty = Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"])
+        sphere, strengths = self.item_moves.sphere, Strengths.tied(START_STRENGTH)
+        if sphere is not None:  # where items are longer users are shorter
+            strengths = replace(strengths, users=START_STRENGTH * sphere.radius**2)
+        penalty = Penalty(strengths, WEIGHTINGS["blended"])
         by_user, by_item = (self.likelihood.starting(side) for side in (self.observed.by_user, self.observed.by_item))
         ascent = AlternatingLeastSquares(
             by_user=by_user,

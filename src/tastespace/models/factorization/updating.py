@@ -63,6 +63,10 @@ def check_parameters(posterior: DrawsPosterior, parameters: Mapping[str, Any]) -
     found["negatives"] = None if negatives is None else negatives.law
     if negatives is not None:
         found["n_negatives"] = negatives.per_choice
+    if draws.sphere is not None:
+        if parameters["radius"] != "auto":
+            found["radius"] = draws.sphere.radius
+        found["item_prior"] = "von-mises-fisher" if draws.new_items.means.any() else "uniform"
     suitable = ["gaussian"]
     if isinstance(draws.noise, LevelNoise):
         suitable = ["ordinal"] if len(draws.noise.edges) > 1 else ["ordinal", "probit"]

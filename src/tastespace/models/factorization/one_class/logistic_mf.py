@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 from numpy.random import Generator
@@ -11,6 +12,7 @@ from scipy.special import expit
 from tastespace import threads
 from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
+from tastespace.errors import NonFiniteStateError
 from tastespace.inference.drivers import ascend, never
 from tastespace.models.choices import OneClass
 from tastespace.models.factorization.draws import DrawsPosterior
@@ -99,6 +101,11 @@ class LogisticMF(OneClass):
             phase="epoch",
             observer=observer,
         )
+        if not (isfinite(trace[-1]["loss"]) and isfinite(state.users.squared() + state.items.squared())):
+            raise NonFiniteStateError(
+                f"after {len(trace)} epochs the loss is {trace[-1]['loss']}; expected finite numbers: take a smaller "
+                f"learning_rate (now {self.learning_rate:g}) or strength (now {self.strength:g})"
+            )
         panel = Panel.of(unchosen.by_item, unchosen.item_popularity, rng)
         losses = np.array([stats["loss"] for stats in trace])
         return self._concluded(state, transition.offset, unchosen, panel, losses)

@@ -1,8 +1,9 @@
 """Yes and no out of choices: what a user chose is yes, and items drawn for him are no.
 
-A likelihood of yes and no then has something to tell them from. What is drawn for a user depends on the model and on
-what he chose, and on nothing else: so a training user is folded in with the very items that the chains had for him, a
-stranger with the same choices is believed to be the same, and nothing of it has to be kept.
+A likelihood of yes and no then has something to tell them from. While a model is fitted every user has draws of his
+own: of many who chose the same thing, as first-time buyers do, all would otherwise turn down the same few items. Where
+somebody is folded in, what is drawn depends on the model and on what he chose, and on nothing else: two with the same
+choices are believed to be the same, whether they were there in training or not, and nothing of it has to be kept.
 
 An item can be drawn twice, and is then no twice: over all draws, a cell counts as much as the law says (`negatives`).
 """
@@ -55,11 +56,16 @@ class SampledNegatives:
         """Of yes, where hardly any item is chosen."""
         return 1 / (1 + self.per_choice)
 
-    def completed(self, ratings: Compressed) -> Compressed:
-        """Choices of each user as yes (1), and behind them what was drawn for him, as no (0)."""
+    def completed(self, ratings: Compressed, *, by_row: bool = False) -> Compressed:
+        """Choices of each user as yes (1), and behind them what was drawn for him, as no (0).
+
+        By what he chose, or by his row: then those who chose the same have other draws.
+        """
         chosen = chosen_only(ratings)
         yes = np.ones(len(chosen.columns), np.float32)
         places = keys_of(Compressed(chosen.offsets, chosen.columns, yes))
+        if by_row:
+            places += np.arange(len(places), dtype=np.uint64)  # streams of neighbouring places differ
         no = self.chances.draw(chosen, self.per_choice * chosen.counts, self.key, places)
         return Compressed.group(
             np.concatenate([chosen.rows(), no.rows()]),
@@ -70,7 +76,7 @@ class SampledNegatives:
 
     def yes_and_no(self, observed: Ratings) -> Ratings:
         """All choices as such ratings, of the same users and items."""
-        both = self.completed(observed.by_user)
+        both = self.completed(observed.by_user, by_row=True)
         return replace(
             observed,
             user_rows=both.rows(),

@@ -11,17 +11,24 @@ from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import ascend, never
 from tastespace.models.factorization.als import AlternatingLeastSquares
 from tastespace.models.factorization.penalty import Penalty
+from tastespace.models.factorization.rows import Points
 from tastespace.progress import silent
 
 SWEEPS = 15
+EXTREME_RADIUS = 1e3  # beyond that single precision has too few digits for the users, who are as much shorter
 
 
-def median_length(
-    observed: Ratings, n_factors: int, penalty: Penalty, *, biases: bool, dtype: Any, rng: Generator, threads: int
-) -> float:
-    """Of the items of a few sweeps of alternating least squares; 1 if all are 0."""
-    ascent = AlternatingLeastSquares.bind(observed, n_factors, penalty, biases=biases, dtype=dtype, threads=threads)
-    free, _ = ascend(ascent, ascent.init(rng), rng, steps=SWEEPS, stop=never, phase="starting", observer=silent)
-    lengths = np.linalg.norm(free.items.factors.astype(np.float64), axis=1)
+def median_length(items: Points) -> float:
+    """Of items that are free; 1 if all are 0."""
+    lengths = np.linalg.norm(items.factors.astype(np.float64), axis=1)
     median = float(np.median(lengths))
     return median if median > 0 else float(lengths.max()) or 1.0
+
+
+def free_length(
+    observed: Ratings, n_factors: int, penalty: Penalty, *, biases: bool, dtype: Any, rng: Generator, threads: int
+) -> float:
+    """The median length of the items of a few sweeps of alternating least squares."""
+    ascent = AlternatingLeastSquares.bind(observed, n_factors, penalty, biases=biases, dtype=dtype, threads=threads)
+    free, _ = ascend(ascent, ascent.init(rng), rng, steps=SWEEPS, stop=never, phase="starting", observer=silent)
+    return median_length(free.items)

@@ -8,27 +8,32 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator
 
-from tastespace import threads
 from tastespace.data.ratings import Ratings
-from tastespace.models.factorization.als import AlternatingLeastSquares
+from tastespace.inference.drivers import ascend, small_change
+from tastespace.models.factorization.als import Factors
 from tastespace.models.factorization.estimators import ALS
-from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty
 from tastespace.models.factorization.point import PointPosterior
-from tastespace.models.factorization.populations import Sphere
+from tastespace.models.factorization.populations import Sphere, on_sphere
 from tastespace.models.factorization.sphere.moves import SphereMoves
-from tastespace.models.factorization.sphere.radius import median_length
-from tastespace.models.factorization.strength_search import DEFAULT_STRENGTH, standard
+from tastespace.models.factorization.sphere.radius import EXTREME_RADIUS, median_length
 from tastespace.models.parameters import number
 from tastespace.progress import Observer
+
+# Of the users' penalty: that of the items is a constant now, which users pay for as well if theirs stays. Half predicts
+# best on MovieLens 100K and 1M, with 20 and 50 factors: by RMSE 0.001 to 0.003 better than all of it.
+USERS_SHARE = 0.5
 
 
 @dataclass(kw_only=True)
 class SphereALS(ALS):
     """Matrix factorization by alternating least squares with all items of one length, so that trees can find the best.
 
-    As `ALS`, but every item vector has the length `radius` ("auto" for the median of those that are free). Then the
+    As `ALS`, but every item vector has the length `radius` ("auto" for the median of the items of ALS). Then the
     penalty of items is a constant, and each half-sweep still minimises the loss exactly: over a sphere that is a
     trust-region problem (More and Sorensen 1983). Without biases the items nearest to a user are the best for him.
+
+    All penalties are those that ALS has or finds, but that of the users is half of it, and goes with the square of the
+    radius, so that the radius is a unit and no more.
     """
 
     radius: float | Literal["auto"] = "auto"
@@ -36,26 +41,26 @@ class SphereALS(ALS):
     def check(self) -> None:
         super().check()
         if self.radius != "auto":
-            number("radius", self.radius, above=0)
+            number("radius", self.radius, above=0, below=EXTREME_RADIUS)
 
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> PointPosterior:
-        if self.radius == "auto":
-            return replace(self, radius=self._median_length(observed, rng)).infer(observed, rng, observer, held_out)
-        return super().infer(observed, rng, observer, held_out)
-
-    def _median_length(self, observed: Ratings, rng: Generator) -> float:
-        return median_length(
-            observed,
-            self.n_factors,
-            Penalty(standard(DEFAULT_STRENGTH, observed), WEIGHTINGS[self.weighting]),
-            biases=self.biases,
-            dtype=np.float32 if self.precision == "float32" else np.float64,
-            rng=rng,
-            threads=threads.resolve(self.threads),
+        free = super().infer(observed, rng, observer, held_out)
+        usual = median_length(free.items)
+        radius = usual if self.radius == "auto" else self.radius
+        strengths = free.penalty.strengths
+        scaled = USERS_SHARE * strengths.users * (radius / usual) ** 2
+        penalty = replace(free.penalty, strengths=replace(strengths, users=scaled))
+        transition = replace(self._bind(observed, penalty), item_moves=SphereMoves(Sphere(radius)))
+        state, trace = ascend(
+            transition,
+            Factors(free.users, on_sphere(free.items, Sphere(radius))),
+            rng,
+            steps=len(free.losses) if self.early_stopping else self.sweeps,
+            stop=small_change("loss", self.tolerance),
+            phase="sweep on the sphere",
+            observer=observer,
         )
-
-    def _bind(self, observed: Ratings, penalty: Penalty) -> AlternatingLeastSquares:
-        assert not isinstance(self.radius, str)
-        return replace(super()._bind(observed, penalty), item_moves=SphereMoves(Sphere(self.radius)))
+        losses = np.array([stats["loss"] for stats in trace])
+        return PointPosterior(observed.mean, state.users, state.items, penalty, losses)

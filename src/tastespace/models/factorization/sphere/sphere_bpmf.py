@@ -20,7 +20,7 @@ from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengt
 from tastespace.models.factorization.populations import Sphere
 from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, STEPS, SphereMoves, SphereSampler
 from tastespace.models.factorization.sphere.priors import SpherePrior
-from tastespace.models.factorization.sphere.radius import median_length
+from tastespace.models.factorization.sphere.radius import EXTREME_RADIUS, free_length
 from tastespace.models.factorization.story import FactorModel
 from tastespace.models.parameters import choice, number, whole_number
 from tastespace.models.updating import Seen
@@ -34,16 +34,17 @@ class SphereBPMF(BPMF):
     """Bayesian matrix factorization with all items of one length, so that the best item for a user is the nearest one.
 
     As `BPMF`, but the factors of every item lie on a sphere of the given `radius`, in units in which ratings have a
-    standard deviation of 1 ("auto" for the median length of the items of alternating least squares). `item_prior` is
+    standard deviation of 1 ("auto" for the median length of the items of alternating least squares). It is a unit and
+    no more: where items are longer users are shorter, and the prior of the users goes with it. `item_prior` is
     "von-mises-fisher", around a direction that is learned, as is how closely, or "uniform".
 
     An item's factors given the users can no longer be drawn outright. `sampler` moves them: "geodesic" Monte Carlo, by
     trajectories of about `item_steps` steps along great circles (Byrne and Girolami 2013), whose size is found while
     chains warm up; "slice", so many times along a random great circle (Habeck et al. 2023); "metropolis", by so many
-    von Mises-Fisher proposals. None is for 5, 20 and 20 steps.
+    von Mises-Fisher proposals. None is for 10, 20 and 20 steps.
 
     Biases are beside the sphere. With `biases="on-sphere"` factors and bias of an item lie on one sphere together, and
-    a user asks with his factors and a 1: then trees find the best items, bias and all.
+    a user asks with his factors and a 1: then trees find the best items, bias and all. No bias is above the radius.
     """
 
     biases: bool | Literal["on-sphere"] = True  # type: ignore[assignment]  # one more than BPMF has
@@ -57,7 +58,7 @@ class SphereBPMF(BPMF):
     def check(self) -> None:
         super().check()
         if self.radius != "auto":
-            number("radius", self.radius, above=0)
+            number("radius", self.radius, above=0, below=EXTREME_RADIUS)
         choice("item_prior", self.item_prior, ["von-mises-fisher", "uniform"])
         choice("sampler", self.sampler, list(SPHERE_SAMPLERS))
         if self.item_steps is not None:
@@ -81,14 +82,15 @@ class SphereBPMF(BPMF):
     ) -> DrawsPosterior:
         sphere = posterior.draws.sphere
         assert sphere is not None
-        known = replace(self, radius=sphere.radius)
+        # Step sizes are found while the chains warm up again, and not while draws are kept.
+        known = replace(self, radius=sphere.radius, warmup=sweeps)
         return super(SphereBPMF, known).restarted(posterior, observed, seen, sweeps, seed, observer)
 
     def _median_length(self, observed: Ratings, rng: Generator) -> float:
         """In units of the ratings' standard deviation."""
         scale = observed.standard_deviation or 1.0
         standard = replace(observed, values=((observed.values - observed.mean) / scale).astype(np.float32))
-        return median_length(
+        return free_length(
             standard,
             self.n_factors,
             Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"]),
@@ -105,6 +107,8 @@ class SphereBPMF(BPMF):
         of_biases = self._prior(observed.n_items, likelihood).bias
         return replace(
             model,
+            # If items are twice as long and users half, no score changes: nor should what is believed of users.
+            user_prior=replace(self._prior(observed.n_users, likelihood), scale=self.prior_scale * self.radius**2),
             item_prior=SpherePrior(sphere, CONCENTRATION if self.item_prior != "uniform" else None, of_biases),
             item_moves=SphereMoves(
                 sphere, self.sampler, self.item_steps or STEPS[self.sampler], self.warmup * self.inner_sweeps
