@@ -40,7 +40,8 @@ from tastespace.models.factorization.likelihoods import Responses
 from tastespace.models.factorization.moving import NORMAL_ROWS, Moved, RowMoves
 from tastespace.models.factorization.point import PointPosterior
 from tastespace.models.factorization.rows import Points, Side, solve_rows
-from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, STEPS, SphereMoves
+from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, SphereMoves
+from tastespace.models.factorization.sphere.moves import STEPS as DEFAULT_STEPS
 from tastespace.models.factorization.watching import Watched
 from tastespace.randomness import generator
 
@@ -332,7 +333,7 @@ def step_times(data: Path | None, n_factors: int, rounds: int) -> dict[str, harn
         FREE: lambda: NORMAL_ROWS.moved(responses, state.users, population, state.items, None, rng, 1),
         USERS: lambda: NORMAL_ROWS.drawn(by_user, state.items, state.user_population, state.users, "user", rng, 1),
     }
-    for sampler, n in [*STEPS.items(), *THEIRS]:
+    for sampler, n in [*DEFAULT_STEPS.items(), *THEIRS]:
         some, moves = step.some(), step.moves(sampler, n)
         tuning = settled(some.tuned(replace(moves, warmup=TUNING), rng).tuning)
         functions[f"{sampler}, {n}"] = lambda moves=moves, tuning=tuning: step.moved(moves, state.items, tuning, rng)
@@ -354,7 +355,7 @@ def measure_cost(options: Any) -> list[str]:
             name: {**timing.summary(), f"times {FREE}": times[name]} for name, timing in timings.items()
         }
         if n_factors in JUDGED:
-            mine = times[f"geodesic, {STEPS['geodesic']}"]
+            mine = times[f"geodesic, {DEFAULT_STEPS['geodesic']}"]
             verdicts.append(
                 harness.verdict(f"D = {n_factors}: geodesic item step, x {FREE}", mine, MOST_TIMES, at_most=True)
             )

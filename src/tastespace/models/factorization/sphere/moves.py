@@ -21,7 +21,7 @@ from tastespace.models.factorization.rows import Points, RowPrior, Side
 
 SphereSampler = Literal["geodesic", "slice", "metropolis"]
 SPHERE_SAMPLERS: tuple[SphereSampler, ...] = get_args(SphereSampler)
-# Of a move, by effective draws a second on MovieLens 100K and 1M (benchmarks/sphere.py).
+# Of a move: by effective draws a second of the slowest items, on MovieLens 100K and 1M (benchmarks/sphere.py).
 STEPS = {"geodesic": 10, "slice": 20, "metropolis": 20}
 # In units of the narrowest direction: where a chain begins to look for its own.
 FIRST_STEP = {"geodesic": 0.5, "metropolis": 0.5}
