@@ -26,6 +26,7 @@ bool supported(const std::string &name) {
   do {                          \
     isa::fill_rows(table);      \
     isa::fill_beliefs(table);   \
+    isa::fill_cells(table);     \
     isa::fill_choices(table);   \
     isa::fill_confident(table); \
     isa::fill_latent(table);    \

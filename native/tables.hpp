@@ -2,6 +2,7 @@
 #pragma once
 
 #include "beliefs.hpp"
+#include "cells.hpp"
 #include "choices.hpp"
 #include "confident.hpp"
 #include "latent.hpp"
@@ -18,6 +19,7 @@ struct Table {
   RowsKernel<float> rows_float;
   RowsKernel<double> rows_double;
   BeliefsKernel beliefs;
+  CellsKernel cells;
   ChoicesKernel choices;
   ConfidentKernel confident;
   LatentKernel<float> latent_float;
@@ -33,6 +35,7 @@ struct Table {
   namespace isa {                    \
   void fill_rows(Table &table);      \
   void fill_beliefs(Table &table);   \
+  void fill_cells(Table &table);     \
   void fill_choices(Table &table);   \
   void fill_confident(Table &table); \
   void fill_latent(Table &table);    \

@@ -12,6 +12,7 @@ from tastespace import _native, threads
 from tastespace.arrays import FloatArray, FloatMatrix, contiguous
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
 from tastespace.index.index import Excluded, Neighbours
+from tastespace.index.panels import panels_of
 
 
 @dataclass(kw_only=True)
@@ -23,12 +24,7 @@ class Exact:
     def build(self, vectors: FloatMatrix) -> Self:
         vectors = contiguous(vectors, np.float32)
         self.n_items_, self.n_dimensions_ = vectors.shape
-        # Panels of items, one coordinate after another, so that one register holds several items.
-        n_panels = -(-self.n_items_ // _native.SCAN_PANEL)
-        padded = np.zeros((n_panels * _native.SCAN_PANEL, self.n_dimensions_), np.float32)
-        padded[: self.n_items_] = vectors
-        panels = padded.reshape(n_panels, _native.SCAN_PANEL, self.n_dimensions_).transpose(0, 2, 1)
-        self.panels_: FloatArray = np.ascontiguousarray(panels).reshape(-1)
+        self.panels_: FloatArray = panels_of(vectors)
         return self
 
     def search(
@@ -39,25 +35,9 @@ class Exact:
         excluded: Excluded | None = None,
         allowed: NDArray[np.bool_] | None = None,
     ) -> Neighbours:
-        queries = contiguous(queries, np.float32)
-        if queries.ndim != 2 or queries.shape[1] != self.n_dimensions_:
-            raise InvalidParameterError(
-                f"queries have the shape {queries.shape}; expected (n, {self.n_dimensions_}) as the items have"
-            )
-        if k < 1:
-            raise InvalidParameterError(f"k is {k}; expected at least 1")
-        if not np.isfinite(queries).all():
-            raise NonFiniteStateError("a query has infinite or missing coordinates; expected finite numbers")
-        shape = (len(queries), k)
-        found = Neighbours(np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32))
+        queries, found, optional = prepared_queries(queries, k, self.n_dimensions_, excluded, allowed)
         if len(queries) == 0 or self.n_items_ == 0:
             return found
-        optional: dict[str, Any] = {}
-        if excluded is not None:
-            optional["excluded_offsets"] = contiguous(excluded.offsets, np.int64)
-            optional["excluded"] = contiguous(excluded.items, np.int32)
-        if allowed is not None:
-            optional["allowed"] = contiguous(allowed, np.uint8)
         _native.scan(
             self.panels_,
             queries,
@@ -68,3 +48,27 @@ class Exact:
             **optional,
         )
         return found
+
+
+def prepared_queries(
+    queries: FloatMatrix, k: int, n_dimensions: int, excluded: Excluded | None, allowed: NDArray[np.bool_] | None
+) -> tuple[FloatMatrix, Neighbours, dict[str, Any]]:
+    """Queries as kernels take them, room for what will be found, and what must not be; errors where they are none."""
+    queries = contiguous(queries, np.float32)
+    if queries.ndim != 2 or queries.shape[1] != n_dimensions:
+        raise InvalidParameterError(
+            f"queries have the shape {queries.shape}; expected (n, {n_dimensions}) as the items have"
+        )
+    if k < 1:
+        raise InvalidParameterError(f"k is {k}; expected at least 1")
+    if not np.isfinite(queries).all():
+        raise NonFiniteStateError("a query has infinite or missing coordinates; expected finite numbers")
+    shape = (len(queries), k)
+    found = Neighbours(np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32))
+    optional: dict[str, Any] = {}
+    if excluded is not None:
+        optional["excluded_offsets"] = contiguous(excluded.offsets, np.int64)
+        optional["excluded"] = contiguous(excluded.items, np.int32)
+    if allowed is not None:
+        optional["allowed"] = contiguous(allowed, np.uint8)
+    return queries, found, optional
