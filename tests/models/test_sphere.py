@@ -69,6 +69,13 @@ def test_the_radius_is_the_median_length_of_free_items():
     assert small(chains=1).fit(wide).posterior_.draws.sphere.radius == pytest.approx(found, rel=0.02)
 
 
+def test_where_factors_are_nothing_the_radius_is_one():
+    """Of five ratings least squares makes factors of next to nothing."""
+    few = Ratings.from_arrays(["a"] * 3 + ["b"] * 2, [0, 1, 2, 0, 1], [1.0, 2, 3, 4, 5])
+    assert small(chains=1).fit(few).posterior_.draws.sphere.radius == 1
+    assert np.isfinite(SphereALS(n_factors=4, seed=0).fit(few).predict(["a"], [1]).mean).all()
+
+
 def test_the_radius_is_a_unit_and_no_more():
     """Users go the other way, and so does their prior: with a tenth or ten times the radius nothing else changes."""
     usual = rmse(small().fit(SPLIT.train))

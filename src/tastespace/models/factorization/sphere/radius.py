@@ -15,14 +15,13 @@ from tastespace.models.factorization.rows import Points
 from tastespace.progress import silent
 
 SWEEPS = 15
-EXTREME_RADIUS = 1e3  # beyond that single precision has too few digits for the users, who are as much shorter
+EXTREME_RADIUS = 1e3  # beyond that, or below its inverse, single precision has too few digits for users and items
 
 
 def median_length(items: Points) -> float:
-    """Of items that are free; 1 if all are 0."""
-    lengths = np.linalg.norm(items.factors.astype(np.float64), axis=1)
-    median = float(np.median(lengths))
-    return median if median > 0 else float(lengths.max()) or 1.0
+    """Of items that are free; 1 where these are hardly more than nothing, as few ratings leave them."""
+    median = float(np.median(np.linalg.norm(items.factors.astype(np.float64), axis=1)))
+    return median if median > 1 / EXTREME_RADIUS else 1.0
 
 
 def free_length(

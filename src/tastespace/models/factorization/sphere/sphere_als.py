@@ -41,7 +41,7 @@ class SphereALS(ALS):
     def check(self) -> None:
         super().check()
         if self.radius != "auto":
-            number("radius", self.radius, above=0, below=EXTREME_RADIUS)
+            number("radius", self.radius, above=1 / EXTREME_RADIUS, below=EXTREME_RADIUS)
 
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None

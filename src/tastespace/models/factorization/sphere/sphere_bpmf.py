@@ -58,7 +58,7 @@ class SphereBPMF(BPMF):
     def check(self) -> None:
         super().check()
         if self.radius != "auto":
-            number("radius", self.radius, above=0, below=EXTREME_RADIUS)
+            number("radius", self.radius, above=1 / EXTREME_RADIUS, below=EXTREME_RADIUS)
         choice("item_prior", self.item_prior, ["von-mises-fisher", "uniform"])
         choice("sampler", self.sampler, list(SPHERE_SAMPLERS))
         if self.item_steps is not None:
