@@ -24,10 +24,11 @@ from tastespace.models.factorization.rows import Moments, Points
 from tastespace.models.factorization.sphere.moves import SphereMoves
 from tastespace.models.factorization.sphere.population import SpherePopulation
 from tastespace.models.factorization.sphere.priors import SpherePrior
-from tastespace.models.factorization.story import FactorModel
+from tastespace.models.factorization.story import FactorModel, scores
 from tastespace.models.factorization.uneven_noise import UnevenNoise
 from tastespace.models.factorization.yes_no import Probit
 from tastespace.randomness import generator
+from tastespace.testing.calibration import simulation_based_calibration
 from tastespace.testing.geweke import geweke
 
 pytestmark = pytest.mark.statistical
@@ -164,6 +165,39 @@ class ConcentrationOfFewer(SpherePrior):
 )
 def test_broken_twins_do_not_keep_it(parameters):
     assert is_broken(compared(story(**parameters), 2000))
+
+
+# Calibration
+
+
+def score_of(user, item):
+    return lambda params, _: float(scores(params, np.array([user]), np.array([item]))[0])
+
+
+def calibration(model, n):
+    ranked = {
+        "noise": lambda params, _: params.alpha,
+        "rated pair": score_of(0, 0),
+        "unrated pair": score_of(0, 2),
+        "user without ratings": score_of(3, 1),
+        "concentration": lambda params, _: params.item_population.concentration,
+        "log joint": lambda params, ratings: story().log_joint(params, ratings),
+    }
+    return simulation_based_calibration(
+        model, partial(bound, model), WHERE, ranked, n=n, draws=19, warmup=15, thin=2, rng=generator(7)
+    )
+
+
+def test_posteriors_are_calibrated():
+    """From the start at least squares on the sphere that a fit makes, too."""
+    result = calibration(story(steps=10), n=100)
+    result.assert_passes()
+    for row in result.rows:
+        assert row.coverage(0.9).p_value > 1e-6 / len(result.rows), result
+
+
+def test_posteriors_of_a_broken_twin_are_not():
+    assert calibration(story(steps=10, moves=ConcentrationDropped), n=100).p_value < 1e-6
 
 
 # The log joint, and the moments of the population
