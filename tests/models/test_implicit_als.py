@@ -441,3 +441,13 @@ def test_weights_of_a_row():
     chosen = Chosen.of(RATINGS.by_user, Confidence(2.0, "none"))
     assert_allclose(chosen.total_weights(), 2 * RATINGS.by_user.counts)
     assert_allclose(Ridge(3.0, True).of(chosen, N_ITEMS), 3 * (1 + 2 * RATINGS.by_user.counts / N_ITEMS), rtol=1e-6)
+
+
+def test_intervals_hold_the_score_beyond_nothing_and_one():
+    """A score has no range: cut to one, an interval would lie beside what it is about."""
+    model = fitted()
+    users, items = np.repeat(np.arange(N_USERS), N_ITEMS), np.tile(np.arange(N_ITEMS), N_USERS)
+    prediction = model.predict(users, items)
+    low, high = prediction.interval(0.9).T
+    assert prediction.mean.min() < 0
+    assert ((low < prediction.mean) & (prediction.mean < high)).all()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tastespace import BPMF, Ratings, SphereALS, SphereBPMF, load, random_split, save
+from tastespace import ALS, BPMF, Ratings, SphereALS, SphereBPMF, load, random_split, save
 from tastespace.distributions.von_mises_fisher import mean_resultant_length
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.diagnostics import diagnose
@@ -219,6 +219,8 @@ def test_an_item_without_ratings_stays_on_the_sphere():
         ({"radius": 0}, "radius is 0; expected"),
         ({"radius": -1.0}, "radius is -1.0; expected"),
         ({"radius": float("nan")}, "radius is nan; expected"),
+        ({"radius": float("inf")}, "radius is inf; expected"),
+        ({"radius": 1e-9}, "radius is 1e-09; expected"),
         ({"sampler": "gibbs"}, "sampler is 'gibbs'; expected"),
         ({"item_prior": "normal"}, "item_prior is 'normal'; expected"),
         ({"item_steps": 0}, "item_steps is 0; expected"),
@@ -288,3 +290,10 @@ def test_sphere_als_keeps_its_length_and_predicts():
     )
     with pytest.raises(InvalidParameterError, match="radius is 0; expected"):
         SphereALS(radius=0).fit(RATINGS)
+
+
+def test_early_stopping_stops_on_the_sphere_as_well():
+    options = {"n_factors": 20, "regularisation": 1e-4, "weighting": "plain", "early_stopping": True, "tolerance": 0.0}
+    free, bound = (model(**options, seed=0).fit(SPLIT.train) for model in (ALS, SphereALS))
+    assert len(free.posterior_.losses) < ALS().sweeps
+    assert len(bound.posterior_.losses) == len(free.posterior_.losses)
