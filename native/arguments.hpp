@@ -65,4 +65,15 @@ inline void require_offsets(const Vector<const int64_t> &offsets, size_t n_rows,
   for (size_t row = 0; row < n_rows; ++row) require(at[row] <= at[row + 1], "offsets: ascending");
 }
 
+// Lists of what must not be found, one a query.
+inline void require_excluded(const OptionalVector<const int64_t> &offsets,
+                             const OptionalVector<const int32_t> &excluded, int64_t n_queries) {
+  require(offsets.has_value() == excluded.has_value(), "excluded: offsets and rows together");
+  if (!offsets) return;
+  const int64_t *at = offsets->data();
+  require(int64_t(offsets->size()) == n_queries + 1 && at[0] >= 0 && at[n_queries] <= int64_t(excluded->size()),
+          "excluded_offsets: one more than queries, within excluded");
+  for (int64_t q = 0; q < n_queries; ++q) require(at[q] <= at[q + 1], "excluded_offsets: ascending");
+}
+
 }  // namespace tastespace

@@ -18,6 +18,7 @@ using tastespace::Matrix;
 using tastespace::OptionalVector;
 using tastespace::pointer;
 using tastespace::require;
+using tastespace::require_excluded;
 using tastespace::scan_panel;
 using tastespace::Vector;
 
@@ -48,14 +49,7 @@ void search_cells(Vector<const float> centres, Vector<const int64_t> first_panel
               out_scores.shape(1) == size_t(problem.k) && problem.k > 0,
           "out: one row of k a query");
   require(has_size(allowed, size_t(n_items)), "allowed: one an item");
-  require(excluded_offsets.has_value() == excluded.has_value(), "excluded: offsets and rows together");
-  if (excluded_offsets) {
-    const int64_t *at = excluded_offsets->data();
-    require(
-        int64_t(excluded_offsets->size()) == n_queries + 1 && at[0] >= 0 && at[n_queries] <= int64_t(excluded->size()),
-        "excluded_offsets: one more than queries, within excluded");
-    for (int64_t q = 0; q < n_queries; ++q) require(at[q] <= at[q + 1], "excluded_offsets: ascending");
-  }
+  require_excluded(excluded_offsets, excluded, n_queries);
   problem.probes = probes;
   problem.centres = centres.data();
   problem.first_panels = first_panels.data();

@@ -25,6 +25,7 @@ using tastespace::OptionalMatrix;
 using tastespace::OptionalVector;
 using tastespace::pointer;
 using tastespace::require;
+using tastespace::require_excluded;
 using tastespace::require_offsets;
 using tastespace::Vector;
 using tastespace::within;
@@ -158,14 +159,7 @@ void scan(Vector<const float> panels, Matrix<const float> queries, int64_t n_ite
               out_scores.shape(1) == size_t(problem.k) && problem.k > 0,
           "out: one row of k a query");
   require(has_size(allowed, size_t(n_items)), "allowed: one an item");
-  require(excluded_offsets.has_value() == excluded.has_value(), "excluded: offsets and rows together");
-  if (excluded_offsets) {
-    const int64_t *at = excluded_offsets->data();
-    require(
-        int64_t(excluded_offsets->size()) == n_queries + 1 && at[0] >= 0 && at[n_queries] <= int64_t(excluded->size()),
-        "excluded_offsets: one more than queries, within excluded");
-    for (int64_t q = 0; q < n_queries; ++q) require(at[q] <= at[q + 1], "excluded_offsets: ascending");
-  }
+  require_excluded(excluded_offsets, excluded, n_queries);
   problem.panels = panels.data();
   problem.queries = queries.data();
   problem.excluded_offsets = pointer(excluded_offsets);

@@ -443,11 +443,10 @@ def test_weights_of_a_row():
     assert_allclose(Ridge(3.0, True).of(chosen, N_ITEMS), 3 * (1 + 2 * RATINGS.by_user.counts / N_ITEMS), rtol=1e-6)
 
 
-def test_intervals_hold_the_score_beyond_nothing_and_one():
-    """A score has no range: cut to one, an interval would lie beside what it is about."""
-    model = fitted()
-    users, items = np.repeat(np.arange(N_USERS), N_ITEMS), np.tile(np.arange(N_ITEMS), N_USERS)
-    prediction = model.predict(users, items)
-    low, high = prediction.interval(0.9).T
-    assert prediction.mean.min() < 0
-    assert ((low < prediction.mean) & (prediction.mean < high)).all()
+def test_intervals_of_lists_hold_scores_of_any_size():
+    """A score has no range: cut to that of 0 to 1, an interval would lie beside what it is about."""
+    listed = fitted(strength=40.0, regularisation=0.1).recommend(RATINGS.users.ids, N_ITEMS)
+    is_item = listed.item_rows >= 0
+    scores, low, high = (figures[is_item] for figures in (listed.scores, listed.sureness.low, listed.sureness.high))
+    assert scores.min() < 0
+    assert ((low < scores) & (scores < high)).all()
