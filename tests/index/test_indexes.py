@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,6 +16,7 @@ from tastespace.errors import InvalidParameterError, NonFiniteStateError
 from tastespace.index.exact import Exact
 from tastespace.index.index import Excluded
 from tastespace.index.inverted_file import InvertedFile
+from tastespace.index.storing import described, restored
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -150,7 +152,7 @@ def test_memory_is_told_and_bad_numbers_are_refused():
     assert ITEMS.nbytes < built.n_bytes < 1.5 * ITEMS.nbytes
     assert InvertedFile().build(ITEMS[:0]).n_bytes == 0
     for wrong in ({"n_cells": 0}, {"probes": 0}):
-        with pytest.raises(InvalidParameterError, match="expected at least 1 of each"):
+        with pytest.raises(InvalidParameterError, match="expected a whole number of at least 1"):
             InvertedFile(**wrong).build(ITEMS)
 
 
@@ -162,3 +164,21 @@ def test_lists_by_an_index_are_those_of_the_scan():
     expected, found = model.recommend(range(20), 5), model.recommend(range(20), 5, index=index)
     assert_array_equal(found.item_rows, expected.item_rows)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+
+
+@ALL
+def test_what_was_saved_finds_the_same(name):
+    built = BUILT[name]
+    again = restored(json.loads(json.dumps(described(built))), dict(built.arrays()), ITEMS)
+    assert_array_equal(again.search(QUERIES, 10).items, built.search(QUERIES, 10).items)
+    assert again.description == built.description
+    assert again.n_bytes == built.n_bytes
+
+
+def test_what_was_saved_for_other_items_is_refused():
+    built = InvertedFile(n_cells=10).build(ITEMS)
+    with pytest.raises(ValueError, match="1500 items in cells, 1400 of the model"):
+        restored(described(built), built.arrays(), ITEMS[:1400])
+    bad = dict(built.arrays()) | {"members": np.where(built.members_ == 7, 5000, built.members_)}
+    with pytest.raises(ValueError, match="items in cells that the model does not have"):
+        restored(described(built), bad, ITEMS)

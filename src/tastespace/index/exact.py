@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -26,6 +27,21 @@ class Exact:
         self.n_items_, self.n_dimensions_ = vectors.shape
         self.panels_: FloatArray = panels_of(vectors)
         return self
+
+    @property
+    def description(self) -> str:
+        return "scan of all items"
+
+    @property
+    def n_bytes(self) -> int:
+        return self.panels_.nbytes
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """None: the panels are the vectors in another order, and soon made."""
+        return {}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Self:
+        return self.build(vectors)
 
     def search(
         self,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, Self
+from numbers import Integral
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.arrays import FloatMatrix, IntArray, OffsetArray
+from tastespace.errors import InvalidParameterError
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +31,15 @@ class Neighbours:
 
 
 class Index(Protocol):
-    """Larger is better, best first, always two-dimensional, padded with -1."""
+    """Larger is better, best first, always two-dimensional, padded with -1.
+
+    The fields of a structure are its parameters; learned names end in an underscore. What is built can be saved: arrays
+    hold all that was learned but the vectors themselves, which belong to the model.
+    """
+
+    threads: int | None
+    n_items_: int
+    n_dimensions_: int
 
     def build(self, vectors: FloatMatrix) -> Self: ...
 
@@ -40,3 +51,37 @@ class Index(Protocol):
         excluded: Excluded | None = None,
         allowed: NDArray[np.bool_] | None = None,
     ) -> Neighbours: ...
+
+    @property
+    def description(self) -> str:
+        """What it is, with its parameters, in a few words for people."""
+        ...
+
+    @property
+    def n_bytes(self) -> int:
+        """Of memory, without the vectors that it was built over."""
+        ...
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """All that must be saved."""
+        ...
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Self:
+        """Take what was saved as one's own, for the same vectors; what does not fit is a ValueError."""
+        ...
+
+
+def n_bytes_of(arrays: Mapping[str, NDArray[Any]]) -> int:
+    return sum(array.nbytes for array in arrays.values())
+
+
+def check_number(name: str, value: Any, *, least: int = 1) -> None:
+    """A parameter of a structure is a whole number."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least {least}")
+
+
+def require(fits: bool, what: str) -> None:
+    """What was saved fits the vectors, and itself."""
+    if not fits:
+        raise ValueError(f"the index does not fit: {what}")

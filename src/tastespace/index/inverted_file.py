@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any, Self
@@ -11,10 +12,9 @@ from numpy.typing import NDArray
 
 from tastespace import _native, threads
 from tastespace.arrays import FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
-from tastespace.errors import InvalidParameterError
 from tastespace.index.clustering import Clusters
 from tastespace.index.exact import prepared_queries
-from tastespace.index.index import Excluded, Neighbours
+from tastespace.index.index import Excluded, Neighbours, check_number, n_bytes_of, require
 from tastespace.index.panels import panels_of
 from tastespace.randomness import generator
 
@@ -37,11 +37,8 @@ class InvertedFile:
     def build(self, vectors: FloatMatrix) -> Self:
         vectors = contiguous(vectors, np.float32)
         self.n_items_, self.n_dimensions_ = vectors.shape
+        self._check()
         wanted = max(1, round(2 * sqrt(self.n_items_))) if self.n_cells is None else self.n_cells
-        if wanted < 1 or self.probes < 1:
-            raise InvalidParameterError(
-                f"n_cells is {self.n_cells} and probes {self.probes}; expected at least 1 of each"
-            )
         n_threads = threads.resolve(self.threads)
         if self.n_items_ == 0:
             self.n_cells_ = 0
@@ -62,13 +59,45 @@ class InvertedFile:
         self.panels_: FloatArray = panels_of(placed)
         return self
 
+    def _check(self) -> None:
+        check_number("probes", self.probes)
+        if self.n_cells is not None:
+            check_number("n_cells", self.n_cells)
+
+    @property
+    def description(self) -> str:
+        return f"inverted file of {self.n_cells_} cells, {min(self.probes, self.n_cells_)} of them looked into"
+
     @property
     def n_bytes(self) -> int:
-        """Of memory."""
+        return n_bytes_of(self.arrays())
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
         if not self.n_cells_:
-            return 0
-        parts: list[NDArray[Any]] = [self.centres_, self.first_panels_, self.members_, self.panels_]
-        return sum(part.nbytes for part in parts)
+            return {}
+        return {
+            "centres": self.centres_,
+            "first_panels": self.first_panels_,
+            "members": self.members_,
+            "panels": self.panels_,
+        }
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Self:
+        self._check()
+        self.n_items_, self.n_dimensions_ = vectors.shape
+        self.n_cells_ = len(arrays["first_panels"]) - 1 if arrays else 0
+        require(bool(arrays) == bool(self.n_items_), "it has cells where there are no items, or none where there are")
+        if not arrays:
+            return self
+        self.centres_ = contiguous(arrays["centres"], np.float32)
+        self.first_panels_ = contiguous(arrays["first_panels"], np.int64)
+        self.members_ = contiguous(arrays["members"], np.int32)
+        self.panels_ = contiguous(arrays["panels"], np.float32)
+        # The search does not look at each of them again.
+        items = self.members_[self.members_ >= 0]
+        require(len(items) == self.n_items_, f"{len(items)} items in cells, {self.n_items_} of the model")
+        require(not self.n_items_ or int(items.max()) < self.n_items_, "items in cells that the model does not have")
+        return self
 
     def search(
         self,
