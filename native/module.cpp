@@ -1,6 +1,7 @@
 // The Python module tastespace._native: arrays in, the caller's arrays filled, the GIL released.
 #include "arguments.hpp"
 #include "beliefs_module.hpp"
+#include "candidates_module.hpp"
 #include "cells_module.hpp"
 #include "choices_module.hpp"
 #include "compress.hpp"
@@ -238,6 +239,7 @@ NB_MODULE(_native, module) {
   module.def("transpose", &transpose, "offsets"_a, "columns"_a, "values"_a, "out_offsets"_a, "out_columns"_a,
              "out_values"_a, "Group ratings by column; rows come out ascending.");
   bind_beliefs(module);
+  bind_candidates(module);
   bind_cells(module);
   bind_choices(module);
   bind_confident(module);

@@ -1,4 +1,5 @@
 // Scores of pairs: a dot product each.
+#include "dot.hpp"
 #include "lanes.hpp"
 #include "pairs.hpp"
 #include "tables.hpp"
@@ -6,19 +7,6 @@
 namespace tastespace {
 namespace TS_ISA {
 namespace {
-
-TS_INLINE float dot(const float *TS_RESTRICT left, const float *TS_RESTRICT right, int64_t n) {
-  constexpr int width = width_of<float>;
-  float total = 0;
-  int64_t d = 0;
-  if (n >= width) {
-    Lanes<float> sums = load(left) * load(right);
-    for (d = width; d + width <= n; d += width) sums += load(left + d) * load(right + d);
-    total = sum<float>(sums);
-  }
-  for (; d < n; ++d) total += left[d] * right[d];
-  return total;
-}
 
 void score(const PairsProblem &problem, int64_t begin, int64_t end) {
   const int64_t n = problem.n_factors;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "beliefs.hpp"
+#include "candidates.hpp"
 #include "cells.hpp"
 #include "choices.hpp"
 #include "confident.hpp"
@@ -19,6 +20,7 @@ struct Table {
   RowsKernel<float> rows_float;
   RowsKernel<double> rows_double;
   BeliefsKernel beliefs;
+  CandidatesKernel candidates;
   CellsKernel cells;
   ChoicesKernel choices;
   ConfidentKernel confident;
@@ -31,18 +33,19 @@ struct Table {
   SphereKernel<double> sphere_double;
 };
 
-#define TS_DECLARE(isa)              \
-  namespace isa {                    \
-  void fill_rows(Table &table);      \
-  void fill_beliefs(Table &table);   \
-  void fill_cells(Table &table);     \
-  void fill_choices(Table &table);   \
-  void fill_confident(Table &table); \
-  void fill_latent(Table &table);    \
-  void fill_moments(Table &table);   \
-  void fill_pairs(Table &table);     \
-  void fill_scan(Table &table);      \
-  void fill_sphere(Table &table);    \
+#define TS_DECLARE(isa)               \
+  namespace isa {                     \
+  void fill_rows(Table &table);       \
+  void fill_beliefs(Table &table);    \
+  void fill_candidates(Table &table); \
+  void fill_cells(Table &table);      \
+  void fill_choices(Table &table);    \
+  void fill_confident(Table &table);  \
+  void fill_latent(Table &table);     \
+  void fill_moments(Table &table);    \
+  void fill_pairs(Table &table);      \
+  void fill_scan(Table &table);       \
+  void fill_sphere(Table &table);     \
   }
 TS_DECLARE(base)
 #if defined(TS_X86)

@@ -25,6 +25,8 @@ def resolve(threads: int | None) -> int:
     """The number asked for, or all cores; the number never changes a result."""
     if threads is None:
         return available()
+    if type(threads) is int and 1 <= threads <= MOST:  # The usual case, which a search of microseconds asks for.
+        return threads
     if isinstance(threads, bool) or not isinstance(threads, Integral) or threads < 1:
         raise InvalidParameterError(f"threads is {threads!r}; expected at least 1, or nothing for all cores")
     return min(int(threads), MOST)

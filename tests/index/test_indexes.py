@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -14,9 +15,13 @@ from numpy.testing import assert_array_equal
 from tastespace import ALS
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
 from tastespace.index.exact import Exact
+from tastespace.index.graph import Graph
+from tastespace.index.growing import Growing
 from tastespace.index.index import Excluded
 from tastespace.index.inverted_file import InvertedFile
+from tastespace.index.reduced import Reduced
 from tastespace.index.storing import described, restored
+from tastespace.index.voting import Vote
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -24,8 +29,23 @@ INDEXES = {
     "exact": Exact,
     "inverted file": lambda **options: InvertedFile(n_cells=20, probes=6, **options),
     "inverted file, all cells": lambda **options: InvertedFile(probes=10_000, **options),
+    "reduced": lambda **options: Reduced(n_coordinates=8, candidates=50, inner=InvertedFile(n_cells=20), **options),
+    "reduced, all candidates": lambda **options: Reduced(n_coordinates=3, candidates=10_000, **options),
+    "vote": lambda **options: Vote(n_parts=3, candidates=150, **options),
+    "growing": lambda **options: Growing(inner=InvertedFile(n_cells=20, probes=6), **options),
 }
-LEAST_RECALL = {"exact": 1.0, "inverted file": 0.8, "inverted file, all cells": 1.0}
+if find_spec("faiss") is not None:  # the extra [graph]
+    INDEXES["graph"] = lambda **options: Graph(effort=30, **options)
+LEAST_RECALL = {
+    "exact": 1.0,
+    "inverted file": 0.8,
+    "inverted file, all cells": 1.0,
+    "reduced": 0.7,
+    "reduced, all candidates": 1.0,
+    "vote": 0.5,
+    "growing": 0.8,
+    "graph": 0.9,
+}
 
 
 def world(n_items=1500, n_dimensions=12, n_queries=60, seed=1):

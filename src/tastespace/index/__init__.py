@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from tastespace.index.exact import Exact
+from tastespace.index.graph import Graph
+from tastespace.index.growing import Growing
 from tastespace.index.inverted_file import InvertedFile
+from tastespace.index.reduced import Reduced
+from tastespace.index.voting import Vote
 
 # The structures by name: what an artifact that has one says, and what `tastespace index` chooses from.
 INDEXES: dict[str, type[Any]] = {
     "exact": Exact,
     "inverted-file": InvertedFile,
+    "graph": Graph,
+    "growing": Growing,
+    "reduced": Reduced,
+    "vote": Vote,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Self
 
 import numpy as np
@@ -53,7 +54,7 @@ class Exact:
     ) -> Neighbours:
         queries, found, optional = prepared_queries(queries, k, self.n_dimensions_, excluded, allowed)
         if len(queries) == 0 or self.n_items_ == 0:
-            return found
+            return nothing(found)
         _native.scan(
             self.panels_,
             queries,
@@ -69,7 +70,10 @@ class Exact:
 def prepared_queries(
     queries: FloatMatrix, k: int, n_dimensions: int, excluded: Excluded | None, allowed: NDArray[np.bool_] | None
 ) -> tuple[FloatMatrix, Neighbours, dict[str, Any]]:
-    """Queries as kernels take them, room for what will be found, and what must not be; errors where they are none."""
+    """Queries as kernels take them, room for what will be found, and what must not be; errors where they are none.
+
+    Every microsecond counts here: a search of one query may take ten.
+    """
     queries = contiguous(queries, np.float32)
     if queries.ndim != 2 or queries.shape[1] != n_dimensions:
         raise InvalidParameterError(
@@ -77,10 +81,9 @@ def prepared_queries(
         )
     if k < 1:
         raise InvalidParameterError(f"k is {k}; expected at least 1")
-    if not np.isfinite(queries).all():
+    if not _are_finite(queries):
         raise NonFiniteStateError("a query has infinite or missing coordinates; expected finite numbers")
-    shape = (len(queries), k)
-    found = Neighbours(np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32))
+    found = Neighbours(np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.float32))
     optional: dict[str, Any] = {}
     if excluded is not None:
         optional["excluded_offsets"] = contiguous(excluded.offsets, np.int64)
@@ -88,3 +91,16 @@ def prepared_queries(
     if allowed is not None:
         optional["allowed"] = contiguous(allowed, np.uint8)
     return queries, found, optional
+
+
+def nothing(found: Neighbours) -> Neighbours:
+    """The same room, with nothing found."""
+    found.items.fill(-1)
+    found.scores.fill(-np.inf)
+    return found
+
+
+def _are_finite(queries: FloatMatrix) -> bool:
+    """One product tells of a single query, unless it is very long, in a tenth of the time."""
+    flat = queries.reshape(-1)
+    return isfinite(flat.dot(flat)) or bool(np.isfinite(queries).all())

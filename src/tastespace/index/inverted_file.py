@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import sqrt
+from math import ceil, sqrt
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from tastespace import _native, threads
 from tastespace.arrays import FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.index.clustering import Clusters
-from tastespace.index.exact import prepared_queries
+from tastespace.index.exact import nothing, prepared_queries
+from tastespace.index.filtering import best_of, few_allowed
 from tastespace.index.index import Excluded, Neighbours, check_number, n_bytes_of, require
 from tastespace.index.panels import panels_of
 from tastespace.randomness import generator
@@ -35,7 +36,7 @@ class InvertedFile:
     threads: int | None = None
 
     def build(self, vectors: FloatMatrix) -> Self:
-        vectors = contiguous(vectors, np.float32)
+        self.vectors_ = vectors = contiguous(vectors, np.float32)
         self.n_items_, self.n_dimensions_ = vectors.shape
         self._check()
         wanted = max(1, round(2 * sqrt(self.n_items_))) if self.n_cells is None else self.n_cells
@@ -58,6 +59,13 @@ class InvertedFile:
         placed[places] = vectors[order]
         self.panels_: FloatArray = panels_of(placed)
         return self
+
+    def _probes(self, allowed: NDArray[np.bool_] | None) -> int:
+        """The cells to look into: more where fewer of their items count."""
+        probes = self.probes
+        if allowed is not None:
+            probes = ceil(probes * self.n_items_ / max(np.count_nonzero(allowed), 1))
+        return min(probes, self.n_cells_)
 
     def _check(self) -> None:
         check_number("probes", self.probes)
@@ -84,6 +92,7 @@ class InvertedFile:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Self:
         self._check()
+        self.vectors_ = vectors = contiguous(vectors, np.float32)
         self.n_items_, self.n_dimensions_ = vectors.shape
         self.n_cells_ = len(arrays["first_panels"]) - 1 if arrays else 0
         require(bool(arrays) == bool(self.n_items_), "it has cells where there are no items, or none where there are")
@@ -109,7 +118,11 @@ class InvertedFile:
     ) -> Neighbours:
         queries, found, optional = prepared_queries(queries, k, self.n_dimensions_, excluded, allowed)
         if len(queries) == 0 or self.n_cells_ == 0:
-            return found
+            return nothing(found)
+        n_threads = threads.resolve(self.threads)
+        rows = few_allowed(allowed)
+        if rows is not None:
+            return best_of(rows, self.vectors_, queries, k, excluded, n_threads)
         _native.search_cells(
             self.centres_,
             self.first_panels_,
@@ -117,10 +130,10 @@ class InvertedFile:
             self.members_,
             queries,
             self.n_items_,
-            min(self.probes, self.n_cells_),
+            self._probes(allowed),
             found.items,
             found.scores,
-            threads=threads.resolve(self.threads),
+            threads=n_threads,
             **optional,
         )
         return found

@@ -1,0 +1,145 @@
+"""The same search in fewer coordinates: inner products of long vectors, nearly, as those of short ones.
+
+Draws of a posterior, one after the other, make long vectors: mean_s u_s.v_s is one inner product in S D dimensions.
+They say nearly the same in each draw, so that few coordinates keep nearly all of it. Which ones depends on who asks:
+with queries q of second moments L L' and items v,
+
+    q.v = (L^-1 q).(L' v)
+
+the first factor has uncorrelated coordinates of the same size. So what is lost by leaving out coordinates of the second
+is least, on average over the queries, if these are its principal components. The mean of the items is taken off before:
+it adds the same to all scores of a query.
+
+A bias is a coordinate in which all queries agree. It may be left out of the search and come back when the best are put
+in order: then items differ by their direction alone, if their lengths do not differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from tastespace import _native
+from tastespace.arrays import DoubleArray, FloatMatrix, contiguous
+
+SAMPLE = 50_000  # items that the components are found by
+BLOCK = 1 << 14  # items at a time
+MORE, PASSES = 8, 3  # further components while they are sought, and how often all are improved
+RIDGE = 1e-3  # of the mean square of the queries, added to their second moments: there will be others
+
+
+class Reduction(Protocol):
+    """From long to short; queries and items each in their own way."""
+
+    @property
+    def n_coordinates(self) -> int: ...
+
+    def items(self, vectors: FloatMatrix) -> FloatMatrix: ...
+
+    def queries(self, queries: FloatMatrix, threads: int) -> FloatMatrix: ...
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Whitened:
+    """Principal components of the items, as the queries see them."""
+
+    of_items: FloatMatrix  # dimensions x coordinates
+    of_queries: FloatMatrix  # dimensions x coordinates
+    mean: FloatMatrix  # of the items; 1 x dimensions
+
+    @classmethod
+    def of(cls, vectors: FloatMatrix, queries: FloatMatrix | None, n_coordinates: int, rng: Generator) -> Whitened:
+        """`queries` are some of those that will come; None for any, from all directions alike."""
+        n_dimensions = vectors.shape[1]
+        n_coordinates = min(n_coordinates, n_dimensions)
+        mean = vectors.sum(axis=0, dtype=np.float64) / max(len(vectors), 1)
+        root = np.eye(n_dimensions) if queries is None or not len(queries) else _root(queries)
+        some = vectors
+        if len(vectors) > SAMPLE:
+            some = vectors[np.sort(rng.choice(len(vectors), SAMPLE, replace=False))]
+        components = _components(some - mean.astype(np.float32), root.astype(np.float32), n_coordinates, rng)
+        return cls(
+            contiguous(root @ components, np.float32),
+            contiguous(np.linalg.solve(root.T, components), np.float32),
+            contiguous(mean[None], np.float32),
+        )
+
+    @property
+    def n_coordinates(self) -> int:
+        return int(self.of_items.shape[1])
+
+    def items(self, vectors: FloatMatrix) -> FloatMatrix:
+        codes = np.empty((len(vectors), self.n_coordinates), np.float32)
+        for start in range(0, len(vectors), BLOCK):
+            codes[start : start + BLOCK] = (vectors[start : start + BLOCK] - self.mean) @ self.of_items
+        return codes
+
+    def queries(self, queries: FloatMatrix, threads: int) -> FloatMatrix:
+        codes = np.empty((len(queries), self.n_coordinates), np.float32)
+        # Not by BLAS, which may add in another order when a user is asked about alone.
+        _native.project(queries, self.of_queries, codes, threads=threads)
+        return codes
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {"of_items": self.of_items, "of_queries": self.of_queries, "mean": self.mean}
+
+
+@dataclass(frozen=True, eq=False)
+class Unbiased:
+    """Without the coordinates in which all queries agree."""
+
+    kept: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, queries: FloatMatrix) -> Unbiased:
+        return cls(np.flatnonzero(np.ptp(queries, axis=0) > 0))
+
+    @property
+    def n_coordinates(self) -> int:
+        return len(self.kept)
+
+    def items(self, vectors: FloatMatrix) -> FloatMatrix:
+        return contiguous(vectors[:, self.kept], np.float32)
+
+    def queries(self, queries: FloatMatrix, threads: int) -> FloatMatrix:
+        return contiguous(queries[:, self.kept], np.float32)
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {"kept": self.kept}
+
+
+def _root(queries: FloatMatrix) -> DoubleArray:
+    """L, lower triangular, with L L' the second moments of the queries, and a little for those unlike all of them."""
+    wide = queries.astype(np.float64)
+    moments = wide.T @ wide / len(wide)
+    size = float(np.trace(moments)) / len(moments)
+    return np.asarray(
+        np.linalg.cholesky(moments + (RIDGE * size if size > 0 else 1.0) * np.eye(len(moments))), np.float64
+    )
+
+
+def _components(centred: FloatMatrix, root: FloatMatrix, n: int, rng: Generator) -> DoubleArray:
+    """The principal components of (items x root): a random subspace, turned towards them (Halko et al. 2011)."""
+    n_dimensions = root.shape[0]
+    basis = np.linalg.qr(rng.standard_normal((n_dimensions, min(n + MORE, n_dimensions))))[0]
+    for _ in range(PASSES):
+        basis = np.linalg.qr(_squared(centred, root, basis))[0]
+    values, turn = np.linalg.eigh(basis.T @ _squared(centred, root, basis))
+    return np.asarray(basis @ turn[:, ::-1][:, :n])
+
+
+def _squared(centred: FloatMatrix, root: FloatMatrix, basis: DoubleArray) -> DoubleArray:
+    """X'X times a basis, X being the items times the root."""
+    total: DoubleArray = np.zeros(basis.shape)
+    through = root @ basis.astype(np.float32)
+    for start in range(0, len(centred), BLOCK):
+        block = centred[start : start + BLOCK]
+        total += block.T @ (block @ through)
+    return np.asarray(root.T.astype(np.float64) @ total)
