@@ -72,6 +72,7 @@ class Ranking:
     item_ids: pl.Series  # users * n, null where there is no item
     titles: pl.Series | None  # users * n
     sureness: Sureness | None = None
+    found_by: str = "every item was looked at"  # how the lists were found
 
     def __len__(self) -> int:
         return len(self.user_ids)

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from tastespace.arrays import FloatMatrix
+from tastespace.arrays import FloatArray, FloatMatrix, IntArray
 from tastespace.errors import InvalidParameterError
 from tastespace.index.exact import Exact
+from tastespace.index.filtering import few_allowed
 from tastespace.index.index import Index, Neighbours
 from tastespace.models.damping import DampedScores, sorted_by
 from tastespace.models.diversity import diversified, pool_size
 from tastespace.models.parameters import whole_number
-from tastespace.models.policies import Mean, Policy, PolicyScores, RngOf
-from tastespace.models.posterior import Latent, Posterior, Uncertain
+from tastespace.models.policies import Likely, Mean, Policy, PolicyScores, RngOf, Some, Thompson
+from tastespace.models.posterior import DrawsQueries, InnerProduct, Latent, Posterior, Uncertain
 from tastespace.models.prepared import Prepared
 from tastespace.models.searching import Searchable, best_items, pair_scores
 from tastespace.ranking import Rules
@@ -41,6 +42,15 @@ class Wishes:
 
 
 @dataclass(frozen=True, eq=False)
+class Lists:
+    """Each user's items in their final order, with the scores that the model gives them."""
+
+    found: Neighbours
+    how: str  # they were found
+    pool: IntArray | None  # the best by expected rating, more than are listed; None where every item was looked at
+
+
+@dataclass(frozen=True, eq=False)
 class Listing:
     """Everything that the lists of a request are made from."""
 
@@ -50,12 +60,13 @@ class Listing:
     n_items: int
     rules: Rules
     prepared: Prepared
-    index: Index | None  # the caller's own
+    index: Index | None  # over the posterior's item vectors; None to look at every item
     rng_of: RngOf  # of a user of the belief: where a policy draws
     threads: int
 
-    def lists(self, wishes: Wishes) -> Neighbours:
-        """Each user's items in their final order, with the scores that the model gives them."""
+    def lists(self, wishes: Wishes, *, with_pool: bool = False) -> Lists:
+        """As wished; with the pool, if one is wanted and an index was used."""
+        self._check_index()
         n = min(wishes.n, max(self.n_items, 1))
         likeness = self.prepared.pool_likeness if wishes.diversity > 0 else None
         size = n if likeness is None else pool_size(n, self.n_items)
@@ -63,28 +74,79 @@ class Listing:
         if wishes.popularity_damping > 0:
             found = self._damped(size, wishes, by_policy)
         elif by_policy is not None:
-            found = self._best(by_policy, size, None)
+            found = self._by_values(by_policy, size)
+            if isinstance(wishes.policy, Likely):
+                found = by_position(found)
         else:
             found = self._by_mean(size)
         if likeness is not None:
             found = diversified(found, n, float(wishes.diversity), likeness, self.threads)
         if wishes.popularity_damping > 0 or by_policy is not None:
-            return Neighbours(found.items, self._shown(found))
-        return found
+            found = Neighbours(found.items, self._shown(found))
+        pool = self._candidates(n).items if with_pool and self._is_indexed else None
+        return Lists(found, self._how(wishes, by_policy), pool)
 
     def _by_mean(self, size: int) -> Neighbours:
         """The best by expected rating."""
-        index = self._threaded(self.prepared.exact) if self.index is None else self.index
         if not self._is_latent:
-            return self._best(self.posterior, size, index)
+            return self._best(self.posterior, size, self._searched)
         # Order by score is almost that by expected rating: the best of more than are wanted, put in order here.
-        found = self._best(self.posterior, pool_size(size, self.n_items), index)
+        found = self._best(self.posterior, pool_size(size, self.n_items), self._searched)
         found = sorted_by(found, self._shown(found))
         return Neighbours(found.items[:, :size], found.scores[:, :size])
+
+    def _by_values(self, by_policy: PolicyScores, size: int) -> Neighbours:
+        """The best by what a policy goes by: of all items, or of those that an index finds."""
+        if not self._is_indexed:
+            return self._best(by_policy, size, None)
+        candidates = self._candidates(size)
+        if isinstance(by_policy.policy, Thompson) and isinstance(self.posterior, DrawsQueries) and self.n_users:
+            drawn = DrawnProduct.of(self.posterior, self.belief, self.n_users, self.rng_of)
+            candidates = self._best(drawn, candidate_count(size, self.n_items), self.index)
+        some = Some(np.arange(self.n_users, dtype=np.int32), candidates.items)
+        found = sorted_by(candidates, by_policy.of(self.belief, some, self.threads))
+        return Neighbours(found.items[:, :size], found.scores[:, :size])
+
+    def _candidates(self, size: int) -> Neighbours:
+        """The best by expected rating, among which are nearly all of the best by any policy that minds the mean."""
+        return self._best(self.posterior, candidate_count(size, self.n_items), self.index)
+
+    @property
+    def _searched(self) -> Index | None:
+        """What finds the best by expected rating; None where they are not found by an index at all."""
+        return self._threaded(self.prepared.exact) if self.index is None else self.index
+
+    @property
+    def _is_indexed(self) -> bool:
+        """Whether items are left out unseen: a user's own allow-list is always looked at as a whole."""
+        return self.index is not None and self.rules.own is None
 
     @property
     def _is_latent(self) -> bool:
         return isinstance(self.posterior, Latent) and self.posterior.is_latent
+
+    def _check_index(self) -> None:
+        index = self.index
+        if index is None or not isinstance(self.posterior, InnerProduct):
+            return
+        if index.n_items_ != self.n_items:
+            raise InvalidParameterError(
+                f"the index has {index.n_items_} items, and the model {self.n_items}; expected an index built over the "
+                "item vectors of this model: build it anew after an update"
+            )
+
+    def _how(self, wishes: Wishes, by_policy: PolicyScores | None) -> str:
+        """In words."""
+        if self.rules.own is not None:
+            return "every item of the user's own list was looked at"
+        if self.index is None or (by_policy is not None and wishes.popularity_damping):
+            return "every item was looked at"
+        few = few_allowed(self.rules.allowed)
+        by = self.index.description if few is None else f"a look at each of the {len(few)} items allowed"
+        if by_policy is None and not wishes.popularity_damping and not self._is_latent:
+            return f"by {by}"
+        n = candidate_count(wishes.n, self.n_items) if by_policy is not None else pool_size(wishes.n, self.n_items)
+        return f"the best {n} by {by}; put in order one by one"
 
     def _shown(self, found: Neighbours) -> FloatMatrix:
         """What a list shows of items: their expected ratings."""
@@ -105,10 +167,6 @@ class Listing:
                 f"the policy is {type(policy).__name__.lower()}, and this model does not know how sure it is; expected "
                 "the policy mean, or a model with a posterior: BPMF (bpmf), or ImplicitALS (implicit-als) for choices"
             )
-        if self.index is not None:
-            raise InvalidParameterError(
-                f"the policy is {type(policy).__name__.lower()}, which looks at every item; expected index=None"
-            )
         return PolicyScores(policy, self.posterior, self.n_items, self.rng_of)
 
     def _damped(self, size: int, wishes: Wishes, by_policy: PolicyScores | None) -> Neighbours:
@@ -119,7 +177,7 @@ class Listing:
         damped = damping.of(strength)
         if self.index is None:
             return self._best(damped, size, self._threaded(damping.exact))
-        # The caller's index knows nothing of popularity: more of its best are fetched, and put in order here.
+        # An index knows nothing of popularity: more of its best are fetched, and put in order here.
         found = self._best(self.posterior, max(size, pool_size(size, self.n_items)), self.index)
         found = sorted_by(found, self._scores(damped, found))
         return Neighbours(found.items[:, :size], found.scores[:, :size])
@@ -152,6 +210,41 @@ class Listing:
             scored, self.belief, users.astype(np.int32), found.items[users, places], self.threads
         )
         return scores
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnProduct:
+    """The scores of one draw a user, as an index finds them."""
+
+    inner: InnerProduct[Any]
+    queries: FloatMatrix
+    added: FloatArray
+
+    @classmethod
+    def of(cls, posterior: Any, belief: Any, n_users: int, rng_of: RngOf) -> DrawnProduct:
+        drawn = [posterior.draw_queries(belief, user, 1, rng_of(user)) for user in range(n_users)]
+        return cls(posterior, *(np.concatenate(parts) for parts in zip(*drawn, strict=True)))
+
+    def query_vectors(self, belief: Any) -> FloatMatrix:
+        return self.queries
+
+    def item_vectors(self) -> FloatMatrix:
+        return self.inner.item_vectors()
+
+    def offsets(self, belief: Any) -> FloatArray:
+        return self.added
+
+
+def by_position(found: Neighbours) -> Neighbours:
+    """The same items; their scores are positions from the end, whatever else was looked at."""
+    positions = np.arange(found.items.shape[1], 0, -1, dtype=np.float32)
+    return Neighbours(found.items, np.where(found.items >= 0, positions, -np.inf).astype(np.float32))
+
+
+def candidate_count(n: int, n_items: int) -> int:
+    """How many of the best by expected rating a policy chooses a list of n from: the best 200 of the mean have 99 % of
+    the best 10 of mean - 2 sd."""
+    return min(max(20 * n, 200), max(n_items, 1))
 
 
 def _from_zero(name: str, value: Any, most: int) -> None:

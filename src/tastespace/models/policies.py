@@ -16,13 +16,33 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from tastespace.arrays import FloatMatrix, IntArray
+from tastespace.arrays import FloatArray, FloatMatrix, IntArray
 from tastespace.errors import InvalidParameterError
 from tastespace.models.parameters import number, whole_number
 from tastespace.models.posterior import Uncertain
 
 MOST_SDS = 1e6  # far beyond what makes a difference, and what single precision can hold
 RngOf = Callable[[int], Generator]  # of a user of the belief
+
+
+@dataclass(frozen=True, eq=False)
+class Some:
+    """Users (rows of a belief), and for each of them the items that are to be scored."""
+
+    users: IntArray
+    items: IntArray  # users x items; -1 for none
+    are_all: bool = False  # every item there is, in order
+
+    def pairs(self) -> tuple[IntArray, IntArray]:
+        """One a user and item."""
+        there = self.items >= 0
+        return np.repeat(self.users, there.sum(axis=1)), self.items[there]
+
+    def shaped(self, values: FloatArray) -> FloatMatrix:
+        """Values of the pairs in rows; minus infinity where there is no item."""
+        scores = np.full(self.items.shape, -np.inf, np.float32)
+        scores[self.items >= 0] = values
+        return scores
 
 
 @dataclass(frozen=True)
@@ -43,11 +63,10 @@ class Cautious:
     def check(self) -> None:
         number("c", self.c, least=0, below=MOST_SDS)
 
-    def scores(
-        self, posterior: Uncertain[Any], belief: Any, users: IntArray, n_items: int, rng_of: RngOf, threads: int
-    ) -> FloatMatrix:
-        mean, sd = _of_all(posterior, belief, users, n_items, threads)
-        return mean + np.float32(self.sign * self.c) * sd
+    def scores(self, posterior: Uncertain[Any], belief: Any, some: Some, rng_of: RngOf, threads: int) -> FloatMatrix:
+        pairs = some.pairs()
+        mean, sd = posterior.summary(belief, *pairs, threads)
+        return some.shaped(mean + np.float32(self.sign * self.c) * sd)
 
 
 @dataclass(frozen=True)
@@ -67,9 +86,7 @@ class Likely:
         if self.at_least is not None:
             number("at_least", self.at_least)
 
-    def scores(
-        self, posterior: Uncertain[Any], belief: Any, users: IntArray, n_items: int, rng_of: RngOf, threads: int
-    ) -> FloatMatrix:
+    def scores(self, posterior: Uncertain[Any], belief: Any, some: Some, rng_of: RngOf, threads: int) -> FloatMatrix:
         threshold = posterior.usual_rating if self.at_least is None else self.at_least
         low, high = posterior.rating_range
         if threshold > high or (threshold <= low < high):
@@ -77,14 +94,15 @@ class Likely:
                 f"at_least is {threshold:g}, and ratings go from {low:g} to {high:g}; expected above {low:g}, at most "
                 f"{high:g}"
             )
-        items = np.arange(n_items, dtype=np.int32)
-        scores = np.empty((len(users), n_items), np.float32)
-        for place, user in enumerate(users):  # One at a time: the whole distribution of every rating is looked at.
-            outlook = posterior.outlook(belief, np.full(n_items, user, np.int32), items, threads)
+        scores = np.full(some.items.shape, -np.inf, np.float32)
+        for place, user in enumerate(some.users):  # One at a time: the whole distribution of every rating is looked at.
+            there = np.flatnonzero(some.items[place] >= 0)
+            items = some.items[place, there]
+            outlook = posterior.outlook(belief, np.full(len(items), user, np.int32), items, threads)
             chances = outlook.rating.at_least(threshold).astype(np.float32)
             # Positions, not probabilities: where these are alike, as near 0 and 1, the mean decides.
             order = np.lexsort((items, -outlook.belief.mean(), -chances))
-            scores[place, order] = np.arange(n_items, 0, -1)
+            scores[place, there[order]] = np.arange(len(items), 0, -1)
         return scores
 
 
@@ -97,11 +115,13 @@ class Thompson:
     def check(self) -> None:
         whole_number("request", self.request, least=0)
 
-    def scores(
-        self, posterior: Uncertain[Any], belief: Any, users: IntArray, n_items: int, rng_of: RngOf, threads: int
-    ) -> FloatMatrix:
-        drawn = [posterior.draw_scores(belief, int(user), 1, rng_of(int(user))) for user in users]
-        return np.concatenate(drawn) if drawn else np.zeros((0, n_items), np.float32)
+    def scores(self, posterior: Uncertain[Any], belief: Any, some: Some, rng_of: RngOf, threads: int) -> FloatMatrix:
+        scores = np.full(some.items.shape, -np.inf, np.float32)
+        for place, user in enumerate(some.users):
+            there = np.flatnonzero(some.items[place] >= 0)
+            items = None if some.are_all else some.items[place, there]
+            scores[place, there] = posterior.draw_scores(belief, int(user), 1, rng_of(int(user)), items)[0]
+        return scores
 
 
 Policy = Mean | Cautious | Curious | Likely | Thompson
@@ -124,7 +144,12 @@ class PolicyScores:
     rng_of: RngOf
 
     def scores(self, belief: Any, belief_rows: IntArray, threads: int) -> FloatMatrix:
-        return self.policy.scores(self.posterior, belief, belief_rows, self.n_items, self.rng_of, threads)
+        every = np.broadcast_to(np.arange(self.n_items, dtype=np.int32), (len(belief_rows), self.n_items))
+        return self.of(belief, Some(belief_rows, every, are_all=True), threads)
+
+    def of(self, belief: Any, some: Some, threads: int) -> FloatMatrix:
+        """Of some items of each user; minus infinity where there is none."""
+        return self.policy.scores(self.posterior, belief, some, self.rng_of, threads)
 
 
 def policy_of(asked: Policy | str) -> Policy:
@@ -160,12 +185,3 @@ def _parameter(name: str, setting: str) -> dict[str, Any]:
         return {key: kind(text)}
     except ValueError:
         raise InvalidParameterError(f"{key} is {text!r}; expected {expected}") from None
-
-
-def _of_all(
-    posterior: Uncertain[Any], belief: Any, users: IntArray, n_items: int, threads: int
-) -> tuple[FloatMatrix, FloatMatrix]:
-    """Mean and standard deviation of the belief about every item, one row a user."""
-    items = np.tile(np.arange(n_items, dtype=np.int32), len(users))
-    mean, sd = posterior.summary(belief, np.repeat(users, n_items), items, threads)
-    return mean.reshape(len(users), n_items), sd.reshape(len(users), n_items)

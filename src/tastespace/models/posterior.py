@@ -91,8 +91,10 @@ class Uncertain(Protocol[AskedBelief]):
         """The expected rating of each pair, and the standard deviation of the belief about it; items are known."""
         ...
 
-    def draw_scores(self, belief: AskedBelief, belief_row: int, n: int, rng: Generator) -> FloatMatrix:
-        """The expected ratings of all items for a user in n draws from the posterior, evenly over what is kept."""
+    def draw_scores(
+        self, belief: AskedBelief, belief_row: int, n: int, rng: Generator, items: IntArray | None = None
+    ) -> FloatMatrix:
+        """What items (None: all) would score for a user in n draws from the posterior, evenly over what is kept."""
         ...
 
 
@@ -157,6 +159,17 @@ class InnerProduct(Protocol[AskedBelief]):
     def item_vectors(self) -> FloatMatrix: ...
 
     def offsets(self, belief: AskedBelief) -> FloatArray: ...
+
+
+@runtime_checkable
+class DrawsQueries(Protocol[AskedBelief]):
+    """Capability of a posterior that has inner products and is uncertain: also a draw can be searched by an index."""
+
+    def draw_queries(
+        self, belief: AskedBelief, belief_row: int, n: int, rng: Generator
+    ) -> tuple[FloatMatrix, FloatArray]:
+        """The query vectors and offsets of n draws: those whose scores `draw_scores` gives with the same numbers."""
+        ...
 
 
 @runtime_checkable

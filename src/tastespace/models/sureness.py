@@ -29,8 +29,11 @@ class Sure:
     rng_of: Callable[[int], Generator]
     threads: int
 
-    def of(self, item_rows: IntArray, n: int) -> Sureness:
-        """Of the items of each user (one row each, -1 for none): the best n of all that the rules allow are meant."""
+    def of(self, item_rows: IntArray, n: int, pool: IntArray | None = None) -> Sureness:
+        """Of the items of each user (one row each, -1 for none): the best n of all that the rules allow are meant.
+
+        With a pool, a row of items a user, the best n of these and his own stand for them.
+        """
         users, places = np.nonzero(item_rows >= 0)
         outlook = self.posterior.outlook(self.belief, users.astype(np.int32), item_rows[users, places], self.threads)
         found = [
@@ -47,20 +50,26 @@ class Sure:
             probabilities = np.full((*item_rows.shape, len(levels)), np.nan, np.float32)
             probabilities[users, places] = outlook.rating.level_probabilities()
         belief_sd, rating_sd, low, high = shaped
-        return Sureness(belief_sd, rating_sd, low, high, self._top_n(item_rows, n), levels, probabilities)
+        return Sureness(belief_sd, rating_sd, low, high, self._top_n(item_rows, n, pool), levels, probabilities)
 
-    def _top_n(self, item_rows: IntArray, n: int) -> FloatMatrix:
+    def _top_n(self, item_rows: IntArray, n: int, pool: IntArray | None) -> FloatMatrix:
         probabilities = np.full(item_rows.shape, np.nan, np.float32)
         with one_blas_thread():
             for user, row in enumerate(item_rows):
                 listed = np.flatnonzero(row >= 0)
                 if not len(listed):
                     continue
-                scores = self.posterior.draw_scores(self.belief, user, DRAWS, self.rng_of(user))
-                self._allow(scores, user)
+                if pool is None:
+                    scores = self.posterior.draw_scores(self.belief, user, DRAWS, self.rng_of(user))
+                    self._allow(scores, user)
+                    places = row[listed]
+                else:
+                    items = np.union1d(row[listed], pool[user][pool[user] >= 0])
+                    scores = self.posterior.draw_scores(self.belief, user, DRAWS, self.rng_of(user), items)
+                    places = np.searchsorted(items, row[listed])
                 k = min(n, scores.shape[1])
                 edge = np.partition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k]
-                probabilities[user, listed] = np.mean(scores[:, row[listed]] >= edge[:, None], axis=0)
+                probabilities[user, listed] = np.mean(scores[:, places] >= edge[:, None], axis=0)
         return probabilities
 
     def _allow(self, scores: FloatMatrix, user: int) -> None:

@@ -158,7 +158,34 @@ class DrawsPosterior:
             mean[pairs], sd[pairs] = of_mean, of_sd
         return (draws.offset + draws.scale * mean).astype(np.float32), (draws.scale * sd).astype(np.float32)
 
-    def draw_scores(self, belief: UserBeliefs, belief_row: int, n: int, rng: Generator) -> FloatMatrix:
+    def draw_scores(
+        self, belief: UserBeliefs, belief_row: int, n: int, rng: Generator, items: IntArray | None = None
+    ) -> FloatMatrix:
+        draws, n_draws = self.draws, self.draws.items.shape[1]
+        chosen, vectors, biases = self._drawn(belief, belief_row, n, rng)
+        meant = draws.items if items is None else draws.items[items]
+        if n == n_draws and (chosen == np.arange(n)).all():  # All draws: the items are read as they lie in memory.
+            scores = np.einsum("msw,sw->sm", meant, vectors)
+        else:
+            scores = np.empty((n, len(meant)), np.float32)
+            for s in np.unique(chosen):  # The vectors that meet the same items, at once.
+                scores[chosen == s] = vectors[chosen == s] @ meant[:, s].T
+        return np.asarray(draws.offset + draws.scale * (scores + biases[:, None]), np.float32)
+
+    def draw_queries(
+        self, belief: UserBeliefs, belief_row: int, n: int, rng: Generator
+    ) -> tuple[FloatMatrix, FloatArray]:
+        """Where an item vector has the item's other draws, such a query is 0."""
+        draws, (_, n_draws, width) = self.draws, self.draws.items.shape
+        chosen, vectors, biases = self._drawn(belief, belief_row, n, rng)
+        queries = np.zeros((n, n_draws, width), np.float32)
+        queries[np.arange(n), chosen] = np.float32(draws.scale) * vectors
+        return queries.reshape(n, -1), (draws.offset + draws.scale * biases).astype(np.float32)
+
+    def _drawn(
+        self, belief: UserBeliefs, belief_row: int, n: int, rng: Generator
+    ) -> tuple[NDArray[np.intp], FloatMatrix, FloatArray]:
+        """A user in n draws: which draws of the items, the vectors that these are multiplied by, and the biases."""
         draws, n_draws = self.draws, self.draws.items.shape[1]
         (users, some), *_ = belief.blocks(np.array([belief_row]))
         row, n_factors = belief_row - users.start, draws.n_factors
@@ -169,16 +196,9 @@ class DrawsPosterior:
             chosen = np.arange(n)
         noise = rng.standard_normal((n, draws.items.shape[2]), np.float32)
         people = some.means[row, chosen] + np.einsum("sij,sj->si", some.roots[row, chosen], noise)
-        vectors, biases = people, np.zeros(n, np.float32)
-        if draws.has_biases:
-            vectors, biases = np.hstack([people[:, :n_factors], np.ones((n, 1), np.float32)]), people[:, n_factors]
-        if n == n_draws and (chosen == np.arange(n)).all():  # All draws: the items are read as they lie in memory.
-            scores = np.einsum("msw,sw->sm", draws.items, vectors)
-        else:
-            scores = np.empty((n, len(draws.items)), np.float32)
-            for s in np.unique(chosen):  # The vectors that meet the same items, at once.
-                scores[chosen == s] = vectors[chosen == s] @ draws.items[:, s].T
-        return np.asarray(draws.offset + draws.scale * (scores + biases[:, None]), np.float32)
+        if not draws.has_biases:
+            return chosen, people, np.zeros(n, np.float32)
+        return chosen, np.hstack([people[:, :n_factors], np.ones((n, 1), np.float32)]), people[:, n_factors]
 
     def query_vectors(self, belief: UserBeliefs) -> FloatMatrix:
         return self._all_queries(belief)[0]

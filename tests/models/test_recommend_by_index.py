@@ -1,0 +1,157 @@
+"""Lists through an index are those of the exact path: under every policy, with every filter, for anybody."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from tastespace import ALS, BPMF, EASE, ImplicitALS, Ratings
+from tastespace.errors import InvalidParameterError
+from tastespace.index.exact import Exact
+from tastespace.index.inverted_file import InvertedFile
+from tastespace.index.reduced import Reduced
+from tastespace.index.trials import StoredIndex
+from tastespace.randomness import generator
+from tastespace.testing.toys import tastes
+
+pytestmark = pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
+POLICIES = ("mean", "cautious", "curious", "likely", "thompson")
+N_ITEMS = 150  # fewer than a policy looks at: nothing is lost before it puts them in order
+
+
+def ratings_of(n_users, n_items, density):
+    drawn = tastes(n_users, n_items, density=density, rng=generator(5))[0]
+    return Ratings.from_arrays(drawn.user_ids(), drawn.item_ids(), np.clip(np.round(drawn.values), 1, 5))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return BPMF(n_factors=3, warmup=15, draws=10, thin=1, chains=2, seed=1).fit(ratings_of(60, N_ITEMS, 0.2))
+
+
+@pytest.fixture(scope="module")
+def large():
+    return BPMF(n_factors=3, warmup=15, draws=10, thin=1, chains=2, seed=1).fit(ratings_of(80, 2500, 0.06))
+
+
+def all_cells(model):
+    return InvertedFile(n_cells=9, probes=9).build(model.posterior_.item_vectors())
+
+
+HISTORY = pl.DataFrame({"user": ["new", "new", "other"], "item": [3, 7, 11], "rating": [5.0, 1.0, 4.0]})
+REQUESTS = [
+    {},
+    {"history": HISTORY, "user_ids": ["new", "other", 3, "nobody"]},
+    {"exclude": [1, 2, 3, 4]},
+    {"exclude": None},
+    {"only": list(range(40))},
+    {"only": [5, 6, 7]},
+    {"only": pl.DataFrame({"user": [0, 0, 1], "item": [4, 9, 9]})},
+    {"n": 500},
+    {"diversity": 0.5},
+    {"popularity_damping": 0.5, "n": 4},
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("request_", REQUESTS, ids=str)
+def test_the_same_as_without(fitted, policy, request_):
+    asked = {"user_ids": [0, 1, 5], "n": 6, "policy": policy} | request_
+    expected = fitted.recommend(**asked, index=None)
+    found = fitted.recommend(**asked, index=all_cells(fitted))
+    assert_array_equal(found.item_rows, expected.item_rows)
+    assert_allclose(found.scores, expected.scores, rtol=1e-4)
+    for name in ("belief_sd", "low", "high", "top_n_probability"):
+        # Sums over fewer items are made in another order: a draw's edge can fall the other way once in a hundred.
+        mine, others = getattr(found.sureness, name), getattr(expected.sureness, name)
+        assert_allclose(mine, others, rtol=1e-4, atol=0.011 if name == "top_n_probability" else 1e-4)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_of_many_items_nearly_all_of_the_best_are_found(large, policy):
+    users = list(range(60))
+    queries = large.posterior_.query_vectors(large.posterior_.known(np.arange(80, dtype=np.int32)))
+    index = Reduced(inner=InvertedFile(n_cells=40, probes=20), n_coordinates=8, candidates=50)
+    index.build(large.posterior_.item_vectors(), queries)
+    asked = {"user_ids": users, "n": 10, "policy": policy, "uncertainty": False}
+    expected, found = large.recommend(**asked, index=None), large.recommend(**asked, index=index)
+    pairs = zip(found.item_rows, expected.item_rows, strict=True)
+    recall = np.mean([len(set(mine) & set(others)) / 10 for mine, others in pairs])
+    # A draw of items that few have rated is no inner product of a few coordinates.
+    assert recall > (0.85 if policy == "thompson" else 0.99)
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_never_what_must_not_be_shown(large, data):
+    rng = generator(data.draw(st.integers(0, 10_000)))
+    policy = data.draw(st.sampled_from(POLICIES))
+    share = data.draw(st.sampled_from([0.002, 0.05, 0.5, 1.0]))
+    only = np.flatnonzero(rng.random(2500) < share)
+    excluded = rng.choice(2500, 400, replace=False)
+    index = BUILT.setdefault("large", InvertedFile(n_cells=40, probes=5).build(large.posterior_.item_vectors()))
+    history = {int(item): 4.0 for item in rng.choice(2500, 20, replace=False)}
+    users, asked_history = ([0, 1], None) if data.draw(st.booleans()) else (None, history)
+    ranking = large.recommend(
+        users, 10, history=asked_history, policy=policy, only=only, exclude=excluded, index=index, uncertainty=False
+    )
+    by_user = large.ratings_.by_user
+    for position, row in enumerate(ranking.item_rows):
+        seen = set(history) if users is None else set(by_user.columns[slice(*by_user.offsets[position : position + 2])])
+        seen = {large.ratings_.items.rows_of([item])[0] for item in seen} if users is None else seen
+        shown = large.ratings_.items.at(row[row >= 0]).to_list()
+        assert set(shown) <= set(only) - set(excluded)
+        assert not set(row[row >= 0]) & seen
+        assert len(set(shown)) == len(shown)
+
+
+BUILT: dict[str, InvertedFile] = {}
+
+
+def test_it_says_how_lists_were_found(fitted):
+    index = all_cells(fitted)
+    assert fitted.recommend([0]).found_by == "every item was looked at"
+    assert fitted.recommend([0], index=index).found_by == "by inverted file of 9 cells, 9 of them looked into"
+    few = fitted.recommend([0], only=[1, 2, 3], index=index)
+    assert few.found_by == "by a look at each of the 3 items allowed"
+    cautious = fitted.recommend([0], policy="cautious", index=index)
+    assert (
+        cautious.found_by == "the best 150 by inverted file of 9 cells, 9 of them looked into; put in order one by one"
+    )
+    own = fitted.recommend([0], only=pl.DataFrame({"user": [0], "item": [4]}), index=index)
+    assert own.found_by == "every item of the user's own list was looked at"
+
+
+def test_the_index_of_the_model_is_used_unless_told_otherwise(fitted):
+    index = all_cells(fitted)
+    fitted.index_ = StoredIndex(index, None, (), None)
+    try:
+        assert fitted.recommend([0]).found_by.startswith("by inverted file")
+        assert fitted.recommend([0], index=None).found_by == "every item was looked at"
+        updated = fitted.update(pl.DataFrame({"user": [0], "item": [999], "rating": [4.0]}))
+        assert updated.index_ is None
+    finally:
+        fitted.index_ = None
+
+
+def test_an_index_of_other_items_is_refused(fitted):
+    other = Exact().build(np.zeros((7, 80), np.float32))
+    with pytest.raises(
+        InvalidParameterError, match="the index has 7 items, and the model 150; expected an index built"
+    ):
+        fitted.recommend([0], index=other)
+    with pytest.raises(InvalidParameterError, match="index is 'fast'; expected 'auto', None, or a built index"):
+        fitted.recommend([0], index="fast")
+    with pytest.raises(InvalidParameterError, match="this model has no item vectors, so that no index can search them"):
+        EASE(seed=0).fit(ratings_of(30, 20, 0.3)).recommend([0], index=other)
+
+
+@pytest.mark.parametrize("model", [ALS(n_factors=4, regularisation=0.1, seed=0), ImplicitALS(n_factors=4, seed=0)])
+def test_every_model_with_inner_products(model):
+    fitted = model.fit(ratings_of(60, N_ITEMS, 0.2))
+    expected, found = fitted.recommend([0, 1, 2], 5), fitted.recommend([0, 1, 2], 5, index=all_cells(fitted))
+    assert_array_equal(found.item_rows, expected.item_rows)
