@@ -1,6 +1,8 @@
 // The binding of the ranking of candidates: checks of the arguments, release of the interpreter lock, the call.
 #include "candidates_module.hpp"
 
+#include <cstring>
+
 #include "arguments.hpp"
 #include "parallel.hpp"
 #include "tables.hpp"
@@ -64,6 +66,29 @@ void project(Matrix<const float> queries, Matrix<const float> matrix, Matrix<flo
   });
 }
 
+// The rows of the flags that are set, as long as they have room; -1 where there are more. Most flags are not set: eight
+// at once are passed over.
+int64_t set_rows(Vector<const uint8_t> flags, Vector<int32_t> out) {
+  const int64_t n = int64_t(flags.size()), room = int64_t(out.size());
+  const uint8_t *flag = flags.data();
+  int64_t found = 0;
+  auto look = [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i)
+      if (flag[i]) {
+        if (found == room) return false;
+        out.data()[found++] = int32_t(i);
+      }
+    return true;
+  };
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    uint64_t eight;
+    std::memcpy(&eight, flag + i, sizeof eight);
+    if (eight != 0 && !look(i, i + 8)) return -1;
+  }
+  return look(i, n) ? found : -1;
+}
+
 }  // namespace
 
 void bind_candidates(nb::module_ &module) {
@@ -71,6 +96,8 @@ void bind_candidates(nb::module_ &module) {
              "out_scores"_a.noconvert(), nb::kw_only(), "candidate_offsets"_a = nb::none(),
              "excluded_offsets"_a = nb::none(), "excluded"_a = nb::none(), "threads"_a = 1,
              "The best of each query's candidates by inner product.");
+  module.def("set_rows", &set_rows, "flags"_a, "out"_a.noconvert(),
+             "Fill out with the rows of the flags that are set; how many there are, or -1 if they have no room.");
   module.def("project", &project, "queries"_a, "matrix"_a, "out"_a.noconvert(), nb::kw_only(), "threads"_a = 1,
              "Queries times a matrix: each row the same, whatever the rows beside it.");
 }

@@ -85,3 +85,17 @@ def test_what_does_not_fit_is_refused():
         rank([0, 1], candidate_offsets=np.array([0, 2]))
     with pytest.raises(ValueError, match="out: one row a query"):
         _native.project(queries, np.zeros((3, 2), np.float32), np.empty((2, 3), np.float32))
+
+
+@given(n=st.integers(0, 100), share=st.sampled_from([0.0, 0.02, 0.5, 1.0]), room=st.integers(0, 100))
+@settings(max_examples=100, deadline=None)
+def test_rows_of_flags(n, share, room):
+    flags = generator(n).random(n) < share
+    out = np.full(room, -7, np.int32)
+    found = _native.set_rows(flags.view(np.uint8), out)
+    expected = np.flatnonzero(flags)
+    if len(expected) > room:
+        assert found == -1
+    else:
+        assert_array_equal(out[:found], expected)
+        assert (out[found:] == -7).all()

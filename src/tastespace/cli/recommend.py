@@ -48,6 +48,7 @@ def recommend(
         float,
         typer.Option("--popularity-damping", help="From 0 to 1000: the more, the fewer items that everybody rates."),
     ] = 0.0,
+    exact: Annotated[bool, typer.Option("--exact", help="Look at every item, also if the model has an index.")] = False,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -69,14 +70,18 @@ def recommend(
         where=where,
         diversity=diversity,
         popularity_damping=popularity_damping,
+        index=None if exact else "auto",
     )
     users = known_ids(recommender.ratings_.users, ranking.user_ids)
     if json:
-        console.print_json({"users": [_entry(ranking, position, users[position]) for position in range(len(ranking))]})
+        entries = [_entry(ranking, position, users[position]) for position in range(len(ranking))]
+        console.print_json({"users": entries, "found_by": ranking.found_by})
         return
     of_choices = recommender.not_rated is not None
     for position in range(len(ranking)):
         _show(ranking, position, users[position], of_choices)
+    if recommender.index_ is not None:
+        console.out.print(f"Found: {ranking.found_by}.", markup=False)
     if of_choices and ranking.sureness is not None:
         console.out.print(meaning_of_choices(bool(ranking.level_names)), markup=False)
 

@@ -89,7 +89,7 @@ def prepared_queries(
         optional["excluded_offsets"] = contiguous(excluded.offsets, np.int64)
         optional["excluded"] = contiguous(excluded.items, np.int32)
     if allowed is not None:
-        optional["allowed"] = contiguous(allowed, np.uint8)
+        optional["allowed"] = contiguous(allowed, np.bool_).view(np.uint8)
     return queries, found, optional
 
 

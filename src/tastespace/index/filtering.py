@@ -5,19 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from tastespace import _native
-from tastespace.arrays import BoolArray, FloatMatrix, IntArray
+from tastespace.arrays import BoolArray, FloatMatrix, IntArray, contiguous
 from tastespace.index.index import Excluded, Neighbours
 
-# With a filter that leaves the share f, a structure has to look at 1 / f times as many items to find as much. One that
-# looks at 3 % otherwise then looks at more than the f that are left, each dearer than in a scan, from f = 0.1 or so.
-FEW = 0.1
+# With a filter that leaves the share f of the items, a structure has to look at 1 / f times as many to find as much. One
+# that looks at 2 % otherwise looks at 2 % / f; each item of a scattered few takes some ten times as long as one beside
+# others. So the few cost less below f = 0.04 or so (benchmarks/retrieval.py, filters).
+FEW = 0.03
 
 
 def few_allowed(allowed: BoolArray | None) -> IntArray | None:
     """The rows that may be found, where they are so few that a search makes no sense; else None."""
-    if allowed is None or np.count_nonzero(allowed) > FEW * len(allowed):
+    if allowed is None:
         return None
-    return np.flatnonzero(allowed).astype(np.int32)
+    rows = np.empty(int(FEW * len(allowed)), np.int32)
+    # Numpy takes ten times as long over a hundred thousand flags.
+    n = _native.set_rows(contiguous(allowed, np.bool_).view(np.uint8), rows)
+    return None if n < 0 else rows[:n]
 
 
 def best_of(
