@@ -8,9 +8,9 @@ from tastespace import _native
 from tastespace.arrays import BoolArray, FloatMatrix, IntArray, contiguous
 from tastespace.index.index import Excluded, Neighbours
 
-# With a filter that leaves the share f of the items, a structure has to look at 1 / f times as many to find as much. One
-# that looks at 2 % otherwise looks at 2 % / f; each item of a scattered few takes some ten times as long as one beside
-# others. So the few cost less below f = 0.04 or so (benchmarks/retrieval.py, filters).
+# With a filter that leaves the share f of the items, a structure has to look at 1 / f times as many to find as much.
+# One that looks at 2 % otherwise looks at 2 % / f; each item of a scattered few takes some ten times as long as one
+# beside others. So the few cost less below f = 0.04 or so (benchmarks/retrieval.py, filters).
 FEW = 0.03
 
 

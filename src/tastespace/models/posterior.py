@@ -163,7 +163,12 @@ class InnerProduct(Protocol[AskedBelief]):
 
 @runtime_checkable
 class DrawsQueries(Protocol[AskedBelief]):
-    """Capability of a posterior that has inner products and is uncertain: also a draw can be searched by an index."""
+    """Capability of a posterior that has inner products and is uncertain: a draw of a user is a query, too."""
+
+    @property
+    def items_are_certain(self) -> bool:
+        """Whether items are the same in every draw, so that an index over them finds the best of a draw."""
+        ...
 
     def draw_queries(
         self, belief: AskedBelief, belief_row: int, n: int, rng: Generator

@@ -267,8 +267,10 @@ class Recommender(ABC):
         `index` finds the best without looking at every item: "auto" is the one that was chosen for this model
         (`tastespace index`, or `index_`), if any; None looks at every item; or one built over the posterior's item
         vectors. It is used under every policy: "cautious", "curious" and "likely" put the best 20 n (at least 200) by
-        expected rating in order, "thompson" searches its own draw. Every item is looked at where each user has a list
-        of his own to choose from, and where damping meets another policy than "mean". `found_by` says how it was.
+        expected rating in order. "thompson" searches its own draw: by the index where items are the same in all draws
+        (`ImplicitALS`, `LogisticMF`), or else all items of the draw are looked at, which no index over the mean could
+        find the best of. Every item is also looked at where each user has a list of his own to choose from, and where
+        damping meets another policy than "mean". `found_by` says how it was.
 
         If the model knows how sure it is, each entry says so: an interval that holds a rating with a probability of
         90 %, and the probability that the item is one of the user's true best n of all that were allowed (with an

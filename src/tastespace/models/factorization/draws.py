@@ -172,6 +172,10 @@ class DrawsPosterior:
                 scores[chosen == s] = vectors[chosen == s] @ meant[:, s].T
         return np.asarray(draws.offset + draws.scale * (scores + biases[:, None]), np.float32)
 
+    @property
+    def items_are_certain(self) -> bool:
+        return int(self.draws.items.shape[1]) == 1
+
     def draw_queries(
         self, belief: UserBeliefs, belief_row: int, n: int, rng: Generator
     ) -> tuple[FloatMatrix, FloatArray]:
