@@ -5,6 +5,7 @@
     ratings.safetensors    the training ratings by user (absent if saved without)
     users.parquet          the ids of the user rows
     items.parquet          the ids of the item rows, with titles and attributes
+    index.safetensors      an index over the items (absent if there is none)
 
 A folder is written beside its final place and moved there when it is whole, so that a crash leaves the old
 artifact or none, never half of one. Formats of the past stay loadable (tests/artifacts).
@@ -27,20 +28,25 @@ import polars as pl
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
+from tastespace.arrays import FloatMatrix
 from tastespace.data.compressed import Compressed
 from tastespace.data.kinds import Kind, check_kind
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import ArtifactError, InvalidParameterError
+from tastespace.index.storing import described, restored
+from tastespace.index.trials import StoredIndex, Target, Trial
 from tastespace.instructions import instruction_set
 from tastespace.models import MODELS, Recommender
+from tastespace.models.posterior import InnerProduct
 from tastespace.models.updating import Seen
 from tastespace.version import __version__
 
 FORMAT = "tastespace"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
-FILES = ("posterior.safetensors", "ratings.safetensors", "users.parquet", "items.parquet")
+INDEX = "index.safetensors"
+FILES = ("posterior.safetensors", "ratings.safetensors", "users.parquet", "items.parquet", INDEX)
 # How the safetensors format calls the types that we write.
 DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
 # Not a property of the model but of the machine it was fitted on.
@@ -79,7 +85,8 @@ def save(
     """Write a fitted recommender to a folder; one that is there already is replaced if it is an artifact.
 
     Without its ratings an artifact is smaller and tells nothing about its users' pasts, but can no longer leave
-    out what they have seen. `measures` are kept in the manifest (such as ``{"holdout": {"rmse": 0.85}}``).
+    out what they have seen. `measures` are kept in the manifest (such as ``{"holdout": {"rmse": 0.85}}``). An index
+    that the recommender has (`index_`) is kept, too.
     """
     recommender.require_fitted()
     if type(recommender) not in MODELS.values():
@@ -102,9 +109,34 @@ def save(
             )
         pl.DataFrame({"id": ratings.users.ids}).write_parquet(temporary / "users.parquet")
         _items_frame(ratings).write_parquet(temporary / "items.parquet")
-        files = {entry.name: entry.stat().st_size for entry in sorted(temporary.iterdir())}
-        manifest = _manifest(recommender, files, measures or {})
-        (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2, default=_plain) + "\n")
+        manifest = _manifest(recommender, measures or {})
+        if recommender.index_ is not None:
+            _check_fits(recommender.index_, recommender)
+            _write_index(temporary, recommender.index_, manifest)
+        _write_manifest(temporary, manifest)
+        _move(temporary, path)
+    except OSError as error:
+        raise ArtifactError(f"cannot write the artifact {path}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def save_index(path: str | Path, tuned: StoredIndex) -> None:
+    """Keep an index beside a saved recommender, with why it was chosen; one that is there already is replaced.
+
+    The artifact is put together anew beside its place, from the same files, and moved there when it is whole.
+    """
+    path = Path(path).resolve()
+    manifest = read_manifest(path)
+    check_writable(path)
+    _check_fits(tuned, load(path))
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        for name in manifest["files"]:
+            if name != INDEX:
+                _link(path / name, temporary / name)
+        _write_index(temporary, tuned, manifest)
+        _write_manifest(temporary, manifest)
         _move(temporary, path)
     except OSError as error:
         raise ArtifactError(f"cannot write the artifact {path}: {error.strerror or error}") from error
@@ -113,7 +145,7 @@ def save(
 
 
 def load(path: str | Path) -> Recommender:
-    """The recommender that was saved in this folder; its arrays are mapped, not read."""
+    """The recommender that was saved in this folder, and its index if there is one; arrays are mapped, not read."""
     path = Path(path)
     manifest = read_manifest(path)
     for name, size in manifest["files"].items():
@@ -167,7 +199,51 @@ def _restored(path: Path, manifest: Mapping[str, Any]) -> Recommender:
     rating_range = (float(data["minimum"]), float(data["maximum"]))
     recommender.restore(_read_ratings(path, data), posterior, manifest["seed"], rating_range, seen)
     _try_out(recommender)
+    if "index" in manifest:
+        recommender.index_ = _restored_index(path, manifest["index"], recommender)
     return recommender
+
+
+def _restored_index(path: Path, entry: Mapping[str, Any], recommender: Recommender) -> StoredIndex:
+    stored = StoredIndex(
+        index=restored(entry["description"], read_arrays(path / INDEX), _item_vectors(recommender)),
+        chosen=Trial.from_dict(entry["chosen"]),
+        curve=tuple(Trial.from_dict(trial) for trial in entry["curve"]),
+        target=Target.from_dict(entry["target"]),
+    )
+    _try_out_index(stored, recommender)
+    return stored
+
+
+def _try_out_index(stored: StoredIndex, recommender: Recommender) -> None:
+    """Ask for what is like the last item: an index of other vectors, or that is damaged, says so now."""
+    vectors, index = _item_vectors(recommender), stored.index
+    if (index.n_items_, index.n_dimensions_) != vectors.shape:
+        raise ValueError(
+            f"the index is of {index.n_items_} items in {index.n_dimensions_} dimensions, the model has "
+            f"{vectors.shape[0]} in {vectors.shape[1]}"
+        )
+    query = vectors[-1:]
+    found = index.search(query, 3)
+    items = found.items[found.items >= 0]
+    size = float(np.linalg.norm(query)) * float(np.abs(vectors[items]).max(initial=0.0))
+    if not np.allclose(vectors[items] @ query[0], found.scores[found.items >= 0], rtol=1e-3, atol=1e-3 * size):
+        raise ValueError("the index is of other item vectors than the model's")
+
+
+def _item_vectors(recommender: Recommender) -> FloatMatrix:
+    posterior = recommender.posterior_
+    if not isinstance(posterior, InnerProduct):
+        raise ValueError(f"there is an index, and {type(recommender).__name__} has no item vectors")
+    return posterior.item_vectors()
+
+
+def _check_fits(stored: StoredIndex, recommender: Recommender) -> None:
+    """Refuse to keep an index beside a model that it is not of."""
+    try:
+        _try_out_index(stored, recommender)
+    except ValueError as error:
+        raise InvalidParameterError(f"the index does not fit the model: {error}; expected one tuned for it") from error
 
 
 def _try_out(recommender: Recommender) -> None:
@@ -263,6 +339,32 @@ def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     path.chmod(0o644)  # It also lets nobody else read the file, unlike those beside it.
 
 
+def _write_index(folder: Path, stored: StoredIndex, manifest: dict[str, Any]) -> None:
+    """The arrays to a file, all else to the manifest."""
+    _write_arrays(folder / INDEX, stored.index.arrays())
+    manifest["index"] = {
+        "description": described(stored.index),
+        "chosen": stored.chosen.to_dict(),
+        "target": stored.target.to_dict(),
+        "curve": [trial.to_dict() for trial in stored.curve],
+    }
+
+
+def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """The last file, which has the sizes of the others; they come at its end."""
+    files = {entry.name: entry.stat().st_size for entry in sorted(folder.iterdir())}
+    content = {name: value for name, value in manifest.items() if name != "files"} | {"files": files}
+    (folder / MANIFEST).write_text(json.dumps(content, indent=2, default=_plain) + "\n")
+
+
+def _link(source: Path, place: Path) -> None:
+    """The same file under another name, or a copy where there are no links."""
+    try:
+        os.link(source, place)
+    except OSError:
+        shutil.copy2(source, place)
+
+
 def _items_frame(ratings: Ratings) -> pl.DataFrame:
     frame = pl.DataFrame({"id": ratings.items.ids})
     if ratings.item_titles is not None:
@@ -304,9 +406,7 @@ def _kept_kind(data: Mapping[str, Any], *, has_ratings: bool) -> Kind | None:
     return kind  # type: ignore[no-any-return]
 
 
-def _manifest(
-    recommender: Recommender, files: Mapping[str, int], measures: Mapping[str, Mapping[str, float]]
-) -> dict[str, Any]:
+def _manifest(recommender: Recommender, measures: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     ratings = recommender.ratings_
     low, high = recommender.rating_range_
     return {
@@ -329,7 +429,6 @@ def _manifest(
         },
         "seen": recommender.seen_.to_dict(),
         "measures": measures,
-        "files": files,
     }
 
 

@@ -18,6 +18,7 @@ from tastespace.cli.doctor import doctor
 from tastespace.cli.evaluate import evaluate
 from tastespace.cli.explain import explain
 from tastespace.cli.fit import fit
+from tastespace.cli.index import index
 from tastespace.cli.noise import noise
 from tastespace.cli.predict import predict
 from tastespace.cli.recommend import recommend
@@ -61,7 +62,7 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
     return run_verb
 
 
-for verb in (fit, update, predict, recommend, similar, explain, ask, evaluate, diagnose, noise, demo, doctor):
+for verb in (fit, update, predict, recommend, similar, explain, ask, evaluate, diagnose, noise, index, demo, doctor):
     app.command()(guarded(verb))
 
 data_sets = typer.Typer(help="Data sets by name, and what is in a file of ratings.", no_args_is_help=True)

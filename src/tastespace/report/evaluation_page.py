@@ -83,12 +83,7 @@ def prepare_folder(folder: str | Path) -> Path:
     """Make the folder if need be, and refuse early what would fail after long work."""
     require_plot()
     folder = Path(folder)
-    for place in (folder.resolve(), *folder.resolve().parents):
-        if _is_artifact(place):
-            raise DataError(
-                f"{place} holds a model, which could not be replaced with other files beside it",
-                expected="another folder for the figures",
-            )
+    refuse_artifact(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -96,6 +91,16 @@ def prepare_folder(folder: str | Path) -> Path:
             f"cannot make the folder ({error.strerror or error})", file=folder, expected="a folder to write to"
         ) from error
     return folder
+
+
+def refuse_artifact(folder: Path) -> None:
+    """No figures in a folder with a model, or below it."""
+    for place in (folder.resolve(), *folder.resolve().parents):
+        if _is_artifact(place):
+            raise DataError(
+                f"{place} holds a model, which could not be replaced with other files beside it",
+                expected="another folder for the figures",
+            )
 
 
 def _is_artifact(folder: Path) -> bool:
