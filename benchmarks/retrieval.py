@@ -18,9 +18,10 @@ import retrieval_worlds as worlds
 
 from tastespace.index.exact import Exact
 from tastespace.index.filtering import best_of
+from tastespace.index.index import set_threads
 from tastespace.index.inverted_file import InvertedFile
 from tastespace.index.measures import N_TH
-from tastespace.index.timing import numpy_scan, set_threads, time_single
+from tastespace.index.timing import numpy_scan, time_single
 from tastespace.index.trials import Trial
 from tastespace.index.truth import Truth
 from tastespace.index.tuning import Tuned, tune

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -12,6 +14,7 @@ from tastespace.index.filtering import FEW
 from tastespace.index.inverted_file import InvertedFile
 from tastespace.index.reduced import Reduced
 from tastespace.index.reduction import Unbiased, Whitened
+from tastespace.index.sharing import SharedReductions
 from tastespace.index.voting import Vote
 from tastespace.randomness import generator
 
@@ -64,6 +67,17 @@ def test_no_other_coordinates_keep_more():
     lost = np.sum((short.queries(KNOWN, 1) @ short.items(ITEMS).T - exact) ** 2)
     least = np.sum(np.linalg.svd(exact, compute_uv=False)[4:] ** 2)
     assert lost == pytest.approx(least, rel=0.02)
+
+
+def test_fewer_coordinates_are_the_first_of_more():
+    """So that several structures can share what takes long to find."""
+    more, fewer = (Whitened.of(ITEMS, KNOWN, n, generator(0)) for n in (30, 7))
+    for name, array in more.first(7).arrays().items():
+        assert_array_equal(array, fewer.arrays()[name])
+    design = Reduced(inner=InvertedFile(n_cells=10), n_coordinates=7, candidates=20)
+    shared, _ = SharedReductions().build(replace(design), ITEMS, KNOWN)
+    alone = replace(design, inner=InvertedFile(n_cells=10)).build(ITEMS, KNOWN)
+    assert_array_equal(shared.search(NEW, 10).items, alone.search(NEW, 10).items)
 
 
 def test_a_second_look_finds_what_few_coordinates_miss():

@@ -133,10 +133,27 @@ def test_the_index_of_the_model_is_used_unless_told_otherwise(fitted):
     try:
         assert fitted.recommend([0]).found_by.startswith("by inverted file")
         assert fitted.recommend([0], index=None).found_by == "every item was looked at"
-        updated = fitted.update(pl.DataFrame({"user": [0], "item": [999], "rating": [4.0]}))
-        assert updated.index_ is None
     finally:
         fitted.index_ = None
+
+
+def test_an_index_grows_with_new_items_and_is_dropped_when_old_ones_move(fitted):
+    news = pl.DataFrame({"user": list(range(20)), "item": [999] * 20, "rating": [5.0] * 20})
+    fitted.index_ = StoredIndex(all_cells(fitted), None, (), None)
+    try:
+        updated = fitted.update(news, sweeps=0)
+        twice = updated.update(news.with_columns(item=pl.lit(1000)), sweeps=0)
+        moved = fitted.update(news, sweeps=2)
+    finally:
+        fitted.index_ = None
+    for model, n_new in ((updated, 1), (twice, 2)):
+        asked = {"user_ids": list(range(20, 50)), "n": 10}
+        expected, found = model.recommend(**asked, index=None), model.recommend(**asked)
+        assert_array_equal(found.item_rows, expected.item_rows)
+        assert found.found_by.endswith(f"; {n_new} added since, 0 removed")
+        assert (found.item_rows >= N_ITEMS).any()  # what everybody gives five stars to
+    assert updated.index_.index.n_added_ == 1
+    assert moved.index_ is None
 
 
 def test_an_index_of_other_items_is_refused(fitted):

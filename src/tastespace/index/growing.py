@@ -44,6 +44,19 @@ class Growing:
         self._become(self._built(vectors, np.ones(len(vectors), bool)))
         return self
 
+    @classmethod
+    def over(cls, index: Index, vectors: FloatMatrix) -> Growing:
+        """Over an index that is built already, and stays as it is; of these vectors those behind it are added.
+
+        What was added to an index that grows, or removed from it, is forgotten. It is never built anew.
+        """
+        built = index.state_.inner if isinstance(index, Growing) else index
+        growing, vectors = cls(inner=built, rebuild_at=None, threads=index.threads), contiguous(vectors, np.float32)
+        places = _Places.of(np.ones(built.n_items_, bool))
+        tail = _Tail.empty(vectors.shape[1]).added(vectors[built.n_items_ :])
+        growing._become(_State(built, vectors[: built.n_items_], places, None, 0, tail))
+        return growing
+
     def _check(self) -> None:
         share = self.rebuild_at
         if share is None or (isinstance(share, Real) and not isinstance(share, bool) and 0 < share < np.inf):
@@ -72,6 +85,7 @@ class Growing:
         self.state_ = state
         self.n_items_, self.n_dimensions_ = state.n_rows, state.vectors.shape[1]
         self.n_added_, self.n_removed_ = state.n_added, state.n_removed
+        self.n_built_ = len(state.vectors)
 
     def _settled(self, state: _State) -> _State:
         """The same items, built anew where too much has changed."""

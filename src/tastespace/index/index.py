@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from numbers import Integral
 from typing import Any, Protocol, Self
 
@@ -85,3 +85,13 @@ def require(fits: bool, what: str) -> None:
     """What was saved fits the vectors, and itself."""
     if not fits:
         raise ValueError(f"the index does not fit: {what}")
+
+
+def set_threads(index: Any, threads: int | None) -> None:
+    """Of an index and of all structures inside it."""
+    index.threads = threads
+    if is_dataclass(index):
+        for field in fields(index):
+            inner = getattr(index, field.name)
+            if hasattr(inner, "search") and hasattr(inner, "threads"):
+                set_threads(inner, threads)

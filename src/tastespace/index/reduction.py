@@ -23,13 +23,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from tastespace import _native
 from tastespace.arrays import DoubleArray, FloatMatrix, contiguous
 
 SAMPLE = 50_000  # items that the components are found by
 BLOCK = 1 << 14  # items at a time
-MORE, PASSES = 8, 3  # further components while they are sought, and how often all are improved
+FOUND, MORE, PASSES = 56, 8, 3  # components, at least; more while they are sought; how often all are improved
 RIDGE = 1e-3  # of the mean square of the queries, added to their second moments: there will be others
 
 
@@ -67,13 +68,19 @@ class Whitened:
         components = _components(some - mean.astype(np.float32), root.astype(np.float32), n_coordinates, rng)
         return cls(
             contiguous(root @ components, np.float32),
-            contiguous(np.linalg.solve(root.T, components), np.float32),
+            contiguous(solve_triangular(root, components, trans="T", lower=True), np.float32),
             contiguous(mean[None], np.float32),
         )
 
     @property
     def n_coordinates(self) -> int:
         return int(self.of_items.shape[1])
+
+    def first(self, n: int) -> Whitened:
+        """Of the coordinates the first, which tell most; of up to FOUND the same that `of` would find for fewer."""
+        return Whitened(
+            contiguous(self.of_items[:, :n], np.float32), contiguous(self.of_queries[:, :n], np.float32), self.mean
+        )
 
     def items(self, vectors: FloatMatrix) -> FloatMatrix:
         codes = np.empty((len(vectors), self.n_coordinates), np.float32)
@@ -128,7 +135,7 @@ def _root(queries: FloatMatrix) -> DoubleArray:
 def _components(centred: FloatMatrix, root: FloatMatrix, n: int, rng: Generator) -> DoubleArray:
     """The principal components of (items x root): a random subspace, turned towards them (Halko et al. 2011)."""
     n_dimensions = root.shape[0]
-    basis = np.linalg.qr(rng.standard_normal((n_dimensions, min(n + MORE, n_dimensions))))[0]
+    basis = np.linalg.qr(rng.standard_normal((n_dimensions, min(max(n, FOUND) + MORE, n_dimensions))))[0]
     for _ in range(PASSES):
         basis = np.linalg.qr(_squared(centred, root, basis))[0]
     values, turn = np.linalg.eigh(basis.T @ _squared(centred, root, basis))

@@ -7,7 +7,7 @@ is reported is the median of ratios: a machine that is slower for a while is so 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from time import perf_counter, process_time_ns
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from tastespace.arrays import FloatMatrix, IntArray
 from tastespace.index.exact import Exact
-from tastespace.index.index import Index
+from tastespace.index.index import Index, set_threads
 from tastespace.threads import one_blas_thread
 
 BASELINE = "numpy: vectors @ query, argpartition, sort; one thread, processor time"
@@ -87,16 +87,6 @@ def numpy_batch(vectors: FloatMatrix, queries: FloatMatrix, k: int) -> IntArray:
         order = np.argsort(-np.take_along_axis(scores, best, axis=1), axis=1)
         found[start : start + step] = np.take_along_axis(best, order, axis=1)
     return found
-
-
-def set_threads(index: Any, threads: int | None) -> None:
-    """Of an index and of all structures inside it."""
-    index.threads = threads
-    if is_dataclass(index):
-        for field in fields(index):
-            inner = getattr(index, field.name)
-            if hasattr(inner, "search") and hasattr(inner, "threads"):
-                set_threads(inner, threads)
 
 
 def _taking_turns(

@@ -23,10 +23,10 @@ from tastespace.arrays import FloatMatrix, OffsetArray, contiguous
 from tastespace.errors import InvalidParameterError, MissingExtraError
 from tastespace.index.exact import Exact
 from tastespace.index.grids import EXACT, WIDE, Design, check_structures, designs
-from tastespace.index.index import Index, check_number
+from tastespace.index.index import Index, check_number, set_threads
 from tastespace.index.measures import N_TH
 from tastespace.index.storing import described
-from tastespace.index.timing import set_threads, time_batch, time_single
+from tastespace.index.timing import time_batch, time_single
 from tastespace.index.trials import StoredIndex, Target, Trial
 from tastespace.index.truth import Judged, Truth
 from tastespace.progress import Observer, Progress, silent

@@ -37,6 +37,10 @@ class Prepared:
             return None
         return Exact().build(self._posterior.item_vectors())
 
+    def take_exact(self, exact: Exact) -> None:
+        """One that is there already, unless another was made before."""
+        self.__dict__.setdefault("exact", exact)
+
     @cached_property
     def attributes(self) -> Attributes:
         return Attributes(self._ratings)

@@ -17,12 +17,14 @@ from tastespace.data.kinds import CHOICES
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids, id_series, listed
 from tastespace.errors import InvalidParameterError, NotFittedError, warn
-from tastespace.index.index import Index
+from tastespace.index.exact import Exact
+from tastespace.index.index import Index, set_threads
 from tastespace.index.trials import StoredIndex
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.instructions import instruction_set
 from tastespace.models.asking import asked_users, plain_history
 from tastespace.models.explaining import Explanation, explain
+from tastespace.models.growing_index import grown_index
 from tastespace.models.listing import Listing, Wishes
 from tastespace.models.parameters import whole_number
 from tastespace.models.policies import Policy, policy_of
@@ -144,7 +146,9 @@ class Recommender(ABC):
         the number of sweeps before draws are kept again, 0 for no such restart. "auto" restarts when more than 5 % have
         been added since the last time. Any other model is fitted again on all ratings, with the same seed.
 
-        `seen_` says what has been learned from, and what was added since; `news_` what this update did.
+        `seen_` says what has been learned from, and what was added since; `news_` what this update did. An index goes
+        on, with the new items beside it, as long as the old ones are where they were; else `index_` is None: choose one
+        again.
         """
         self.require_fitted()
         check_sweeps(sweeps)
@@ -165,6 +169,7 @@ class Recommender(ABC):
         rating_range = posterior.rating_range if isinstance(posterior, Uncertain) else widened
         other.restore(merged.ratings, posterior, self.seed_, rating_range, seen)
         other.news_ = news
+        other.index_ = grown_index(self.index_, self.posterior_, posterior)
         return other
 
     @property
@@ -485,8 +490,16 @@ class Recommender(ABC):
         if isinstance(asked, str):
             if asked != "auto":
                 raise InvalidParameterError(f"index is {asked!r}; expected 'auto', None, or a built index")
-            return None if self.index_ is None else self.index_.index
+            return None if self.index_ is None else self._chosen(self.index_.index)
         return asked
+
+    def _chosen(self, index: Index) -> Index | None:
+        """The index chosen for this model, with as many threads as the model may use."""
+        if isinstance(index, Exact):
+            self._prepared.take_exact(index)
+            return None
+        set_threads(index, self.threads)
+        return index
 
     def _matching(self, where: str | None) -> BoolArray | None:
         """The items that fulfil a condition; what is doubtful about it brings a warning."""
