@@ -53,6 +53,17 @@ TS_INLINE void store(T *to, Lanes<T> lanes) {
   __builtin_memcpy(to, &lanes, sizeof lanes);
 }
 
+template <class T>
+TS_INLINE Lanes<T> filled(T value) {
+  return Lanes<T>{} + value;
+}
+
+// Lane by lane: `then` where left is larger than right.
+template <class T>
+TS_INLINE Lanes<T> where_larger(Lanes<T> left, Lanes<T> right, Lanes<T> then, Lanes<T> otherwise) {
+  return left > right ? then : otherwise;
+}
+
 #else
 
 // The portable twin: plain loops over a small array, which any compiler can vectorise.
@@ -91,6 +102,20 @@ TS_INLINE Lanes<T> load(const T *from) {
 template <class T>
 TS_INLINE void store(T *to, const Lanes<T> &lanes) {
   for (int i = 0; i < Lanes<T>::width; ++i) to[i] = lanes.lane[i];
+}
+template <class T>
+TS_INLINE Lanes<T> filled(T value) {
+  Lanes<T> lanes;
+  for (int i = 0; i < Lanes<T>::width; ++i) lanes.lane[i] = value;
+  return lanes;
+}
+template <class T>
+TS_INLINE Lanes<T> where_larger(const Lanes<T> &left, const Lanes<T> &right, const Lanes<T> &then,
+                                const Lanes<T> &otherwise) {
+  Lanes<T> chosen;
+  for (int i = 0; i < Lanes<T>::width; ++i)
+    chosen.lane[i] = left.lane[i] > right.lane[i] ? then.lane[i] : otherwise.lane[i];
+  return chosen;
 }
 
 #endif

@@ -14,6 +14,7 @@
 #include "rows_driver.hpp"
 #include "sphere_module.hpp"
 #include "tables.hpp"
+#include "trees_module.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -246,5 +247,6 @@ NB_MODULE(_native, module) {
   bind_latent(module);
   bind_records(module);
   bind_sphere(module);
+  bind_trees(module);
   bind_neighbours(module);
 }

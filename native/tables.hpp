@@ -12,6 +12,7 @@
 #include "rows.hpp"
 #include "scan.hpp"
 #include "sphere.hpp"
+#include "trees.hpp"
 
 namespace tastespace {
 
@@ -31,6 +32,7 @@ struct Table {
   ScanKernel scan;
   SphereKernel<float> sphere_float;
   SphereKernel<double> sphere_double;
+  TreesKernel trees;
 };
 
 #define TS_DECLARE(isa)               \
@@ -46,6 +48,7 @@ struct Table {
   void fill_pairs(Table &table);      \
   void fill_scan(Table &table);       \
   void fill_sphere(Table &table);     \
+  void fill_trees(Table &table);      \
   }
 TS_DECLARE(base)
 #if defined(TS_X86)

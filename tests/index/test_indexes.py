@@ -19,6 +19,8 @@ from tastespace.index.graph import Graph
 from tastespace.index.growing import Growing
 from tastespace.index.index import Excluded
 from tastespace.index.inverted_file import InvertedFile
+from tastespace.index.kd_forest import KdForest
+from tastespace.index.kmeans_tree import KMeansTree
 from tastespace.index.reduced import Reduced
 from tastespace.index.storing import described, restored
 from tastespace.index.voting import Vote
@@ -29,6 +31,10 @@ INDEXES = {
     "exact": Exact,
     "inverted file": lambda **options: InvertedFile(n_cells=20, probes=6, **options),
     "inverted file, all cells": lambda **options: InvertedFile(probes=10_000, **options),
+    "k-d forest": lambda **options: KdForest(n_trees=3, leaf_size=16, budget=500, **options),
+    "k-d forest, all items": lambda **options: KdForest(budget=10_000, **options),
+    "k-means tree": lambda **options: KMeansTree(branching=8, leaf_size=32, budget=400, **options),
+    "k-means tree, all items": lambda **options: KMeansTree(budget=10_000, **options),
     "reduced": lambda **options: Reduced(n_coordinates=8, candidates=50, inner=InvertedFile(n_cells=20), **options),
     "reduced, all candidates": lambda **options: Reduced(n_coordinates=3, candidates=10_000, **options),
     "vote": lambda **options: Vote(n_parts=3, candidates=150, **options),
@@ -40,6 +46,10 @@ LEAST_RECALL = {
     "exact": 1.0,
     "inverted file": 0.8,
     "inverted file, all cells": 1.0,
+    "k-d forest": 0.8,
+    "k-d forest, all items": 1.0,
+    "k-means tree": 0.8,
+    "k-means tree, all items": 1.0,
     "reduced": 0.7,
     "reduced, all candidates": 1.0,
     "vote": 0.5,

@@ -8,6 +8,8 @@ from tastespace.index.exact import Exact
 from tastespace.index.graph import Graph
 from tastespace.index.growing import Growing
 from tastespace.index.inverted_file import InvertedFile
+from tastespace.index.kd_forest import KdForest
+from tastespace.index.kmeans_tree import KMeansTree
 from tastespace.index.reduced import Reduced
 from tastespace.index.voting import Vote
 
@@ -15,6 +17,8 @@ from tastespace.index.voting import Vote
 INDEXES: dict[str, type[Any]] = {
     "exact": Exact,
     "inverted-file": InvertedFile,
+    "kd-forest": KdForest,
+    "kmeans-tree": KMeansTree,
     "graph": Graph,
     "growing": Growing,
     "reduced": Reduced,
