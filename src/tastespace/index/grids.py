@@ -45,9 +45,9 @@ def _cells(n_items: int) -> list[dict[str, Any]]:
 
 GRIDS = {
     "inverted-file": Grid("probes", _cells),
-    "kmeans-tree": Grid("budget", lambda n_items: [{"branching": 32}, {"branching": 16}, {"branching": 64}], least=64),
+    "kmeans-tree": Grid("budget", lambda n_items: [{"branching": 32}, {"branching": 64}, {"branching": 16}], least=64),
     "graph": Grid("effort", lambda n_items: [{"neighbours": 16}, {"neighbours": 32}], least=10, is_slow=True),
-    "kd-forest": Grid("budget", lambda n_items: [{"n_trees": 4}, {"n_trees": 8}], least=64),
+    "kd-forest": Grid("budget", lambda n_items: [{"n_trees": 1}, {"n_trees": 4}], least=64),
 }
 
 
