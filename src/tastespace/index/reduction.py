@@ -27,6 +27,7 @@ from scipy.linalg import solve_triangular
 
 from tastespace import _native
 from tastespace.arrays import DoubleArray, FloatMatrix, contiguous
+from tastespace.threads import one_blas_thread
 
 SAMPLE = 50_000  # items that the components are found by
 BLOCK = 1 << 14  # items at a time
@@ -58,6 +59,12 @@ class Whitened:
     @classmethod
     def of(cls, vectors: FloatMatrix, queries: FloatMatrix | None, n_coordinates: int, rng: Generator) -> Whitened:
         """`queries` are some of those that will come; None for any, from all directions alike."""
+        # One thread, for the same numbers everywhere; more of them take longer over most of these products.
+        with one_blas_thread():
+            return cls._found(vectors, queries, n_coordinates, rng)
+
+    @classmethod
+    def _found(cls, vectors: FloatMatrix, queries: FloatMatrix | None, n_coordinates: int, rng: Generator) -> Whitened:
         n_dimensions = vectors.shape[1]
         n_coordinates = min(n_coordinates, n_dimensions)
         mean = vectors.sum(axis=0, dtype=np.float64) / max(len(vectors), 1)
@@ -84,8 +91,9 @@ class Whitened:
 
     def items(self, vectors: FloatMatrix) -> FloatMatrix:
         codes = np.empty((len(vectors), self.n_coordinates), np.float32)
-        for start in range(0, len(vectors), BLOCK):
-            codes[start : start + BLOCK] = (vectors[start : start + BLOCK] - self.mean) @ self.of_items
+        with one_blas_thread():
+            for start in range(0, len(vectors), BLOCK):
+                codes[start : start + BLOCK] = (vectors[start : start + BLOCK] - self.mean) @ self.of_items
         return codes
 
     def queries(self, queries: FloatMatrix, threads: int) -> FloatMatrix:
