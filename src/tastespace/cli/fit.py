@@ -108,6 +108,9 @@ def fit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last checkpoints of a run that was interrupted.")
     ] = False,
+    start: Annotated[
+        Path | None, typer.Option("--start", help="Folder of a fitted model, from whose items this one begins.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")] = False,
     json: Json = False,
 ) -> None:
@@ -115,6 +118,9 @@ def fit(
     if out is None and not dry_run:
         raise typer.BadParameter("expected --out FOLDER (or --dry-run)")
     _check_usage(holdout, test, refit, checkpoint, every, resume)
+    if start is not None and checkpoint is not None:
+        raise typer.BadParameter("expected --start or --checkpoint, not both")
+    other = None if start is None else artifact.load(start)
     if half_life is not None:
         number("--half-life", half_life, above=0)
     settled = read_config(config)
@@ -143,7 +149,7 @@ def fit(
         return
     stages = saving.stages(pick.recommender)
     with _told_how_to_go_on(stages):
-        _fit(observed, tested, holdout, refit, pick, saving, stages, json)
+        _fit(observed, tested, holdout, refit, pick, saving, stages, other, json)
 
 
 def _check_usage(
@@ -205,6 +211,7 @@ def _fit(
     pick: Pick,
     saving: Saving,
     stages: Stages,
+    other: Recommender | None,
     json: bool,
 ) -> None:
     recommender, train, label = pick.recommender, observed, "test"
@@ -213,13 +220,17 @@ def _fit(
         train, tested, label = split.train, split.test, "holdout"
     reports: dict[str, Report] = {}
     with console.progress() as observer:
-        seconds = _timed(lambda: recommender.fit(train, held_out=tested, observer=observer, checkpoints=stages[0]))
+        seconds = _timed(
+            lambda: recommender.fit(train, held_out=tested, observer=observer, checkpoints=stages[0], start=other)
+        )
         if tested is not None:
             # Lists take time, and are made only where there is nothing else to measure.
             lists = sense_of(recommender, tested).is_of_lists
             reports[label] = evaluate(recommender, tested, ranking=lists, groups=False, bootstrap=0)
         if refit:
-            seconds += _timed(lambda: recommender.fit(observed, observer=observer, checkpoints=stages[1]))
+            seconds += _timed(
+                lambda: recommender.fit(observed, observer=observer, checkpoints=stages[1], start=other)
+            )
     measures = {key: report.to_dict() for key, report in reports.items()}
     assert saving.out is not None
     artifact.save(recommender, saving.out, with_ratings=not saving.without_ratings, measures=measures)

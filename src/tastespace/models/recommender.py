@@ -35,6 +35,7 @@ from tastespace.models.request import Request, stranger, users_meant
 from tastespace.models.resuming import infer_with_checkpoints, resumable
 from tastespace.models.searching import score_blocks
 from tastespace.models.similar import Similar, similar_items, similar_users
+from tastespace.models.starting import start_of, startable
 from tastespace.models.sureness import Sure
 from tastespace.models.updating import (
     News,
@@ -84,6 +85,7 @@ class Recommender(ABC):
         held_out: Ratings | None = None,
         observer: Observer = silent,
         checkpoints: Checkpoints | None = None,
+        start: Recommender | None = None,
     ) -> Self:
         """Learn from ratings. Fitting again starts afresh.
 
@@ -92,6 +94,9 @@ class Recommender(ABC):
 
         With `checkpoints` a model that samples keeps its state in a folder, and goes on from there after a crash (see
         `tastespace.inference.checkpoints`); another model refuses them.
+
+        `start` is a fitted model with factors: a model of factors begins from its items, those that it knows, with the
+        users where these put them (see `tastespace.models.starting`).
         """
         for name, given in (("fit", observed), ("held_out", held_out)):
             if not isinstance(given, Ratings) and (name == "fit" or given is not None):
@@ -99,7 +104,12 @@ class Recommender(ABC):
                     f"{name} got {type(given).__name__}; expected Ratings: use tastespace.read or Ratings.from_frame"
                 )
         self.check()
-        if checkpoints is None:
+        if start is not None:
+            if checkpoints is not None:
+                raise InvalidParameterError("fit got a start and checkpoints; expected one of them, or neither")
+            seed, begun = randomness.resolve(self.seed), start_of(start, observed)
+            posterior = startable(self).infer_from(begun, observed, randomness.generator(seed), observer, held_out)
+        elif checkpoints is None:
             seed = randomness.resolve(self.seed)
             posterior = self.infer(observed, randomness.generator(seed), observer, held_out)
         else:

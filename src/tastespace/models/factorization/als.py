@@ -81,6 +81,12 @@ class AlternatingLeastSquares:
             return Factors(Points(users), Points(items))
         return Factors(Points(users, np.zeros(n_users, dtype)), Points(items, np.zeros(n_items, dtype)))
 
+    def from_items(self, items: Points) -> Factors:
+        """Users where these items put them."""
+        return Factors(
+            solve_rows(self.by_user, items, self.user_prior, name="user", threads=self.threads).points, items
+        )
+
     def step(self, state: Factors, rng: Generator) -> tuple[Factors, Stats]:
         items = self.item_moves.solved(
             self.by_item, state.users, self.item_prior, state.items, name="item", threads=self.threads

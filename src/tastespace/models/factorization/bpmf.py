@@ -51,6 +51,7 @@ from tastespace.models.noisiness import Noisiness
 from tastespace.models.parameters import ascending_numbers, choice, number, whole_number
 from tastespace.models.recommender import Recommender
 from tastespace.models.request import Request
+from tastespace.models.starting import Start
 from tastespace.models.updating import Merged, Seen, check_levels
 from tastespace.progress import Observer
 from tastespace.randomness import derive
@@ -235,6 +236,11 @@ class BPMF(Recommender):
     ) -> DrawsPosterior:
         return self.infer_resumably(observed, rng, observer, held_out, None)
 
+    def infer_from(
+        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> DrawsPosterior:
+        return self.infer_resumably(observed, rng, observer, held_out, None, start)
+
     def infer_resumably(
         self,
         observed: Ratings,
@@ -242,12 +248,15 @@ class BPMF(Recommender):
         observer: Observer,
         held_out: Ratings | None,
         checkpoints: RunCheckpoints | None,
+        given: Start | None = None,
     ) -> DrawsPosterior:
         negatives = self._negatives(observed, rng)
         if negatives is not None:  # What is held out are choices, too: how far they are from 1 would say nothing.
             observed, held_out = negatives.yes_and_no(observed), None
         schedule, model = self.schedule(self.warmup, self.thin), self.story(observed)
-        posterior = self._sampled(model, observed, rng, observer, schedule, held_out=held_out, checkpoints=checkpoints)
+        posterior = self._sampled(
+            model, observed, rng, observer, schedule, held_out=held_out, checkpoints=checkpoints, given=given
+        )
         return posterior if negatives is None else taking_choices(posterior, negatives)
 
     def _negatives(self, observed: Ratings, rng: Generator) -> SampledNegatives | None:
@@ -270,8 +279,9 @@ class BPMF(Recommender):
         held_out: Ratings | None = None,
         checkpoints: RunCheckpoints | None = None,
         starts: Sequence[GibbsState] | None = None,
+        given: Start | None = None,
     ) -> DrawsPosterior:
-        """Run the chains, from the beginning or from these states."""
+        """Run the chains, from the beginning, from these states, or from the items of another model."""
         n_threads = threads.resolve(self.threads)
         watched = Watched.of(observed, held_out, model, rng)
         watches = [Watch(watched, schedule.warmup) for _ in range(schedule.chains)]
@@ -281,6 +291,7 @@ class BPMF(Recommender):
             observed,
             inner_sweeps=self.inner_sweeps,
             starts_from_als=self.start == "als",
+            given=given,
             threads=max(1, n_threads // self.chains),
         )
         chains = sample(

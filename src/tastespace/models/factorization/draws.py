@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from tastespace.models.factorization.one_class.of_choices import OfChoices
 from tastespace.models.factorization.populations import Sphere
 from tastespace.models.factorization.rows import Points, score_pairs
 from tastespace.models.posterior import Inquiry, Outlook
+from tastespace.models.starting import ItemPoints
 
 PLACES = 16  # draws that likeness goes by: more tell hardly more, and all would make every user a long vector
 
@@ -232,6 +234,13 @@ class DrawsPosterior:
         (users, some), *_ = belief.blocks(np.array([belief_row]))
         row = belief_row - users.start
         return most_informative(self.draws, some, row, askable, targets, importance, n, answers)
+
+    def item_points(self) -> ItemPoints:
+        """Those of the last draw: an average over draws would be of coordinates that each has for itself."""
+        draws = self.draws
+        last = draws.items[:, -1].astype(np.float64)
+        bias = draws.scale * last[:, draws.n_factors] if draws.has_biases else np.zeros(len(last))
+        return ItemPoints(sqrt(draws.scale) * last[:, : draws.n_factors], bias)
 
     def item_places(self) -> FloatMatrix:
         places = _seen_by(self.draws.items[:, self._places, : self.draws.n_factors], self.draws.users, self._places)

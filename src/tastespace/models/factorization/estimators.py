@@ -9,14 +9,17 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace import threads
+from tastespace.arrays import AnyFloats
 from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import ascend, no_improvement, small_change
 from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
 from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
 from tastespace.models.factorization.point import PointPosterior
+from tastespace.models.factorization.rows import Points
 from tastespace.models.factorization.strength_search import DEFAULT_STRENGTH, Validation, search_strengths, standard
 from tastespace.models.parameters import choice, number, whole_number
 from tastespace.models.recommender import Recommender
+from tastespace.models.starting import Start
 from tastespace.progress import Observer
 
 PATIENCE = 3  # sweeps without a better held-out error before early stopping stops
@@ -72,9 +75,19 @@ class ALS(Recommender):
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> PointPosterior:
+        return self._inferred(None, observed, rng, observer)
+
+    def infer_from(
+        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> PointPosterior:
+        return self._inferred(start, observed, rng, observer)
+
+    def _inferred(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
         validation = Validation.split(observed, self.validation_share, rng) if self._needs_validation() else None
         penalty, start = self._penalty(observed, validation, rng, observer)
         transition = self._bind(observed, penalty)
+        if given is not None:
+            start = transition.from_items(self._items_of(given, transition, rng))
         sweeps = self.sweeps
         if self.early_stopping and validation is not None:
             sweeps = self._best_sweeps(validation, penalty, start, rng, observer)
@@ -89,6 +102,11 @@ class ALS(Recommender):
         )
         losses = np.array([stats["loss"] for stats in trace])
         return PointPosterior(observed.mean, state.users, state.items, penalty, losses)
+
+    def _items_of(self, given: Start, transition: AlternatingLeastSquares, rng: Generator) -> Points:
+        dtype = transition.user_prior.precision.dtype
+        factors: AnyFloats = given.factors(self.n_factors, transition.start_sd, rng).astype(dtype)
+        return Points(factors, given.points.bias.astype(dtype) if self.biases else None)
 
     def _needs_validation(self) -> bool:
         own = [self.user_regularisation, self.item_regularisation]

@@ -29,6 +29,7 @@ from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengt
 from tastespace.models.factorization.populations import Population, on_sphere
 from tastespace.models.factorization.priors import FactorPrior
 from tastespace.models.factorization.rows import Points, Side
+from tastespace.models.starting import Start
 from tastespace.progress import silent
 
 START_SD = 0.1
@@ -71,10 +72,14 @@ class GibbsSweep:
     threads: int = 1
     user_moves: RowMoves = NORMAL_ROWS
     item_moves: RowMoves = NORMAL_ROWS
+    given: Start | None = None  # the items of another model, to begin from
 
     def init(self, rng: Generator) -> GibbsState:
-        """From ALS, or small random factors; the first step draws the hyper-parameters that go with them."""
-        start = self._als(rng) if self.starts_from_als else self._random(rng)
+        """From ALS, chance or given items; the first step draws the hyper-parameters that go with them."""
+        if self.given is not None:
+            start = self._from_items(self.given, rng)
+        else:
+            start = self._als(rng) if self.starts_from_als else self._random(rng)
         return GibbsState(
             users=start.users,
             items=start.items,
@@ -136,13 +141,28 @@ class GibbsSweep:
         users, items = points(self.observed.by_user), points(self.observed.by_item)
         return Factors(users, items if self.item_moves.sphere is None else on_sphere(items, self.item_moves.sphere))
 
+    def _from_items(self, given: Start, rng: Generator) -> Factors:
+        """Given items, in the unit of this sampler, and users where they put them."""
+        factors = given.factors(self.n_factors, START_SD * sqrt(self.unit), rng) / sqrt(self.unit)
+        bias = (given.points.bias / self.unit).astype(self.dtype) if self.has_biases else None
+        items, sphere = Points(factors.astype(self.dtype), bias), self.item_moves.sphere
+        return self._ascent().from_items(items if sphere is None else on_sphere(items, sphere))
+
     def _als(self, rng: Generator) -> Factors:
+        ascent = self._ascent()
+        start, _ = ascend(
+            ascent, ascent.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
+        )
+        return start
+
+    def _ascent(self) -> AlternatingLeastSquares:
+        """The least squares that a chain may start from."""
         sphere, strengths = self.item_moves.sphere, Strengths.tied(START_STRENGTH)
         if sphere is not None:  # where items are longer users are shorter
             strengths = replace(strengths, users=START_STRENGTH * sphere.radius**2)
         penalty = Penalty(strengths, WEIGHTINGS["blended"])
         by_user, by_item = (self.likelihood.starting(side) for side in (self.observed.by_user, self.observed.by_item))
-        ascent = AlternatingLeastSquares(
+        return AlternatingLeastSquares(
             by_user=by_user,
             by_item=by_item,
             user_prior=penalty.prior("users", self.n_factors, np.diff(by_user.offsets), self.dtype),
@@ -152,10 +172,6 @@ class GibbsSweep:
             threads=self.threads,
             item_moves=self.item_moves,
         )
-        start, _ = ascend(
-            ascent, ascent.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
-        )
-        return start
 
 
 def taste_sd(users: Population, items: Population) -> float:

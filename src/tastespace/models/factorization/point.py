@@ -13,6 +13,7 @@ from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, I
 from tastespace.data.compressed import Compressed
 from tastespace.models.factorization.penalty import Penalty, Strengths, Weighting
 from tastespace.models.factorization.rows import Points, Side, score_pairs, solve_rows
+from tastespace.models.starting import ItemPoints
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +64,11 @@ class PointPosterior:
     def offsets(self, belief: Points) -> FloatArray:
         bias = np.zeros(len(belief.factors), np.float32) if belief.bias is None else belief.bias
         return (bias + self.mean).astype(np.float32)
+
+    def item_points(self) -> ItemPoints:
+        factors = self.items.factors.astype(np.float64)
+        bias = np.zeros(len(factors)) if self.items.bias is None else self.items.bias.astype(np.float64)
+        return ItemPoints(factors, bias)
 
     def item_places(self) -> FloatMatrix:
         return contiguous(self.items.factors, np.float32)

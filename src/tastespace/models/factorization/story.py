@@ -25,6 +25,7 @@ from tastespace.models.factorization.likelihoods import GaussianNoise, Likelihoo
 from tastespace.models.factorization.moving import NORMAL_ROWS, RowMoves
 from tastespace.models.factorization.priors import FactorPrior, NormalWishartPrior
 from tastespace.models.factorization.rows import Points, Side
+from tastespace.models.starting import Start
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,13 @@ class FactorModel:
         return np.asarray(self.offset + self.scale * expected)
 
     def bind(
-        self, observed: Ratings, *, inner_sweeps: int = 1, starts_from_als: bool = True, threads: int = 1
+        self,
+        observed: Ratings,
+        *,
+        inner_sweeps: int = 1,
+        starts_from_als: bool = True,
+        given: Start | None = None,
+        threads: int = 1,
     ) -> GibbsSweep:
         """The sampler of the posterior given these ratings."""
         by_item = Side.of(observed.by_item, self.dtype, self.offset, self.scale)
@@ -88,6 +95,7 @@ class FactorModel:
             dtype=self.dtype,
             threads=threads,
             item_moves=self.item_moves,
+            given=given,
         )
 
 

@@ -17,6 +17,7 @@ from tastespace.models.factorization.populations import Sphere, on_sphere
 from tastespace.models.factorization.sphere.moves import SphereMoves
 from tastespace.models.factorization.sphere.radius import EXTREME_RADIUS, median_length
 from tastespace.models.parameters import number
+from tastespace.models.starting import Start
 from tastespace.progress import Observer
 
 # Of the users' penalty: that of the items is a constant now, which users pay for as well if theirs stays. Half predicts
@@ -46,7 +47,15 @@ class SphereALS(ALS):
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> PointPosterior:
-        free = super().infer(observed, rng, observer, held_out)
+        return self._on_sphere(super().infer(observed, rng, observer, held_out), observed, rng, observer)
+
+    def infer_from(
+        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> PointPosterior:
+        return self._on_sphere(super().infer_from(start, observed, rng, observer, held_out), observed, rng, observer)
+
+    def _on_sphere(self, free: PointPosterior, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
+        """From the free minimum to the best with items of one length."""
         usual = median_length(free.items)
         radius = usual if self.radius == "auto" else self.radius
         strengths = free.penalty.strengths

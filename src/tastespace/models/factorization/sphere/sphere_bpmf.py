@@ -23,6 +23,7 @@ from tastespace.models.factorization.sphere.priors import SpherePrior
 from tastespace.models.factorization.sphere.radius import EXTREME_RADIUS, free_length
 from tastespace.models.factorization.story import FactorModel
 from tastespace.models.parameters import choice, number, whole_number
+from tastespace.models.starting import Start
 from tastespace.models.updating import Seen
 from tastespace.progress import Observer
 
@@ -71,11 +72,12 @@ class SphereBPMF(BPMF):
         observer: Observer,
         held_out: Ratings | None,
         checkpoints: RunCheckpoints | None,
+        given: Start | None = None,
     ) -> DrawsPosterior:
         if self.radius == "auto":
             known = replace(self, radius=self._median_length(observed, rng))
-            return known.infer_resumably(observed, rng, observer, held_out, checkpoints)
-        return super().infer_resumably(observed, rng, observer, held_out, checkpoints)
+            return known.infer_resumably(observed, rng, observer, held_out, checkpoints, given)
+        return super().infer_resumably(observed, rng, observer, held_out, checkpoints, given)
 
     def restarted(
         self, posterior: DrawsPosterior, observed: Ratings, seen: Seen, sweeps: int, seed: int, observer: Observer
