@@ -49,6 +49,11 @@ def ranked(candidates: Neighbours, vectors: FloatMatrix, queries: FloatMatrix, k
     """The best of each query's own candidates, in the order of their whole vectors."""
     n_queries, n_candidates = candidates.items.shape
     found = Neighbours(np.empty((n_queries, k), np.int32), np.empty((n_queries, k), np.float32))
+    if n_queries == 1:  # All that there are: no need to say where they begin.
+        _native.rank_candidates(
+            vectors, queries, candidates.items.reshape(-1), found.items, found.scores, threads=threads
+        )
+        return found
     offsets = np.arange(0, (n_queries + 1) * n_candidates, n_candidates)
     _native.rank_candidates(
         vectors,

@@ -24,7 +24,7 @@ from tastespace.index.sharing import SharedReductions
 EXACT, REDUCED = "exact", "reduced"
 WIDE = 32  # coordinates: with more, a few stand for all
 # How many coordinates, and times k how many of what they find is put in order by all.
-REDUCTIONS = ((20, 5), (32, 5), (32, 15), (12, 10), (48, 10))
+REDUCTIONS = ((20, 2), (20, 5), (32, 2), (32, 5), (12, 10), (48, 10))
 
 
 @dataclass(frozen=True)
