@@ -16,6 +16,8 @@ from tastespace.data.splitting import (
 )
 from tastespace.data.synthetic import synthetic
 from tastespace.evaluation.compare import Comparison, Comparisons, compare
+from tastespace.evaluation.contest import contest
+from tastespace.evaluation.contest_result import Contest
 from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.report import Report
 from tastespace.inference.checkpoints import Checkpoints
@@ -41,6 +43,7 @@ from tastespace.models.posterior import Prediction
 from tastespace.models.similar import Similar
 from tastespace.models.suitable import suitable_model
 from tastespace.ranking import Ranking
+from tastespace.report.contest_figures import write_contest
 from tastespace.report.evaluation_page import write_evaluation
 from tastespace.version import __version__
 
@@ -52,6 +55,7 @@ __all__ = [
     "Checkpoints",
     "Comparison",
     "Comparisons",
+    "Contest",
     "Curious",
     "DampedBias",
     "Explanation",
@@ -77,6 +81,7 @@ __all__ = [
     "UserKNN",
     "__version__",
     "compare",
+    "contest",
     "dataset",
     "evaluate",
     "held_out_users",
@@ -90,5 +95,6 @@ __all__ = [
     "suitable_model",
     "synthetic",
     "time_split",
+    "write_contest",
     "write_evaluation",
 ]

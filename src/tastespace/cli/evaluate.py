@@ -62,7 +62,7 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Measure a model on a file of test ratings, as far as it makes sense for what they say."""
-    threshold = _relevant(relevant)
+    threshold = read_relevant(relevant)
     paths = [model] if against is None else [model, against]
     recommenders = dict(zip(_names(paths), _loaded(paths, threads), strict=True))
     if figures is not None:
@@ -91,7 +91,7 @@ def evaluate(
         return
     _show_first_lines(reports, recommenders)
     if comparisons is not None:
-        _show(comparisons.table(*reports))
+        show_table(comparisons.table(*reports))
         console.out.print("\np: how often such a difference would come about by luck alone", markup=False)
     for name, report in reports.items():
         _show_details(f"{name}: " if others else "", report)
@@ -112,7 +112,7 @@ def _loaded(paths: list[Path], threads: int | None) -> list[Recommender]:
     return [artifact.load(path).set_params(threads=threads) for path in paths]
 
 
-def _relevant(typed: str | None) -> Relevant:
+def read_relevant(typed: str | None) -> Relevant:
     """A number, or all."""
     if typed is None or typed == "all":
         return typed  # type: ignore[return-value]
@@ -160,11 +160,11 @@ def _show_first_lines(reports: dict[str, Report], recommenders: dict[str, Recomm
 
 def _show_details(whose: str, report: Report) -> None:
     for table in report.tables(empty=False):
-        _show(replace(table, title=whose + table.title))
+        show_table(replace(table, title=whose + table.title))
     console.out.print()
 
 
-def _show(table: Table) -> None:
+def show_table(table: Table) -> None:
     """With the title above, names to the left and figures to the right."""
     shown = RichTable(box=None, header_style="bold", pad_edge=False)
     for place, column in enumerate(table.columns):

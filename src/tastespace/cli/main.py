@@ -12,6 +12,7 @@ import typer
 
 from tastespace.cli import console, data
 from tastespace.cli.ask import ask
+from tastespace.cli.compare import compare
 from tastespace.cli.demo import demo
 from tastespace.cli.diagnose import diagnose
 from tastespace.cli.doctor import doctor
@@ -62,7 +63,8 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
     return run_verb
 
 
-for verb in (fit, update, predict, recommend, similar, explain, ask, evaluate, diagnose, noise, index, demo, doctor):
+OF_MODELS = (fit, update, predict, recommend, similar, explain, ask, evaluate, compare, diagnose, noise, index)
+for verb in (*OF_MODELS, demo, doctor):
     app.command()(guarded(verb))
 
 data_sets = typer.Typer(help="Data sets by name, and what is in a file of ratings.", no_args_is_help=True)

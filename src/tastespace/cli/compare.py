@@ -1,0 +1,228 @@
+"""`tastespace compare`: which model, at what cost? All that suit the ratings, on the same split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tastespace.cli import console
+from tastespace.cli.evaluate import read_relevant, show_table
+from tastespace.cli.observing import observe
+from tastespace.cli.options import Json, Threads, read_settings
+from tastespace.cli.reading import OPTIONS, Said, reads
+from tastespace.cli.split import SHARED, WAYS
+from tastespace.data.files import read
+from tastespace.data.ratings import Ratings
+from tastespace.data.splitting import Split
+from tastespace.errors import InvalidParameterError
+from tastespace.evaluation.contest import contest
+from tastespace.evaluation.contest_result import Contest
+from tastespace.evaluation.entrants import suitable_models, suited
+from tastespace.models import MODELS, Recommender
+from tastespace.progress import Observer
+from tastespace.report.contest_figures import write_contest
+from tastespace.report.evaluation_page import prepare_folder
+
+FAILED, INTERRUPTED = 1, 130
+SHARE = 0.1
+
+
+@reads(*OPTIONS)
+def compare(
+    ratings: Annotated[Path, typer.Argument(help="File of ratings, folder of a known layout, or name of a data set.")],
+    models: Annotated[
+        str | None,
+        typer.Option(
+            "--models",
+            help=f"Models separated by commas: {', '.join(MODELS)}; NAME=MODEL for a variant.",
+            show_default="all that suit the ratings",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A parameter of one model, as model.key=value; can be repeated."),
+    ] = None,
+    n_factors: Annotated[
+        int | None, typer.Option("--n-factors", help="Dimensions of the taste space, for all models that have one.")
+    ] = None,
+    holdout: Annotated[
+        float | None,
+        typer.Option("--holdout", help="Share of the ratings, or users, to test on.", show_default=str(SHARE)),
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by",
+            help="What to test on. random: a share of the ratings; time: the latest share of them; last: the last of "
+            "each user; one: one of each user at random; users: a share of the users, known by half of their ratings.",
+        ),
+    ] = "random",
+    test: Annotated[Path | None, typer.Option("--test", help="File of test ratings, instead of a split.")] = None,
+    k: Annotated[int, typer.Option("--k", help="Length of the lists.")] = 10,
+    relevant: Annotated[
+        str | None,
+        typer.Option(
+            "--relevant",
+            help="From this rating on a test item is relevant; or all.",
+            show_default="stars: the mean of the training ratings; yes; all that was chosen",
+        ),
+    ] = None,
+    no_ranking: Annotated[
+        bool, typer.Option("--no-ranking", help="Measure predicted ratings only, no lists; not of choices.")
+    ] = False,
+    figures: Annotated[
+        Path | None, typer.Option("--figures", help="Folder to write figures and comparison.json to.")
+    ] = None,
+    bootstrap: Annotated[
+        int, typer.Option("--bootstrap", help="Resamples for the confidence intervals; 0 for none.")
+    ] = 1000,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same split, models and intervals.")] = 0,
+    *,
+    said: Said,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Fit all models that suit the ratings on the same split, and say which is best, at what cost."""
+    _check_usage(holdout, by, test)
+    threshold = read_relevant(relevant)
+    wanted = None if models is None else _wanted(models)
+    own = _settings(settings or [], list(MODELS) if wanted is None else list(wanted))
+    if figures is not None:
+        prepare_folder(figures)
+    split, how = _split(observe(ratings, said)[0], holdout, by, test, seed, said)
+    entrants = suitable_models(split.train) if wanted is None else _suited(wanted, split.train)
+    common = {"n_factors": n_factors, "seed": seed, "threads": threads}
+    _set(entrants, {key: value for key, value in common.items() if value is not None}, own)
+    with console.progress() as observer:
+        found = contest(
+            split,
+            entrants,
+            k=k,
+            relevant=threshold,
+            ranking=not no_ranking,
+            bootstrap=bootstrap,
+            seed=seed,
+            observer=_one_bar_a_model(observer),
+        )
+    content = found.to_dict()
+    content["split"] |= how
+    paths = [] if figures is None else write_contest(found, figures, content)
+    if json:
+        console.print_json(content | ({} if figures is None else {"figures": [str(path) for path in paths]}))
+    else:
+        _show(found)
+        for path in paths:
+            console.out.print(f"written: {path}", markup=False)
+    if found.is_interrupted:
+        console.err.print("interrupted: the models that had not ended are not measured", markup=False)
+        raise typer.Exit(INTERRUPTED)
+    if found.best is None:
+        console.err.print("error: no model could be measured; the rows say why", markup=False)
+        raise typer.Exit(FAILED)
+
+
+def _one_bar_a_model(observer: Observer) -> Observer:
+    """One for each phase of each would not fit on a screen."""
+    return lambda event: observer(replace(event, phase=event.phase.partition(": ")[0]))
+
+
+def _check_usage(holdout: float | None, by: str, test: Path | None) -> None:
+    """Options that do not go together."""
+    if by not in WAYS:
+        raise InvalidParameterError(f"--by is {by!r}; expected one of {', '.join(WAYS)}")
+    if test is not None and (holdout is not None or by != "random"):
+        raise typer.BadParameter("--test has the test ratings already; expected no --holdout and no --by")
+    if holdout is not None and by not in SHARED:
+        raise typer.BadParameter(f"--by {by} takes no --holdout; expected --by {' or '.join(SHARED)}")
+
+
+def _wanted(typed: str) -> dict[str, type[Recommender]]:
+    """Classes by the names that rows will have: `als`, or `small=als` for a variant."""
+    found: dict[str, type[Recommender]] = {}
+    for part in typed.split(","):
+        name, separator, model = (piece.strip() for piece in part.partition("="))
+        model = model if separator else name
+        if model not in MODELS:
+            raise InvalidParameterError(f"there is no model {model!r}; expected some of {', '.join(MODELS)}")
+        if not name or "." in name or name in found:
+            reason = "is there twice" if name in found else "is no name"
+            raise InvalidParameterError(
+                f"--models got {typed!r}, where {name!r} {reason}; expected models, or NAME=MODEL with names that "
+                "differ and have no dot"
+            )
+        found[name] = MODELS[model]
+    return found
+
+
+def _settings(typed: list[str], names: list[str]) -> dict[str, dict[str, Any]]:
+    """Parameters by the name of the model that they are for."""
+    found: dict[str, dict[str, Any]] = {}
+    for setting in typed:
+        name, dot, rest = setting.partition(".")
+        if not dot or "=" in name:
+            raise InvalidParameterError(f"--set got {setting!r}; expected model.key=value, such as als.n_factors=32")
+        if name not in names:
+            raise InvalidParameterError(
+                f"--set got {setting!r}, and no model {name!r} takes part; expected one of {', '.join(names)}"
+            )
+        found[name] = found.get(name, {}) | read_settings([rest])
+    return found
+
+
+def _split(
+    observed: Ratings, holdout: float | None, by: str, test: Path | None, seed: int, said: Said
+) -> tuple[Split, dict[str, Any]]:
+    """Both parts, and how they came about."""
+    if test is not None:
+        columns = {key: value for key, value in said.items() if key != "items"}
+        return Split(observed, read(test, **columns)), {"by": "file", "test": str(test)}
+    share = SHARE if holdout is None else holdout
+    how: dict[str, Any] = {"by": by, "seed": seed}
+    return WAYS[by](observed, share, 1, seed), how | ({"share": share} if by in SHARED else {})
+
+
+def _suited(wanted: Mapping[str, type[Recommender]], ratings: Ratings) -> dict[str, Recommender]:
+    return {name: suited(model, ratings) for name, model in wanted.items()}
+
+
+def _set(entrants: Mapping[str, Recommender], common: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> None:
+    """Give each model what is for all that have such a parameter, and then what is its own."""
+    for name in own:
+        if name not in entrants:
+            raise InvalidParameterError(
+                f"--set is for {name}, which does not suit these ratings and takes no part; expected one of "
+                f"{', '.join(entrants)}, or to be told to have it by --models"
+            )
+    for name, model in entrants.items():
+        known = [field.name for field in fields(model)]
+        model.set_params(**{key: value for key, value in common.items() if key in known})
+        for key in own.get(name, {}):
+            if key not in known:
+                raise InvalidParameterError(
+                    f"--set is for {name}.{key}, and that model has no such parameter; expected one of "
+                    f"{', '.join(known)}"
+                )
+        model.set_params(**own.get(name, {}))
+
+
+def _show(found: Contest) -> None:
+    show_table(found.table())
+    if any(entry.groups for entry in found):
+        show_table(found.groups_table())
+    failed = [(entry.model, entry.error) for entry in found if entry.error is not None]
+    if failed:
+        console.out.print("\nnot measured", style="bold")
+        for name, error in failed:
+            console.out.print(f"{name}: {error}", markup=False)
+    for entry in found:
+        for warning in entry.warnings:
+            console.err.print(f"warning: {entry.model}: {warning}", markup=False)
+    console.out.print(
+        "\nbehind the best, user by user; seconds, processor seconds (all threads) and MB (beyond program and "
+        "ratings) of the fit",
+        markup=False,
+    )

@@ -1,0 +1,181 @@
+"""`tastespace compare` as a person runs it."""
+
+from __future__ import annotations
+
+import functools
+import json
+from importlib.util import find_spec
+
+import pytest
+from cli.program import tastespace
+from evaluation.failing import Killed
+
+from tastespace import DampedBias, evaluate, random_split, read
+from tastespace.cli import compare
+from tastespace.evaluation.contest import contest
+from tastespace.models import MODELS
+from tastespace.randomness import generator
+from tastespace.testing.toys import tastes
+
+QUICK = ("--bootstrap", 20)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("compare") / "ratings.csv"
+    tastes(60, 40, rng=generator(4))[0].to_polars().write_csv(path)
+    return path
+
+
+@pytest.fixture
+def _in_this_process(monkeypatch):
+    """A second Python would take longer to start than all models to fit."""
+    monkeypatch.setattr(compare, "contest", functools.partial(contest, apart=False))
+
+
+def run(*arguments, code=0):
+    result = tastespace("compare", *arguments)
+    assert result.returncode == code, result.stderr + result.stdout
+    assert "Traceback" not in result.stderr
+    return result
+
+
+def as_json(*arguments, code=0):
+    return json.loads(run(*arguments, *QUICK, "--json", code=code).stdout)
+
+
+def row_of(said, model):
+    (row,) = [row for row in said["rows"] if row["model"] == model]
+    return row
+
+
+def test_in_processes_of_their_own_and_one_is_killed(file, monkeypatch):
+    monkeypatch.setitem(MODELS, "killed", Killed)
+    said = as_json(file, "--models", "bias, killed", "--threads", 1)
+    assert [row["model"] for row in said["rows"]] == ["bias", "killed"]
+    bias, killed = said["rows"]
+    split = random_split(read(file), 0.1, seed=0)
+    report = evaluate(DampedBias().fit(split.train), split, k=10, bootstrap=20)
+    assert bias["rmse"] == report["rmse"]
+    assert bias["ndcg"] == report["ndcg@10"]
+    assert bias["error"] is None
+    assert bias["parameters"]["threads"] == 1
+    assert bias["seconds"] > 0
+    assert sum(group["n"] for group in bias["groups"]) == said["split"]["test_ratings"]
+    assert bias["trace"][-1]["rmse"] == bias["rmse"]
+    assert "killed (SIGKILL)" in killed["error"]
+    assert killed["rmse"] is None
+    assert {key: said["split"][key] for key in ("kind", "by", "share", "seed")} == {
+        **{"kind": "stars", "by": "random"},
+        **{"share": 0.1, "seed": 0},
+    }
+
+
+@pytest.mark.usefixtures("_in_this_process")
+def test_tables(file):
+    shown = run(file, "--models", "mean,bias,implicit-als,als", "--set", "als.n_factors=-1", *QUICK)
+    lines = shown.stdout.splitlines()
+    assert lines[1].startswith("Models, best first: fitted on 701 ratings (stars) by 60 users of 40 items")
+    assert [line.split()[0] for line in lines[3:7]] == ["bias", "mean", "implicit-als", "als"]
+    assert any(line.startswith("als: n_factors is -1") for line in lines)
+    assert any(line.startswith("implicit-als: the values are stars") for line in lines)
+    assert any(line.startswith("RMSE by the number of training ratings of the users") for line in lines)
+
+
+@pytest.mark.usefixtures("_in_this_process")
+def test_variants_and_parameters(file):
+    variants = ("--models", "als,small=als,bias", "--n-factors", 3, "--set", "small.n_factors=1", "--seed", 5)
+    said = as_json(file, *variants, "--set", "small.sweeps=2", "--no-ranking", "--holdout", 0.2)
+    assert row_of(said, "als")["parameters"]["n_factors"] == 3
+    small = row_of(said, "small")["parameters"]
+    assert (small["n_factors"], small["sweeps"], small["seed"]) == (1, 2, 5)
+    assert "n_factors" not in row_of(said, "bias")["parameters"]
+    assert row_of(said, "als")["ndcg"] is None
+    assert said["split"]["test_ratings"] == 155
+
+
+@pytest.mark.usefixtures("_in_this_process")
+def test_a_test_file_and_other_splits(file, tmp_path):
+    split = random_split(read(file), 0.3, seed=1)
+    split.train.write(tmp_path / "train.csv")
+    split.test.write(tmp_path / "test.csv")
+    said = as_json(tmp_path / "train.csv", "--test", tmp_path / "test.csv", "--models", "mean")
+    assert said["split"]["by"] == "file"
+    assert said["split"]["test_ratings"] == len(split.test)
+    said = as_json(file, "--by", "users", "--holdout", 0.5, "--models", "mean")
+    assert said["split"]["history_ratings"] > 0
+    assert as_json(file, "--by", "one", "--models", "mean")["split"]["by"] == "one"
+
+
+@pytest.mark.usefixtures("_in_this_process")
+def test_choices_are_measured_by_lists(file, tmp_path):
+    ratings = tastes(40, 30, rng=generator(3))[0].to_polars().drop("rating", strict=False)
+    ratings.select("user", "item").write_csv(tmp_path / "clicks.csv")
+    said = as_json(tmp_path / "clicks.csv", "--kind", "one-class", "--models", "popular,als,ease", "--k", 3)
+    assert said["measure"] == "ndcg@3"
+    assert row_of(said, "ease")["ndcg"] > 0
+    assert "implicit-als would suit" in row_of(said, "als")["error"]
+    assert row_of(said, "ease")["rmse"] is None
+    shown = run(tmp_path / "clicks.csv", "--kind", "one-class", "--models", "popular,ease", *QUICK).stdout
+    assert "RMSE" not in shown
+    assert "NDCG@10" in shown
+
+
+@pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs matplotlib: pip install 'tastespace[plot]'")
+@pytest.mark.usefixtures("_in_this_process")
+def test_figures_and_their_twin(file, tmp_path):
+    said = as_json(file, "--models", "mean,bias", "--figures", tmp_path / "figures")
+    names = {"learning.svg", "groups.svg", "cost.svg", "comparison.json"}
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == names
+    assert {path.rpartition("/")[2] for path in said.pop("figures")} == names
+    assert json.loads((tmp_path / "figures" / "comparison.json").read_text()) == said
+
+
+@pytest.mark.usefixtures("_in_this_process")
+def test_if_all_fail_the_program_fails(file):
+    failed = run(file, "--models", "als", "--set", "als.n_factors=-1", "--json", code=1)
+    assert "n_factors is -1" in json.loads(failed.stdout)["rows"][0]["error"]
+    assert failed.stderr.startswith("error: no model could be measured")
+
+
+def test_an_interrupt_shows_what_there_is(file, monkeypatch):
+    def interrupted(split, models, **options):
+        def interrupt(event):
+            if event.phase == "models" and event.step == 1:
+                raise KeyboardInterrupt
+
+        return contest(split, models, **options | {"apart": False, "observer": interrupt})
+
+    monkeypatch.setattr(compare, "contest", interrupted)
+    said = as_json(file, "--models", "mean,bias,als", code=130)
+    assert said["interrupted"]
+    assert row_of(said, "mean")["rmse"] > 0
+    assert row_of(said, "bias")["error"] == "interrupted"
+    assert row_of(said, "als")["error"].startswith("not begun")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--models", "mean,alz"), "there is no model 'alz'; expected some of mean, bias"),
+        (("--models", "mean,mean"), "'mean' is there twice"),
+        (("--models", "a.b=mean"), "'a.b' is no name"),
+        (("--models", "mean", "--set", "als.n_factors=3"), "no model 'als' takes part; expected one of mean"),
+        (("--set", "n_factors=3"), "expected model.key=value"),
+        (("--models", "mean", "--set", "mean.factors=3"), "no such parameter; expected one of seed"),
+        (("--set", "ease.regularisation=3"), "does not suit these ratings"),
+        (("--by", "luck"), "expected one of random, time"),
+        (("--holdout", "0.0001"), "expected a larger share"),
+        (("--holdout", "2"), "expected a number between 0 and 1"),
+        (("--relevant", "much"), "expected a rating"),
+    ],
+)
+def test_bad_input(file, options, said):
+    refused = run(file, *options, code=1)
+    assert said in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [("--by", "one", "--holdout", 0.1), ("--test", "test.csv", "--holdout", 0.1)])
+def test_options_that_do_not_go_together(file, options):
+    run(file, *options, code=2)

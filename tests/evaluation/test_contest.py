@@ -1,0 +1,304 @@
+"""Many models on one split: what is measured, what it costs, and what becomes of those that fail."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from evaluation.failing import Broken, Gone, Killed
+
+from tastespace import (
+    ALS,
+    BPMF,
+    DampedBias,
+    GlobalMean,
+    ImplicitALS,
+    Popular,
+    Ratings,
+    Split,
+    compare,
+    evaluate,
+    random_split,
+)
+from tastespace.errors import InvalidParameterError
+from tastespace.evaluation.contest import INTERRUPTED, NOT_BEGUN, contest
+from tastespace.evaluation.entrants import suitable_models, unsuitable
+from tastespace.models import MODELS
+from tastespace.randomness import generator
+from tastespace.testing.toys import tastes
+
+RESAMPLES = 50
+
+
+def short_bpmf(**more):
+    return BPMF(n_factors=2, warmup=3, draws=4, thin=1, seed=0, **more)
+
+
+@pytest.fixture(scope="module")
+def split():
+    return random_split(tastes(60, 40, rng=generator(4))[0], 0.2, seed=0)
+
+
+@pytest.fixture(scope="module")
+def found(split):
+    """Models that do well and models that fail, all in this process."""
+    models = {
+        "mean": GlobalMean(),
+        "als": ALS(n_factors=2, seed=0),
+        "bad": ALS(n_factors=-1),
+        "bpmf": short_bpmf(),
+        "choices": ImplicitALS(),
+        "broken": Broken(),
+    }
+    return contest(split, models, bootstrap=RESAMPLES, apart=False)
+
+
+@pytest.fixture(scope="module")
+def apart(split):
+    """The same in processes of their own, and some that do not come back."""
+    models = {"als": ALS(n_factors=2, seed=0), "killed": Killed(), "gone": Gone()}
+    return contest(split, models, bootstrap=RESAMPLES)
+
+
+def of_kind(kind):
+    """The same pairs with values of every kind."""
+    rng = generator(1)
+    liking = rng.standard_normal((50, 3)) @ rng.standard_normal((3, 30))
+    users, items = np.nonzero(rng.random((50, 30)) < 0.5)
+    liking = liking[users, items]
+    values = {"yes-no": liking > 0, "counts": np.ceil(np.exp(2 * np.abs(liking))), "one-class": np.ones(len(users))}
+    return Ratings.from_arrays(users, items, values[kind].astype(float))
+
+
+def test_measures_are_those_of_evaluate(found, split):
+    report = evaluate(ALS(n_factors=2, seed=0).fit(split.train), split, k=10, bootstrap=RESAMPLES)
+    assert found["als"].report.to_dict() == report.to_dict()
+    row = found["als"].to_dict(10)
+    assert row["rmse"] == report["rmse"]
+    assert (row["rmse_low"], row["rmse_high"]) == report.intervals["rmse"]
+    assert row["ndcg"] == report["ndcg@10"]
+    assert row["log_score"] is row["coverage"] is row["error"] is None
+
+
+def test_an_uncertain_model_has_log_score_and_coverage(found):
+    row = found["bpmf"].to_dict(10)
+    calibration = found["bpmf"].report.calibration
+    assert row["log_score"] == found["bpmf"].report["log_score"]
+    assert row["coverage"] == calibration["coverage_90"]
+    assert (row["coverage_low"], row["coverage_high"]) == calibration.intervals["coverage_90"]
+
+
+def test_a_failing_model_says_why_and_the_others_go_on(found):
+    assert "n_factors is -1" in found["bad"].error
+    assert found["broken"].error == "RuntimeError: the wheels came off"
+    assert "takes all of them for things chosen" in found["choices"].error
+    assert [entry.model for entry in found if entry.error is None] == ["mean", "als", "bpmf"]
+    assert found["bad"].report is found["bad"].cost is None
+    assert "the wheels came off" in str(found)
+
+
+def test_the_best_comes_first_and_failures_last(found):
+    values = [entry.value("rmse") for entry in found.ranked[:3]]
+    assert values == sorted(values)
+    assert found.best is found.ranked[0]
+    assert {entry.model for entry in found.ranked[3:]} == {"bad", "choices", "broken"}
+    assert found.best.behind["rmse"].difference == 0
+
+
+def test_differences_are_paired(found):
+    best, other = found.best, found["mean"]
+    expected = compare(other.report, best.report, resamples=RESAMPLES)["rmse"]
+    assert other.behind["rmse"].difference == pytest.approx(expected.difference, rel=1e-9)
+    assert other.behind["rmse"].interval == pytest.approx(expected.interval, rel=1e-9)
+
+
+def test_of_lists_more_is_better(found):
+    values = {entry.model: entry.value("ndcg@10") for entry in found if entry.report is not None}
+    best = max(values, key=values.get)
+    for model, value in values.items():
+        assert found[model].behind["ndcg@10"].difference == pytest.approx(values[best] - value)
+
+
+def test_the_trace_of_chains_is_their_mean_and_ends_with_all_together(found):
+    *way, end = found["bpmf"].trace
+    assert [moment.step for moment in way] == list(range(1, 8))
+    seconds = [moment.seconds for moment in found["bpmf"].trace]
+    assert seconds == sorted(seconds)
+    assert seconds[-1] == found["bpmf"].cost.seconds
+    assert (end.step, end.rmse) == (7, found["bpmf"].value("rmse"))  # nothing is cold here
+    assert abs(way[-1].rmse - end.rmse) < 0.2
+
+
+def test_what_says_nothing_on_the_way_has_its_end(found):
+    (end,) = found["als"].trace
+    assert end.step > 1
+    (end,) = found["mean"].trace
+    assert end.step is None
+    assert end.rmse == found["mean"].value("rmse")
+
+
+def test_the_end_of_a_trace_is_of_what_is_known():
+    ratings = tastes(30, 40, rng=generator(5))[0]
+    split = random_split(ratings, 0.5, seed=0)
+    # Half of the items are cold.
+    train = split.train.take(np.flatnonzero(split.train.item_rows % 2 == 0))
+    found = contest(Split(train, split.test), {"bias": DampedBias()}, ranking=False, bootstrap=0, apart=False)
+    assert found.parts.cold > 10
+    test = split.test
+    users = train.users.rows_of(test.users.ids)[test.user_rows]
+    items = train.items.rows_of(test.items.ids)[test.item_rows]
+    known = test.take(np.flatnonzero((users >= 0) & (items >= 0)))
+    expected = evaluate(DampedBias().fit(train), known, ranking=False, bootstrap=0)["rmse"]
+    (end,) = found["bias"].trace
+    assert end.rmse == pytest.approx(expected)
+    assert end.rmse != pytest.approx(found["bias"].value("rmse"), rel=1e-4)
+
+
+def test_errors_on_ratings_that_a_model_holds_out_itself_are_not_of_the_test(split):
+    model = ALS(n_factors=2, early_stopping=True, seed=0)
+    found = contest(split, {"als": model}, ranking=False, bootstrap=0, apart=False)
+    assert len(found["als"].trace) == 1
+
+
+def test_warnings_are_kept(found):
+    assert any("draws" in warning for warning in found["bpmf"].warnings)
+    assert found["mean"].warnings == ()
+
+
+def test_json_is_whole(found):
+    said = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert [row["model"] for row in said["rows"]] == [entry.model for entry in found.ranked]
+    assert len({frozenset(row) for row in said["rows"]}) == 1
+    assert {"rmse", "rmse_low", "rmse_high", "log_score", "coverage", "ndcg", "seconds"} < said["rows"][0].keys()
+    assert {"processor_seconds", "memory_mb", "groups", "trace", "error"} < said["rows"][0].keys()
+    assert said["split"] == {
+        "kind": "stars",
+        "training_ratings": 623,
+        "test_ratings": 155,
+        "history_ratings": 0,
+        "users": 60,
+        "items": 40,
+        "cold": 0,
+    }
+    assert said["rows"][0]["trace"][0].keys() == {"step", "seconds", "rmse"}
+    assert said["rows"][-1]["groups"] == said["rows"][-1]["trace"] == []
+
+
+def test_tables(found):
+    table = str(found.table())
+    assert table.splitlines()[1].split()[:2] == ["model", "RMSE"]
+    assert f"{found['als'].value('rmse'):.4f} (" in table
+    assert "MB" not in table  # not known of one process for all
+    groups = found.groups_table()
+    assert groups.columns[3:] == tuple(entry.model for entry in found.ranked[:3])
+    assert sum(int(row[2]) for row in groups.rows) == found.parts.test_ratings
+    frame = found.to_polars()
+    assert frame["model"].to_list() == [entry.model for entry in found.ranked]
+    assert frame.filter(frame["model"] == "als")["rmse"].item() == found["als"].value("rmse")
+    assert found.trace_to_polars().height == 8 + 1 + 1
+    rows = found.groups_to_polars()
+    assert set(rows["model"]) == {"mean", "als", "bpmf"}
+    with pytest.raises(InvalidParameterError, match="expected one of mean, als"):
+        found["nobody"]
+
+
+def test_apart_is_the_same_with_memory(apart, found):
+    alone = apart["als"]
+    assert alone.report.to_dict() == found["als"].report.to_dict()
+    assert alone.trace[0].rmse == found["als"].trace[0].rmse
+    cost = alone.cost
+    assert cost.seconds > 0
+    assert cost.processor_seconds > 0
+    if cost.memory_mb is not None:
+        assert 0 <= cost.memory_mb < cost.process_mb
+
+
+def test_a_killed_process_is_a_row(apart):
+    assert "was killed (SIGKILL)" in apart["killed"].error
+    assert apart["gone"].error == "its process ended with the code 3: double free or corruption"
+    assert apart.best.model == "als"
+
+
+def test_a_class_that_another_process_cannot_import_is_a_row(split):
+    class Local(GlobalMean):
+        pass
+
+    found = contest(split, {"local": Local()}, bootstrap=0, ranking=False)
+    assert "cannot be sent to a process of its own" in found["local"].error
+    assert found.best is None
+    assert "local" in str(found.table())
+
+
+def test_an_interrupt_ends_what_runs_and_keeps_what_there_is(split):
+    def interrupt(event):
+        if event.phase.startswith("bpmf"):
+            raise KeyboardInterrupt
+
+    models = {"mean": GlobalMean(), "bpmf": short_bpmf(), "bias": DampedBias()}
+    found = contest(split, models, ranking=False, bootstrap=0, apart=False, observer=interrupt)
+    assert found.is_interrupted
+    assert found["mean"].error is None
+    assert found["bpmf"].error == INTERRUPTED
+    assert found["bias"].error == NOT_BEGUN
+
+
+def test_progress_names_the_model(split):
+    events = []
+    contest(split, {"small": short_bpmf()}, ranking=False, bootstrap=0, apart=False, observer=events.append)
+    assert (events[0].phase, events[0].step, events[0].total) == ("models", 0, 1)
+    assert (events[-1].phase, events[-1].step) == ("models", 1)
+    assert any(event.phase == "small: sampling" for event in events)
+
+
+@pytest.mark.parametrize(("kind", "measure"), [("yes-no", "log_loss"), ("counts", "ndcg@5"), ("one-class", "ndcg@5")])
+def test_kinds_have_their_own_measures(kind, measure):
+    models = {"popular": Popular(), "bias": DampedBias(), "choices": ImplicitALS(n_factors=2, seed=0)}
+    found = contest(of_kind(kind), models, k=5, bootstrap=RESAMPLES, apart=False)
+    assert found.parts.kind == kind
+    assert found.measure == measure
+    assert found.best is not None
+    is_of_choices = measure.startswith("ndcg")
+    assert (found["choices"].error is None) == is_of_choices
+    assert (found["bias"].error is None) == (not is_of_choices)
+    assert all(entry.value("rmse") is None for entry in found)
+    assert all(bool(entry.trace) == (not is_of_choices) for entry in found if entry.error is None)
+    assert found.group_measure == ("found@5" if is_of_choices else "log_loss")
+    assert found.groups_table().rows
+    if not is_of_choices:
+        assert found["popular"].report.lists == found["bias"].report.lists
+
+
+def test_suitable_models():
+    stars, choices = tastes(30, 20, rng=generator(2))[0], of_kind("counts")
+    assert set(suitable_models(stars, seed=3)) == set(MODELS) - {"implicit-als", "logistic", "ease"}
+    assert set(suitable_models(choices)) >= {"popular", "implicit-als", "logistic", "ease"}
+    assert not {"als", "bpmf", "mean"} & set(suitable_models(choices))
+    answers = suitable_models(of_kind("yes-no"), seed=3, threads=1)
+    assert answers["bpmf"].likelihood == answers["sphere"].likelihood == "logistic"
+    assert "implicit-als" not in answers
+    assert (answers["als"].seed, answers["als"].threads) == (3, 1)
+    assert "bpmf would suit" in unsuitable(ImplicitALS(), stars)
+
+
+def test_ratings_are_split_with_the_seed():
+    ratings = tastes(30, 20, rng=generator(2))[0]
+    found = contest(ratings, {"bias": DampedBias()}, share=0.3, seed=7, ranking=False, bootstrap=0, apart=False)
+    split = random_split(ratings, 0.3, seed=7)
+    expected = evaluate(DampedBias().fit(split.train), split, ranking=False, bootstrap=0)
+    assert found["bias"].value("rmse") == expected["rmse"]
+    assert found["bias"].behind["rmse"].interval is None
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [({}, "expected recommenders by name"), ({"als": ALS}, "models has"), ([ALS()], "expected recommenders by name")],
+)
+def test_what_is_no_model_is_refused(split, models, said):
+    with pytest.raises(InvalidParameterError, match=said):
+        contest(split, models)
+
+
+def test_what_is_no_data_is_refused():
+    with pytest.raises(InvalidParameterError, match="expected Ratings or a Split"):
+        contest("ratings.csv")
