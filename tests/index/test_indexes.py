@@ -151,11 +151,34 @@ def test_bad_queries_are_refused(name):
     index = BUILT[name]
     with pytest.raises(InvalidParameterError, match=r"queries have the shape \(2, 5\); expected \(n, 12\)"):
         index.search(np.zeros((2, 5), np.float32), 3)
-    with pytest.raises(InvalidParameterError, match="k is 0; expected at least 1"):
+    with pytest.raises(InvalidParameterError, match="k is 0; expected a whole number of at least 1"):
         index.search(QUERIES, 0)
     with pytest.raises(NonFiniteStateError, match="a query has infinite or missing coordinates"):
         index.search(np.full((1, 12), np.nan, np.float32), 3)
     assert index.search(np.zeros((0, 12), np.float32), 3).items.shape == (0, 3)
+
+
+@ALL
+def test_filters_and_items_that_do_not_fit_are_refused(name):
+    index = BUILT[name]
+    for n in (len(ITEMS) - 100, len(ITEMS) + 100):
+        few = np.zeros(n, bool)
+        few[:3] = True
+        with pytest.raises(InvalidParameterError, match=f"expected true or false for each of {len(ITEMS)} items"):
+            index.search(QUERIES[:2], 3, allowed=few)
+    lists = Excluded(np.array([0, 1]), np.array([5], np.int32))
+    with pytest.raises(InvalidParameterError, match="1 lists of what is excluded for 2 queries; expected one a query"):
+        index.search(QUERIES[:2], 3, excluded=lists)
+    with pytest.raises(InvalidParameterError, match=r"k is 1\.5; expected a whole number"):
+        index.search(QUERIES[:2], 1.5)
+    for wrong in (np.nan, np.inf):
+        bad = ITEMS.copy()
+        bad[7, 3] = wrong
+        with pytest.raises(NonFiniteStateError, match="an item has infinite or missing coordinates"):
+            INDEXES[name]().build(bad)
+    for shape in ((12,), (5, 0)):
+        with pytest.raises(InvalidParameterError, match="item vectors have the shape"):
+            INDEXES[name]().build(np.zeros(shape, np.float32))
 
 
 @ALL

@@ -109,6 +109,28 @@ def test_votes_by_hand():
     assert found.scores.tolist() == [[15, 7]]
 
 
+def test_a_vote_of_structures_with_structures_inside():
+    """Each part has its own."""
+    plain = Vote(n_parts=N_DRAWS, candidates=30).build(ITEMS).search(NEW, 10)
+    inner = Reduced(inner=InvertedFile(n_cells=5, probes=5), n_coordinates=5, candidates=600)
+    nested = Vote(n_parts=N_DRAWS, candidates=30, inner=inner).build(ITEMS).search(NEW, 10)
+    assert_array_equal(nested.items, plain.items)
+
+
+def test_the_structure_that_was_given_stays_unbuilt():
+    given = InvertedFile(n_cells=5)
+    Reduced(inner=given, n_coordinates=5).build(ITEMS, KNOWN)
+    assert not hasattr(given, "n_items_")
+
+
+def test_few_allowed_items_are_looked_at_in_all_coordinates():
+    allowed = np.zeros(len(ITEMS), bool)
+    allowed[:15] = True
+    index = Reduced(inner=InvertedFile(n_cells=5), n_coordinates=1, candidates=3).build(ITEMS, KNOWN)
+    expected = Exact().build(ITEMS).search(NEW, 10, allowed=allowed)
+    assert_array_equal(index.search(NEW, 10, allowed=allowed).items, expected.items)
+
+
 def test_biases_are_left_out_of_the_search_and_not_of_the_order():
     rng = generator(1)
     items, queries = rng.standard_normal((300, 6)).astype(np.float32), rng.standard_normal((20, 6)).astype(np.float32)

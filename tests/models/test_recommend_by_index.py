@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
@@ -12,7 +14,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tastespace import ALS, BPMF, EASE, ImplicitALS, Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.index.exact import Exact
+from tastespace.index.growing import Growing
 from tastespace.index.inverted_file import InvertedFile
+from tastespace.index.kd_forest import KdForest
+from tastespace.index.kmeans_tree import KMeansTree
 from tastespace.index.reduced import Reduced
 from tastespace.index.trials import StoredIndex
 from tastespace.randomness import generator
@@ -92,7 +97,10 @@ def test_never_what_must_not_be_shown(large, data):
     share = data.draw(st.sampled_from([0.002, 0.05, 0.5, 1.0]))
     only = np.flatnonzero(rng.random(2500) < share)
     excluded = rng.choice(2500, 400, replace=False)
-    index = BUILT.setdefault("large", InvertedFile(n_cells=40, probes=5).build(large.posterior_.item_vectors()))
+    name = data.draw(st.sampled_from(list(STRUCTURES)))
+    if name not in BUILT:
+        BUILT[name] = STRUCTURES[name]().build(large.posterior_.item_vectors())
+    index = BUILT[name]
     history = {int(item): 4.0 for item in rng.choice(2500, 20, replace=False)}
     users, asked_history = ([0, 1], None) if data.draw(st.booleans()) else (None, history)
     ranking = large.recommend(
@@ -108,7 +116,53 @@ def test_never_what_must_not_be_shown(large, data):
         assert len(set(shown)) == len(shown)
 
 
-BUILT: dict[str, InvertedFile] = {}
+STRUCTURES = {
+    "inverted file": lambda: InvertedFile(n_cells=40, probes=5),
+    "k-means tree": lambda: KMeansTree(budget=300),
+    "k-d forest": lambda: KdForest(budget=300),
+    "reduced": lambda: Reduced(inner=KMeansTree(budget=300), n_coordinates=8, candidates=30),
+    "growing": lambda: Growing(inner=InvertedFile(n_cells=40, probes=5)),
+}
+BUILT: dict[str, Any] = {}
+
+
+def test_an_own_list_is_looked_at_as_a_whole_also_with_damping(large):
+    """It is longer than what would be fetched and put in order."""
+    own = pl.DataFrame({"user": [0] * 350, "item": list(range(350))})
+    asked = {"user_ids": [0], "n": 5, "only": own, "popularity_damping": 3.0, "uncertainty": False}
+    index = InvertedFile(n_cells=40, probes=40).build(large.posterior_.item_vectors())
+    assert_array_equal(large.recommend(**asked, index=index).item_rows, large.recommend(**asked, index=None).item_rows)
+
+
+@pytest.mark.parametrize(
+    ("model", "policy", "searches"),
+    [("als", "mean", [6]), ("bpmf", "mean", [6, 150]), ("bpmf", "cautious", [150])],
+)
+def test_no_more_searches_than_it_takes(fitted, model, policy, searches):
+    recommender = ALS(n_factors=3, regularisation=0.1, seed=0).fit(fitted.ratings_) if model == "als" else fitted
+    index, asked = all_cells(recommender), []
+    search = index.search
+    index.search = lambda queries, k, **filters: asked.append(k) or search(queries, k, **filters)
+    recommender.recommend([0], 6, policy=policy, index=index)
+    assert asked == searches
+
+
+def test_what_was_removed_stays_away_after_an_update(fitted):
+    """Also where the index was built anew since, and has gaps."""
+    vectors = fitted.posterior_.item_vectors()
+    best = fitted.recommend([30], 20, exclude=None, index=None).item_rows[0]
+    news = pl.DataFrame({"user": list(range(20)), "item": [999] * 20, "rating": [5.0] * 20})
+    for rebuild_at in (None, 0.01):
+        index = Growing(inner=InvertedFile(n_cells=9, probes=9), rebuild_at=rebuild_at).build(vectors)
+        index.remove(best[:10])
+        fitted.index_ = StoredIndex(index, None, (), None)
+        try:
+            updated = fitted.update(news, sweeps=0)
+        finally:
+            fitted.index_ = None
+        found = updated.recommend([30], 10, exclude=None)
+        expected = updated.recommend([30], 30, exclude=None, index=None).item_rows[0]
+        assert_array_equal(found.item_rows[0], [row for row in expected if row not in best[:10]][:10])
 
 
 def test_it_says_how_lists_were_found(fitted):
@@ -164,6 +218,9 @@ def test_an_index_of_other_items_is_refused(fitted):
         fitted.recommend([0], index=other)
     with pytest.raises(InvalidParameterError, match="index is 'fast'; expected 'auto', None, or a built index"):
         fitted.recommend([0], index="fast")
+    for wrong in (InvertedFile(), InvertedFile, 5, True, []):
+        with pytest.raises(InvalidParameterError, match="expected 'auto', None, or an index that is built"):
+            fitted.recommend([0], index=wrong)
     with pytest.raises(InvalidParameterError, match="this model has no item vectors, so that no index can search them"):
         EASE(seed=0).fit(ratings_of(30, 20, 0.3)).recommend([0], index=other)
 

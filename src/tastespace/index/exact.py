@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from tastespace import _native, threads
 from tastespace.arrays import FloatArray, FloatMatrix, contiguous
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.index.index import Excluded, Neighbours
+from tastespace.index.exclusions import check_filters
+from tastespace.index.index import Excluded, Index, Neighbours, check_number, checked_vectors
 from tastespace.index.panels import panels_of
 
 
@@ -24,7 +25,7 @@ class Exact:
     threads: int | None = None
 
     def build(self, vectors: FloatMatrix) -> Self:
-        vectors = contiguous(vectors, np.float32)
+        vectors = checked_vectors(vectors)
         self.n_items_, self.n_dimensions_ = vectors.shape
         self.panels_: FloatArray = panels_of(vectors)
         return self
@@ -52,7 +53,7 @@ class Exact:
         excluded: Excluded | None = None,
         allowed: NDArray[np.bool_] | None = None,
     ) -> Neighbours:
-        queries, found, optional = prepared_queries(queries, k, self.n_dimensions_, excluded, allowed)
+        queries, found, optional = prepared_queries(self, queries, k, excluded, allowed)
         if len(queries) == 0 or self.n_items_ == 0:
             return nothing(found)
         _native.scan(
@@ -68,21 +69,23 @@ class Exact:
 
 
 def prepared_queries(
-    queries: FloatMatrix, k: int, n_dimensions: int, excluded: Excluded | None, allowed: NDArray[np.bool_] | None
+    index: Index, queries: FloatMatrix, k: int, excluded: Excluded | None, allowed: NDArray[np.bool_] | None
 ) -> tuple[FloatMatrix, Neighbours, dict[str, Any]]:
     """Queries as kernels take them, room for what will be found, and what must not be; errors where they are none.
 
     Every microsecond counts here: a search of one query may take ten.
     """
     queries = contiguous(queries, np.float32)
-    if queries.ndim != 2 or queries.shape[1] != n_dimensions:
+    if queries.ndim != 2 or queries.shape[1] != index.n_dimensions_:
         raise InvalidParameterError(
-            f"queries have the shape {queries.shape}; expected (n, {n_dimensions}) as the items have"
+            f"queries have the shape {queries.shape}; expected (n, {index.n_dimensions_}) as the items have"
         )
-    if k < 1:
-        raise InvalidParameterError(f"k is {k}; expected at least 1")
+    if type(k) is not int or k < 1:
+        check_number("k", k)
     if not _are_finite(queries):
         raise NonFiniteStateError("a query has infinite or missing coordinates; expected finite numbers")
+    if excluded is not None or allowed is not None:
+        check_filters(excluded, allowed, len(queries), index.n_items_)
     found = Neighbours(np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.float32))
     optional: dict[str, Any] = {}
     if excluded is not None:

@@ -16,9 +16,9 @@ from tastespace import threads
 from tastespace.arrays import BoolArray, FloatMatrix, contiguous
 from tastespace.errors import MissingExtraError
 from tastespace.index.exact import Exact, nothing, prepared_queries
-from tastespace.index.exclusions import check_filters, is_excluded, of_queries
+from tastespace.index.exclusions import is_excluded, of_queries
 from tastespace.index.filtering import best_of, few_allowed
-from tastespace.index.index import Excluded, Neighbours, check_number, require
+from tastespace.index.index import Excluded, Neighbours, check_number, checked_vectors, require
 from tastespace.randomness import generator
 
 # To look at an item on a walk takes as long as to look at so many in a scan, which reads them in their order.
@@ -62,8 +62,8 @@ class Graph:
             check_number(name, getattr(self, name))
         check_number("neighbours", self.neighbours, least=2)
         _library()  # A missing one is told at once, even where there is nothing to build.
-        self.vectors_: FloatMatrix = contiguous(vectors, np.float32)
-        self.n_items_, self.n_dimensions_ = vectors.shape
+        self.vectors_: FloatMatrix = checked_vectors(vectors)
+        self.n_items_, self.n_dimensions_ = self.vectors_.shape
         self.graph_ = None
         self.scan_ = Exact().build(self.vectors_)
         return self.vectors_
@@ -103,14 +103,13 @@ class Graph:
         excluded: Excluded | None = None,
         allowed: BoolArray | None = None,
     ) -> Neighbours:
-        queries, found, optional = prepared_queries(queries, k, self.n_dimensions_, excluded, None)
+        queries, found, optional = prepared_queries(self, queries, k, excluded, allowed)
         if len(queries) == 0 or self.n_items_ == 0:
             return nothing(found)
         if excluded is None and allowed is None and k <= self.n_items_:
             scores, items = self._walk(queries, k, k)
             if items.min() >= 0:  # All of them were found, as nearly always.
                 return Neighbours(items.astype(np.int32), scores)
-        check_filters(excluded, allowed, len(queries), self.n_items_)
         if excluded is not None:
             excluded = Excluded(optional["excluded_offsets"], optional["excluded"])
         few = few_allowed(allowed)

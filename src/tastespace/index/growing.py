@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, cont
 from tastespace.errors import InvalidParameterError, named
 from tastespace.index.exact import Exact
 from tastespace.index.exclusions import check_filters, kept, of_queries
-from tastespace.index.index import Excluded, Index, Neighbours, require
+from tastespace.index.index import Excluded, Index, Neighbours, checked_vectors, require, unbuilt
 from tastespace.index.inverted_file import InvertedFile
 
 PANEL = _native.SCAN_PANEL
@@ -40,7 +40,7 @@ class Growing:
 
     def build(self, vectors: FloatMatrix) -> Self:
         self._check()
-        vectors = contiguous(vectors, np.float32)
+        vectors = checked_vectors(vectors)
         self._become(self._built(vectors, np.ones(len(vectors), bool)))
         return self
 
@@ -48,13 +48,20 @@ class Growing:
     def over(cls, index: Index, vectors: FloatMatrix) -> Growing:
         """Over an index that is built already, and stays as it is; of these vectors those behind it are added.
 
-        What was added to an index that grows, or removed from it, is forgotten. It is never built anew.
+        What was removed from an index that grows stays so. It is never built anew.
         """
-        built = index.state_.inner if isinstance(index, Growing) else index
-        growing, vectors = cls(inner=built, rebuild_at=None, threads=index.threads), contiguous(vectors, np.float32)
-        places = _Places.of(np.ones(built.n_items_, bool))
-        tail = _Tail.empty(vectors.shape[1]).added(vectors[built.n_items_ :])
-        growing._become(_State(built, vectors[: built.n_items_], places, None, 0, tail))
+        vectors = checked_vectors(vectors)
+        empty = _Tail.empty(vectors.shape[1])
+        if isinstance(index, Growing):
+            state = index.state_
+        else:
+            places = _Places.of(np.ones(index.n_items_, bool))
+            state = _State(index, vectors[: index.n_items_], places, None, 0, empty)
+        n_built, gone = len(state.vectors), np.flatnonzero(~state.tail.live[: state.tail.n_items])
+        tail = empty.added(vectors[n_built:])
+        tail = tail.without(gone) if len(gone) else tail
+        growing = cls(inner=state.inner, rebuild_at=None, threads=index.threads)
+        growing._become(replace(state, vectors=vectors[:n_built], tail=tail))
         return growing
 
     def _check(self) -> None:
@@ -65,11 +72,12 @@ class Growing:
 
     def add(self, vectors: FloatMatrix) -> IntArray:
         """New items, which are found at once; gives their rows."""
-        vectors = contiguous(vectors, np.float32)
+        vectors = np.asarray(vectors, np.float32)
         if vectors.ndim != 2 or vectors.shape[1] != self.n_dimensions_:
             raise InvalidParameterError(
                 f"vectors have the shape {vectors.shape}; expected (n, {self.n_dimensions_}) as the items have"
             )
+        vectors = checked_vectors(vectors)
         before = self.state_
         self._become(self._settled(replace(before, tail=before.tail.added(vectors))))
         return np.arange(before.n_rows, before.n_rows + len(vectors), dtype=np.int32)
@@ -94,7 +102,7 @@ class Growing:
         return self._built(state.all_vectors(), state.alive())
 
     def _unbuilt(self) -> Index:
-        index: Index = _unbuilt(self.inner)
+        index: Index = unbuilt(self.inner)
         index.threads = self.threads
         return index
 
@@ -356,14 +364,6 @@ def _merged(found: Neighbours, added: Neighbours, n_built: int) -> Neighbours:
     best = np.argsort(-scores, axis=1, kind="stable")[:, : found.items.shape[1]]
     queries = np.arange(len(items))[:, None]
     return Neighbours(items[queries, best], scores[queries, best])
-
-
-def _unbuilt(index: Any) -> Any:
-    """A structure of the same parameters with nothing learned: the one in use is not to change under a search."""
-    parameters = {parameter.name: getattr(index, parameter.name) for parameter in fields(index)}
-    return type(index)(
-        **{name: _unbuilt(value) if is_dataclass(value) else value for name, value in parameters.items()}
-    )
 
 
 def _checked_rows(rows: ArrayLike, state: _State) -> NDArray[np.int64]:

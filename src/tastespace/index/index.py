@@ -10,8 +10,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tastespace.arrays import FloatMatrix, IntArray, OffsetArray
-from tastespace.errors import InvalidParameterError
+from tastespace.arrays import FloatMatrix, IntArray, OffsetArray, contiguous
+from tastespace.errors import InvalidParameterError, NonFiniteStateError
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +69,22 @@ class Index(Protocol):
     def restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Self:
         """Take what was saved as one's own, for the same vectors; what does not fit is a ValueError."""
         ...
+
+
+def checked_vectors(vectors: Any) -> FloatMatrix:
+    """Items as every structure takes them; errors where they are none."""
+    checked = contiguous(vectors, np.float32)
+    if checked.ndim != 2 or not checked.shape[1]:
+        raise InvalidParameterError(f"item vectors have the shape {checked.shape}; expected (n, at least 1)")
+    if not np.isfinite(checked).all():
+        raise NonFiniteStateError("an item has infinite or missing coordinates; expected finite numbers")
+    return checked
+
+
+def unbuilt(index: Any) -> Any:
+    """A structure of the same parameters with nothing learned; those inside it as well."""
+    parameters = {parameter.name: getattr(index, parameter.name) for parameter in fields(index)}
+    return type(index)(**{name: unbuilt(value) if is_dataclass(value) else value for name, value in parameters.items()})
 
 
 def n_bytes_of(arrays: Mapping[str, NDArray[Any]]) -> int:

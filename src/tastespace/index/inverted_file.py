@@ -15,7 +15,7 @@ from tastespace.arrays import FloatArray, FloatMatrix, IntArray, OffsetArray, co
 from tastespace.index.clustering import Clusters
 from tastespace.index.exact import nothing, prepared_queries
 from tastespace.index.filtering import best_of, few_allowed
-from tastespace.index.index import Excluded, Neighbours, check_number, n_bytes_of, require
+from tastespace.index.index import Excluded, Neighbours, check_number, checked_vectors, n_bytes_of, require
 from tastespace.index.panels import panels_of
 from tastespace.randomness import generator
 
@@ -36,7 +36,7 @@ class InvertedFile:
     threads: int | None = None
 
     def build(self, vectors: FloatMatrix) -> Self:
-        self.vectors_ = vectors = contiguous(vectors, np.float32)
+        self.vectors_ = vectors = checked_vectors(vectors)
         self.n_items_, self.n_dimensions_ = vectors.shape
         self._check()
         wanted = max(1, round(2 * sqrt(self.n_items_))) if self.n_cells is None else self.n_cells
@@ -116,7 +116,7 @@ class InvertedFile:
         excluded: Excluded | None = None,
         allowed: NDArray[np.bool_] | None = None,
     ) -> Neighbours:
-        queries, found, optional = prepared_queries(queries, k, self.n_dimensions_, excluded, allowed)
+        queries, found, optional = prepared_queries(self, queries, k, excluded, allowed)
         if len(queries) == 0 or self.n_cells_ == 0:
             return nothing(found)
         n_threads = threads.resolve(self.threads)

@@ -14,7 +14,7 @@ from tastespace.arrays import FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.errors import InvalidParameterError
 from tastespace.index.exact import nothing, prepared_queries
 from tastespace.index.filtering import best_of, few_allowed
-from tastespace.index.index import Excluded, Neighbours, check_number, n_bytes_of, require
+from tastespace.index.index import Excluded, Neighbours, check_number, checked_vectors, n_bytes_of, require
 from tastespace.index.lifting import lifted
 from tastespace.index.panels import panels_of
 from tastespace.randomness import generator
@@ -41,7 +41,7 @@ class KdForest:
 
     def build(self, vectors: FloatMatrix) -> Self:
         self._check()
-        self.vectors_ = vectors = contiguous(vectors, np.float32)
+        self.vectors_ = vectors = checked_vectors(vectors)
         self.n_items_, self.n_dimensions_ = vectors.shape
         if self.n_items_ == 0:
             return self
@@ -138,7 +138,7 @@ class KdForest:
         excluded: Excluded | None = None,
         allowed: NDArray[np.bool_] | None = None,
     ) -> Neighbours:
-        queries, found, optional = prepared_queries(queries, k, self.n_dimensions_, excluded, allowed)
+        queries, found, optional = prepared_queries(self, queries, k, excluded, allowed)
         if len(queries) == 0 or self.n_items_ == 0:
             return nothing(found)
         n_threads = threads.resolve(self.threads)

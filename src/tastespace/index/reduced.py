@@ -13,8 +13,17 @@ from tastespace import threads
 from tastespace.arrays import FloatMatrix, contiguous
 from tastespace.errors import InvalidParameterError
 from tastespace.index.exact import Exact, nothing, prepared_queries
-from tastespace.index.filtering import ranked
-from tastespace.index.index import Excluded, Index, Neighbours, check_number, n_bytes_of, require
+from tastespace.index.filtering import best_of, few_allowed, ranked
+from tastespace.index.index import (
+    Excluded,
+    Index,
+    Neighbours,
+    check_number,
+    checked_vectors,
+    n_bytes_of,
+    require,
+    unbuilt,
+)
 from tastespace.index.reduction import Reduction, Unbiased, Whitened
 from tastespace.randomness import generator
 
@@ -40,9 +49,11 @@ class Reduced:
     def build(self, vectors: FloatMatrix, queries: FloatMatrix | None = None) -> Self:
         """`queries` are some of those that will come; without them any directions are taken to be as likely."""
         self._check()
-        vectors = contiguous(vectors, np.float32)
+        vectors = checked_vectors(vectors)
         reduction = self._reduction(vectors, None if queries is None else contiguous(queries, np.float32))
         self._take(vectors, reduction, reduction.items(vectors))
+        # A structure of its own: the one that was given may be somebody's.
+        self.inner = unbuilt(self.inner)
         self.inner.threads = self.threads
         self.inner.build(self.codes_)
         return self
@@ -103,10 +114,13 @@ class Reduced:
         excluded: Excluded | None = None,
         allowed: NDArray[np.bool_] | None = None,
     ) -> Neighbours:
-        queries, found, _ = prepared_queries(queries, k, self.n_dimensions_, None, None)
+        queries, found, _ = prepared_queries(self, queries, k, excluded, allowed)
         if not len(queries) or not self.n_items_:
             return nothing(found)
         n_threads = threads.resolve(self.threads)
+        rows = few_allowed(allowed)
+        if rows is not None:
+            return best_of(rows, self.vectors_, queries, k, excluded, n_threads)
         self.inner.threads = self.threads
         n_candidates = min(max(self.candidates, k), self.n_items_)
         codes = self.reduction_.queries(queries, n_threads)

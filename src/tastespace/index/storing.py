@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tastespace.arrays import FloatMatrix
+from tastespace.errors import InvalidParameterError
 from tastespace.index import INDEXES
 from tastespace.index.index import Index
 
@@ -18,7 +19,10 @@ NOT_SAVED = ("threads",)  # a property of the machine
 def described(index: Index) -> dict[str, Any]:
     """The structure and its parameters, among which may be structures."""
     names = {structure: name for name, structure in INDEXES.items()}
-    assert is_dataclass(index)
+    if type(index) not in names or not is_dataclass(index):
+        raise InvalidParameterError(
+            f"an index of the type {type(index).__name__} cannot be saved; expected one of {', '.join(INDEXES)}"
+        )
     parameters = {}
     for field in fields(index):
         value = getattr(index, field.name)

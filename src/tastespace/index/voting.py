@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from tastespace.arrays import FloatMatrix, IntArray, contiguous
 from tastespace.errors import InvalidParameterError
 from tastespace.index.exact import Exact, nothing, prepared_queries
 from tastespace.index.filtering import best_of
-from tastespace.index.index import Excluded, Index, Neighbours, check_number, require
+from tastespace.index.index import Excluded, Index, Neighbours, check_number, checked_vectors, require, unbuilt
 
 
 @dataclass(kw_only=True)
@@ -38,7 +38,7 @@ class Vote:
     def _take(self, vectors: FloatMatrix) -> None:
         check_number("n_parts", self.n_parts)
         check_number("candidates", self.candidates)
-        self.vectors_ = contiguous(vectors, np.float32)
+        self.vectors_ = checked_vectors(vectors)
         self.n_items_, self.n_dimensions_ = self.vectors_.shape
         if self.n_dimensions_ % self.n_parts:
             raise InvalidParameterError(
@@ -47,7 +47,7 @@ class Vote:
             )
 
     def _part(self) -> Index:
-        part: Index = replace(self.inner)  # type: ignore[type-var]
+        part: Index = unbuilt(self.inner)
         part.threads = self.threads
         return part
 
@@ -87,9 +87,11 @@ class Vote:
         excluded: Excluded | None = None,
         allowed: NDArray[np.bool_] | None = None,
     ) -> Neighbours:
-        queries, found, _ = prepared_queries(queries, k, self.n_dimensions_, None, None)
+        queries, found, _ = prepared_queries(self, queries, k, excluded, allowed)
         if not self.n_items_:
             return nothing(found)
+        for part in self.parts_:
+            part.threads = self.threads
         each = min(max(self.candidates, k), self.n_items_)
         lists = [
             part.search(mine, each, excluded=excluded, allowed=allowed).items

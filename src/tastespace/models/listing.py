@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
@@ -63,6 +63,7 @@ class Listing:
     index: Index | None  # over the posterior's item vectors; None to look at every item
     rng_of: RngOf  # of a user of the belief: where a policy draws
     threads: int
+    found: dict[int, Neighbours] = field(default_factory=dict)  # so many of the best: asked for more than once
 
     def lists(self, wishes: Wishes, *, with_pool: bool = False) -> Lists:
         """As wished; with the pool, if one is wanted and an index was used."""
@@ -84,7 +85,7 @@ class Listing:
         if wishes.popularity_damping > 0 or by_policy is not None:
             found = Neighbours(found.items, self._shown(found))
         pool = self._candidates(n).items if with_pool and self._is_indexed else None
-        return Lists(found, self._how(wishes, by_policy), pool)
+        return Lists(found, self._how(wishes, by_policy, size), pool)
 
     def _by_mean(self, size: int) -> Neighbours:
         """The best by expected rating."""
@@ -119,7 +120,10 @@ class Listing:
 
     def _candidates(self, size: int) -> Neighbours:
         """The best by expected rating, among which are nearly all of the best by any policy that minds the mean."""
-        return self._best(self.posterior, candidate_count(size, self.n_items), self.index)
+        k = candidate_count(size, self.n_items)
+        if k not in self.found:
+            self.found[k] = self._best(self.posterior, k, self.index)
+        return self.found[k]
 
     @property
     def _searched(self) -> Index | None:
@@ -145,7 +149,7 @@ class Listing:
                 "item vectors of this model: build it anew after an update"
             )
 
-    def _how(self, wishes: Wishes, by_policy: PolicyScores | None) -> str:
+    def _how(self, wishes: Wishes, by_policy: PolicyScores | None, size: int) -> str:
         """In words."""
         if self.rules.own is not None:
             return "every item of the user's own list was looked at"
@@ -158,7 +162,7 @@ class Listing:
         is_final = by_policy is None or isinstance(wishes.policy, Thompson)
         if is_final and not wishes.popularity_damping and not self._is_latent:
             return f"by {by}"
-        n = candidate_count(wishes.n, self.n_items) if by_policy is not None else pool_size(wishes.n, self.n_items)
+        n = candidate_count(size, self.n_items) if by_policy is not None else pool_size(size, self.n_items)
         return f"the best {n} by {by}; put in order one by one"
 
     def _shown(self, found: Neighbours) -> FloatMatrix:
@@ -188,7 +192,7 @@ class Listing:
         if by_policy is not None:
             return self._best(DampedScores(by_policy, damping.standing, strength), size, None)
         damped = damping.of(strength)
-        if self.index is None:
+        if not self._is_indexed:
             return self._best(damped, size, self._threaded(damping.exact))
         # An index knows nothing of popularity: more of its best are fetched, and put in order here.
         found = self._best(self.posterior, max(size, pool_size(size, self.n_items)), self.index)

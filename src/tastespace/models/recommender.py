@@ -317,7 +317,7 @@ class Recommender(ABC):
             index=self._index(index),
             rng_of=request.rng_of("policy", getattr(wishes.policy, "request", 0)),
             threads=request.threads,
-        ).lists(wishes, with_pool=uncertainty)
+        ).lists(wishes, with_pool=uncertainty and isinstance(self.posterior_, Uncertain))
         found, sureness = lists.found, None
         if uncertainty and isinstance(self.posterior_, Uncertain):
             sure = Sure(self.posterior_, request.belief, rules, request.rng_of("top n"), request.threads)
@@ -501,6 +501,10 @@ class Recommender(ABC):
             if asked != "auto":
                 raise InvalidParameterError(f"index is {asked!r}; expected 'auto', None, or a built index")
             return None if self.index_ is None else self._chosen(self.index_.index)
+        if asked is not None and (isinstance(asked, type) or not hasattr(asked, "n_items_")):
+            raise InvalidParameterError(
+                f"index is {asked!r}; expected 'auto', None, or an index that is built over posterior_.item_vectors()"
+            )
         return asked
 
     def _chosen(self, index: Index) -> Index | None:
