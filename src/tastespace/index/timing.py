@@ -20,8 +20,10 @@ from tastespace.threads import one_blas_thread
 
 BASELINE = "numpy: vectors @ query, argpartition, sort; one thread, processor time"
 BLOCK = 1 << 22  # scores that numpy's scan of a batch holds at once
-TURN = 2e-3  # seconds of numpy's scan before it is another's turn: well above what a clock can tell
-LONGEST_TURN = 16  # queries
+# Queries before it is another's turn. After a scan the caches hold what the scan has read: with one query a turn, that
+# of an index would only measure how they are filled again.
+LONGEST_TURN = 16
+TURN = 0.05  # seconds of numpy's scan, at most, as long as that is one query
 BATCH = 128  # queries
 LEAST_ROUNDS = 3
 
