@@ -28,18 +28,16 @@ import polars as pl
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from tastespace.arrays import FloatMatrix
 from tastespace.data.compressed import Compressed
 from tastespace.data.kinds import Kind, check_kind
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
-from tastespace.errors import ArtifactError, InvalidParameterError
-from tastespace.index.storing import described, restored
-from tastespace.index.trials import StoredIndex, Target, Trial
+from tastespace.errors import ArtifactError, InvalidParameterError, TastespaceWarning, warn
+from tastespace.index.trials import StoredIndex
 from tastespace.instructions import instruction_set
 from tastespace.models import MODELS, Recommender
-from tastespace.models.posterior import InnerProduct
 from tastespace.models.updating import Seen
+from tastespace.stored_index import BAD_INDEX, check_fits, complaint, index_entry, restored_index
 from tastespace.version import __version__
 
 FORMAT = "tastespace"
@@ -111,8 +109,8 @@ def save(
         _items_frame(ratings).write_parquet(temporary / "items.parquet")
         manifest = _manifest(recommender, measures or {})
         if recommender.index_ is not None:
-            _check_fits(recommender.index_, recommender)
-            _write_index(temporary, recommender.index_, manifest)
+            check_fits(recommender.index_, recommender)
+            _write_index(temporary, recommender.index_, recommender, manifest)
         _write_manifest(temporary, manifest)
         _move(temporary, path)
     except OSError as error:
@@ -124,18 +122,20 @@ def save(
 def save_index(path: str | Path, tuned: StoredIndex) -> None:
     """Keep an index beside a saved recommender, with why it was chosen; one that is there already is replaced.
 
-    The artifact is put together anew beside its place, from the same files, and moved there when it is whole.
+    One that cannot be read is replaced as well. The artifact is put together anew beside its place, from the same
+    files, and moved there when it is whole.
     """
     path = Path(path).resolve()
     manifest = read_manifest(path)
     check_writable(path)
-    _check_fits(tuned, load(path))
+    recommender = load(path, with_index=False)
+    check_fits(tuned, recommender)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
         for name in manifest["files"]:
             if name != INDEX:
                 _link(path / name, temporary / name)
-        _write_index(temporary, tuned, manifest)
+        _write_index(temporary, tuned, recommender, manifest)
         _write_manifest(temporary, manifest)
         _move(temporary, path)
     except OSError as error:
@@ -144,29 +144,53 @@ def save_index(path: str | Path, tuned: StoredIndex) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def load(path: str | Path) -> Recommender:
-    """The recommender that was saved in this folder, and its index if there is one; arrays are mapped, not read."""
+def load(path: str | Path, *, with_index: bool = True) -> Recommender:
+    """The recommender that was saved in this folder, and its index if there is one; arrays are mapped, not read.
+
+    An index that is damaged, of another model, or that needs what is not installed is left out with a warning: without
+    it the recommender answers, too. So is any `with_index=False`, without one.
+    """
     path = Path(path)
     manifest = read_manifest(path)
-    for name, size in manifest["files"].items():
-        if not (path / name).is_file():
-            raise ArtifactError(f"{path}: the file {name} is missing; the artifact is damaged, fit or copy it again")
-        if (path / name).stat().st_size != size:
-            raise ArtifactError(
-                f"{path}: {name} has {(path / name).stat().st_size} bytes; expected {size}. The artifact is damaged, "
-                "fit or copy it again"
-            )
+    for name in manifest["files"]:
+        fault = None if name == INDEX else _file_fault(path, name, manifest)
+        if fault is not None:
+            raise ArtifactError(f"{path}: {fault}; the artifact is damaged, fit or copy it again")
     if manifest["model"] not in MODELS:
         raise ArtifactError(
             f"{path}: the artifact holds a model {manifest['model']!r}; this version knows {', '.join(MODELS)}"
         )
     instruction_set()  # Says now if TASTESPACE_ISA asks for the impossible: that is no fault of the artifact.
     try:
-        return _restored(path, manifest)
+        recommender = _restored(path, manifest)
     except ArtifactError:
         raise
     except _BAD_CONTENT as error:
         raise ArtifactError(f"{path}: {_fault(error, manifest)}") from error
+    if with_index and "index" in manifest:
+        recommender.index_ = _loaded_index(path, manifest, recommender)
+    return recommender
+
+
+def _file_fault(path: Path, name: str, manifest: Mapping[str, Any]) -> str | None:
+    """Whether a file is not there as it was written."""
+    expected = manifest["files"][name]
+    if not (path / name).is_file():
+        return f"the file {name} is missing"
+    size = (path / name).stat().st_size
+    return None if size == expected else f"{name} has {size} bytes; expected {expected}"
+
+
+def _loaded_index(path: Path, manifest: Mapping[str, Any], recommender: Recommender) -> StoredIndex | None:
+    """None where it is of no use, with a warning."""
+    try:
+        fault = _file_fault(path, INDEX, manifest)
+        if fault is not None:
+            raise ArtifactError(fault)
+        return restored_index(manifest["index"], read_arrays(path / INDEX), recommender)
+    except BAD_INDEX as error:
+        warn(complaint(path, error), TastespaceWarning)
+        return None
 
 
 def _fault(error: BaseException, manifest: Mapping[str, Any]) -> str:
@@ -199,51 +223,7 @@ def _restored(path: Path, manifest: Mapping[str, Any]) -> Recommender:
     rating_range = (float(data["minimum"]), float(data["maximum"]))
     recommender.restore(_read_ratings(path, data), posterior, manifest["seed"], rating_range, seen)
     _try_out(recommender)
-    if "index" in manifest:
-        recommender.index_ = _restored_index(path, manifest["index"], recommender)
     return recommender
-
-
-def _restored_index(path: Path, entry: Mapping[str, Any], recommender: Recommender) -> StoredIndex:
-    stored = StoredIndex(
-        index=restored(entry["description"], read_arrays(path / INDEX), _item_vectors(recommender)),
-        chosen=Trial.from_dict(entry["chosen"]),
-        curve=tuple(Trial.from_dict(trial) for trial in entry["curve"]),
-        target=Target.from_dict(entry["target"]),
-    )
-    _try_out_index(stored, recommender)
-    return stored
-
-
-def _try_out_index(stored: StoredIndex, recommender: Recommender) -> None:
-    """Ask for what is like the last item: an index of other vectors, or that is damaged, says so now."""
-    vectors, index = _item_vectors(recommender), stored.index
-    if (index.n_items_, index.n_dimensions_) != vectors.shape:
-        raise ValueError(
-            f"the index is of {index.n_items_} items in {index.n_dimensions_} dimensions, the model has "
-            f"{vectors.shape[0]} in {vectors.shape[1]}"
-        )
-    query = vectors[-1:]
-    found = index.search(query, 3)
-    items = found.items[found.items >= 0]
-    size = float(np.linalg.norm(query)) * float(np.abs(vectors[items]).max(initial=0.0))
-    if not np.allclose(vectors[items] @ query[0], found.scores[found.items >= 0], rtol=1e-3, atol=1e-3 * size):
-        raise ValueError("the index is of other item vectors than the model's")
-
-
-def _item_vectors(recommender: Recommender) -> FloatMatrix:
-    posterior = recommender.posterior_
-    if not isinstance(posterior, InnerProduct):
-        raise ValueError(f"there is an index, and {type(recommender).__name__} has no item vectors")
-    return posterior.item_vectors()
-
-
-def _check_fits(stored: StoredIndex, recommender: Recommender) -> None:
-    """Refuse to keep an index beside a model that it is not of."""
-    try:
-        _try_out_index(stored, recommender)
-    except ValueError as error:
-        raise InvalidParameterError(f"the index does not fit the model: {error}; expected one tuned for it") from error
 
 
 def _try_out(recommender: Recommender) -> None:
@@ -339,15 +319,10 @@ def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     path.chmod(0o644)  # It also lets nobody else read the file, unlike those beside it.
 
 
-def _write_index(folder: Path, stored: StoredIndex, manifest: dict[str, Any]) -> None:
+def _write_index(folder: Path, stored: StoredIndex, recommender: Recommender, manifest: dict[str, Any]) -> None:
     """The arrays to a file, all else to the manifest."""
     _write_arrays(folder / INDEX, stored.index.arrays())
-    manifest["index"] = {
-        "description": described(stored.index),
-        "chosen": stored.chosen.to_dict(),
-        "target": stored.target.to_dict(),
-        "curve": [trial.to_dict() for trial in stored.curve],
-    }
+    manifest["index"] = index_entry(stored, recommender)
 
 
 def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:

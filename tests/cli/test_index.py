@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 from cli.program import tastespace
 
@@ -12,6 +13,8 @@ from tastespace import ALS, ItemKNN, artifact, load, save
 from tastespace.cli import index as verb
 from tastespace.index.exact import Exact
 from tastespace.index.inverted_file import InvertedFile
+from tastespace.index.truth import Judged
+from tastespace.models import MODELS
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -104,6 +107,42 @@ def test_a_latency_out_of_reach(folder, always_an_index):
     assert said["nearest"]["structure"] == "inverted-file"
 
 
+def test_a_target_that_the_scan_misses(folder, monkeypatch):
+    monkeypatch.setattr(
+        "tastespace.index.truth.Truth.judge",
+        lambda self, items: Judged(np.full(len(items), 0.5), np.full(len(items), 20)),
+    )
+    shown = run(folder, "--seconds", "0.2", "--structures", "exact").stdout
+    assert "not reached: accuracy 0.95, not even by the exact scan, which is kept; it finds 50.0 % of the true" in shown
+    assert "chosen: the exact scan, because" not in shown
+
+
+@pytest.mark.parametrize("name", ["mean", "item-mean", "bias", "popular"])
+def test_a_model_that_says_the_same_to_everybody(fitted, tmp_path, name):
+    save(MODELS[name]().fit(fitted.ratings_), tmp_path / "model")
+    said = json.loads(run(tmp_path / "model", "--seconds", "1", "--json").stdout)
+    assert said["target_reached"] is True
+    assert load(tmp_path / "model").index_ is not None
+
+
+def test_an_index_that_cannot_be_read_is_replaced(folder):
+    options = ("--seconds", "0.5", "--structures", "exact")
+    run(folder, *options)
+    (folder / "index.safetensors").unlink()
+    asked = ("recommend", folder, "--user", "0", "--json")
+    told = tastespace(*asked)
+    assert told.returncode == 0
+    assert told.stderr.startswith(f"warning: {folder} is used without its index")
+    assert f"run 'tastespace index {folder}' again" in told.stderr
+    assert len(told.stderr.splitlines()) == 1
+    # Who wants no index, or a new one, does not hear of the old one.
+    exact = tastespace(*asked, "--exact")
+    assert (exact.returncode, exact.stderr) == (0, "")
+    assert json.loads(exact.stdout)["users"] == json.loads(told.stdout)["users"]
+    assert run(folder, *options).stderr == ""
+    assert tastespace(*asked).stderr == ""
+
+
 def test_time_that_is_too_short_is_said(folder):
     assert "the time was up before all was tried: --seconds gives more" in run(folder, "--seconds", "0.001").stdout
 
@@ -146,6 +185,7 @@ def test_a_figure_that_cannot_be_written_is_refused_before_the_work(folder, tmp_
         (("--seconds", "0"), "seconds is 0.0; expected a number above 0"),
         (("-k", "0"), "k is 0; expected a whole number of at least 1"),
         (("--structures", "inverted-file,bogus"), "there is no structure 'bogus' to try; expected some of exact"),
+        (("--acceptance", "0.9", "-k", "200"), "k is 200, and acceptance asks for the true best 100 only"),
         (("--seed", "-1"), "seed is -1; expected"),
         (("--threads", "0"), "threads is 0; expected"),
     ],

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tastespace import ALS, load, read, save
 from tastespace.cli.main import app
-from tastespace.errors import ConvergenceWarning
+from tastespace.errors import ConvergenceWarning, TastespaceWarning
 from tastespace.models import BPMF
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -101,6 +101,62 @@ def test_nothing_new_says_so(folder, tmp_path):
     shown = run("update", folder / "bpmf", folder / "ratings.csv", "--out", tmp_path / "m")
     assert shown.stdout.startswith("0 new ratings")
     assert "nothing new: answers stay as they were" in shown.stdout
+
+
+@pytest.fixture
+def with_index(folder, tmp_path):
+    """A copy of a model, with an index."""
+
+    def copied(name):
+        path = tmp_path / name
+        save(load(folder / name), path)
+        run("index", path, "--seconds", 0.2, "--structures", "exact", "--json")
+        return path
+
+    return copied
+
+
+@pytest.mark.filterwarnings("ignore:user ids were integers")
+@pytest.mark.parametrize(
+    ("name", "file", "options", "fate"),
+    [
+        ("bpmf", "few.csv", ["--sweeps", 0], "grown"),
+        ("bpmf", "many.csv", ["--sweeps", 2], "dropped"),
+        ("bpmf", "ratings.csv", [], "kept"),
+        ("als", "many.csv", [], "dropped"),
+    ],
+)
+def test_what_becomes_of_an_index_is_told(folder, tmp_path, with_index, name, file, options, fate):
+    model = with_index(name)
+    asked = ("update", model, folder / file, "--out", tmp_path / "m", *options)
+    assert as_json(*asked)["index"] == fate
+    assert (load(tmp_path / "m").index_ is None) == (fate == "dropped")
+    told = f"the index was of the old items: run tastespace index {tmp_path / 'm'} again"
+    assert (told in run(*asked).stdout.splitlines()) == (fate == "dropped")
+
+
+def test_a_grown_index_stays_so(folder, tmp_path, with_index):
+    (tmp_path / "new.csv").write_text("user,item,rating\n0,39,3\n")
+    (tmp_path / "more.csv").write_text("user,item,rating\n1,0,2.5\n")
+    model = with_index("bpmf")
+    asked = ("update", model, tmp_path / "new.csv", "--out", model, "--sweeps", 0)
+    assert as_json(*asked)["index"] == "grown"
+    assert as_json("update", model, tmp_path / "more.csv", "--out", model, "--sweeps", 0)["index"] == "kept"
+
+
+def test_without_an_index_nothing_is_told_of_one(folder, tmp_path):
+    asked = ("update", folder / "als", folder / "many.csv", "--out", tmp_path / "m")
+    assert as_json(*asked)["index"] is None
+    assert "the index" not in run(*asked).stdout
+
+
+def test_an_index_that_cannot_be_read_is_dropped(folder, tmp_path, with_index):
+    model = with_index("bpmf")
+    (model / "index.safetensors").unlink()
+    with pytest.warns(TastespaceWarning, match="is used without its index"):
+        said = as_json("update", model, folder / "ratings.csv", "--out", model)
+    assert said["index"] == "dropped"
+    assert load(model).index_ is None
 
 
 def test_columns_can_be_named(folder, tmp_path):

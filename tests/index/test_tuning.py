@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from tastespace.errors import InvalidParameterError
-from tastespace.index import INDEXES, grids, tuning
+from tastespace.errors import InvalidParameterError, MissingExtraError
+from tastespace.index import INDEXES, graph, grids, tuning
 from tastespace.index.exact import Exact
 from tastespace.index.grids import GRIDS, designs
 from tastespace.index.index import set_threads
 from tastespace.index.inverted_file import InvertedFile
 from tastespace.index.timing import Timing, numpy_batch, numpy_scan, time_single
 from tastespace.index.trials import Target, Trial
+from tastespace.index.truth import Judged, Truth
 from tastespace.index.tuning import tune
 from tastespace.randomness import generator
 
@@ -135,7 +137,9 @@ def test_acceptance_as_a_target(clock):
 def test_everything_must_be_found_where_that_is_the_target(clock):
     clock(by_probes)
     tuned = tune(ITEMS, QUERIES, accuracy=1.0, seconds=60, structures=["inverted-file"])
-    assert all(trial.accuracy == 1.0 for trial in [tuned.chosen] if tuned.reached)
+    assert tuned.reached
+    assert tuned.chosen.accuracy == 1.0
+    assert tuned.nearest is None
 
 
 def test_without_time_there_is_still_the_exact_scan():
@@ -225,16 +229,67 @@ def test_searches_obey_the_effort_at_once(name):
     assert recalls[0] < recalls[1]
 
 
-def test_a_structure_that_is_not_installed_is_left_out_unless_it_was_asked_for(monkeypatch):
-    from tastespace.errors import MissingExtraError
+def test_a_structure_that_is_not_installed_is_left_out_unless_it_was_asked_for(clock, monkeypatch):
+    clock(lambda index: 1000.0 if isinstance(index, Exact) else 10.0)
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    monkeypatch.setattr(graph, "_library", graph._library.__wrapped__)
+    first = {name: replace(grid, options=lambda n, grid=grid: grid.options(n)[:1]) for name, grid in GRIDS.items()}
+    monkeypatch.setattr(grids, "GRIDS", first)
+    monkeypatch.setattr(grids, "REDUCTIONS", ((6, 5),))
+    items, queries = world(n_items=500, n_dimensions=40)
+    options = {"accuracy": 0.5, "seconds": 60}
+    # Reductions are tried, but for the one over what is missing.
+    for structures in (None, ["reduced"], ["reduced", "inverted-file"]):
+        tuned = tune(items, queries, structures=structures, **options)
+        tried = {trial.structure for trial in tuned.trials}
+        assert "reduced inverted-file" in tried
+        assert not any("graph" in name for name in tried)
+        assert tuned.is_complete
+    for structures in (["graph"], ["reduced", "graph"]):
+        with pytest.raises(MissingExtraError, match=r"tastespace\[graph\]"):
+            tune(items, queries, structures=structures, **options)
 
-    def missing(self, vectors, queries):
-        raise MissingExtraError("A search", "graph")
 
-    monkeypatch.setattr(grids.Design, "build", missing)
-    assert tune(ITEMS, QUERIES, seconds=0.5).chosen.structure == "exact"
-    with pytest.raises(MissingExtraError):
-        tune(ITEMS, QUERIES, seconds=0.5, structures=["inverted-file"])
+@pytest.mark.parametrize(
+    "queries",
+    [
+        pytest.param(QUERIES[:2], id="one chooses"),
+        pytest.param(QUERIES[:3], id="one of three chooses"),
+        pytest.param(np.repeat(QUERIES[:1], 50, axis=0), id="all the same"),
+    ],
+)
+@pytest.mark.parametrize("n_dimensions", [1, 8])
+def test_queries_that_agree_in_everything_have_no_search_without_it(queries, n_dimensions):
+    items, queries = ITEMS[:300, :n_dimensions], queries[:, :n_dimensions]
+    choosing = queries[: len(queries) // 2]
+    found = designs(items, choosing, 10, structures=None, seed=0, threads=1)
+    assert found
+    assert not any(design.structure.startswith("reduced") for design in found)
+    tuned = tune(items, queries, seconds=5, threads=1)
+    assert tuned.reached
+    assert tuned.is_complete
+
+
+def test_an_acceptance_that_no_list_can_have_is_refused():
+    with pytest.raises(InvalidParameterError, match="k is 101, and acceptance asks for the true best 100 only.*expect"):
+        tune(ITEMS, QUERIES, acceptance=0.9, k=101)
+    with pytest.raises(InvalidParameterError, match="expected k of at most 5"):
+        tune(ITEMS, QUERIES, acceptance=0.9, accuracy=0.5, k=6, n_th=5)
+    # Of few items all may be suggested, and without an acceptance it does not matter.
+    assert tune(ITEMS[:100], QUERIES, acceptance=1.0, k=500, seconds=0.1).reached
+    assert tune(ITEMS, QUERIES, accuracy=0.9, k=101, seconds=0.1).reached
+
+
+def test_a_target_that_the_scan_itself_misses_is_told(monkeypatch):
+    def misses(self, items):
+        return Judged(np.full(len(items), 0.5), np.full(len(items), 20))
+
+    monkeypatch.setattr(Truth, "judge", misses)
+    for latency_ms in (None, 1e-9):
+        tuned = tune(ITEMS, QUERIES, latency_ms=latency_ms, seconds=0.2, structures=["exact"])
+        assert tuned.chosen.structure == "exact"
+        assert not tuned.reached
+        assert tuned.nearest is None  # which finds enough
 
 
 @pytest.mark.parametrize("n_items", [0, 1, 5])

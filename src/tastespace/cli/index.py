@@ -60,7 +60,8 @@ def index(
     """Choose the fastest index that finds enough, measured on users and strangers, and keep it with the model."""
     if figure is not None:
         check_figure(figure)
-    recommender = artifact.load(model).set_params(threads=threads)
+    # The index that is there is replaced, whatever has become of it.
+    recommender = artifact.load(model, with_index=False).set_params(threads=threads)
     artifact.check_writable(model)
     with console.progress() as observer:
         tuned = tune_index(
@@ -154,6 +155,8 @@ def _sentences(tuned: Tuned) -> list[str]:
             f"not reached: {target}. The fastest that finds enough, {nearest.description}, takes "
             f"{nearest.microseconds / 1000:.3g} ms; the exact scan is kept."
         ]
+    elif not tuned.reached:
+        lines = [f"not reached: {target}, not even by the exact scan, which is kept; it {found}."]
     elif chosen.structure == EXACT:
         lines = [
             f"chosen: the exact scan, because nothing that reached {target} was at least {NOT_WORTH_IT:g} times as "

@@ -57,7 +57,7 @@ def recommend(
         raise typer.BadParameter("expected --user ID, or --history FILE, or both")
     if only and only_file:
         raise typer.BadParameter("expected --only or --only-file, not both")
-    recommender = artifact.load(model).set_params(threads=threads)
+    recommender = artifact.load(model, with_index=not exact).set_params(threads=threads)
     new = history_of(history, user)
     ranking = recommender.recommend(
         ids(user),

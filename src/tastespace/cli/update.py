@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -15,8 +15,11 @@ from tastespace.cli.observing import observe
 from tastespace.cli.options import Json, Model, Threads
 from tastespace.cli.reading import OPTIONS, Said, reads
 from tastespace.errors import InvalidParameterError
+from tastespace.index.trials import StoredIndex
 from tastespace.models import MODELS, Recommender
 from tastespace.models.updating import News
+
+Fate = Literal["kept", "grown", "dropped"]  # of an index
 
 
 @reads(*OPTIONS)
@@ -41,8 +44,9 @@ def update(
     with console.progress() as observer:
         updated = recommender.update(new, sweeps=warmup, observer=observer)
     seconds = time.perf_counter() - began
+    had_one = "index" in artifact.read_manifest(model)  # before it is replaced; perhaps one that could not be read
     artifact.save(updated, out)
-    _tell(updated, out, seconds, json)
+    _tell(updated, out, seconds, _fate(recommender.index_, updated.index_, had_one), json)
 
 
 def _sweeps(typed: str) -> Any:
@@ -54,7 +58,14 @@ def _sweeps(typed: str) -> Any:
     return int(typed)
 
 
-def _tell(updated: Recommender, out: Path, seconds: float, json: bool) -> None:
+def _fate(before: StoredIndex | None, after: StoredIndex | None, had_one: bool) -> Fate | None:
+    """What has become of the index; None where there was none."""
+    if before is None or after is None:
+        return "dropped" if had_one else None
+    return "kept" if after.index.n_items_ == before.index.n_items_ else "grown"
+
+
+def _tell(updated: Recommender, out: Path, seconds: float, fate: Fate | None, json: bool) -> None:
     news, name = updated.news_, next(name for name, kind in MODELS.items() if kind is type(updated))
     assert news is not None
     if json:
@@ -64,6 +75,7 @@ def _tell(updated: Recommender, out: Path, seconds: float, json: bool) -> None:
                 "out": str(out),
                 "news": asdict(news),
                 "seen": updated.seen_.to_dict(),
+                "index": fate,
                 "update_seconds": round(seconds, 3),
             }
         )
@@ -76,6 +88,8 @@ def _tell(updated: Recommender, out: Path, seconds: float, json: bool) -> None:
         f"seen: {updated.seen_}",
         f"saved to {out}",
     ]
+    if fate == "dropped":
+        lines.append(f"the index was of the old items: run tastespace index {out} again")
     console.out.print("\n".join(lines), markup=False)
 
 

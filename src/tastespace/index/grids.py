@@ -111,7 +111,7 @@ def designs(
     plain = _in_turn([_plain(name, len(vectors), seed, threads) for name in names])
     if vectors.shape[1] > WIDE:
         found = [*_whitened(plain, k, seed, threads), *plain]
-    elif bool((np.ptp(queries, axis=0) == 0).any()):
+    elif 0 < np.count_nonzero(np.ptp(queries, axis=0)) < vectors.shape[1]:  # else all or nothing would be left out
         found = [
             *plain,
             *_inside(plain, {"reduction": "unbiased", "candidates": 5 * k}, SharedReductions(), seed, threads),

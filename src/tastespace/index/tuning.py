@@ -96,6 +96,7 @@ def tune(
     vectors, queries = contiguous(vectors, np.float32), contiguous(queries, np.float32)
     if queries.ndim != 2 or len(queries) < 2:
         raise InvalidParameterError(f"there are {len(queries)} queries; expected at least 2, to choose and to check by")
+    _check_acceptance(target, len(vectors))
     parts = _Parts.of(queries, vectors, seed)
     tuner = _Tuner(vectors, parts, target, seconds, structures or (), threads, observer)
     if len(vectors):
@@ -194,7 +195,8 @@ class _Tuner:
             best = scan
         nearest = None
         if not self._target.is_fast_enough(best[0]):
-            nearest, best = best[0], scan
+            # Rounding may make even the scan miss some.
+            nearest, best = best[0] if self._finds_enough(best[0]) else None, scan
         trial, judged, index = best
         set_threads(index, self._threads)
         return Tuned(
@@ -242,7 +244,8 @@ class _Tuner:
         try:
             return design.build(vectors, self._learning)
         except MissingExtraError:
-            if set(design.structure.split()) & set(self._asked_for):
+            # Who asks for reductions does not ask for all that could be built over them.
+            if design.structure.split()[-1] in self._asked_for:
                 raise
             return None
 
@@ -329,6 +332,15 @@ def _check(target: Target, seconds: float) -> None:
             raise InvalidParameterError(f"{name} is {amount!r}; expected a number above 0")
     check_number("k", target.k)
     check_number("n_th", target.n_th)
+
+
+def _check_acceptance(target: Target, n_items: int) -> None:
+    """Of a list that is longer than that, the last item cannot be one of the true best `n_th`."""
+    if target.acceptance is not None and min(target.k, n_items) > target.n_th:
+        raise InvalidParameterError(
+            f"k is {target.k}, and acceptance asks for the true best {target.n_th} only, which no list of that length "
+            f"can keep to; expected k of at most {target.n_th}, or an accuracy instead of the acceptance"
+        )
 
 
 def _is_number(value: Any) -> bool:

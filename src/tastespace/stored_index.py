@@ -1,0 +1,131 @@
+"""The index of an artifact: its entry in the manifest, how it comes back, and what to say where it does not.
+
+An index makes a model faster, and nothing else. So one that is of no use is no reason to refuse the model: it is left
+out with a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.arrays import FloatMatrix
+from tastespace.errors import ArtifactError, InvalidParameterError, MissingExtraError
+from tastespace.index import INDEXES
+from tastespace.index.storing import described, restored
+from tastespace.index.trials import StoredIndex, Target, Trial
+from tastespace.models import Recommender
+from tastespace.models.posterior import InnerProduct
+
+SAMPLE = 1000  # item vectors that tell those of one model from those of another
+# What comes of an index with other content than was saved, of a newer version, or that needs what is not installed.
+BAD_INDEX = (
+    ArithmeticError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+def index_entry(stored: StoredIndex, recommender: Recommender) -> dict[str, Any]:
+    """All but the arrays, for the manifest."""
+    return {
+        "description": described(stored.index),
+        "vectors": _fingerprint(_item_vectors(recommender)),
+        "chosen": stored.chosen.to_dict(),
+        "target": stored.target.to_dict(),
+        "curve": [trial.to_dict() for trial in stored.curve],
+    }
+
+
+def restored_index(
+    entry: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], recommender: Recommender
+) -> StoredIndex:
+    """The index that was saved, tried out; what does not fit is one of BAD_INDEX."""
+    vectors = _item_vectors(recommender)
+    # Some structures keep no vectors of their own, and would search those of any model. Older entries do not say.
+    if "vectors" in entry and entry["vectors"] != _fingerprint(vectors):
+        raise ValueError("the index is of other item vectors than the model's")
+    for name in _structures(entry["description"]):
+        if name not in INDEXES:
+            raise ValueError(f"there is no structure {name!r}; this version knows {', '.join(INDEXES)}")
+    stored = StoredIndex(
+        index=restored(entry["description"], arrays, vectors),
+        chosen=Trial.from_dict(entry["chosen"]),
+        curve=tuple(Trial.from_dict(trial) for trial in entry["curve"]),
+        target=Target.from_dict(entry["target"]),
+    )
+    _try_out(stored, vectors)
+    return stored
+
+
+def check_fits(stored: StoredIndex, recommender: Recommender) -> None:
+    """Refuse to keep an index beside a model that it is not of."""
+    try:
+        _try_out(stored, _item_vectors(recommender))
+    except ValueError as error:
+        raise InvalidParameterError(f"the index does not fit the model: {error}; expected one tuned for it") from error
+
+
+def complaint(path: object, error: BaseException) -> str:
+    """That a model goes without its index, why, and what to do."""
+    again = f"run 'tastespace index {path}' again"
+    if isinstance(error, MissingExtraError):
+        what = str(error)
+        reason = f"{what[:1].lower()}{what[1:]}, or {again} for one that needs none"
+    elif isinstance(error, OSError) and not isinstance(error, ArtifactError) and error.errno is not None:
+        reason = f"its file cannot be read ({error.strerror}); check the disk and who may read the folder, or {again}"
+    elif isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
+        reason = f"this tastespace lacks {error.obj.__name__}.{error.name}; install it again, or {again}"
+    else:
+        what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        reason = f"it is damaged, of another model or of a newer version ({what}); {again}"
+    return f"{path} is used without its index, so that lists may take longer: {reason}"
+
+
+def _fingerprint(vectors: FloatMatrix) -> dict[str, Any]:
+    """The shape, and a digest of some rows: all of them may be gigabytes."""
+    n_rows = min(SAMPLE, len(vectors))
+    rows = np.arange(n_rows) * len(vectors) // max(n_rows, 1)
+    some = np.ascontiguousarray(vectors[rows], "<f4")
+    return {"shape": list(vectors.shape), "digest": blake2b(some.tobytes(), digest_size=16).hexdigest()}
+
+
+def _structures(description: Mapping[str, Any]) -> Iterator[Any]:
+    """The names of the structure and of those inside it."""
+    yield description["structure"]
+    for value in description["parameters"].values():
+        if isinstance(value, dict) and "structure" in value:
+            yield from _structures(value)
+
+
+def _try_out(stored: StoredIndex, vectors: FloatMatrix) -> None:
+    """Ask for what is like the last item: an index of other vectors, or that is damaged, says so now."""
+    index = stored.index
+    if (index.n_items_, index.n_dimensions_) != vectors.shape:
+        raise ValueError(
+            f"the index is of {index.n_items_} items in {index.n_dimensions_} dimensions, the model has "
+            f"{vectors.shape[0]} in {vectors.shape[1]}"
+        )
+    query = vectors[-1:]
+    found = index.search(query, 3)
+    items = found.items[found.items >= 0]
+    size = float(np.linalg.norm(query)) * float(np.abs(vectors[items]).max(initial=0.0))
+    if not np.allclose(vectors[items] @ query[0], found.scores[found.items >= 0], rtol=1e-3, atol=1e-3 * size):
+        raise ValueError("the index is of other item vectors than the model's")
+
+
+def _item_vectors(recommender: Recommender) -> FloatMatrix:
+    posterior = recommender.posterior_
+    if not isinstance(posterior, InnerProduct):
+        raise ValueError(f"there is an index, and {type(recommender).__name__} has no item vectors")
+    return posterior.item_vectors()
