@@ -22,21 +22,22 @@ bool supported(const std::string &name) {
   return false;
 }
 
-#define TS_FILL(isa)             \
-  do {                           \
-    isa::fill_rows(table);       \
-    isa::fill_beliefs(table);    \
-    isa::fill_candidates(table); \
-    isa::fill_cells(table);      \
-    isa::fill_choices(table);    \
-    isa::fill_confident(table);  \
-    isa::fill_latent(table);     \
-    isa::fill_moments(table);    \
-    isa::fill_pairs(table);      \
-    isa::fill_scan(table);       \
-    isa::fill_sphere(table);     \
-    isa::fill_trees(table);      \
-    table.name = #isa;           \
+#define TS_FILL(isa)              \
+  do {                            \
+    isa::fill_rows(table);        \
+    isa::fill_beliefs(table);     \
+    isa::fill_candidates(table);  \
+    isa::fill_cells(table);       \
+    isa::fill_choices(table);     \
+    isa::fill_confident(table);   \
+    isa::fill_latent(table);      \
+    isa::fill_moments(table);     \
+    isa::fill_pairs(table);       \
+    isa::fill_scan(table);        \
+    isa::fill_sphere(table);      \
+    isa::fill_variational(table); \
+    isa::fill_trees(table);       \
+    table.name = #isa;            \
   } while (0)
 
 Table choose() {

@@ -15,6 +15,7 @@
 #include "sphere_module.hpp"
 #include "tables.hpp"
 #include "trees_module.hpp"
+#include "variational_module.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -242,6 +243,7 @@ NB_MODULE(_native, module) {
   bind_beliefs(module);
   bind_candidates(module);
   bind_cells(module);
+  bind_variational(module);
   bind_choices(module);
   bind_confident(module);
   bind_latent(module);

@@ -13,6 +13,7 @@
 #include "scan.hpp"
 #include "sphere.hpp"
 #include "trees.hpp"
+#include "variational.hpp"
 
 namespace tastespace {
 
@@ -32,23 +33,26 @@ struct Table {
   ScanKernel scan;
   SphereKernel<float> sphere_float;
   SphereKernel<double> sphere_double;
+  VariationalKernel<float> variational_float;
+  VariationalKernel<double> variational_double;
   TreesKernel trees;
 };
 
-#define TS_DECLARE(isa)               \
-  namespace isa {                     \
-  void fill_rows(Table &table);       \
-  void fill_beliefs(Table &table);    \
-  void fill_candidates(Table &table); \
-  void fill_cells(Table &table);      \
-  void fill_choices(Table &table);    \
-  void fill_confident(Table &table);  \
-  void fill_latent(Table &table);     \
-  void fill_moments(Table &table);    \
-  void fill_pairs(Table &table);      \
-  void fill_scan(Table &table);       \
-  void fill_sphere(Table &table);     \
-  void fill_trees(Table &table);      \
+#define TS_DECLARE(isa)                \
+  namespace isa {                      \
+  void fill_rows(Table &table);        \
+  void fill_beliefs(Table &table);     \
+  void fill_candidates(Table &table);  \
+  void fill_cells(Table &table);       \
+  void fill_choices(Table &table);     \
+  void fill_confident(Table &table);   \
+  void fill_latent(Table &table);      \
+  void fill_moments(Table &table);     \
+  void fill_pairs(Table &table);       \
+  void fill_scan(Table &table);        \
+  void fill_sphere(Table &table);      \
+  void fill_variational(Table &table); \
+  void fill_trees(Table &table);       \
   }
 TS_DECLARE(base)
 #if defined(TS_X86)
@@ -92,6 +96,17 @@ inline const LatentKernel<float> &latent_kernel<float>() {
 template <>
 inline const LatentKernel<double> &latent_kernel<double>() {
   return table().latent_double;
+}
+
+template <class T>
+const VariationalKernel<T> &variational_kernel();
+template <>
+inline const VariationalKernel<float> &variational_kernel<float>() {
+  return table().variational_float;
+}
+template <>
+inline const VariationalKernel<double> &variational_kernel<double>() {
+  return table().variational_double;
 }
 
 }  // namespace tastespace

@@ -99,6 +99,34 @@ TS_INLINE void solve_upper(const T *TS_RESTRICT factor, const T *TS_RESTRICT inv
   }
 }
 
+// inverse = U^-T, lower triangular, in panels of rows as the factorization; above the diagonal it must be zero.
+template <class T>
+TS_INLINE void invert_transposed(const T *TS_RESTRICT factor, const T *TS_RESTRICT inverse_diagonal, int64_t n_factors,
+                                 int64_t size, T *TS_RESTRICT inverse) {
+  constexpr int width = width_of<T>;
+  constexpr int rows = panel_rows;
+  for (int64_t k = 0; k < n_factors; k += rows) {
+    T *panel = inverse + k * size;
+    const int64_t last = (k + rows - 1) / width + 1;
+    for (int i = 0; i < rows; ++i) {
+      for (int64_t c = 0; c < last * width; ++c) panel[i * size + c] = 0;
+      panel[i * size + k + i] = 1;
+    }
+    strip<T, -1, rows>(k, factor + k, size, inverse, size, panel, 0, last);
+    for (int64_t c = 0; c < last * width; c += width) {
+      Lanes<T> values[rows];
+      for (int i = 0; i < rows; ++i) values[i] = load(panel + i * size + c);
+#pragma GCC unroll 8
+      for (int i = 0; i < rows; ++i) {
+        values[i] = values[i] * inverse_diagonal[k + i];
+#pragma GCC unroll 8
+        for (int r = i + 1; r < rows; ++r) values[r] -= values[i] * factor[(k + i) * size + k + r];
+        store(panel + i * size + c, values[i]);
+      }
+    }
+  }
+}
+
 template <class T>
 TS_INLINE double dot(const T *left, const T *right, int64_t n) {
   double part[4] = {0, 0, 0, 0};  // four chains: one alone would wait for each addition
