@@ -9,6 +9,7 @@ from scipy import stats
 from tastespace.distributions.gamma import Gamma
 from tastespace.distributions.normal_gamma import NormalGamma
 from tastespace.distributions.normal_wishart import NormalWishart
+from tastespace.randomness import generator
 
 # Of each Kolmogorov-Smirnov test and each z-score below; there are about 30.
 FALSE_ALARM = 1e-6
@@ -118,3 +119,49 @@ def test_a_wrong_root_is_noticed(rng):
             for _, precision in (wrong.draw(rng) for _ in range(n))
         ]
         assert stats.kstest(ratios, stats.chi2(prior.degrees).cdf).pvalue < FALSE_ALARM
+
+
+def belief_and_prior(kind):
+    """Two of a kind."""
+    if kind == "gamma":
+        return Gamma(7.0, 3.0), Gamma(2.0, 1.5)
+    if kind == "normal-gamma":
+        return NormalGamma(0.4, 6.0, 7.0, 3.0), NormalGamma(0.0, 2.0, 3.0, 1.5)
+    rng = generator(5)
+    roots = rng.standard_normal((2, 3, 3))
+    scales = roots @ roots.transpose(0, 2, 1) + np.eye(3)
+    return NormalWishart(rng.standard_normal(3), 6.0, scales[0], 11.0), NormalWishart(np.zeros(3), 2.0, scales[1], 6.0)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", ["gamma", "normal-gamma", "normal-wishart"])
+def test_a_divergence_is_the_mean_of_log_ratios(kind):
+    belief, prior = belief_and_prior(kind)
+    rng, ratios = generator(1), []
+    for _ in range(4000):
+        drawn = belief.draw(rng)
+        parts = drawn if isinstance(drawn, tuple) else (drawn,)
+        ratios.append(belief.log_density(*parts) - prior.log_density(*parts))
+    error = np.std(ratios) / len(ratios) ** 0.5
+    assert abs(np.mean(ratios) - belief.divergence(prior)) < 5 * error
+    assert belief.divergence(belief) == pytest.approx(0, abs=1e-9)
+    assert abs(np.mean(ratios) - 1.1 * belief.divergence(prior)) > 5 * error  # it would notice a tenth
+
+
+@pytest.mark.statistical
+def test_expectations_of_a_normal_wishart_are_those_of_its_draws():
+    belief, _ = belief_and_prior("normal-wishart")
+    rng = generator(2)
+    precisions = np.array([belief.draw(rng)[1] for _ in range(4000)])
+    logs = np.linalg.slogdet(precisions)[1]
+    assert abs(logs.mean() - belief.mean_log_determinant) < 5 * logs.std() / len(logs) ** 0.5
+    errors = (precisions.mean(0) - belief.mean_precision) / (precisions.std(0) / len(precisions) ** 0.5)
+    assert np.abs(errors).max() < 5
+
+
+def test_the_expected_logarithm_of_a_gamma_is_that_of_its_density():
+    belief, _ = belief_and_prior("gamma")
+    grid = np.linspace(1e-6, 20, 400_001)
+    weights = np.exp([belief.log_density(value) for value in grid[::100]])
+    assert np.trapezoid(weights * np.log(grid[::100]), grid[::100]) == pytest.approx(belief.mean_log, abs=1e-3)
+    assert belief.mean == pytest.approx(7 / 3)

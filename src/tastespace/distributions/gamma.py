@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import inf, lgamma, log
 
 from numpy.random import Generator
+from scipy.special import digamma
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,25 @@ class Gamma:
 
     def draw(self, rng: Generator) -> float:
         return float(rng.gamma(self.shape)) / self.rate
+
+    @property
+    def mean(self) -> float:
+        return self.shape / self.rate
+
+    @property
+    def mean_log(self) -> float:
+        """The expected logarithm."""
+        return float(digamma(self.shape)) - log(self.rate)
+
+    def divergence(self, prior: Gamma) -> float:
+        """Kullback-Leibler, from the prior to this."""
+        return (
+            (self.shape - prior.shape) * float(digamma(self.shape))
+            - lgamma(self.shape)
+            + lgamma(prior.shape)
+            + prior.shape * (log(self.rate) - log(prior.rate))
+            + self.shape * (prior.rate - self.rate) / self.rate
+        )
 
     def log_density(self, value: float) -> float:
         if value <= 0:  # A precision that was rounded to nothing.

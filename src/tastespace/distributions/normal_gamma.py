@@ -42,6 +42,17 @@ class NormalGamma:
         precision = Gamma(self.shape, self.rate).draw(rng)
         return self.centre + float(rng.standard_normal()) / (self.strength * precision) ** 0.5, precision
 
+    @property
+    def precision(self) -> Gamma:
+        """The belief about the precision alone."""
+        return Gamma(self.shape, self.rate)
+
+    def divergence(self, prior: NormalGamma) -> float:
+        """Kullback-Leibler, from the prior to this."""
+        ratio = prior.strength / self.strength
+        apart = prior.strength * self.precision.mean * (self.centre - prior.centre) ** 2
+        return (ratio - 1 - log(ratio) + apart) / 2 + self.precision.divergence(prior.precision)
+
     def log_density(self, mean: float, precision: float) -> float:
         about = self.strength * precision
         normal = 0.5 * log(about / (2 * pi)) - 0.5 * about * (mean - self.centre) ** 2

@@ -6,11 +6,12 @@ precision ~ Wishart(scale, degrees),   mean | precision ~ N(centre, (strength pr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import log, pi
 
 import numpy as np
 from numpy.random import Generator
-from scipy.special import multigammaln
+from scipy.special import digamma, multigammaln
 
 from tastespace.arrays import DoubleArray
 
@@ -49,6 +50,39 @@ class NormalWishart:
         root = np.linalg.solve(lower.T, bartlett)
         about = np.linalg.solve(bartlett.T, rng.standard_normal(size))
         return self.centre + lower @ about / self.strength**0.5, root @ root.T
+
+    @cached_property
+    def mean_precision(self) -> DoubleArray:
+        """The expected precision matrix."""
+        precision = self.degrees * np.linalg.inv(self.inverse_scale)
+        return np.asarray((precision + precision.T) / 2)
+
+    @property
+    def mean_log_determinant(self) -> float:
+        """The expected log determinant of the precision matrix."""
+        size = len(self.centre)
+        halves = (self.degrees - np.arange(size)) / 2
+        return float(np.sum(digamma(halves))) + size * log(2) - float(np.linalg.slogdet(self.inverse_scale)[1])
+
+    def divergence(self, prior: NormalWishart) -> float:
+        """Kullback-Leibler, from the prior to this."""
+        size, apart = len(self.centre), self.centre - prior.centre
+        ratio = prior.strength / self.strength
+        distance = prior.strength * float(apart @ self.mean_precision @ apart)
+        of_mean = (size * (ratio - 1 - log(ratio)) + distance) / 2
+        of_precision = (
+            (self.degrees - prior.degrees) * self.mean_log_determinant
+            - self.degrees * size
+            + float(np.einsum("ij,ij->", prior.inverse_scale, self.mean_precision))
+        ) / 2
+        return of_mean + of_precision + prior._log_normaliser - self._log_normaliser
+
+    @property
+    def _log_normaliser(self) -> float:
+        """Of the Wishart's density."""
+        size, log_inverse_scale = len(self.centre), float(np.linalg.slogdet(self.inverse_scale)[1])
+        constant = self.degrees * (size * log(2) - log_inverse_scale) / 2
+        return constant + float(multigammaln(self.degrees / 2, size))
 
     def log_density(self, mean: DoubleArray, precision: DoubleArray) -> float:
         size, apart = len(mean), mean - self.centre
