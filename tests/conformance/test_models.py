@@ -12,6 +12,7 @@ from tastespace.models import (
     BPMF,
     EASE,
     MODELS,
+    VB,
     DampedBias,
     GlobalMean,
     ImplicitALS,
@@ -98,6 +99,27 @@ class TestOrdinalBPMF(RecommenderConformance):
     def ratings(self):
         drawn = tastes(40, 30, rng=generator(3))[0]
         return replace(drawn, values=np.clip(np.round(drawn.values), 1, 5))
+
+
+class TestVB(RecommenderConformance):
+    keeps_users = False
+
+    def make(self, **parameters):
+        return VB(n_factors=4, **parameters)
+
+
+class TestHierarchicalVB(RecommenderConformance):
+    keeps_users = False
+
+    def make(self, **parameters):
+        return VB(n_factors=4, hierarchical=True, biases=False, centred=False, precision="float64", **parameters)
+
+
+class TestFactorisedVB(RecommenderConformance):
+    keeps_users = False
+
+    def make(self, **parameters):
+        return VB(n_factors=4, covariance="diagonal", **parameters)
 
 
 class TestGlobalMean(RecommenderConformance):

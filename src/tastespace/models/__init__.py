@@ -9,6 +9,7 @@ from tastespace.models.factorization.one_class.estimators import ImplicitALS
 from tastespace.models.factorization.one_class.logistic_mf import LogisticMF
 from tastespace.models.factorization.sphere.sphere_als import SphereALS
 from tastespace.models.factorization.sphere.sphere_bpmf import SphereBPMF
+from tastespace.models.factorization.variational.vb import VB
 from tastespace.models.linear.estimators import EASE
 from tastespace.models.neighbours.estimators import ItemKNN, UserKNN
 from tastespace.models.recommender import Recommender
@@ -21,6 +22,7 @@ MODELS: dict[str, type[Recommender]] = {
     "item-knn": ItemKNN,
     "user-knn": UserKNN,
     "als": ALS,
+    "vb": VB,
     "bpmf": BPMF,
     "sphere": SphereBPMF,
     "sphere-als": SphereALS,
@@ -34,6 +36,7 @@ __all__ = [
     "BPMF",
     "EASE",
     "MODELS",
+    "VB",
     "DampedBias",
     "GlobalMean",
     "ImplicitALS",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -123,7 +123,7 @@ class DrawsPosterior:
         means = np.empty((len(belief_rows), n_draws), np.float32)
         sds, weights = np.empty_like(means), np.empty_like(means) if self.weighs_by_evidence else None
         precision: FloatMatrix | None = None
-        for some, pairs, inside in _by_block(belief, belief_rows):
+        for some, pairs, inside in by_block(belief, belief_rows):
             items = item_rows[pairs]
             of_means, of_sds = np.empty((len(pairs), n_draws), np.float32), np.empty((len(pairs), n_draws), np.float32)
             _native.belief_pairs(
@@ -148,7 +148,7 @@ class DrawsPosterior:
     ) -> tuple[FloatArray, FloatArray]:
         draws = self.draws
         mean, sd = np.empty(len(belief_rows), np.float32), np.empty(len(belief_rows), np.float32)
-        for some, pairs, inside in _by_block(belief, belief_rows):
+        for some, pairs, inside in by_block(belief, belief_rows):
             items = item_rows[pairs]
             of_mean, of_sd = np.empty(len(pairs), np.float32), np.empty(len(pairs), np.float32)
             _native.belief_summary(
@@ -272,7 +272,7 @@ class DrawsPosterior:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> DrawsPosterior:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         has_biases, weighs_by_evidence, is_half_stored = (bool(flag) for flag in arrays["flags"])
         offset, scale, low, high, *more = (float(value) for value in arrays["units"])
         usual = more[0] if more else offset  # as it was when the first were saved
@@ -329,7 +329,7 @@ class DrawsPosterior:
         return queries.reshape(len(rows), n_draws * width), total.astype(np.float32)
 
 
-def _by_block(belief: UserBeliefs, belief_rows: IntArray) -> Iterator[tuple[Belief, NDArray[np.intp], IntArray]]:
+def by_block(belief: UserBeliefs, belief_rows: IntArray) -> Iterator[tuple[Belief, NDArray[np.intp], IntArray]]:
     """Pairs by blocks of users: what is believed of a block, which pairs are its, and their rows inside it."""
     for users, some in belief.blocks(belief_rows):
         pairs = np.flatnonzero((belief_rows >= users.start) & (belief_rows < users.stop))

@@ -13,6 +13,7 @@ from tastespace.errors import ArtifactError
 from tastespace.models.factorization.kept_noise import EvenNoise, KeptNoise, LevelNoise, LogisticNoise, UnevenKept
 from tastespace.models.factorization.one_class import logistic_kept, sampled_negatives
 from tastespace.models.factorization.one_class.kept import KIND, KeptChoices
+from tastespace.models.factorization.variational import uncertain_items
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -50,4 +51,5 @@ KINDS: dict[int, Callable[[Arrays], KeptNoise]] = {
     logistic_kept.KIND: logistic_kept.KeptLogistic.from_arrays,
     sampled_negatives.LEVELS_KIND: sampled_negatives.LevelsOfChoices.from_arrays,
     sampled_negatives.LOGISTIC_KIND: sampled_negatives.LogisticOfChoices.from_arrays,
+    uncertain_items.KIND: uncertain_items.UncertainItems.from_arrays,
 }

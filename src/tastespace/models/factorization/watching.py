@@ -40,7 +40,7 @@ class Watched:
     def of(cls, observed: Ratings, held_out: Ratings | None, model: FactorModel, rng: Generator) -> Watched:
         """Users and items as often as they rate and are rated, paired at random; unrated pairs where there are any."""
         user_rows, item_rows = _unrated_pairs(observed, rng)
-        users, items, values = _aligned(observed, held_out)
+        users, items, values = aligned(observed, held_out)
         return cls(user_rows, item_rows, users, items, values, model, observed.range)
 
     def predict(self, state: GibbsState, user_rows: IntArray, item_rows: IntArray) -> FloatArray:
@@ -113,7 +113,7 @@ def _unrated_pairs(observed: Ratings, rng: Generator) -> tuple[IntArray, IntArra
     return user_rows, item_rows
 
 
-def _aligned(observed: Ratings, held_out: Ratings | None) -> tuple[IntArray, IntArray, FloatArray]:
+def aligned(observed: Ratings, held_out: Ratings | None) -> tuple[IntArray, IntArray, FloatArray]:
     """The held-out ratings of users and items that are known, in the rows of the training ratings."""
     if held_out is None:
         return np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)

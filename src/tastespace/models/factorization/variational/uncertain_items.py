@@ -1,0 +1,131 @@
+"""What is kept of variational Bayes: items that are not known for certain, and all that follows for users and ratings.
+
+Under Q a user x = (u, c) and an item (v, d) are independent normals. With the user's mean and covariance ubar, Phi, the
+item's vbar, Psi, and z = (v, 1), w = (u, 1):
+
+    Var(u.v + c + d) = zbar^T Phi zbar + E[w]^T Psi E[w] + tr(Phi_uu Psi_vv) = zbar^T Phi zbar + <E[w w^T], Psi>
+
+The first part is what is not known of the user, the second, one inner product of packed matrices, what is not known of
+the item. Given the user, items are independent, so that all scores of a draw are drawn without a root of any Psi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace import _native
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.data.compressed import Compressed
+from tastespace.errors import NonFiniteStateError
+from tastespace.models.factorization.kept_noise import EvenNoise, Folded
+from tastespace.models.factorization.rows import Points, Side, score_pairs
+from tastespace.models.factorization.variational.populations import ExpectedPrior
+from tastespace.models.factorization.variational.rows import (
+    Family,
+    Shape,
+    arguments_of,
+    keywords_of,
+    packed,
+    records_of,
+)
+
+if TYPE_CHECKING:
+    from tastespace.models.factorization.item_draws import ItemDraws
+
+KIND = 8  # among the kinds of noise of an artifact
+
+
+@dataclass(frozen=True, eq=False)
+class UncertainItems(EvenNoise):
+    """Even Gaussian noise, and covariances of the items: users are folded in by the second moments of these."""
+
+    items: FloatMatrix  # M x W: means
+    covariances: FloatMatrix  # M x W (W + 1) / 2: upper triangles, row by row; M x W for the factorised family
+    has_biases: bool
+    bounds: DoubleArray  # on the log evidence, after each pass
+
+    @property
+    def family(self) -> Family:
+        return "full" if self.covariances.shape[1] > self.items.shape[1] else "diagonal"
+
+    @cached_property
+    def records(self) -> FloatMatrix:
+        """Of the items, with whole second moments whatever the family: given these, a user's mean is exact."""
+        shape = Shape(self.items.shape[1] - self.has_biases, self.has_biases, "full")
+        covariances = self.covariances
+        if self.family == "diagonal":
+            covariances = np.zeros((len(self.items), shape.covariance), np.float32)
+            rows, columns = np.triu_indices(shape.width)
+            covariances[:, rows == columns] = self.covariances
+        return contiguous(records_of(shape, self.items, covariances), np.float32)
+
+    def fold_in(self, draws: ItemDraws, ratings: Compressed, roots: FloatArray | None, threads: int) -> Folded:
+        users, (n_users, width) = draws.users, (len(ratings), self.items.shape[1])
+        prior = ExpectedPrior(
+            precision=users.precisions[0],
+            linear=users.precisions[0] @ users.means[0],
+            log_determinant=0.0,
+            constant=0.0,
+            bias_precision=float(users.bias_precision[0]),
+            bias_linear=float(users.bias_linear[0]),
+        )
+        side = Side.of(ratings, np.float32, draws.offset, draws.scale)
+        means = np.empty((n_users, width), np.float32)
+        failed = _native.variational_rows(
+            *arguments_of(side, self.records, prior),
+            **keywords_of(side, prior, float(draws.alpha[0]), self.has_biases),
+            diagonal=self.family == "diagonal",
+            means=means,
+            roots=None if roots is None else roots.reshape(n_users, width, width),
+            threads=threads,
+        )
+        if failed >= 0:
+            raise NonFiniteStateError(
+                f"the belief about user {failed} of the request has no finite spread; expected finite ratings, of the "
+                "size of those that the model was fitted on"
+            )
+        return Folded(means[:, None, :])
+
+    def variance_seen_by(self, weights: FloatMatrix, rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
+        """<E[w w^T], Psi> of pairs, in units of the model; 0 for an item never seen, which has no Psi."""
+        variance = score_pairs(Points(weights), rows, Points(self.covariances), item_rows, 0.0, threads)
+        return np.maximum(variance, 0)  # rounding may leave less than nothing
+
+    def weights_of(self, means: FloatMatrix, covariances: FloatArray | None) -> FloatMatrix:
+        """E[w w^T] of users, packed as covariances are, what stands for two elements doubled; n x packed."""
+        n_factors = self.items.shape[1] - self.has_biases
+        known = means.copy()
+        if self.has_biases:
+            known[:, n_factors] = 1
+        if self.family == "diagonal":
+            squares = known**2
+            if covariances is not None:
+                squares[:, :n_factors] += np.diagonal(covariances, axis1=1, axis2=2)[:, :n_factors]
+            return contiguous(squares, np.float32)
+        second = known[:, :, None] * known[:, None, :]
+        if covariances is not None:
+            second[:, :n_factors, :n_factors] += covariances[:, :n_factors, :n_factors]
+        doubled = 2 - np.eye(second.shape[1], dtype=np.float32)
+        return contiguous(packed(second * doubled), np.float32)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            "noise": np.array([KIND], np.uint8),
+            "item_covariances": self.covariances,
+            "bounds": self.bounds,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> UncertainItems:
+        return cls(
+            items=contiguous(arrays["items"][:, 0], np.float32),
+            covariances=contiguous(arrays["item_covariances"], np.float32),
+            has_biases=bool(arrays["flags"][0]),
+            bounds=contiguous(arrays["bounds"], np.float64),
+        )

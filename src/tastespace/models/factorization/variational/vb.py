@@ -1,0 +1,249 @@
+"""The recommender of variational Bayes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, Literal
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace import threads
+from tastespace.arrays import DoubleArray, FloatArray, IntArray, contiguous
+from tastespace.data.levels import levels_of
+from tastespace.data.ratings import Ratings
+from tastespace.distributions.gamma import Gamma
+from tastespace.distributions.normal_gamma import NormalGamma
+from tastespace.distributions.normal_wishart import NormalWishart
+from tastespace.errors import InvalidParameterError
+from tastespace.inference.drivers import ascend, small_change
+from tastespace.inference.transition import Stats
+from tastespace.models.factorization.bpmf import (
+    BIAS_RATE,
+    BIAS_SHAPE,
+    EXTREME,
+    LEAST_PRIOR_ROWS,
+    PRIOR_ROWS,
+    PRIOR_SHARE,
+)
+from tastespace.models.factorization.item_draws import ItemDraws, Populations
+from tastespace.models.factorization.kept_noise import Units
+from tastespace.models.factorization.likelihoods import FIRST_PRECISION
+from tastespace.models.factorization.rows import Side, score_pairs
+from tastespace.models.factorization.variational.ascent import VariationalAscent, VariationalState
+from tastespace.models.factorization.variational.populations import (
+    Covariance,
+    ExpectedPrior,
+    GammaNoise,
+    Hierarchy,
+    PointNoise,
+    Variances,
+    VariationalNoise,
+    VariationalPopulation,
+)
+from tastespace.models.factorization.variational.posterior import VariationalPosterior
+from tastespace.models.factorization.variational.rows import Family, RowBeliefs, Shape
+from tastespace.models.factorization.variational.starting import starting_points
+from tastespace.models.factorization.variational.uncertain_items import UncertainItems
+from tastespace.models.factorization.watching import aligned
+from tastespace.models.parameters import choice, number, whole_number
+from tastespace.models.recommender import Recommender
+from tastespace.progress import Observer
+
+
+@dataclass(kw_only=True)
+class VB(Recommender):
+    """Bayesian matrix factorization by variational Bayes: a belief without sampling, found by climbing a bound.
+
+    rating = mean + user bias + item bias + user . item + noise. Beliefs about users and items are normal and
+    independent of one another, the nearest such to the posterior (Lim and Teh 2007). Predictions and their variances
+    are closed forms. What is left out is how users and items depend on one another: beliefs are too sure of themselves.
+
+    `covariance` is "full" for one matrix a user and item, or "diagonal" for independent coordinates, which takes less
+    time and memory and is surer still. `prior` is what is learned of the populations, which lie around 0:
+    "covariances" of the factors on both sides, "variances" of the users' columns (those of the items are
+    1 / `n_factors`: the scale of one side is a matter of convention), "both variances", or nothing ("fixed": those of
+    the users are 1). With full covariances the first two are one model in different coordinates, and the first is
+    found sooner. With `hierarchical` means and covariances of both populations and the noise have beliefs of their
+    own, normal-Wishart and gamma, as in BPMF: `prior_strength`, `prior_degrees`, `prior_scale`, `noise_shape` and
+    `noise_rate` are those of its hyper-prior.
+
+    `centred=False` leaves the mean of the ratings for the factors and biases to find. `noise_precision` is "learned",
+    or 1 / variance of a rating. Inference starts from "als", or from "random" factors.
+
+    It stops when a pass over items and users raises the bound by less than `tolerance` of itself, after at most
+    `passes`.
+    """
+
+    n_factors: int = 32
+    covariance: Family = "full"
+    hierarchical: bool = False
+    prior: Literal["covariances", "variances", "both variances", "fixed"] = "covariances"
+    biases: bool = True
+    centred: bool = True
+    noise_precision: float | Literal["learned"] = "learned"
+    passes: int = 200
+    tolerance: float = 1e-5
+    start: Literal["als", "random"] = "als"
+    precision: Literal["float32", "float64"] = "float32"
+    prior_strength: float = 2.0
+    prior_degrees: float | None = None
+    prior_scale: float = 0.5
+    noise_shape: float = 1.0
+    noise_rate: float = 1.0
+
+    posterior_class = VariationalPosterior
+
+    def check(self) -> None:
+        super().check()
+        whole_number("n_factors", self.n_factors, least=1)
+        choice("covariance", self.covariance, ["full", "diagonal"])
+        for name in ("hierarchical", "biases", "centred"):
+            choice(name, getattr(self, name), [True, False])
+        choice("prior", self.prior, ["covariances", "variances", "both variances", "fixed"])
+        if self.noise_precision != "learned":
+            number("noise_precision", self.noise_precision, above=0)
+        whole_number("passes", self.passes, least=1)
+        number("tolerance", self.tolerance, least=0)
+        choice("start", self.start, ["als", "random"])
+        choice("precision", self.precision, ["float32", "float64"])
+        for name in ("prior_strength", "prior_scale", "noise_shape", "noise_rate"):
+            number(name, getattr(self, name), above=1 / EXTREME, below=EXTREME)
+        if self.prior_degrees is not None:
+            number("prior_degrees", self.prior_degrees, least=0, below=EXTREME)
+        self._check_populations()
+
+    def _check_populations(self) -> None:
+        """Some parameters are of one kind of populations only."""
+        of_hierarchy = ("prior_strength", "prior_degrees", "prior_scale", "noise_shape", "noise_rate")
+        for name in ("prior",) if self.hierarchical else of_hierarchy:
+            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                raise InvalidParameterError(
+                    f"{name} is {getattr(self, name)!r}, and hierarchical is {self.hierarchical}, which has no use for "
+                    f"it; expected hierarchical={not self.hierarchical}, or no {name}"
+                )
+
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> VariationalPosterior:
+        transition: Any = self.bind(observed, rng)
+        if held_out is not None:
+            transition = Watched(transition, *aligned(observed, held_out), observed.range)
+        state, trace = ascend(
+            transition,
+            transition.init(rng),
+            rng,
+            steps=self.passes,
+            stop=small_change("bound", self.tolerance),
+            phase="pass",
+            observer=observer,
+        )
+        return self._concluded(observed, state, np.array([stats["bound"] for stats in trace]))
+
+    def bind(self, observed: Ratings, rng: Generator) -> VariationalAscent:
+        """The transition for these ratings, and where it starts."""
+        dtype = np.float32 if self.precision == "float32" else np.float64
+        offset, scale = self._units(observed)
+        by_user, by_item = (Side.of(side, dtype, offset, scale) for side in (observed.by_user, observed.by_item))
+        n_threads = threads.resolve(self.threads)
+        shape = Shape(self.n_factors, self.biases, self.covariance)
+        users, items = starting_points(
+            by_user, by_item, self.n_factors, biases=self.biases, is_als=self.start == "als", rng=rng, threads=n_threads
+        )
+        start = VariationalState(
+            users=RowBeliefs.certain(shape, users),
+            items=RowBeliefs.certain(shape, items),
+            user_population=self._population(observed.n_users, 1.0, self.prior != "fixed"),
+            item_population=self._population(observed.n_items, 1 / self.n_factors, self.prior == "both variances"),
+            noise=self._noise(scale),
+        )
+        return VariationalAscent(by_user, by_item, start, n_threads)
+
+    def _units(self, observed: Ratings) -> tuple[float, float]:
+        """What is taken off ratings, and what they are divided by."""
+        return observed.mean if self.centred else 0.0, observed.standard_deviation or 1.0
+
+    def _population(self, n_rows: int, variance: float, learns_variances: bool) -> VariationalPopulation:
+        """Where a side begins: columns of this variance."""
+        size = self.n_factors
+        if not self.hierarchical:
+            if self.prior == "covariances":
+                return Covariance(variance * np.eye(size))
+            return Variances(np.full(size, variance), 1.0, learns_variances)
+        rows = max(LEAST_PRIOR_ROWS, min(PRIOR_ROWS, PRIOR_SHARE * n_rows))
+        degrees = size + (rows if self.prior_degrees is None else self.prior_degrees)
+        factors = NormalWishart(np.zeros(size), self.prior_strength, np.eye(size) / self.prior_scale, degrees)
+        bias = NormalGamma(0.0, self.prior_strength, BIAS_SHAPE, BIAS_RATE)
+        first = NormalWishart(np.zeros(size), self.prior_strength, degrees * variance * np.eye(size), degrees)
+        return Hierarchy(first, bias, factors, bias, self.biases)
+
+    def _noise(self, scale: float) -> VariationalNoise:
+        if self.noise_precision != "learned":
+            precision = self.noise_precision * scale**2
+            if not 1 / EXTREME < precision < EXTREME:
+                raise InvalidParameterError(
+                    f"noise_precision is {self.noise_precision:g}, for ratings with a standard deviation of {scale:g}; "
+                    f"expected something nearer to {2 / scale**2:.2g}, or 'learned'"
+                )
+            return PointNoise(precision, learns=False)
+        if not self.hierarchical:
+            return PointNoise(FIRST_PRECISION)
+        prior = Gamma(self.noise_shape, self.noise_rate)
+        return GammaNoise(Gamma(1.0, 1 / FIRST_PRECISION), prior)
+
+    def _concluded(self, observed: Ratings, state: VariationalState, bounds: DoubleArray) -> VariationalPosterior:
+        offset, scale = self._units(observed)
+        means = contiguous(state.items.means, np.float32)
+        uncertain = UncertainItems(means, contiguous(state.items.covariances, np.float32), self.biases, bounds)
+        low, high = observed.range
+        return VariationalPosterior(
+            draws=ItemDraws(
+                items=means[:, None, :],
+                users=_moments_of(state.user_population.expected, self.biases),
+                new_items=_moments_of(state.item_population.expected, self.biases),
+                alpha=np.array([state.noise.mean]),
+                has_biases=self.biases,
+                offset=offset,
+                scale=scale,
+                noise=uncertain,
+            ),
+            units=Units(low, high, levels_of(observed.values), observed.mean),
+            weighs_by_evidence=False,
+            is_half_stored=False,
+            trace=None,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """The transition, with the error of held-out ratings after each pass."""
+
+    inner: VariationalAscent
+    user_rows: IntArray
+    item_rows: IntArray
+    values: FloatArray
+    rating_range: tuple[float, float]
+
+    def init(self, rng: Generator) -> VariationalState:
+        return self.inner.init(rng)
+
+    def step(self, state: VariationalState, rng: Generator) -> tuple[VariationalState, Stats]:
+        state, stats = self.inner.step(state, rng)
+        if not len(self.values):
+            return state, stats
+        users, items, side = state.users.points, state.items.points, self.inner.by_user
+        scores = score_pairs(users, self.user_rows, items, self.item_rows, 0.0, self.inner.threads).astype(np.float64)
+        errors = np.clip(side.offset + side.scale * scores, *self.rating_range) - self.values
+        return state, {**stats, "held-out rmse": sqrt(float(np.mean(errors**2)))}
+
+
+def _moments_of(expected: ExpectedPrior, has_biases: bool) -> Populations:
+    """A population by its expected precision, and the mean that goes with it."""
+    bias_precision = expected.bias_precision if has_biases else 0.0
+    return Populations(
+        means=np.asarray(np.linalg.solve(expected.precision, expected.linear), np.float64)[None],
+        precisions=expected.precision[None],
+        bias_means=np.array([expected.bias_linear / expected.bias_precision if has_biases else 0.0]),
+        bias_precisions=np.array([bias_precision]),
+    )
