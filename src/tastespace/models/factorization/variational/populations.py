@@ -30,6 +30,9 @@ from tastespace.models.factorization.rows import Moments
 # A column that the ratings have no use for shrinks towards nothing. Below this variance, in units of the ratings', it
 # is nothing, and its precision stays a number that can be worked with.
 LEAST_VARIANCE = 1e-10
+# Ratings that factors explain to the last digit have no noise. With less than this, a hundredth of their standard
+# deviation, the rounding of single precision would outweigh what is not known of the rows.
+LEAST_NOISE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +202,7 @@ class PointNoise:
         return log(self.mean)
 
     def learned(self, n: int, squares: float) -> PointNoise:
-        return replace(self, mean=n / max(squares, n * LEAST_VARIANCE)) if self.learns and n else self
+        return replace(self, mean=n / max(squares, n * LEAST_NOISE)) if self.learns and n else self
 
 
 @dataclass(frozen=True)
