@@ -49,7 +49,7 @@ MOST_TIMES = {"full": 8.0, "diagonal": 2.0}
 FEW, MANY = 2, {"full": 10, "diagonal": 16, "bpmf": 22}
 NETFLIX_FACTORS, NETFLIX_PASSES, NETFLIX_THREADS = 30, 2, 2
 NETFLIX_GB, SEED_SECONDS = 8.0, 1.1 * 3600
-COVERAGE_SEEDS = 5
+COVERAGE_SEEDS = 3
 
 
 class Ends:

@@ -136,25 +136,18 @@ def moved_rows(
     shape, dtype, n_rows = own.shape, other.records.dtype, len(side.offsets) - 1
     log_determinant, squares = np.empty(n_rows), np.empty(n_rows)
     covariances = np.empty((n_rows, shape.covariance), dtype) if keeps_covariances else None
-    outputs: dict[str, Any] = {"covariances": covariances, "log_determinant": log_determinant, "squares": squares}
-    if shape.family == "full":
-        records = np.empty((n_rows, shape.record), dtype)
-        failed = _native.variational_rows(
-            *arguments_of(side, other.records, prior),
-            **keywords_of(side, prior, alpha, shape.has_biases),
-            **outputs,
-            records=records,
-            threads=threads,
-        )
-    else:
-        records = own.records.copy()
-        failed = _native.variational_coordinates(
-            *arguments_of(side, other.records, prior),
-            records,
-            **keywords_of(side, prior, alpha, shape.has_biases),
-            **outputs,
-            threads=threads,
-        )
+    # The factorised family goes on from what it is given.
+    records = np.empty((n_rows, shape.record), dtype) if shape.family == "full" else own.records.copy()
+    arguments = arguments_of(side, other.records, prior, alpha, shape.has_biases)
+    arguments |= {
+        "records": records,
+        "covariances": covariances,
+        "log_determinant": log_determinant,
+        "squares": squares,
+        "threads": threads,
+    }
+    move = _native.variational_rows if shape.family == "full" else _native.variational_coordinates
+    failed = move(**arguments)
     if failed >= 0:
         raise NonFiniteStateError(
             f"the {name} update failed at row {failed}: its precision matrix is not positive definite; expected finite "
@@ -163,21 +156,15 @@ def moved_rows(
     return RowBeliefs(shape, records, float(log_determinant.sum()), float(squares.sum()), covariances)
 
 
-def arguments_of(side: Side, other: AnyFloats, prior: ExpectedPrior) -> tuple[Any, ...]:
-    """What both kernels take by place."""
-    return (
-        contiguous(side.offsets, np.int64),
-        contiguous(side.columns, np.int32),
-        contiguous(side.targets, other.dtype),
-        other,
-        contiguous(prior.precision, np.float64),
-        contiguous(prior.linear, np.float64),
-    )
-
-
-def keywords_of(side: Side, prior: ExpectedPrior, alpha: float, has_biases: bool) -> dict[str, Any]:
-    """What both take by name."""
+def arguments_of(side: Side, other: AnyFloats, prior: ExpectedPrior, alpha: float, has_biases: bool) -> dict[str, Any]:
+    """What both kernels take."""
     return {
+        "offsets": contiguous(side.offsets, np.int64),
+        "columns": contiguous(side.columns, np.int32),
+        "targets": contiguous(side.targets, other.dtype),
+        "other": other,
+        "prior_precision": contiguous(prior.precision, np.float64),
+        "prior_linear": contiguous(prior.linear, np.float64),
         "bias_precision": prior.bias_precision if has_biases else None,
         "bias_linear": prior.bias_linear,
         "alpha": alpha,

@@ -30,7 +30,6 @@ from tastespace.models.factorization.variational.rows import (
     Family,
     Shape,
     arguments_of,
-    keywords_of,
     packed,
     records_of,
 )
@@ -77,14 +76,14 @@ class UncertainItems(EvenNoise):
         )
         side = Side.of(ratings, np.float32, draws.offset, draws.scale)
         means = np.empty((n_users, width), np.float32)
-        failed = _native.variational_rows(
-            *arguments_of(side, self.records, prior),
-            **keywords_of(side, prior, float(draws.alpha[0]), self.has_biases),
-            diagonal=self.family == "diagonal",
-            means=means,
-            roots=None if roots is None else roots.reshape(n_users, width, width),
-            threads=threads,
-        )
+        arguments = arguments_of(side, self.records, prior, float(draws.alpha[0]), self.has_biases)
+        arguments |= {
+            "diagonal": self.family == "diagonal",
+            "means": means,
+            "roots": None if roots is None else roots.reshape(n_users, width, width),
+            "threads": threads,
+        }
+        failed = _native.variational_rows(**arguments)
         if failed >= 0:
             raise NonFiniteStateError(
                 f"the belief about user {failed} of the request has no finite spread; expected finite ratings, of the "
