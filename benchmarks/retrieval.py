@@ -161,7 +161,8 @@ def stacked(options: argparse.Namespace) -> list[str]:
 
 def measure_growth(n_items: int, seconds: float) -> Tuned:
     vectors, queries = worlds.any_number(n_items)
-    return tune(vectors, queries, accuracy=0.95, seconds=seconds, structures=["inverted-file", "kmeans-tree"], threads=2)
+    structures = ["inverted-file", "kmeans-tree"]
+    return tune(vectors, queries, accuracy=0.95, seconds=seconds, structures=structures, threads=2)
 
 
 def growth(options: argparse.Namespace) -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tastespace import ALS, BPMF, EASE, Popular, Ratings, SphereALS, SphereBPMF
+from tastespace import ALS, BPMF, EASE, VB, Popular, Ratings, SphereALS, SphereBPMF
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models.starting import start_of
@@ -53,6 +53,15 @@ def test_least_squares_begin_from_a_draw(ratings):
     settings = {"n_factors": 3, "regularisation": 0.02, "sweeps": 1, "seed": 5}
     begun, afresh = ALS(**settings).fit(ratings, start=sampled), ALS(**settings).fit(ratings)
     assert begun.posterior_.losses[0] < 0.7 * afresh.posterior_.losses[0]
+
+
+def test_variational_bayes_begins_from_least_squares_and_a_sampler_from_it(ratings, finished):
+    one_pass = VB(n_factors=3, passes=1, start="random", seed=3)
+    begun = one_pass.fit(ratings, start=finished)
+    bound = begun.posterior_.bounds[0]
+    assert bound > VB(n_factors=3, passes=1, start="random", seed=3).fit(ratings).posterior_.bounds[0] + 100
+    sampler = BPMF(n_factors=3, chains=1, warmup=1, draws=2, thin=1, start="random", seed=3)
+    assert first_errors(sampler, ratings, begun) < 0.6 * first_errors(sampler, ratings, None)
 
 
 def test_items_on_a_sphere_end_on_it(ratings, finished):

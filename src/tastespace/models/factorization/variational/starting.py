@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
+from tastespace.arrays import AnyFloats
 from tastespace.inference.drivers import ascend, never
 from tastespace.models.factorization.als import AlternatingLeastSquares
 from tastespace.models.factorization.gibbs import START_SD, START_STRENGTH, START_SWEEPS
 from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
 from tastespace.models.factorization.rows import Points, Side
+from tastespace.models.starting import Start
 from tastespace.progress import silent
 
 
 def starting_points(
-    by_user: Side, by_item: Side, n_factors: int, *, biases: bool, is_als: bool, rng: Generator, threads: int
+    by_user: Side,
+    by_item: Side,
+    n_factors: int,
+    *,
+    biases: bool,
+    is_als: bool,
+    given: Start | None = None,
+    rng: Generator,
+    threads: int,
 ) -> tuple[Points, Points]:
-    """Users and items: small random factors without biases, or a few sweeps of alternating least squares."""
-    if is_als:
-        return _least_squares(by_user, by_item, n_factors, biases=biases, rng=rng, threads=threads)
+    """Users and items: small random factors without biases, a few sweeps of alternating least squares, or the items of
+    another model with users where these put them."""
+    if given is not None or is_als:
+        ascent = _least_squares(by_user, by_item, n_factors, biases=biases, threads=threads)
+        if given is not None:
+            start = ascent.from_items(_items_of(given, by_item, n_factors, biases, rng))
+        else:
+            start, _ = ascend(
+                ascent, ascent.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
+            )
+        return start.users, start.items
     dtype = by_user.targets.dtype
     users, items = (_random(side, n_factors, biases, dtype, rng) for side in (by_user, by_item))
     return users, items
@@ -32,11 +51,18 @@ def _random(side: Side, n_factors: int, biases: bool, dtype: Any, rng: Generator
     return Points(factors, np.zeros(n, dtype) if biases else None)
 
 
+def _items_of(given: Start, by_item: Side, n_factors: int, biases: bool, rng: Generator) -> Points:
+    """In the unit of the ratings here."""
+    unit, dtype = by_item.scale, by_item.targets.dtype
+    factors: AnyFloats = (given.factors(n_factors, START_SD * sqrt(unit), rng) / sqrt(unit)).astype(dtype)
+    return Points(factors, (given.points.bias / unit).astype(dtype) if biases else None)
+
+
 def _least_squares(
-    by_user: Side, by_item: Side, n_factors: int, *, biases: bool, rng: Generator, threads: int
-) -> tuple[Points, Points]:
+    by_user: Side, by_item: Side, n_factors: int, *, biases: bool, threads: int
+) -> AlternatingLeastSquares:
     penalty, dtype = Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"]), by_user.targets.dtype
-    ascent = AlternatingLeastSquares(
+    return AlternatingLeastSquares(
         by_user=by_user,
         by_item=by_item,
         user_prior=penalty.prior("users", n_factors, np.diff(by_user.offsets), dtype),
@@ -45,5 +71,3 @@ def _least_squares(
         start_sd=START_SD,
         threads=threads,
     )
-    start, _ = ascend(ascent, ascent.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent)
-    return start.users, start.items

@@ -49,6 +49,7 @@ from tastespace.models.factorization.variational.uncertain_items import Uncertai
 from tastespace.models.factorization.watching import aligned
 from tastespace.models.parameters import choice, number, whole_number
 from tastespace.models.recommender import Recommender
+from tastespace.models.starting import Start
 from tastespace.progress import Observer
 
 
@@ -127,7 +128,17 @@ class VB(Recommender):
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> VariationalPosterior:
-        transition: Any = self.bind(observed, rng)
+        return self._inferred(None, observed, rng, observer, held_out)
+
+    def infer_from(
+        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> VariationalPosterior:
+        return self._inferred(start, observed, rng, observer, held_out)
+
+    def _inferred(
+        self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> VariationalPosterior:
+        transition: Any = self.bind(observed, rng, given)
         if held_out is not None:
             transition = Watched(transition, *aligned(observed, held_out), observed.range)
         state, trace = ascend(
@@ -141,7 +152,7 @@ class VB(Recommender):
         )
         return self._concluded(observed, state, np.array([stats["bound"] for stats in trace]))
 
-    def bind(self, observed: Ratings, rng: Generator) -> VariationalAscent:
+    def bind(self, observed: Ratings, rng: Generator, given: Start | None = None) -> VariationalAscent:
         """The transition for these ratings, and where it starts."""
         dtype = np.float32 if self.precision == "float32" else np.float64
         offset, scale = self._units(observed)
@@ -149,7 +160,14 @@ class VB(Recommender):
         n_threads = threads.resolve(self.threads)
         shape = Shape(self.n_factors, self.biases, self.covariance)
         users, items = starting_points(
-            by_user, by_item, self.n_factors, biases=self.biases, is_als=self.start == "als", rng=rng, threads=n_threads
+            by_user,
+            by_item,
+            self.n_factors,
+            biases=self.biases,
+            is_als=self.start == "als",
+            given=given,
+            rng=rng,
+            threads=n_threads,
         )
         start = VariationalState(
             users=RowBeliefs.certain(shape, users),
