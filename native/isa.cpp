@@ -35,6 +35,7 @@ bool supported(const std::string &name) {
     isa::fill_pairs(table);       \
     isa::fill_scan(table);        \
     isa::fill_sphere(table);      \
+    isa::fill_descent(table);     \
     isa::fill_variational(table); \
     isa::fill_trees(table);       \
     table.name = #isa;            \

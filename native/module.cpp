@@ -6,6 +6,7 @@
 #include "choices_module.hpp"
 #include "compress.hpp"
 #include "confident_module.hpp"
+#include "descent_module.hpp"
 #include "latent_module.hpp"
 #include "moments_driver.hpp"
 #include "neighbours_module.hpp"
@@ -243,9 +244,11 @@ NB_MODULE(_native, module) {
   bind_beliefs(module);
   bind_candidates(module);
   bind_cells(module);
+  bind_descent(module);
   bind_variational(module);
   bind_choices(module);
   bind_confident(module);
+  bind_descent(module);
   bind_latent(module);
   bind_records(module);
   bind_sphere(module);

@@ -6,6 +6,7 @@
 #include "cells.hpp"
 #include "choices.hpp"
 #include "confident.hpp"
+#include "descent.hpp"
 #include "latent.hpp"
 #include "moments.hpp"
 #include "pairs.hpp"
@@ -33,6 +34,8 @@ struct Table {
   ScanKernel scan;
   SphereKernel<float> sphere_float;
   SphereKernel<double> sphere_double;
+  DescentKernel<float> descent_float;
+  DescentKernel<double> descent_double;
   VariationalKernel<float> variational_float;
   VariationalKernel<double> variational_double;
   TreesKernel trees;
@@ -51,6 +54,7 @@ struct Table {
   void fill_pairs(Table &table);       \
   void fill_scan(Table &table);        \
   void fill_sphere(Table &table);      \
+  void fill_descent(Table &table);     \
   void fill_variational(Table &table); \
   void fill_trees(Table &table);       \
   }
@@ -107,6 +111,17 @@ inline const VariationalKernel<float> &variational_kernel<float>() {
 template <>
 inline const VariationalKernel<double> &variational_kernel<double>() {
   return table().variational_double;
+}
+
+template <class T>
+const DescentKernel<T> &descent_kernel();
+template <>
+inline const DescentKernel<float> &descent_kernel<float>() {
+  return table().descent_float;
+}
+template <>
+inline const DescentKernel<double> &descent_kernel<double>() {
+  return table().descent_double;
 }
 
 }  // namespace tastespace
