@@ -5,15 +5,17 @@
 
 namespace tastespace {
 
-// What stands behind the factors of a padded row: its bias, and what the penalty does at a visit.
-constexpr int64_t tail_bias = 0, tail_factors = 1, tail_bias_pull = 2, tail_numbers = 4;
+// What stands behind the factors of a padded row: its bias, and what a visit has to know of the penalty. Where
+// gradients are summed up that is p of the factors and q of the bias; where steps are made, what they leave of the row:
+// 1 - rate p and 1 - bias_rate q.
+constexpr int64_t tail_bias = 0, tail_factors = 1, tail_bias_share = 2, tail_numbers = 4;
 
 // A rating (i, j, r) has the score s = offset + c_i + d_j + u_i.v_j and the error e = r - s or, squashed,
 // e = r - 4 / (1 + exp(-s)). Its share of the loss is
 //
 //   1/2 e^2 + 1/2 (p_i |u_i|^2 + q_i c_i^2 + p_j |v_j|^2 + q_j d_j^2),
 //
-// p and q in the tails of the rows.
+// p and q the strengths times the weight of a row, a rating.
 template <class T>
 struct DescentProblem {
   int64_t n_factors = 0;

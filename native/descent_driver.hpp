@@ -48,13 +48,15 @@ class LinedRows {
 };
 
 template <class T>
-void pad_side(const DescentSide<T> &side, int64_t n_factors, int64_t size, int64_t stride, T *rows) {
+void pad_side(const DescentSide<T> &side, const DescentProblem<T> &problem, int64_t size, int64_t stride, T *rows) {
+  const int64_t n_factors = problem.n_factors;
   for (int64_t i = 0; i < side.n; ++i) {
     T *row = rows + i * stride, *tail = row + size;
     std::copy_n(side.factors + i * n_factors, n_factors, row);
     tail[tail_bias] = side.bias ? side.bias[i] : T(0);
-    tail[tail_factors] = side.strength * side.pulls[i];
-    tail[tail_bias_pull] = side.bias_strength * side.pulls[i];
+    const T pull = side.strength * side.pulls[i], bias_pull = side.bias_strength * side.pulls[i];
+    tail[tail_factors] = side.slopes ? pull : 1 - problem.rate * pull;
+    tail[tail_bias_share] = side.slopes ? bias_pull : 1 - problem.bias_rate * bias_pull;
   }
 }
 
@@ -90,8 +92,8 @@ double descend_ratings(DescentProblem<T> problem, const DescentBlocks &blocks, c
   const DescentKernel<T> &kernel = descent_kernel<T>();
   const int64_t n_factors = problem.n_factors, size = kernel.padded(n_factors), stride = kernel.stride(n_factors);
   LinedRows<T> user_rows(users.n, stride), item_rows(items.n, stride);
-  pad_side(users, n_factors, size, stride, user_rows.data());
-  pad_side(items, n_factors, size, stride, item_rows.data());
+  pad_side(users, problem, size, stride, user_rows.data());
+  pad_side(items, problem, size, stride, item_rows.data());
   problem.users = user_rows.data();
   problem.items = item_rows.data();
   if (!users.slopes) {

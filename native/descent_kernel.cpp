@@ -36,76 +36,118 @@ TS_INLINE Miss<T> miss_at(T value, T score) {
   return {value - 4 * chance, 4 * e * larger * larger};
 }
 
+#if defined(__GNUC__) && !defined(TS_PORTABLE) && defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define TS_HALVES
+#endif
+#endif
+
+// Sum of the lanes by the same tree as `sum`, hence the same bytes; register by register where the compiler can be told
+// so, for it takes sixteen shuffles to add up single numbers.
+#if defined(TS_HALVES)
+template <class T, int Bytes>
+using Part __attribute__((vector_size(Bytes))) = T;
+
+TS_INLINE float tree_sum(Part<float, 16> x) { return (x[0] + x[2]) + (x[1] + x[3]); }
+TS_INLINE float tree_sum(Part<float, 32> x) {
+  return tree_sum(__builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7));
+}
+TS_INLINE float tree_sum(Part<float, 64> x) {
+  return tree_sum(__builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+                  __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15));
+}
+TS_INLINE double tree_sum(Part<double, 16> x) { return x[0] + x[1]; }
+TS_INLINE double tree_sum(Part<double, 32> x) {
+  return tree_sum(__builtin_shufflevector(x, x, 0, 1) + __builtin_shufflevector(x, x, 2, 3));
+}
+TS_INLINE double tree_sum(Part<double, 64> x) {
+  return tree_sum(__builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7));
+}
+#else
 template <class T>
-TS_INLINE void fetch(const DescentProblem<T> &problem, int64_t stride, int64_t k) {
-  [[maybe_unused]] const T *user = problem.users + problem.user_rows[k] * stride;
-  [[maybe_unused]] const T *item = problem.items + problem.item_rows[k] * stride;
-  for (int64_t d = 0; d < stride; d += 64 / int64_t(sizeof(T))) {
-    TS_PREFETCH(user + d);
-    TS_PREFETCH(item + d);
-  }
+TS_INLINE T tree_sum(Lanes<T> x) {
+  return sum<T>(x);
+}
+#endif
+
+template <class T>
+TS_INLINE void fetch(const T *row, int64_t stride) {
+  for (int64_t d = 0; d < stride; d += 64 / int64_t(sizeof(T))) TS_PREFETCH(row + d);
+  (void)row;
 }
 
 template <class T>
 TS_INLINE T dot(const T *TS_RESTRICT left, const T *TS_RESTRICT right, int64_t size) {
   Lanes<T> sums = load(left) * load(right);
   for (int64_t d = width_of<T>; d < size; d += width_of<T>) sums += load(left + d) * load(right + d);
-  return sum<T>(sums);
+#if defined(TS_HALVES)
+  return tree_sum(sums);
+#else
+  return tree_sum<T>(sums);
+#endif
 }
 
-template <class T>
-TS_INLINE T score_of(const DescentProblem<T> &problem, const T *user_tail, const T *item_tail, T product) {
-  return problem.offset + user_tail[tail_bias] + item_tail[tail_bias] + product;
-}
-
-// rows += step * other - pull * rows, for both rows of a rating; both from where they were.
+// Both rows of a rating, as far as they fit into registers.
 template <class T, int Registers>
-TS_INLINE void move_rows(T *TS_RESTRICT user, T *TS_RESTRICT item, int64_t size, T step, T user_keep, T item_keep,
-                         const Lanes<T> *us, const Lanes<T> *vs) {
-  if constexpr (Registers > 0) {
+struct Pair {
+  Lanes<T> user[Registers], item[Registers];
+
+  TS_INLINE T take(const T *us, const T *vs, int64_t) {
     for (int r = 0; r < Registers; ++r) {
-      store(user + r * width_of<T>, us[r] * user_keep + vs[r] * step);
-      store(item + r * width_of<T>, vs[r] * item_keep + us[r] * step);
+      user[r] = load(us + r * width_of<T>);
+      item[r] = load(vs + r * width_of<T>);
     }
-  } else {
-    for (int64_t d = 0; d < size; d += width_of<T>) {
-      const Lanes<T> u = load(user + d), v = load(item + d);
-      store(user + d, u * user_keep + v * step);
-      store(item + d, v * item_keep + u * step);
+    Lanes<T> sums = user[0] * item[0];
+    for (int r = 1; r < Registers; ++r) sums += user[r] * item[r];
+#if defined(TS_HALVES)
+    return tree_sum(sums);
+#else
+    return tree_sum<T>(sums);
+#endif
+  }
+  TS_INLINE void move(T *us, T *vs, int64_t, T step, T user_keep, T item_keep) const {
+    for (int r = 0; r < Registers; ++r) {
+      store(us + r * width_of<T>, user[r] * user_keep + item[r] * step);
+      store(vs + r * width_of<T>, item[r] * item_keep + user[r] * step);
     }
   }
-}
+};
+template <class T>
+struct Pair<T, 0> {  // any number of factors
+  TS_INLINE T take(const T *us, const T *vs, int64_t size) { return dot(us, vs, size); }
+  TS_INLINE void move(T *us, T *vs, int64_t size, T step, T user_keep, T item_keep) const {
+    for (int64_t d = 0; d < size; d += width_of<T>) {
+      const Lanes<T> u = load(us + d), v = load(vs + d);
+      store(us + d, u * user_keep + v * step);
+      store(vs + d, v * item_keep + u * step);
+    }
+  }
+};
 
-// Registers 0: any number of factors.
 template <class T, bool Squashed, int Registers>
 double descend_with(const DescentProblem<T> &problem, int64_t begin, int64_t end) {
-  const int64_t size = padded_size<T>(problem.n_factors), stride = stride_of<T>(problem.n_factors);
-  const T rate = problem.rate, bias_rate = problem.bias_rate;
+  const int64_t size = Registers > 0 ? Registers * width_of<T> : padded_size<T>(problem.n_factors);
+  const int64_t stride = size + padded<T>(tail_numbers);
+  const int32_t *user_rows = problem.user_rows, *item_rows = problem.item_rows;
+  const T *values = problem.values, offset = problem.offset, rate = problem.rate, bias_rate = problem.bias_rate;
+  T *users = problem.users, *items = problem.items;
   double squares = 0;
   for (int64_t k = begin; k < end; ++k) {
-    if (k + look_ahead < end) fetch(problem, stride, k + look_ahead);
-    T *user = problem.users + problem.user_rows[k] * stride, *item = problem.items + problem.item_rows[k] * stride;
-    T *user_tail = user + size, *item_tail = item + size;
-    Lanes<T> us[Registers > 0 ? Registers : 1], vs[Registers > 0 ? Registers : 1];
-    T product;
-    if constexpr (Registers > 0) {
-      for (int r = 0; r < Registers; ++r) {
-        us[r] = load(user + r * width_of<T>);
-        vs[r] = load(item + r * width_of<T>);
-      }
-      Lanes<T> sums = us[0] * vs[0];
-      for (int r = 1; r < Registers; ++r) sums += us[r] * vs[r];
-      product = sum<T>(sums);
-    } else {
-      product = dot(user, item, size);
+    if (k + look_ahead < end) {
+      fetch(users + user_rows[k + look_ahead] * stride, stride);
+      fetch(items + item_rows[k + look_ahead] * stride, stride);
     }
-    const Miss<T> miss = miss_at<T, Squashed>(problem.values[k], score_of(problem, user_tail, item_tail, product));
+    T *user = users + user_rows[k] * stride, *item = items + item_rows[k] * stride;
+    T *user_tail = user + size, *item_tail = item + size;
+    const T user_bias = user_tail[tail_bias], item_bias = item_tail[tail_bias];
+    Pair<T, Registers> pair;
+    const T product = pair.take(user, item, size);
+    const Miss<T> miss = miss_at<T, Squashed>(values[k], offset + user_bias + item_bias + product);
     squares += double(miss.error) * double(miss.error);
     const T gain = miss.error * miss.slope;
-    const T user_keep = 1 - rate * user_tail[tail_factors], item_keep = 1 - rate * item_tail[tail_factors];
-    move_rows<T, Registers>(user, item, size, rate * gain, user_keep, item_keep, us, vs);
-    user_tail[tail_bias] += bias_rate * (gain - user_tail[tail_bias_pull] * user_tail[tail_bias]);
-    item_tail[tail_bias] += bias_rate * (gain - item_tail[tail_bias_pull] * item_tail[tail_bias]);
+    pair.move(user, item, size, rate * gain, user_tail[tail_factors], item_tail[tail_factors]);
+    user_tail[tail_bias] = user_bias * user_tail[tail_bias_share] + bias_rate * gain;
+    item_tail[tail_bias] = item_bias * item_tail[tail_bias_share] + bias_rate * gain;
   }
   return squares;
 }
@@ -134,11 +176,14 @@ double add_slopes_link(const DescentProblem<T> &problem, int64_t begin, int64_t 
   const int64_t size = padded_size<T>(problem.n_factors), stride = stride_of<T>(problem.n_factors);
   double squares = 0;
   for (int64_t k = begin; k < end; ++k) {
-    if (k + look_ahead < end) fetch(problem, stride, k + look_ahead);
+    if (k + look_ahead < end) {
+      fetch(problem.users + problem.user_rows[k + look_ahead] * stride, stride);
+      fetch(problem.items + problem.item_rows[k + look_ahead] * stride, stride);
+    }
     const int64_t i = problem.user_rows[k] * stride, j = problem.item_rows[k] * stride;
     const T *user = problem.users + i, *item = problem.items + j, *user_tail = user + size, *item_tail = item + size;
     T *user_slopes = problem.user_slopes + i, *item_slopes = problem.item_slopes + j;
-    const T score = score_of(problem, user_tail, item_tail, dot(user, item, size));
+    const T score = problem.offset + user_tail[tail_bias] + item_tail[tail_bias] + dot(user, item, size);
     const Miss<T> miss = miss_at<T, Squashed>(problem.values[k], score);
     squares += double(miss.error) * double(miss.error);
     const T gain = miss.error * miss.slope, user_pull = user_tail[tail_factors], item_pull = item_tail[tail_factors];
@@ -147,8 +192,8 @@ double add_slopes_link(const DescentProblem<T> &problem, int64_t begin, int64_t 
       store(user_slopes + d, load(user_slopes + d) + (u * user_pull - v * gain));
       store(item_slopes + d, load(item_slopes + d) + (v * item_pull - u * gain));
     }
-    user_slopes[size + tail_bias] += user_tail[tail_bias_pull] * user_tail[tail_bias] - gain;
-    item_slopes[size + tail_bias] += item_tail[tail_bias_pull] * item_tail[tail_bias] - gain;
+    user_slopes[size + tail_bias] += user_tail[tail_bias_share] * user_tail[tail_bias] - gain;
+    item_slopes[size + tail_bias] += item_tail[tail_bias_share] * item_tail[tail_bias] - gain;
   }
   return squares;
 }

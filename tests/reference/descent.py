@@ -1,4 +1,4 @@
-"""Twin of the descent kernel: the loss of a factorization, its gradient, and steps rating by rating, from the formulas."""
+"""Twin of the descent kernel, from the formulas: the loss of a factorization, its gradient, steps rating by rating."""
 
 from __future__ import annotations
 
@@ -64,10 +64,8 @@ def gradient(problem, point):
     scores, (i, j) = problem.scores(point), (problem.user_rows, problem.item_rows)
     gains = (problem.values - problem.predicted(scores)) * problem.slope(scores)
     lu, lv, lcu, lcv = problem.strengths
-    rated_users, rated_items = (
-        np.bincount(i, minlength=len(point.users)) > 0,
-        np.bincount(j, minlength=len(point.items)) > 0,
-    )
+    rated_users = np.bincount(i, minlength=len(point.users)) > 0
+    rated_items = np.bincount(j, minlength=len(point.items)) > 0
     # Rows without ratings are never visited: their penalty pulls nobody.
     user_weights, item_weights = problem.user_weights * rated_users, problem.item_weights * rated_items
     slopes = Point(
