@@ -248,7 +248,6 @@ NB_MODULE(_native, module) {
   bind_variational(module);
   bind_choices(module);
   bind_confident(module);
-  bind_descent(module);
   bind_latent(module);
   bind_records(module);
   bind_sphere(module);

@@ -91,6 +91,10 @@ class ConvergenceWarning(TastespaceWarning):
     """Chains have not run long enough to be trusted; the message names the quantity and what is missing."""
 
 
+class DivergenceWarning(TastespaceWarning):
+    """Gradient descent took steps that were too long; the message names the epoch, and what was kept."""
+
+
 class CheckpointWarning(TastespaceWarning):
     """A run does not go on from where it might have: there is no checkpoint, or the last one is damaged."""
 

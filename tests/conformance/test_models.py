@@ -12,6 +12,7 @@ from tastespace.models import (
     BPMF,
     EASE,
     MODELS,
+    PMF,
     VB,
     DampedBias,
     GlobalMean,
@@ -45,6 +46,30 @@ class TestFixedALS(RecommenderConformance):
 class TestALSWithoutBiases(RecommenderConformance):
     def make(self, **parameters):
         return ALS(n_factors=4, regularisation=1.0, weighting="plain", biases=False, precision="float64", **parameters)
+
+
+class TestPMF(RecommenderConformance):
+    def make(self, **parameters):
+        return PMF(n_factors=4, **parameters)
+
+
+class TestFullBatchPMF(RecommenderConformance):
+    def make(self, **parameters):
+        fixed = {"regularisation": 0.05, "weighting": "weighted", "precision": "float64"}
+        return PMF(n_factors=4, method="full-batch", form="raw", **fixed, **parameters)
+
+
+class TestAdaptivePMFWithoutBiases(RecommenderConformance):
+    def make(self, **parameters):
+        ways = {"method": "mini-batch", "batch_size": 50, "regularisation": "adaptive", "refit": False}
+        return PMF(n_factors=4, biases=False, **ways, **parameters)
+
+
+class TestSigmoidPMF(RecommenderConformance):
+    explanations_add_up = False  # what a rating adds to the score, the sigmoid squeezes
+
+    def make(self, **parameters):
+        return PMF(n_factors=4, form="sigmoid", **parameters)
 
 
 @SHORT

@@ -7,6 +7,7 @@ from tastespace.models.factorization.bpmf import BPMF
 from tastespace.models.factorization.estimators import ALS
 from tastespace.models.factorization.one_class.estimators import ImplicitALS
 from tastespace.models.factorization.one_class.logistic_mf import LogisticMF
+from tastespace.models.factorization.pmf import PMF
 from tastespace.models.factorization.sphere.sphere_als import SphereALS
 from tastespace.models.factorization.sphere.sphere_bpmf import SphereBPMF
 from tastespace.models.factorization.variational.vb import VB
@@ -22,6 +23,7 @@ MODELS: dict[str, type[Recommender]] = {
     "item-knn": ItemKNN,
     "user-knn": UserKNN,
     "als": ALS,
+    "pmf": PMF,
     "vb": VB,
     "bpmf": BPMF,
     "sphere": SphereBPMF,
@@ -36,6 +38,7 @@ __all__ = [
     "BPMF",
     "EASE",
     "MODELS",
+    "PMF",
     "VB",
     "DampedBias",
     "GlobalMean",

@@ -1,0 +1,100 @@
+"""A point estimate whose scores may be squashed into the range of the ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, IntArray
+from tastespace.data.compressed import Compressed
+from tastespace.models.factorization.forms import STEEPEST, Form
+from tastespace.models.factorization.penalty import Penalty, Strengths, Weighting
+from tastespace.models.factorization.point import PointPosterior
+from tastespace.models.factorization.rows import Points, RowPrior, Side, row_scores, score_pairs, solve_rows
+
+# 1/2 (4 (y - sigmoid(s)))^2 bends by 16 p q^2 (3 p - 1) where y = 1, p = sigmoid(s) = 1 - q: at most 1.2320. For y = 0
+# it is the same with p and q exchanged, and linear in y between.
+MOST_BENT = 1.2321
+STEPS = 20  # each halves, about, what is missing to the minimum
+
+
+@dataclass(frozen=True, eq=False)
+class FormPosterior(PointPosterior):
+    """rating = g + user bias + item bias + user . item, or that through the sigmoid; g is `mean` and the form's."""
+
+    form: Form
+    held_out_errors: DoubleArray = field(default_factory=lambda: np.zeros(0))  # after each epoch, where there were any
+
+    @property
+    def is_latent(self) -> bool:
+        return self.form.is_squashed
+
+    @property
+    def levels(self) -> DoubleArray | None:
+        return None
+
+    @property
+    def history_levels(self) -> DoubleArray | None:
+        return None
+
+    def fold_in(self, history: Compressed, threads: int) -> Points:
+        """The minimum of the loss of each user, given the items.
+
+        Squashed, by steps to the minimum of a parabola that lies above the loss and touches it where the step starts,
+        from zero on: the loss never rises.
+        """
+        if not self.form.is_squashed:
+            return super().fold_in(history, threads)
+        dtype = self.items.factors.dtype
+        prior = self.penalty.prior("users", self.items.factors.shape[1], history.counts, dtype)
+        targets = self.form.targets(history.values, dtype)
+        n_users = len(history.counts)
+        bias = None if self.items.bias is None else np.zeros(n_users, dtype)
+        points = Points(np.zeros((n_users, self.items.factors.shape[1]), dtype), bias)
+        for _ in range(STEPS):
+            points = self._nearer(history, targets, points, prior, threads)
+        return points
+
+    def _nearer(self, history: Compressed, targets: AnyFloats, points: Points, prior: RowPrior, threads: int) -> Points:
+        side = Side(history.offsets, history.columns, targets, offset=self.mean)
+        scores = row_scores(side, points, self.items, self.mean, threads)
+        chance = expit(scores)
+        slope = (targets - STEEPEST * chance) * STEEPEST * chance * (1 - chance)
+        parabola = Side(
+            history.offsets, history.columns, scores + slope / scores.dtype.type(MOST_BENT), offset=self.mean
+        )
+        return solve_rows(parabola, self.items, prior, name="user", alpha=MOST_BENT, threads=threads).points
+
+    def predict(self, belief: Points, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
+        scores = score_pairs(belief, belief_rows, self.items, item_rows, self.mean, threads)
+        return self.form.ratings(scores)
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        form = self.form
+        return {
+            **super().arrays(),
+            "form": np.array([float(form.is_squashed), form.low, form.high, form.unit]),
+            "held_out_errors": self.held_out_errors,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> FormPosterior:
+        is_squashed, low, high, unit = (float(value) for value in arrays["form"])
+        mean = float(arrays["mean"][0])
+        return cls(
+            mean=mean,
+            users=Points(arrays["user_factors"], arrays.get("user_bias")),
+            items=Points(arrays["item_factors"], arrays.get("item_bias")),
+            penalty=Penalty(
+                Strengths(*(float(value) for value in arrays["strengths"])),
+                Weighting(*(float(value) for value in arrays["weighting"])),
+            ),
+            losses=arrays["losses"],
+            form=Form(mean, low, high, bool(is_squashed), unit),
+            held_out_errors=arrays["held_out_errors"],
+        )
