@@ -121,4 +121,8 @@ def _piece(file: Path, columns: tuple[str, str, str], start: int, n: int) -> pl.
 def _with(known: pl.Series, more: pl.Series, name: str) -> pl.Series:
     """The ids known so far and those of more rows, each once, in the order in which they first appeared."""
     ids = id_series(more, name).unique(maintain_order=True)
-    return ids if not len(known) else known.append(ids).unique(maintain_order=True)
+    if not len(known):
+        return ids
+    if known.dtype != ids.dtype:  # numbers too large for a row of integers are texts, and then all are
+        known, ids = known.cast(pl.String), ids.cast(pl.String)
+    return pl.concat([known, ids]).unique(maintain_order=True)

@@ -33,7 +33,7 @@ class Form:
     low: float
     high: float
     is_squashed: bool
-    unit: float  # of scores: their size, where ratings are told apart
+    unit: float  # of scores: by how much ratings differ
 
     @classmethod
     def of(cls, name: FormName, mean: float, standard_deviation: float, within: tuple[float, float]) -> Form:
@@ -42,7 +42,8 @@ class Form:
             share = (mean - low) / (high - low) if high > low else 0.5
             return cls(float(logit(np.clip(share, FURTHEST, 1 - FURTHEST))), low, high, True, 1.0)
         offset = mean if name == "centred" else 0.0
-        return cls(offset, low, high, False, float(np.hypot(standard_deviation, mean - offset)) or 1.0)
+        # A score that is a mean and little else would make the factors too large for steps in units of the little.
+        return cls(offset, low, high, False, max(standard_deviation, abs(mean - offset) / 4) or 1.0)
 
     def targets(self, values: FloatArray, dtype: Any) -> AnyFloats:
         """What predictions are subtracted from: the ratings themselves or, squashed, quarters of the range."""

@@ -44,10 +44,12 @@ DEFAULT_STRENGTH = 0.04  # for ratings of standard deviation 1
 COARSE, FINE, MOST_TRIALS = 2.0, 1.4, 12  # steps of the search
 MEANINGFUL = 1e-4  # a smaller relative gain is noise, and following it leads nowhere
 LEARNING_RATES: dict[Method, float] = {"stochastic": 0.03, "mini-batch": 0.02, "full-batch": 0.2}
+# An epoch of a full batch is one step, and momentum swings before it goes anywhere.
+PATIENCE: dict[Method, int] = {"stochastic": 10, "mini-batch": 10, "full-batch": 50}
 USUAL_SCHEDULES: dict[Method, ScheduleName] = {
     "stochastic": "inverse",
     "mini-batch": "inverse",
-    "full-batch": "bold-driver",
+    "full-batch": "constant",
 }
 
 
@@ -63,17 +65,17 @@ class PMF(Recommender):
     "full-batch" (all); the last two have `momentum`. `learning_rate` is the length of the first steps, for ratings of
     any scale; "auto" is 0.03, 0.02 and 0.2. `schedule` is what becomes of it: "inverse" divides it by 1 + `decay` t
     after t hundred visits of an average row, "constant" leaves it, "bold-driver" makes it 5 % longer after an epoch
-    that lowered the loss, and takes an epoch that did not back and halves it. "auto" is "bold-driver" for
-    "full-batch", else "inverse".
+    that lowered the loss, and takes an epoch that did not back and halves it. "auto" is "constant" for "full-batch",
+    else "inverse".
 
     `regularisation` is the strength of all penalties: a number, "auto" (the default), which finds it on held-out
     ratings, or "adaptive", which learns it along with everything else (see `tastespace.models.factorization.adaptive`).
     The separate strengths override it block by block; `weighting` is that of `ALS`.
 
     With `early_stopping` (the default) `validation_share` of the ratings is held out first, and the epoch that predicts
-    them best is kept: descent ends after `patience` epochs without a better one, or after `epochs`. Then all ratings
-    are descended on for as many epochs (`refit`); without that, the items of the best epoch itself are kept. Either way
-    users are last put where a fold-in of their ratings would put them.
+    them best is kept: descent ends after `patience` epochs without a better one ("auto": 10, or 50 of full batches), or
+    after `epochs`. Then all ratings are descended on for as many epochs (`refit`); without that, the items of the best
+    epoch itself are kept. Either way users are last put where a fold-in of their ratings would put them.
 
     A learning rate that is too large makes the loss grow without bound. Then descent stops, a `DivergenceWarning` says
     so, and the best epoch is kept.
@@ -96,7 +98,7 @@ class PMF(Recommender):
     batch_size: int = 10_000
     epochs: int = 200
     early_stopping: bool = True
-    patience: int = 10
+    patience: int | Literal["auto"] = "auto"
     refit: bool = True
     validation_share: float = 0.1
     precision: Literal["float32", "float64"] = "float32"
@@ -105,7 +107,7 @@ class PMF(Recommender):
 
     def check(self) -> None:
         super().check()
-        for name in ("n_factors", "batch_size", "epochs", "patience"):
+        for name in ("n_factors", "batch_size", "epochs"):
             whole_number(name, getattr(self, name), least=1)
         choice("form", self.form, FORMS)
         choice("method", self.method, METHODS)
@@ -117,6 +119,8 @@ class PMF(Recommender):
         number("decay", self.decay, least=0)
         number("momentum", self.momentum, least=0, below=1)
         number("validation_share", self.validation_share, above=0, below=1)
+        if self.patience != "auto":
+            whole_number("patience", self.patience, least=1)
         if self.learning_rate != "auto":
             number("learning_rate", self.learning_rate, above=0)
         if self.regularisation not in ("auto", "adaptive"):
@@ -177,7 +181,11 @@ class PMF(Recommender):
 
         In steps of a factor two to whichever side is better, as long as it is; then one smaller step to either side.
         """
-        stop = no_improvement(HELD_OUT, self.patience) if self.early_stopping else never
+        stop = (
+            no_improvement(HELD_OUT, PATIENCE[self.method] if self.patience == "auto" else self.patience)
+            if self.early_stopping
+            else never
+        )
         n_trials, is_searched = 0, self.regularisation == "auto" and not self._all_given()
         phase = "finding when to stop"
 
