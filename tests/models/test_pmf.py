@@ -441,7 +441,8 @@ def test_one_piece_is_nearly_the_fit_in_memory(ratings, file):
     assert np.sqrt(np.mean((ours - theirs) ** 2)) < 0.05
 
 
-def test_a_streamed_model_answers_saves_and_does_not_depend_on_threads(ratings, file, tmp_path):
+def test_a_streamed_model_answers_saves_and_does_not_depend_on_threads(ratings, file, tmp_path, monkeypatch):
+    monkeypatch.setattr("tastespace.models.factorization.descent.WORTH_THREADS", 0)
     options = {"n_factors": 2, "regularisation": 0.01, "learning_rate": 0.05, "seed": 1, "epochs": 12}
     models = [PMF(**options, threads=threads).fit_parquet(file, rows_at_once=300) for threads in (1, 3)]
     for other in models[1:]:
@@ -476,7 +477,8 @@ def test_how_many_rows_at_once_makes_sense(file):
 
 @pytest.mark.parametrize("threads", [2, 3])
 @pytest.mark.parametrize("method", ["stochastic", "mini-batch", "full-batch"])
-def test_same_bytes_whatever_the_threads(ratings, method, threads):
+def test_same_bytes_whatever_the_threads(ratings, method, threads, monkeypatch):
+    monkeypatch.setattr("tastespace.models.factorization.descent.WORTH_THREADS", 0)
     options = {"n_factors": 5, "method": method, "batch_size": 100, "epochs": 5, "seed": 2}
     one, many = PMF(threads=1, **options).fit(ratings), PMF(threads=threads, **options).fit(ratings)
     for name, array in one.posterior_.arrays().items():

@@ -39,6 +39,8 @@ METHODS = list(get_args(Method))
 ScheduleName = Literal["inverse", "constant", "bold-driver"]
 SCHEDULES = list(get_args(ScheduleName))
 START_SD = 0.1
+# Ratings of a visit below which one thread is faster: threads are started for every stage, and wait at its end.
+WORTH_THREADS = 1 << 17
 FASTER, SLOWER = 1.05, 0.5  # what a bold driver does with his rate after a better and a worse epoch
 
 
@@ -248,7 +250,7 @@ class Descent:
             is_squashed=self.form.is_squashed,
             batch=batch,
             n_batches=n_batches,
-            threads=self.threads,
+            threads=self.threads if len(blocks) >= WORTH_THREADS * n_batches else 1,
             **{name: array for name, array in optional.items() if array is not None},
         )
 
