@@ -38,7 +38,9 @@ Method = Literal["stochastic", "mini-batch", "full-batch"]
 METHODS = list(get_args(Method))
 ScheduleName = Literal["inverse", "constant", "bold-driver"]
 SCHEDULES = list(get_args(ScheduleName))
-START_SD = 0.1
+# Small where an epoch has many visits of a row: what is learned first then decides, and early stopping holds back the
+# rest. Where it has few, a small start would take more epochs to leave than anybody waits.
+LEAST_START_SD, MOST_START_SD, VISITS = 0.01, 0.1, 2.0
 # Ratings of a visit below which one thread is faster: threads are started for every stage, and wait at its end.
 WORTH_THREADS = 1 << 17
 FASTER, SLOWER = 1.05, 0.5  # what a bold driver does with his rate after a better and a worse epoch
@@ -111,14 +113,19 @@ class Descent:
             self._start(len(self.user_counts), rng), self._start(len(self.item_counts), rng), self.penalty.strengths
         )
 
+    @property
+    def _visits(self) -> float:
+        """Of an average row in an epoch."""
+        return 2 * self.n_ratings / (len(self.user_counts) + len(self.item_counts))
+
     def _start(self, n: int, rng: Generator) -> Points:
-        sd = np.float32(START_SD * self.form.unit**0.5)  # Factors have the unit of the square root of a score.
+        start_sd = np.clip(VISITS / max(self._visits, 1), LEAST_START_SD, MOST_START_SD)
+        sd = np.float32(start_sd * self.form.unit**0.5)  # Factors have the unit of the square root of a score.
         factors = (rng.standard_normal((n, self.n_factors), np.float32) * sd).astype(self.dtype)
         return Points(factors, np.zeros(n, self.dtype) if self.has_biases else None)
 
     def step(self, state: DescentState, rng: Generator) -> tuple[DescentState, Stats]:
-        visits = state.epoch * 2 * self.n_ratings / (len(self.user_counts) + len(self.item_counts))
-        rate = self.steps.rate.at(visits, state.boldness)
+        rate = self.steps.rate.at(state.epoch * self._visits, state.boldness)
         moved = replace(state, users=_copied(state.users), items=_copied(state.items), epoch=state.epoch + 1)
         squares = 0.0
         with np.errstate(over="ignore", invalid="ignore"):  # What diverges is seen by its loss.

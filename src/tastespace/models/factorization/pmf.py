@@ -40,10 +40,10 @@ from tastespace.models.updating import Seen
 from tastespace.progress import Observer, Progress, silent
 
 HELD_OUT = "held-out rmse"
-DEFAULT_STRENGTH = 0.04  # for ratings of standard deviation 1
+DEFAULT_STRENGTH = 0.036  # for ratings of standard deviation 1
 COARSE, FINE, MOST_TRIALS = 2.0, 1.4, 12  # steps of the search
 MEANINGFUL = 1e-4  # a smaller relative gain is noise, and following it leads nowhere
-LEARNING_RATES: dict[Method, float] = {"stochastic": 0.03, "mini-batch": 0.02, "full-batch": 0.2}
+LEARNING_RATES: dict[Method, float] = {"stochastic": 0.02, "mini-batch": 0.02, "full-batch": 0.2}
 # An epoch of a full batch is one step, and momentum swings before it goes anywhere.
 PATIENCE: dict[Method, int] = {"stochastic": 10, "mini-batch": 10, "full-batch": 50}
 USUAL_SCHEDULES: dict[Method, ScheduleName] = {
@@ -63,7 +63,7 @@ class PMF(Recommender):
 
     `method` says after how many ratings a step is made: "stochastic" (one), "mini-batch" (about `batch_size`) or
     "full-batch" (all); the last two have `momentum`. `learning_rate` is the length of the first steps, for ratings of
-    any scale; "auto" is 0.03, 0.02 and 0.2. `schedule` is what becomes of it: "inverse" divides it by 1 + `decay` t
+    any scale; "auto" is 0.02, 0.02 and 0.2. `schedule` is what becomes of it: "inverse" divides it by 1 + `decay` t
     after t hundred visits of an average row, "constant" leaves it, "bold-driver" makes it 5 % longer after an epoch
     that lowered the loss, and takes an epoch that did not back and halves it. "auto" is "constant" for "full-batch",
     else "inverse".
@@ -93,7 +93,7 @@ class PMF(Recommender):
     biases: bool = True
     learning_rate: float | Literal["auto"] = "auto"
     schedule: ScheduleName | Literal["auto"] = "auto"
-    decay: float = 0.1
+    decay: float = 0.05
     momentum: float = 0.9
     batch_size: int = 10_000
     epochs: int = 200
