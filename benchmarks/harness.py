@@ -35,6 +35,8 @@ PACKAGES = (
     "pyarrow",
     "duckdb",
     "cmfrec",
+    "cornac",
+    "scikit-surprise",
     "lenskit",
     "implicit",
     "smurff",
