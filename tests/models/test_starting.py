@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tastespace import ALS, BPMF, EASE, VB, Popular, Ratings, SphereALS, SphereBPMF
+from tastespace import ALS, BPMF, EASE, PMF, VB, Popular, Ratings, SphereALS, SphereBPMF
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models.starting import start_of
@@ -62,6 +62,19 @@ def test_variational_bayes_begins_from_least_squares_and_a_sampler_from_it(ratin
     assert bound > VB(n_factors=3, passes=1, start="random", seed=3).fit(ratings).posterior_.bounds[0] + 100
     sampler = BPMF(n_factors=3, chains=1, warmup=1, draws=2, thin=1, start="random", seed=3)
     assert first_errors(sampler, ratings, begun) < 0.6 * first_errors(sampler, ratings, None)
+
+
+def test_descent_begins_from_least_squares_and_they_from_it(ratings, finished):
+    settings = {"n_factors": 3, "regularisation": 0.02, "epochs": 2, "early_stopping": False, "seed": 5}
+    begun, afresh = PMF(**settings).fit(ratings, start=finished), PMF(**settings).fit(ratings)
+    assert begun.posterior_.losses[0] < 0.85 * afresh.posterior_.losses[0]
+    again = ALS(n_factors=3, regularisation=0.02, sweeps=1, seed=5).fit(ratings, start=begun)
+    assert again.posterior_.losses[0] < 1.2 * finished.posterior_.losses[-1]
+    squashed = PMF(form="sigmoid", **settings)
+    with pytest.raises(InvalidParameterError, match="the form is sigmoid, whose factors are not in units of ratings"):
+        squashed.fit(ratings, start=finished)
+    with pytest.raises(InvalidParameterError, match="start is a PMF of the form sigmoid"):
+        ALS(n_factors=3).fit(ratings, start=squashed.fit(ratings))
 
 
 def test_items_on_a_sphere_end_on_it(ratings, finished):

@@ -25,7 +25,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import _native
-from tastespace.arrays import IntArray
+from tastespace.arrays import AnyFloats, IntArray
 from tastespace.inference.transition import Stats
 from tastespace.models.factorization.adaptive import WAIT, AdaptivePrior
 from tastespace.models.factorization.best_epoch import TAKEN_BACK
@@ -33,6 +33,7 @@ from tastespace.models.factorization.forms import Form
 from tastespace.models.factorization.penalty import Penalty, Strengths
 from tastespace.models.factorization.rating_blocks import N_PARTS, RatingBlocks, Supply
 from tastespace.models.factorization.rows import Points
+from tastespace.models.starting import Start
 
 Method = Literal["stochastic", "mini-batch", "full-batch"]
 METHODS = list(get_args(Method))
@@ -106,21 +107,31 @@ class Descent:
     dtype: Any
     threads: int
     adaptive: AdaptivePrior | None = None
+    given: Start | None = None  # the items of another model, to begin from
 
     def init(self, rng: Generator) -> DescentState:
-        """Small random factors (zero would be a fixed point), no biases."""
-        return DescentState(
-            self._start(len(self.user_counts), rng), self._start(len(self.item_counts), rng), self.penalty.strengths
-        )
+        """Small random factors (zero would be a fixed point), no biases; or given items, and such users."""
+        users = self._start(len(self.user_counts), rng)
+        return DescentState(users, self._first_items(rng), self.penalty.strengths)
+
+    def _first_items(self, rng: Generator) -> Points:
+        if self.given is None:
+            return self._start(len(self.item_counts), rng)
+        factors: AnyFloats = self.given.factors(self.n_factors, self._start_sd, rng).astype(self.dtype)
+        return Points(factors, self.given.points.bias.astype(self.dtype) if self.has_biases else None)
 
     @property
     def _visits(self) -> float:
         """Of an average row in an epoch."""
         return 2 * self.n_ratings / (len(self.user_counts) + len(self.item_counts))
 
+    @property
+    def _start_sd(self) -> float:
+        """Factors have the unit of the square root of a score."""
+        return float(np.clip(VISITS / max(self._visits, 1), LEAST_START_SD, MOST_START_SD) * self.form.unit**0.5)
+
     def _start(self, n: int, rng: Generator) -> Points:
-        start_sd = np.clip(VISITS / max(self._visits, 1), LEAST_START_SD, MOST_START_SD)
-        sd = np.float32(start_sd * self.form.unit**0.5)  # Factors have the unit of the square root of a score.
+        sd = np.float32(self._start_sd)
         factors = (rng.standard_normal((n, self.n_factors), np.float32) * sd).astype(self.dtype)
         return Points(factors, np.zeros(n, self.dtype) if self.has_biases else None)
 

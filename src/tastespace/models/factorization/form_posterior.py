@@ -12,10 +12,12 @@ from scipy.special import expit
 
 from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, IntArray
 from tastespace.data.compressed import Compressed
+from tastespace.errors import InvalidParameterError
 from tastespace.models.factorization.forms import STEEPEST, Form
 from tastespace.models.factorization.penalty import Penalty, Strengths, Weighting
 from tastespace.models.factorization.point import PointPosterior
 from tastespace.models.factorization.rows import Points, RowPrior, Side, row_scores, score_pairs, solve_rows
+from tastespace.models.starting import ItemPoints
 
 # 1/2 (4 (y - sigmoid(s)))^2 bends by 16 p q^2 (3 p - 1) where y = 1, p = sigmoid(s) = 1 - q: at most 1.2320. For y = 0
 # it is the same with p and q exchanged, and linear in y between.
@@ -33,6 +35,14 @@ class FormPosterior(PointPosterior):
     @property
     def is_latent(self) -> bool:
         return self.form.is_squashed
+
+    def item_points(self) -> ItemPoints:
+        if self.form.is_squashed:
+            raise InvalidParameterError(
+                "start is a PMF of the form sigmoid, whose factors are not in units of ratings; expected the form "
+                "centred or raw"
+            )
+        return super().item_points()
 
     @property
     def levels(self) -> DoubleArray | None:

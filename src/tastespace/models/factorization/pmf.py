@@ -14,7 +14,7 @@ from tastespace import randomness, threads
 from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.data.streaming import ROWS_AT_ONCE, RatingStream, Triples
-from tastespace.errors import DivergenceWarning, warn
+from tastespace.errors import DivergenceWarning, InvalidParameterError, warn
 from tastespace.inference.drivers import Stop, never, no_improvement
 from tastespace.models.factorization.adaptive import AdaptivePrior
 from tastespace.models.factorization.best_epoch import KeepingBest, Run, run
@@ -36,6 +36,7 @@ from tastespace.models.factorization.sources import Source, StreamedRatings, Who
 from tastespace.models.factorization.strength_search import PLAIN
 from tastespace.models.parameters import choice, number, whole_number
 from tastespace.models.recommender import Recommender
+from tastespace.models.starting import Start
 from tastespace.models.updating import Seen
 from tastespace.progress import Observer, Progress, silent
 
@@ -132,8 +133,23 @@ class PMF(Recommender):
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> FormPosterior:
+        return self._inferred(None, observed, rng, observer, held_out)
+
+    def infer_from(
+        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> FormPosterior:
+        if self.form == "sigmoid":
+            raise InvalidParameterError(
+                "the form is sigmoid, whose factors are not in units of ratings, as those of start are; expected the "
+                "form centred or raw, or start=None"
+            )
+        return self._inferred(start, observed, rng, observer, held_out)
+
+    def _inferred(
+        self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> FormPosterior:
         watched = None if held_out is None else _matched(held_out, observed)
-        posterior = self._learned(WholeRatings(observed), rng, observer, watched)
+        posterior = self._learned(WholeRatings(observed), rng, observer, watched, given)
         # A training user is then where his ratings put a stranger.
         return replace(posterior, users=posterior.fold_in(observed.by_user, threads.resolve(self.threads)))
 
@@ -154,18 +170,27 @@ class PMF(Recommender):
         seen = Seen(stream.n_ratings, len(stream.users), len(stream.items))
         return self.restore(ids_only, posterior, seed, stream.range, seen)
 
-    def _learned(self, source: Source, rng: Generator, observer: Observer, watched: Triples | None) -> FormPosterior:
+    def _learned(
+        self,
+        source: Source,
+        rng: Generator,
+        observer: Observer,
+        watched: Triples | None,
+        given: Start | None = None,
+    ) -> FormPosterior:
         """The point where descent ends; users as it left them."""
         split = source.split(self.validation_share, rng) if self._needs_validation() else None
         strengths, epochs, errors = self._usual_strengths(source), self.epochs, np.zeros(0)
         if split is not None:
-            trial, strengths = self._found(*split, strengths, rng, observer)
+            trial, strengths = self._found(*split, strengths, rng, observer, given)
             errors = np.array([stats[HELD_OUT] for stats in trial.trace])
             epochs = trial.best_epoch if self.early_stopping else self.epochs
             if not self.refit:
                 self._say_if_diverged(trial)
                 return self._posterior(split[0], trial.last.best, trial, errors)
-        final = self._run(source, strengths, watched, rng, epochs=epochs, stop=never, phase="epoch", observer=observer)
+        final = self._run(
+            source, strengths, watched, rng, epochs=epochs, stop=never, phase="epoch", observer=observer, given=given
+        )
         # What was held out told of it already, unless this is the first run, or the one that ran into it.
         self._say_if_diverged(final if split is None or final.has_diverged else trial)
         state = final.last.best if final.has_diverged else final.last.now
@@ -175,7 +200,13 @@ class PMF(Recommender):
         return self.early_stopping or self.regularisation == "auto"
 
     def _found(
-        self, source: Source, held_out: Triples, start: Strengths, rng: Generator, observer: Observer
+        self,
+        source: Source,
+        held_out: Triples,
+        start: Strengths,
+        rng: Generator,
+        observer: Observer,
+        given: Start | None,
     ) -> tuple[Run[DescentState], Strengths]:
         """The best run on the rest of the ratings and, with "auto", the strengths of it.
 
@@ -194,7 +225,7 @@ class PMF(Recommender):
             n_trials += 1
             told = silent if is_searched else observer
             found = self._run(
-                source, strengths, held_out, rng, epochs=self.epochs, stop=stop, phase=phase, observer=told
+                source, strengths, held_out, rng, epochs=self.epochs, stop=stop, phase=phase, observer=told, given=given
             )
             if is_searched:
                 figures = {"strength": strengths.users, HELD_OUT: found.best_figure}
@@ -226,9 +257,10 @@ class PMF(Recommender):
         stop: Stop,
         phase: str,
         observer: Observer,
+        given: Start | None,
     ) -> Run[DescentState]:
         """Descend on the ratings; with some held out, the best epoch is that which predicts them best."""
-        descent = self._bind(source, strengths, rng)
+        descent = replace(self._bind(source, strengths, rng), given=given)
         measures: dict[str, Callable[[DescentState], float]] = {}
         if held_out is not None:
             measures[HELD_OUT] = lambda state: self._rmse(source, descent.form, state, held_out)
