@@ -228,9 +228,7 @@ def _fit(
             lists = sense_of(recommender, tested).is_of_lists
             reports[label] = evaluate(recommender, tested, ranking=lists, groups=False, bootstrap=0)
         if refit:
-            seconds += _timed(
-                lambda: recommender.fit(observed, observer=observer, checkpoints=stages[1], start=other)
-            )
+            seconds += _timed(lambda: recommender.fit(observed, observer=observer, checkpoints=stages[1], start=other))
     measures = {key: report.to_dict() for key, report in reports.items()}
     assert saving.out is not None
     artifact.save(recommender, saving.out, with_ratings=not saving.without_ratings, measures=measures)

@@ -60,7 +60,7 @@ class Deal:
 
 
 def _dealt(counts: NDArray[Any]) -> IntArray:
-    """Parts of about equally many ratings: from the largest row on, to and fro."""
+    """Parts of about equally many ratings: from the largest row on, there and back."""
     there_and_back = np.concatenate([np.arange(N_PARTS), np.arange(N_PARTS)[::-1]])
     parts = np.empty(len(counts), np.int32)
     parts[np.argsort(-counts, kind="stable")] = np.resize(there_and_back, len(counts))
