@@ -96,11 +96,12 @@ int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns,
 template <class T>
 void bind_solve_rows(nb::module_ &module) {
   module.def("solve_rows", &solve_rows<T>, "offsets"_a, "columns"_a, "targets"_a, "other"_a, "prior_precision"_a,
-             "prior_linear"_a, "out"_a, nb::kw_only(), "weights"_a = nb::none(), "other_bias"_a = nb::none(),
-             "other_weights"_a = nb::none(), "prior_scale"_a = nb::none(), "ridge"_a = nb::none(),
-             "target_offset"_a = T(0), "target_scale"_a = T(1), "alpha"_a = T(1), "noise"_a = nb::none(),
-             "out_bias"_a = nb::none(), "bias_precision"_a = T(0), "bias_linear"_a = T(0), "bias_noise"_a = nb::none(),
-             "minimum"_a = nb::none(), "squares"_a = nb::none(), "few"_a = 0, "threads"_a = 1,
+             "prior_linear"_a, "out"_a.noconvert(), nb::kw_only(), "weights"_a = nb::none(),
+             "other_bias"_a = nb::none(), "other_weights"_a = nb::none(), "prior_scale"_a = nb::none(),
+             "ridge"_a = nb::none(), "target_offset"_a = T(0), "target_scale"_a = T(1), "alpha"_a = T(1),
+             "noise"_a = nb::none(), "out_bias"_a.noconvert() = nb::none(), "bias_precision"_a = T(0),
+             "bias_linear"_a = T(0), "bias_noise"_a = nb::none(), "minimum"_a.noconvert() = nb::none(),
+             "squares"_a.noconvert() = nb::none(), "few"_a = 0, "threads"_a = 1,
              "Solve (or, with noise, draw) all rows of one side; -1, or the first row that is not positive definite.");
 }
 

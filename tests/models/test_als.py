@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import ALS, DampedBias, Ratings, evaluate, random_split, read
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
@@ -104,6 +104,13 @@ def test_the_step_is_pure(ratings):
     two, _ = transition.step(state, generator(0))
     np.testing.assert_array_equal(state.users.factors, kept)
     np.testing.assert_array_equal(one.users.factors, two.users.factors)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_a_number_of_numpys_is_a_number(ratings, kind):
+    """It once made the penalty, and with it what the kernel wrote to, of another type than the ratings."""
+    plain, given = (ALS(n_factors=4, regularisation=value, seed=0).fit(ratings) for value in (0.5, kind(0.5)))
+    assert_array_equal(given.posterior_.items.factors, plain.posterior_.items.factors)
 
 
 def test_single_and_double_precision_agree(ratings):

@@ -378,3 +378,13 @@ def test_squares_without_noise_precision_are_refused():
     options |= {"alpha": 0.0, "squares": np.zeros(2)}
     with pytest.raises(ValueError, match="alpha"):
         _native.solve_rows(**arguments, out=np.zeros((2, 2)), **options)
+
+
+def test_what_is_written_to_is_never_a_copy():
+    """Of another type it would be converted, and the result written to what nobody sees."""
+    offsets, columns = np.array([0, 1]), np.array([0], np.int32)
+    targets, other = np.ones(1, np.float32), np.ones((1, 2), np.float32)
+    precision, linear = np.eye(2, dtype=np.float32), np.zeros((1, 2), np.float32)
+    out = np.zeros((1, 2))
+    _native.solve_rows(offsets, columns, targets, other, precision, linear, out)
+    np.testing.assert_allclose(out, 1 / 3)  # (I + 1 1') x = 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,11 @@ class Strengths:
     items: float
     user_bias: float
     item_bias: float
+
+    def __post_init__(self) -> None:
+        # A number of numpy's would make arrays of its own type of those it is multiplied with.
+        for block in fields(self):
+            object.__setattr__(self, block.name, float(getattr(self, block.name)))
 
     @classmethod
     def tied(cls, strength: float) -> Strengths:
