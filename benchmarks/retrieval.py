@@ -31,6 +31,7 @@ from tastespace.models.indexing import tune_index
 K = 10
 COLUMNS = ["structure", "accuracy", "acceptance", "worst", "µs", "x numpy", "x exact scan", "build s", "MB"]
 BATCH = 256
+KEPT = ("structure", "description", "accuracy", "acceptance", "worst", "speedup", "speedup_over_exact", "microseconds")
 
 
 def row(trial: Trial) -> list[Any]:
@@ -48,7 +49,7 @@ def told(name: str, title: str, tuned: Tuned, options: argparse.Namespace, **mor
     rows[0][0] = f"chosen, held-out queries: {rows[0][0]}"
     print(f"\n## {title} ({tuned.n_choosing} queries to choose by, {tuned.n_held_out} held out)\n")
     print(harness.markdown(COLUMNS, rows), flush=True)
-    curve = [trial.to_dict() for trial in tuned.trials]
+    curve = [{name: value for name, value in trial.to_dict().items() if name in KEPT} for trial in tuned.trials]
     harness.save(f"retrieval-{name}", {"chosen": tuned.chosen.to_dict(), "curve": curve, **more}, options)
 
 

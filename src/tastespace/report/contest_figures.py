@@ -215,10 +215,11 @@ def _name_ends(axes: Axes, points: Sequence[Named]) -> None:
 
 
 def _tell_outside(axes: Axes, points: Sequence[Named]) -> None:
-    """Above the panel: models that are too far away to be shown."""
+    """At the upper edge of the panel, below its title: models that are too far away to be shown."""
     if points:
         told = ", ".join(f"{point.name} {point.y:.3f}" for point in points)
-        axes.set_title(f"off the scale: {told}", loc="right", fontsize=8.5, color=INK)
+        label = axes.text(0.99, 0.975, f"off the scale: {told}", transform=axes.transAxes, ha="right", va="top")
+        label.set(fontsize=8.5, color=INK, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5})
 
 
 def _spread(heights: Sequence[float]) -> list[float]:
