@@ -332,7 +332,7 @@ class TestProbitBPMFOfChoices(OneClassConformance):
 
 def test_every_model_is_here():
     here = {ALS, BPMF, EASE, GlobalMean, ImplicitALS, LogisticMF, Popular, DampedBias, ItemMean, ItemKNN, UserKNN}
-    here |= {SphereBPMF, SphereALS}
+    here |= {PMF, VB, SphereBPMF, SphereALS}
     assert set(MODELS.values()) == here, "a model of the table has no conformance class in this file"
 
 

@@ -39,6 +39,7 @@ def top_share(counts, share):
 @example(Shape(7, 5, 35, 0.98, 0.98), 0)
 @example(Shape(30, 30, 30, 0.0, 0.98), 0)
 @example(Shape(1, 1, 1), 0)
+@example(Shape(1, 2, 1, 0.0, 0.9375), 0)
 @settings(max_examples=100)
 def test_any_shape_is_met_exactly(shape, seed):
     ratings = synthetic(shape, seed=seed)

@@ -35,6 +35,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.randomness import generator
 
 BLOCK = 1 << 20  # ratings, about: large enough to keep numpy busy, small enough for several in memory
+LEAST_WEIGHT = 1e-100  # what nobody ever draws is drawn all the same, in the end
 KNOTS = 200  # Weights are fitted for so many different counts; others lie between.
 ROUNDS = 25  # of that fit
 DEAR = 3  # Races among all items are cheaper than draws where these are more than a third of the items.
@@ -131,7 +132,7 @@ class Race:
             moments = np.interp(users, sizes, draws)
             expected = -np.expm1(-np.outer(weights, moments)) @ sizes_of_users
             weights = weights * knots / expected
-            weights /= weights @ sizes_of_knots
+            weights = np.maximum(weights / (weights @ sizes_of_knots), LEAST_WEIGHT)
         each = np.exp(np.interp(np.log(wanted), np.log(knots), np.log(weights)))
         return cls(each / each.sum(), *_progress(weights, sizes_of_knots))
 
