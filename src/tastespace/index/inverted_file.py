@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from tastespace import _native, threads
 from tastespace.arrays import FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.index.clustering import Clusters
-from tastespace.index.exact import nothing, prepared_queries
-from tastespace.index.filtering import best_of, few_allowed
 from tastespace.index.index import Excluded, Neighbours, check_number, checked_vectors, n_bytes_of, require
+from tastespace.index.kernel_search import search_by_kernel
 from tastespace.index.panels import panels_of
 from tastespace.randomness import generator
 
@@ -116,24 +115,13 @@ class InvertedFile:
         excluded: Excluded | None = None,
         allowed: NDArray[np.bool_] | None = None,
     ) -> Neighbours:
-        queries, found, optional = prepared_queries(self, queries, k, excluded, allowed)
-        if len(queries) == 0 or self.n_cells_ == 0:
-            return nothing(found)
-        n_threads = threads.resolve(self.threads)
-        rows = few_allowed(allowed)
-        if rows is not None:
-            return best_of(rows, self.vectors_, queries, k, excluded, n_threads)
-        _native.search_cells(
-            self.centres_,
-            self.first_panels_,
-            self.panels_,
-            self.members_,
+        return search_by_kernel(
+            self,
+            _native.search_cells,
+            lambda: (self.centres_, self.first_panels_, self.panels_, self.members_),
+            lambda: (self._probes(allowed),),
             queries,
-            self.n_items_,
-            self._probes(allowed),
-            found.items,
-            found.scores,
-            threads=n_threads,
-            **optional,
+            k,
+            excluded,
+            allowed,
         )
-        return found

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from tastespace import _native, threads
 from tastespace.arrays import FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
-from tastespace.index.exact import nothing, prepared_queries
-from tastespace.index.filtering import best_of, few_allowed
 from tastespace.index.index import Excluded, Neighbours, check_number, checked_vectors, n_bytes_of, require
+from tastespace.index.kernel_search import search_by_kernel
 from tastespace.index.lifting import lifted
 from tastespace.index.panels import panels_of
 from tastespace.randomness import generator
@@ -175,27 +174,16 @@ class KMeansTree:
         excluded: Excluded | None = None,
         allowed: NDArray[np.bool_] | None = None,
     ) -> Neighbours:
-        queries, found, optional = prepared_queries(self, queries, k, excluded, allowed)
-        if len(queries) == 0 or self.n_items_ == 0:
-            return nothing(found)
-        n_threads = threads.resolve(self.threads)
-        rows = few_allowed(allowed)
-        if rows is not None:
-            return best_of(rows, self.vectors_, queries, k, excluded, n_threads)
-        _native.search_clusters(
-            self.nodes_,
-            self.centres_,
-            self.panels_,
-            self.members_,
+        return search_by_kernel(
+            self,
+            _native.search_clusters,
+            lambda: (self.nodes_, self.centres_, self.panels_, self.members_),
+            lambda: (self.budget,),
             queries,
-            self.n_items_,
-            self.budget,
-            found.items,
-            found.scores,
-            threads=n_threads,
-            **optional,
+            k,
+            excluded,
+            allowed,
         )
-        return found
 
 
 @dataclass(eq=False)

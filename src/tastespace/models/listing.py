@@ -111,8 +111,9 @@ class Listing:
     def _looks_at_draws(self, policy: Policy) -> bool:
         """Whether the best of a draw are sought where items differ from draw to draw.
 
-        Best in a draw is often an item that little is known of, and no index over all draws together finds it: of the
-        true best 10 of a draw a third (200,000 items, 20 ratings each). So all items of the draw are looked at.
+        Best in a draw is often an item that little is known of, and an index over all draws together misses it: of the
+        true best 10 of a draw one found a third where items had under two ratings each, and nine tenths where they had
+        five. So all items of the draw are looked at.
         """
         if not isinstance(policy, Thompson):
             return False
