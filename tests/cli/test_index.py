@@ -204,3 +204,14 @@ def test_models_that_cannot_have_one(fitted, tmp_path):
     assert "there is no artifact" in run(tmp_path / "nothing", code=1).stderr
     said = json.loads(run(tmp_path / "nothing", "--json", code=1).stdout)
     assert said["error"]["type"] == "ArtifactError"
+
+
+def test_lists_say_how_they_were_found(folder, always_an_index):
+    before = tastespace("recommend", folder, "--user", "0")
+    assert "Found:" not in before.stdout  # nothing to be said where there is no index
+    run(folder, "--structures", "inverted-file")
+    kept = load(folder).index_.index
+    told = json.loads(tastespace("recommend", folder, "--user", "0", "--json").stdout)["found_by"]
+    assert told == f"by {kept.description}"
+    assert "inverted file" in told
+    assert f"Found: {told}." in " ".join(tastespace("recommend", folder, "--user", "0").stdout.split())
