@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from numbers import Integral
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from tastespace.errors import InvalidParameterError
 
@@ -37,5 +39,14 @@ def one_blas_thread() -> AbstractContextManager[Any]:
 
     More would wait for one another: on a busy machine a hundred times as long as the work itself takes.
     """
-    limited: AbstractContextManager[Any] = threadpool_limits(1, user_api="blas")
+    limited: AbstractContextManager[Any] = _controller(len(sys.modules)).limit(limits=1, user_api="blas")
     return limited
+
+
+@lru_cache(maxsize=1)
+def _controller(n_modules: int) -> ThreadpoolController:
+    """The libraries that are loaded. Looking for them takes milliseconds, and is done again where others may have come.
+
+    They come with modules: as long as there are as many of these, there are no others.
+    """
+    return ThreadpoolController()

@@ -134,6 +134,8 @@ class Vocabulary:
     def at(self, rows: NDArray[Any]) -> pl.Series:
         """The ids of rows; null where a row is -1."""
         rows = np.asarray(rows)
+        if len(self) and (rows >= 0).all():  # The usual case, in a hundredth of the time.
+            return self.ids.gather(pl.Series(rows).cast(pl.UInt32))
         index = pl.Series(np.where(rows < 0, 0, rows)).cast(pl.UInt32)
         found = self.ids.gather(index) if len(self) else pl.Series(self.ids.name, [None] * len(rows), self.ids.dtype)
         return pl.select(pl.when(pl.Series(rows >= 0)).then(found)).to_series().alias(self.ids.name)

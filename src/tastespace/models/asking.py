@@ -65,12 +65,18 @@ def asked_users(
     rating_range: tuple[float, float],
     *,
     takes_choices: bool = True,
+    instead: bool = False,
 ) -> Asked:
-    """The users asked about, with what they rated before and since; the newer rating of an item wins, counts add up."""
+    """The users asked about, with what they rated before and since; the newer rating of an item wins, counts add up.
+
+    With `instead` the history is all that they rated: they are strangers with this history.
+    """
     users = Vocabulary(id_series(user_ids, "user").unique(maintain_order=True))
     rows = trained.users.rows_of(users.ids)
     before = trained.by_user.take(rows) if len(trained) else _nothing(len(users))
     since = _since(trained, users, _named(history, users), rating_range, takes_choices)
+    if instead:
+        return _instead(users, before, since)
     has_history: BoolArray = np.zeros(len(users), np.bool_)
     if since is None or not since.height:
         return Asked(users, rows, before, before, has_history)
@@ -84,6 +90,22 @@ def asked_users(
         both = both.unique(["user", "item"], keep="last", maintain_order=True).sort("user", "item")
     columns = (both["user"].to_numpy(), both["item"].to_numpy(), both["value"].to_numpy())
     return Asked(users, rows, before, Compressed.group(*columns, len(users)), has_history)
+
+
+def _instead(users: Vocabulary, before: Compressed, since: pl.DataFrame | None) -> Asked:
+    """Users with nothing but their history; of what they rated in training, what is still in it."""
+    strangers = np.full(len(users), -1, np.int32)
+    if since is None or not since.height:
+        nothing = _nothing(len(users))
+        return Asked(users, strangers, nothing, nothing, np.zeros(len(users), np.bool_))
+    since = since.unique(["user", "item"], keep="last", maintain_order=True).sort("user", "item")
+    then = _frame(before.rows(), before.columns, before.values)
+    still = since.join(then, on=["user", "item", "value"], how="semi", maintain_order="left")
+    before, seen = (
+        Compressed.group(part["user"].to_numpy(), part["item"].to_numpy(), part["value"].to_numpy(), len(users))
+        for part in (still, since)
+    )
+    return Asked(users, strangers, before, seen, np.asarray(seen.counts > 0))
 
 
 def require_levels(posterior: Any, asked: Asked) -> None:

@@ -34,8 +34,8 @@ class OneClass(Recommender):
     def check_ratings(self, ratings: Ratings) -> None:
         self.require_choices(ratings)
 
-    def _request(self, user_ids: Ids | None, history: Any, verb: str) -> Request:
-        request = super()._request(user_ids, history, verb)
+    def _request(self, user_ids: Ids | Request | None, history: Any, verb: str, *, instead: bool = False) -> Request:
+        request = super()._request(user_ids, history, verb, instead=instead)
         require_chosen(request)
         return request
 

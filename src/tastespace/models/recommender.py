@@ -210,18 +210,32 @@ class Recommender(ABC):
     def is_fitted(self) -> bool:
         return "posterior_" in self.__dict__
 
-    def predict(self, user_ids: Ids, item_ids: Ids, *, history: Any = None) -> Prediction:
+    def about(self, user_ids: Ids | None = None, *, history: Any = None, instead: bool = False) -> Request:
+        """Users as a request is about them: what is believed of them is concluded once, when it is first needed.
+
+        Where several things are asked about the same users, give what this returns in place of `user_ids`. `history`
+        is as in `recommend`; with `instead` it is all that counts, in place of what the users rated in training: for
+        whoever keeps the ratings himself, and may have lost some.
+        """
+        self.require_fitted()
+        return self._request(user_ids, history, "about", instead=instead)
+
+    def predict(self, user_ids: Ids | Request, item_ids: Ids, *, history: Any = None) -> Prediction:
         """Predicted ratings of pairs, within the range of the training ratings.
 
         Unknown users and items get the prior's answer and are flagged cold. `history` are ratings that the
         model has not seen, of users old or new (see `recommend`).
         """
         self.require_fitted()
-        users, items = id_series(listed(user_ids), "user"), id_series(listed(item_ids), "item")
+        items = id_series(listed(item_ids), "item")
+        if isinstance(user_ids, Request) and len(user_ids.users) == 1:
+            users = user_ids.users.gather(np.zeros(len(items), np.uint32))
+        else:
+            users = user_ids.users if isinstance(user_ids, Request) else id_series(listed(user_ids), "user")
         if len(users) != len(items):
             raise InvalidParameterError(f"{len(users)} users and {len(items)} items; expected as many of each")
-        request = self._request(users, history, "predict")
-        positions, item_rows = request.positions, self.ratings_.items.rows_of(items)
+        request = self._request(user_ids if isinstance(user_ids, Request) else users, history, "predict")
+        positions, item_rows = request.asked.users.rows_of(users), self.ratings_.items.rows_of(items)
         belief, posterior, outlook = request.belief, self.posterior_, None
         if isinstance(posterior, Uncertain):
             outlook = posterior.outlook(belief, positions, item_rows, request.threads)
@@ -242,7 +256,7 @@ class Recommender(ABC):
 
     def recommend(
         self,
-        user_ids: Ids | None = None,
+        user_ids: Ids | Request | None = None,
         n: int = 10,
         *,
         history: Any = None,
@@ -337,7 +351,7 @@ class Recommender(ABC):
 
     def ask(
         self,
-        user_ids: Ids | None = None,
+        user_ids: Ids | Request | None = None,
         n: int = 5,
         *,
         history: Any = None,
@@ -423,7 +437,7 @@ class Recommender(ABC):
         likeness = self._prepared.item_likeness
         return similar_items(self.ratings_, likeness, items, n, allowed, threads.resolve(self.threads))
 
-    def similar_users(self, user_ids: Ids | None = None, n: int = 10, *, history: Any = None) -> Similar:
+    def similar_users(self, user_ids: Ids | Request | None = None, n: int = 10, *, history: Any = None) -> Similar:
         """The training users most like each of these, who may be strangers with a history (see `recommend`).
 
         Somebody without any ratings, or with nothing to be compared by, gets an empty list and is flagged cold. A
@@ -444,7 +458,8 @@ class Recommender(ABC):
         """
         self.require_fitted()
         whole_number("n", n, least=1)
-        request = self._request(None if user_id is None else [user_id], history, "explain")
+        named = user_id is None or isinstance(user_id, Request)
+        request = self._request(user_id if named else [user_id], history, "explain")
         asked = request.asked
         if len(request.users) != 1:
             raise InvalidParameterError(
@@ -488,12 +503,24 @@ class Recommender(ABC):
         if not self.is_fitted:
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(ratings) first")
 
-    def _request(self, user_ids: Ids | None, history: Any, verb: str) -> Request:
+    def _request(self, user_ids: Ids | Request | None, history: Any, verb: str, *, instead: bool = False) -> Request:
         """Who is meant by users and a history, and what they rated in training and since."""
+        if isinstance(user_ids, Request):
+            return self._made(user_ids, history, verb)
         history = plain_history(history)
         users = users_meant(self.ratings_, user_ids, history, verb)
-        asked = asked_users(self.ratings_, users, history, self.history_range, takes_choices=self.takes_choices)
+        asked = asked_users(
+            self.ratings_, users, history, self.history_range, takes_choices=self.takes_choices, instead=instead
+        )
         return Request(self.ratings_, self.posterior_, self.seed_, users, asked, threads.resolve(self.threads))
+
+    def _made(self, request: Request, history: Any, verb: str) -> Request:
+        """A request that was made before, by this very model."""
+        if request.posterior is not self.posterior_:
+            raise InvalidParameterError(f"{verb} got users as another model sees them; expected about() of this model")
+        if history is not None:
+            raise InvalidParameterError(f"{verb} got a history beside about(); expected about(..., history=...)")
+        return request
 
     def _index(self, asked: Index | Literal["auto"] | None) -> Index | None:
         """The index meant."""

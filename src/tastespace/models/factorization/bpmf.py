@@ -334,8 +334,8 @@ class BPMF(Recommender):
     def history_range(self) -> tuple[float, float]:
         return CHOICES_RANGE if self._took_choices else super().history_range
 
-    def _request(self, user_ids: Ids | None, history: Any, verb: str) -> Request:
-        request = super()._request(user_ids, history, verb)
+    def _request(self, user_ids: Ids | Request | None, history: Any, verb: str, *, instead: bool = False) -> Request:
+        request = super()._request(user_ids, history, verb, instead=instead)
         if self._took_choices:
             require_chosen(request)
         return request
