@@ -7,10 +7,16 @@ READY := $(VENV)/.ready
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-all lint format sanitize bench docs constraints clean
+.PHONY: demo serve test test-all lint format sanitize bench docs constraints clean
 
 demo: $(READY)
 	tastespace demo
+
+# A service on the embedded data, fitted first if it is not there yet.
+SERVED := build/served
+serve: $(READY)
+	test -f $(SERVED)/manifest.json || tastespace fit movielens-demo --out $(SERVED)
+	tastespace serve $(SERVED)
 
 test: $(READY)
 	python -m pytest -n 2 -m "not slow"

@@ -1,0 +1,244 @@
+"""From a request to its answer: the user's ratings as the database has them, the model's belief, plain values out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import polars as pl
+
+from tastespace.data.vocabulary import Vocabulary
+from tastespace.errors import InvalidParameterError, UnknownIdError
+from tastespace.models.explaining import Explanation
+from tastespace.models.policies import policy_of
+from tastespace.models.posterior import Prediction
+from tastespace.models.request import Request
+from tastespace.ranking import Ranking
+from tastespace.service.live_model import Loaded
+from tastespace.service.messages import About, Curious, Guess, Wanted
+from tastespace.service.metrics import Metrics
+from tastespace.service.store import Store
+
+NOBODY = "you"  # whose history was sent, and no name
+REASONS = 3  # ratings that an explanation names
+
+
+@dataclass(frozen=True, eq=False)
+class Answerer:
+    """Answers with one version of the model."""
+
+    loaded: Loaded
+    store: Store
+    metrics: Metrics
+    most_items: int
+
+    def recommendations(self, wanted: Wanted) -> dict[str, Any]:
+        self._limit("n", wanted.n)
+        history = self._history(wanted)
+        with self.loaded.asking() as remarks:
+            request, model = self._about(wanted, history), self.loaded.recommender
+            ranking = model.recommend(
+                request,
+                wanted.n,
+                policy=wanted.policy,
+                exclude=wanted.exclude or "seen",
+                include_seen=wanted.include_seen,
+                only=wanted.only,
+                where=wanted.where,
+                diversity=wanted.diversity,
+                popularity_damping=wanted.popularity_damping,
+                uncertainty=wanted.uncertainty,
+            )
+            explanation = None
+            if wanted.explain and (ranking.item_rows >= 0).any():
+                explanation = model.explain(request, ranking.item_ids.drop_nulls(), n=REASONS)
+        return {
+            "user": wanted.user,
+            "cold": bool(ranking.cold[0]),
+            "policy": type(policy_of(wanted.policy)).__name__.lower(),
+            "model": self.loaded.version,
+            "found_by": ranking.found_by,
+            "remarks": remarks,
+            "items": _entries(ranking, explanation),
+        }
+
+    def predictions(self, guess: Guess) -> dict[str, Any]:
+        self._limit("the number of items", len(guess.items))
+        history = self._history(guess)
+        with self.loaded.asking() as remarks:
+            prediction = self.loaded.recommender.predict(self._about(guess, history), guess.items)
+            items = _predicted(prediction, guess.coverage)
+        return {
+            "user": guess.user,
+            "model": self.loaded.version,
+            "coverage": guess.coverage,
+            "remarks": remarks,
+            "items": items,
+        }
+
+    def questions(self, curious: Curious) -> dict[str, Any]:
+        self._limit("n", curious.n)
+        history = self._history(curious)
+        with self.loaded.asking() as remarks:
+            questions = self.loaded.recommender.ask(
+                self._about(curious, history),
+                curious.n,
+                exclude=curious.exclude or "seen",
+                only=curious.only,
+                where=curious.where,
+                goal=curious.goal,
+            )
+        rows = questions.of(0).rows(named=True)
+        return {
+            "user": curious.user,
+            "cold": bool(questions.cold[0]),
+            "sd": plain(questions.sd[0]),
+            "model": self.loaded.version,
+            "remarks": remarks,
+            "items": [
+                {
+                    "rank": row["rank"],
+                    "item": str(row["item"]),
+                    "title": row.get("title"),
+                    "reduction": plain(row["reduction"]),
+                    "sd": plain(row["sd"]),
+                }
+                for row in rows
+            ],
+        }
+
+    def similar(self, item: str, n: int, where: str | None) -> dict[str, Any]:
+        self._limit("n", n)
+        with self.loaded.asking() as remarks:
+            similar = self.loaded.recommender.similar_items([item], n, where=where)
+        return {
+            "item": item,
+            "title": None if similar.titles is None else similar.titles[0],
+            "cold": bool(similar.cold[0]),
+            "model": self.loaded.version,
+            "remarks": remarks,
+            "items": [
+                {
+                    "rank": row["rank"],
+                    "item": str(row["item"]),
+                    "title": row.get("title"),
+                    "similarity": plain(row["similarity"]),
+                }
+                for row in similar.of(0).rows(named=True)
+            ],
+        }
+
+    def _history(self, about: About) -> tuple[int, dict[str, float]] | None:
+        """The version and the ratings of a user, where they are not those of a belief that is kept."""
+        if about.history is not None:
+            if about.user is not None:
+                raise InvalidParameterError(
+                    "got a user and a history; expected one of them: ratings of users are stored"
+                )
+            return 0, about.history
+        if about.user is None:
+            return 0, {}
+        # The version is read first: a rating that comes between the two makes the belief newer than it is said to be,
+        # which costs one more fold-in and never answers with what is past.
+        version = self.store.person(about.user).version
+        if self.loaded.has(about.user, version):
+            return None
+        return version, self.store.history(about.user)
+
+    def _about(self, about: About, history: tuple[int, dict[str, float]] | None) -> Request:
+        """The user with his ratings; within `asking`."""
+        if about.user is None:
+            assert history is not None
+            return self.loaded.about(NOBODY, history[1])
+        kept = self.loaded.known(about.user) if history is None else None
+        self.metrics.believed(was_kept=kept is not None)
+        if kept is not None:
+            return kept
+        version, ratings = history or (-1, self.store.history(about.user))  # It was dropped a moment ago.
+        request = self.loaded.about(about.user, ratings)
+        if version >= 0:
+            self.loaded.keep(about.user, version, request)
+        return request
+
+    def _limit(self, name: str, n: int) -> None:
+        if n > self.most_items:
+            raise InvalidParameterError(f"{name} is {n}; expected at most {self.most_items}")
+
+
+def known_item(loaded: Loaded, item: str) -> int:
+    """The row of an item; an unknown one is an error."""
+    row = int(loaded.recommender.ratings_.items.rows_of([item])[0])
+    if row < 0:
+        raise UnknownIdError(f"the model knows no item {item!r}")
+    return row
+
+
+def ids_of(vocabulary: Vocabulary, rows: Any) -> list[str]:
+    return vocabulary.at(rows).cast(pl.String).to_list()
+
+
+def plain(value: Any) -> float | None:
+    """A number that JSON knows, with as many digits as mean something."""
+    number = float(value)
+    return round(number, 5) if isfinite(number) else None
+
+
+def _entries(ranking: Ranking, explanation: Explanation | None) -> list[dict[str, Any]]:
+    titles = None if ranking.titles is None else ranking.titles.to_list()
+    items, sure = ranking.item_ids.to_list(), ranking.sureness
+    entries: list[dict[str, Any]] = []
+    for place, row in enumerate(ranking.item_rows[0]):
+        if row < 0:
+            continue
+        entry: dict[str, Any] = {
+            "rank": len(entries) + 1,
+            "item": str(items[place]),
+            "title": None if titles is None else titles[place],
+            "score": plain(ranking.scores[0, place]),
+        }
+        if sure is not None:
+            entry["belief_sd"], entry["rating_sd"] = plain(sure.belief_sd[0, place]), plain(sure.rating_sd[0, place])
+            entry["interval"] = [plain(sure.low[0, place]), plain(sure.high[0, place])]
+            entry["top_n_probability"] = plain(sure.top_n_probability[0, place])
+            if sure.level_probabilities is not None:
+                chances = sure.level_probabilities[0, place].tolist()
+                entry["levels"] = {name: plain(p) for name, p in zip(ranking.level_names, chances, strict=True)}
+        if explanation is not None:
+            entry["because"] = _reasons(explanation, len(entries))
+        entries.append(entry)
+    return entries
+
+
+def _reasons(explanation: Explanation, place: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "item": str(row["item"]),
+            "title": row.get("title"),
+            "rating": plain(row["rating"]),
+            "contribution": plain(row["contribution"]),
+        }
+        for row in explanation.of(place).rows(named=True)
+    ]
+
+
+def _predicted(prediction: Prediction, coverage: float) -> list[dict[str, Any]]:
+    table = prediction.to_polars(coverage, levels=prediction.levels is not None)
+    entries = []
+    for row in table.rows(named=True):
+        entry = {
+            "item": str(row["item"]),
+            "title": row.get("title"),
+            "mean": plain(row["mean"]),
+            "cold": row["cold"],
+        }
+        if prediction.is_uncertain:
+            entry |= {
+                "belief_sd": plain(row["belief_sd"]),
+                "rating_sd": plain(row["rating_sd"]),
+                "interval": [plain(row["low"]), plain(row["high"])],
+            }
+        if prediction.levels is not None:
+            entry["levels"] = {name: plain(row[f"p_{name}"]) for name in prediction.level_names}
+        entries.append(entry)
+    return entries

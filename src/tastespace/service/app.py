@@ -1,0 +1,112 @@
+"""The application: `create_app(settings)`, and how workers make theirs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from threadpoolctl import threadpool_limits
+
+from tastespace import artifact
+from tastespace.errors import InvalidParameterError
+from tastespace.progress import Observer, silent
+from tastespace.service import problems
+from tastespace.service.context import Context
+from tastespace.service.guarding import Guard, Rates
+from tastespace.service.keys import read_keys
+from tastespace.service.live_model import LiveModel
+from tastespace.service.metrics import Metrics
+from tastespace.service.routes import items, people, recommending, running
+from tastespace.service.routes.parts import PROBLEMS
+from tastespace.service.settings import KEYS_VARIABLE, VARIABLE, Settings
+from tastespace.service.store import Store
+from tastespace.service.versions import Versions
+from tastespace.version import __version__
+
+LOCAL_HOSTS = ["localhost", "127.0.0.1", "[::1]", "testserver"]
+
+
+def prepare(settings: Settings, observer: Observer = silent) -> int:
+    """Before anybody asks: tables up to date, and in an empty database the model's ratings. How many were taken."""
+    check_access(settings)
+    store = Store(settings.database_url)
+    try:
+        store.migrate()
+        recommender = artifact.load(settings.model, with_index=False)
+        return store.take_over(recommender.ratings_, recommender.ratings_.fingerprint(), observer)
+    finally:
+        store.close()
+
+
+def check_access(settings: Settings) -> None:
+    """Refuse to let the whole network in without a key."""
+    settings.check()
+    if not read_keys(settings.keys) and not settings.is_local:
+        raise InvalidParameterError(
+            f"the address {settings.host} can be reached from other machines, and there are no API keys; expected "
+            f"--keys FILE or {KEYS_VARIABLE}, or --host 127.0.0.1"
+        )
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The service as an ASGI application. `prepare` comes before it, once."""
+    check_access(settings)
+    store = Store(settings.database_url)
+    live = LiveModel(
+        Path(settings.model).resolve(),
+        store,
+        Versions(settings.folder / "versions"),
+        settings.cached_users,
+        settings.kept_versions,
+    )
+    metrics = Metrics()
+    context = Context(settings, read_keys(settings.keys), store, live, metrics, Rates(settings.rate))
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        threadpool_limits(1, user_api="blas")  # Workers are as many as cores; more threads would wait for one another.
+        live.start()
+        follower = threading.Thread(target=live.follow, args=(settings.poll_seconds,), name="follower", daemon=True)
+        follower.start()
+        yield
+        live.stop()
+        follower.join(timeout=5)
+        store.close()
+
+    app = FastAPI(
+        title="tastespace",
+        summary="Recommendations with honest uncertainty.",
+        version=__version__,
+        lifespan=lifespan,
+        responses=PROBLEMS,
+        docs_url=None,  # They would load scripts from elsewhere.
+        redoc_url=None,
+        openapi_url="/openapi.json",
+    )
+    app.state.context = context
+    for part in (running, recommending, items, people):
+        app.include_router(part.router, prefix="/v1")
+    problems.install(app)
+    if settings.is_local and not context.keys:
+        # A page of another site could otherwise reach a service on this machine under a name of its own.
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOCAL_HOSTS)
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.origins),
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["Authorization", "X-API-Key", "Content-Type", "Idempotency-Key"],
+        )
+    app.add_middleware(Guard, settings=settings, metrics=metrics)
+    return app
+
+
+def of_environment() -> FastAPI:
+    """The application of a worker, with the settings that its parent left."""
+    return create_app(Settings.from_json(os.environ[VARIABLE]))

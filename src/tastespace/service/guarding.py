@@ -1,0 +1,140 @@
+"""Around every request: its id, its log line, limits of size, time and rate, and headers that browsers heed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+import uuid
+from collections import OrderedDict
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tastespace.service.metrics import Metrics
+from tastespace.service.problems import problem
+from tastespace.service.settings import Settings
+
+log = logging.getLogger("tastespace.service.access")
+GOOD_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+SECURE = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class TooLargeError(Exception):
+    """More was sent than may be."""
+
+
+class Guard:
+    """The outermost layer of the application."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+        self._app, self._settings, self._metrics = app, settings, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, receive, send, self._settings)
+        began = time.perf_counter()
+        try:
+            await self._answer(exchange)
+        finally:
+            seconds = time.perf_counter() - began
+            # The route as it is declared: a path has ids, and there are too many of them to count by.
+            route = getattr(scope.get("route"), "path", "(none)")
+            self._metrics.answered(scope["method"], route, exchange.status, seconds)
+            log.info(
+                "%s %s %d",
+                scope["method"],
+                route,
+                exchange.status,
+                extra={
+                    "request_id": exchange.id,
+                    "client": scope.get("state", {}).get("client"),
+                    "milliseconds": round(seconds * 1e3, 2),
+                },
+            )
+
+    async def _answer(self, exchange: _Exchange) -> None:
+        if exchange.is_announced_too_large:
+            await exchange.refuse(413, self._too_large)
+            return
+        try:
+            async with asyncio.timeout(self._settings.seconds):
+                await self._app(exchange.scope, exchange.receive, exchange.send)
+        except TimeoutError:
+            await exchange.refuse(503, f"this took longer than {self._settings.seconds:g} seconds and was given up")
+        except TooLargeError:
+            await exchange.refuse(413, self._too_large)
+
+    @property
+    def _too_large(self) -> str:
+        return f"the request is larger than {self._settings.body_bytes:,} bytes; send it in parts"
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, settings: Settings) -> None:
+        self.scope, self._receive, self._send, self._settings = scope, receive, send, settings
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        self.id = given if GOOD_ID.fullmatch(given) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = self.id
+        length = headers.get("content-length", "")
+        self.is_announced_too_large = length.isdigit() and (len(length) > 18 or int(length) > settings.body_bytes)
+        self._received = 0
+        self._has_begun = False
+        self.status = 500
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._received += len(message.get("body", b""))
+            if self._received > self._settings.body_bytes:
+                raise TooLargeError
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._has_begun, self.status = True, message["status"]
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-ID"] = self.id
+            for name, value in SECURE.items():
+                headers.setdefault(name, value)
+        await self._send(message)
+
+    async def refuse(self, status: int, detail: str) -> None:
+        if self._has_begun:
+            raise ConnectionAbortedError(detail)
+        await problem(status, detail, headers={"Connection": "close"})(self.scope, self._receive, self.send)
+
+
+class Rates:
+    """How many requests each client may make: a bucket that fills steadily and holds two seconds' worth."""
+
+    def __init__(self, rate: float, most_clients: int = 10_000) -> None:
+        self._rate, self._most = rate, most_clients
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait(self, client: str, now: float | None = None) -> float:
+        """Seconds until this client may ask; 0 if he may now, which is then counted."""
+        if not self._rate:
+            return 0.0
+        now = time.monotonic() if now is None else now
+        size = max(2 * self._rate, 1.0)
+        tokens, then = self._buckets.pop(client, (size, now))
+        tokens = min(size, tokens + (now - then) * self._rate)
+        wait = 0.0 if tokens >= 1 else (1 - tokens) / self._rate
+        self._buckets[client] = (tokens - 1 if not wait else tokens, now)
+        while len(self._buckets) > self._most:
+            self._buckets.popitem(last=False)
+        return wait

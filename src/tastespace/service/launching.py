@@ -1,0 +1,70 @@
+"""Start a service: everything ready first, then the workers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+
+import uvicorn
+
+from tastespace.errors import InvalidParameterError
+from tastespace.progress import Observer, silent
+from tastespace.service.app import prepare
+from tastespace.service.logs import log_config
+from tastespace.service.metrics import FOLDER_VARIABLE
+from tastespace.service.settings import VARIABLE, Settings
+
+SHUTDOWN_SECONDS = 10  # for requests that are being answered
+HEALTHY_SECONDS = 120  # for a worker to say that it lives: loading a large model takes a while
+
+
+def launch(
+    settings: Settings,
+    *,
+    level: str = "INFO",
+    observer: Observer = silent,
+    ready: Callable[[Settings, int], None] = lambda settings, taken: None,
+) -> None:
+    """Serve until told to stop. `ready` hears the settings with the port in use, and how many ratings were taken."""
+    settings = replace(settings, port=_free_port(settings))
+    taken = prepare(settings, observer)
+    ready(settings, taken)
+    folder = tempfile.mkdtemp(prefix="tastespace-metrics-")
+    os.environ[VARIABLE] = settings.to_json()
+    if settings.workers > 1:
+        os.environ[FOLDER_VARIABLE] = folder  # read by the workers, before they count anything
+    try:
+        uvicorn.run(
+            "tastespace.service.app:of_environment",
+            factory=True,
+            host=settings.host,
+            port=settings.port,
+            workers=settings.workers,
+            log_config=log_config(level),
+            access_log=False,  # The guard writes a line a request, with its id.
+            server_header=False,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            timeout_worker_healthcheck=HEALTHY_SECONDS,
+        )
+    finally:
+        os.environ.pop(FOLDER_VARIABLE, None)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _free_port(settings: Settings) -> int:
+    """The port asked for, if it is free; for 0 any that is."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            raise InvalidParameterError(
+                f"cannot listen on {settings.host}, port {settings.port}: {error.strerror}; expected a free port, or 0 "
+                "for any"
+            ) from error
+        return int(probe.getsockname()[1])

@@ -1,0 +1,208 @@
+"""The model that answers now: loaded, swapped for another without a pause, and what is believed of recent users."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tastespace import artifact
+from tastespace.errors import ArtifactError, DataWarning, InvalidParameterError, TastespaceError, TastespaceWarning
+from tastespace.models import Recommender
+from tastespace.models.request import Request
+from tastespace.service.store import Activation, Store
+from tastespace.service.versions import Versions
+
+log = logging.getLogger("tastespace.service")
+# One request at a time asks, also of two versions: remarks are collected through what all threads share.
+_ASKING = threading.Lock()
+
+
+@dataclass(eq=False)
+class Loaded:
+    """One version in memory, with the users that were asked about last. One request at a time asks it."""
+
+    version: str
+    activation: int
+    recommender: Recommender
+    manifest: dict[str, Any]
+    most_users: int
+    _users: OrderedDict[str, tuple[int, Request]] = field(default_factory=OrderedDict)
+
+    @contextmanager
+    def asking(self) -> Iterator[list[str]]:
+        """Nobody else asks meanwhile; what the model has to remark is collected, each remark once."""
+        remarks: list[str] = []
+        with _ASKING, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", TastespaceWarning)
+            yield remarks
+        remarks += dict.fromkeys(
+            str(warning.message) for warning in caught if issubclass(warning.category, TastespaceWarning)
+        )
+
+    def has(self, user: str, version: int) -> bool:
+        """Whether it is kept what is believed of a user, concluded from this version of his ratings."""
+        entry = self._users.get(user)
+        return entry is not None and entry[0] == version
+
+    def known(self, user: str) -> Request | None:
+        """What is believed of a user, if it is kept. Ask within `asking`."""
+        entry = self._users.get(user)
+        if entry is None:
+            return None
+        self._users.move_to_end(user)
+        return entry[1]
+
+    def keep(self, user: str, version: int, request: Request) -> None:
+        self._users[user] = (version, request)
+        self._users.move_to_end(user)
+        while len(self._users) > self.most_users:
+            self._users.popitem(last=False)
+
+    def about(self, user: str, history: dict[str, float]) -> Request:
+        """A user with exactly these ratings; those of items that the model does not know tell it nothing."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)
+            return self.recommender.about([user], history=history or None, instead=True)
+
+    @cached_property
+    def titles(self) -> pl.Series | None:
+        """In small letters, to be searched."""
+        titles = self.recommender.ratings_.item_titles
+        return None if titles is None else titles.fill_null("").str.to_lowercase()
+
+    @cached_property
+    def popularity(self) -> Any:
+        ratings = self.recommender.ratings_
+        return np.bincount(ratings.item_rows, minlength=ratings.n_items)
+
+
+class LiveModel:
+    """The current version, the same in every worker."""
+
+    def __init__(self, model: Path, store: Store, versions: Versions, most_users: int, kept_versions: int) -> None:
+        self._model, self._store, self._versions = model, store, versions
+        self._most_users, self._kept_versions = most_users, kept_versions
+        self._swapping = threading.Lock()
+        self._current: Loaded | None = None
+        self._refused: int | None = None  # an activation that could not be loaded here
+        self._stopped = threading.Event()
+
+    @property
+    def current(self) -> Loaded:
+        if self._current is None:
+            raise ArtifactError("no model is loaded yet; wait until /v1/ready says so")
+        return self._current
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._current is not None
+
+    def start(self) -> None:
+        """Load what answered last; a model that is new to the database becomes the first version."""
+        activation = self._store.activation()
+        if activation is None or not self._versions.path(activation.version).is_dir():
+            version = self._versions.take(self._model)
+            loaded = self._load(version, 0)  # Tried before it is made known.
+            activation = self._store.activate(version, "start")
+            loaded.activation = activation.id
+            self._current = loaded
+            return
+        self._current = self._load(activation.version, activation.id)
+
+    def reload(self) -> Activation:
+        """The artifact as it is now becomes the version that answers, in every worker; a bad one changes nothing."""
+        with self._swapping:
+            version = self._versions.take(self._model)
+            return self._activate(version, "reload")
+
+    def roll_back(self) -> Activation:
+        """Back to the version before."""
+        with self._swapping:
+            before = self._before()
+            if before is None:
+                raise InvalidParameterError("there is no version before this one to go back to")
+            return self._activate(before, "rollback")
+
+    def versions(self) -> list[Activation]:
+        return self._store.activations(20)
+
+    def refresh(self) -> bool:
+        """Follow the database: another worker may have activated another version."""
+        activation = self._store.activation()
+        if activation is None or activation.id == self.current.activation or activation.id == self._refused:
+            return False
+        with self._swapping:
+            if activation.id == self.current.activation:
+                return False
+            try:
+                if activation.version == self.current.version:
+                    self.current.activation = activation.id
+                else:
+                    self._current = self._load(activation.version, activation.id)
+            except TastespaceError as error:
+                self._refused = activation.id
+                log.error("cannot load the version %s: %s", activation.version, error)
+                return False
+        log.info("the version %s answers now", activation.version)
+        return True
+
+    def follow(self, seconds: float) -> None:
+        """Look for another version now and then, until told to stop."""
+        while not self._stopped.wait(seconds):
+            try:
+                self.refresh()
+            except TastespaceError as error:
+                log.warning("cannot look for another model: %s", error)
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _before(self) -> str | None:
+        """The version that answered before the current one began to, rollbacks themselves not counted."""
+        stack: list[str] = []
+        for activation in reversed(self._store.activations(1000)):
+            if activation.reason == "rollback" and len(stack) > 1:
+                stack.pop()
+            elif not stack or stack[-1] != activation.version:
+                stack.append(activation.version)
+        there = [version for version in stack[:-1] if self._versions.path(version).is_dir()]
+        return there[-1] if there else None
+
+    def _activate(self, version: str, reason: str) -> Activation:
+        current = self.current
+        loaded = current if version == current.version else self._load(version, current.activation)
+        activation = self._store.activate(version, reason)
+        loaded.activation = activation.id
+        self._current = loaded
+        recent = {entry.version for entry in self._store.activations(self._kept_versions * 2)}
+        self._versions.drop_others(recent | {version})
+        log.info("the version %s answers now (%s)", version, reason)
+        return activation
+
+    def _load(self, version: str, activation: int) -> Loaded:
+        path = self._versions.path(version)
+        recommender = artifact.load(path).set_params(threads=1)
+        loaded = Loaded(version, activation, recommender, artifact.read_manifest(path), self._most_users)
+        self._try_out(loaded)
+        return loaded
+
+    def _try_out(self, loaded: Loaded) -> None:
+        """A first answer, before anybody waits for it: what is wrong shows, and what is made once is made."""
+        ratings = loaded.recommender.ratings_
+        if not ratings.n_items:
+            raise ArtifactError(f"the version {loaded.version} knows no items; expected a model fitted on ratings")
+        with loaded.asking():
+            ranking = loaded.recommender.recommend(loaded.about("", {}), 1)
+        if not np.isfinite(ranking.scores[ranking.item_rows >= 0]).all():
+            raise ArtifactError(f"the version {loaded.version} gives scores that are no numbers; fit it again")

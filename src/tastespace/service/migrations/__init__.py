@@ -1,0 +1,1 @@
+"""The history of the ratings database, for Alembic."""

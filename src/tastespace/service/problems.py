@@ -1,0 +1,129 @@
+"""What goes wrong, as problem+json (RFC 9457): the one table of errors and statuses. Never a stack trace."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from tastespace.errors import (
+    ArtifactError,
+    DataError,
+    InvalidParameterError,
+    MissingExtraError,
+    TastespaceError,
+    UnknownIdError,
+)
+from tastespace.service.store import ConflictError, DatabaseError, RepeatedKeyError
+
+log = logging.getLogger("tastespace.service")
+MEDIA_TYPE = "application/problem+json"
+
+# The first that fits.
+STATUSES: tuple[tuple[type[TastespaceError], int, str], ...] = (
+    (ConflictError, 503, "written at the same time"),
+    (DatabaseError, 503, "the ratings database does not answer"),
+    (RepeatedKeyError, 409, "key used before"),
+    (UnknownIdError, 404, "unknown"),
+    (ArtifactError, 503, "no such model"),
+    (MissingExtraError, 501, "not installed"),
+    (InvalidParameterError, 422, "not possible"),
+    (DataError, 422, "not possible"),
+    (TastespaceError, 422, "not possible"),
+)
+TITLES = {
+    400: "cannot be read",
+    401: "a key is needed",
+    403: "not allowed",
+    404: "not there",
+    405: "no such method",
+    409: "conflict",
+    413: "too large",
+    415: "not JSON",
+    422: "not possible",
+    429: "too many requests",
+    500: "a fault of the service",
+    503: "not now",
+}
+
+
+class ProblemError(Exception):
+    """An answer that is a problem."""
+
+    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.headers = status, detail, headers or {}
+
+
+def problem(
+    status: int,
+    detail: str,
+    *,
+    title: str | None = None,
+    headers: dict[str, str] | None = None,
+    errors: list[dict[str, Any]] | None = None,
+) -> JSONResponse:
+    """The answer that says so."""
+    content: dict[str, Any] = {"type": "about:blank", "title": title or TITLES.get(status, "problem"), "status": status}
+    content["detail"] = detail
+    if errors is not None:
+        content["errors"] = errors
+    return JSONResponse(content, status, {**_retry(status), **(headers or {})}, MEDIA_TYPE)
+
+
+def _retry(status: int) -> dict[str, str]:
+    return {"Retry-After": "1"} if status in (429, 503) else {}
+
+
+async def _of_ours(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, TastespaceError)
+    status, title = next((status, title) for kind, status, title in STATUSES if isinstance(error, kind))
+    if status >= 500:
+        log.error("%s: %s", type(error).__name__, error, exc_info=error.__cause__)
+    return problem(status, _clean(str(error)), title=title)
+
+
+async def _of_problem(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ProblemError)
+    return problem(error.status, error.detail, headers=error.headers)
+
+
+async def _of_http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    detail = "there is nothing here" if error.status_code == 404 else str(error.detail)
+    return problem(error.status_code, detail, headers=dict(error.headers or {}))
+
+
+async def _of_validation(request: Request, error: Exception) -> JSONResponse:
+    """What is wrong and where, without what was sent: it may be a secret, or 50 MB."""
+    assert isinstance(error, RequestValidationError)
+    errors = [
+        {"where": ".".join(_clean(str(part)) for part in one["loc"]), "what": _clean(one["msg"])}
+        for one in error.errors()[:20]
+    ]
+    unreadable = any(one["type"] == "json_invalid" for one in error.errors())
+    detail = "; ".join(f"{one['where']}: {one['what']}" for one in errors[:3])
+    return problem(400 if unreadable else 422, detail, errors=errors)
+
+
+async def _of_anything(request: Request, error: Exception) -> JSONResponse:
+    log.error("unexpected %s", type(error).__name__, exc_info=error)
+    return problem(500, "something went wrong that should not; the log has it, under the X-Request-ID of this answer")
+
+
+def _clean(text: str) -> str:
+    """Printable, and not too long."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text[:1000])
+
+
+def install(app: FastAPI) -> None:
+    """Let the application answer so."""
+    app.add_exception_handler(TastespaceError, _of_ours)
+    app.add_exception_handler(ProblemError, _of_problem)
+    app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(Exception, _of_anything)

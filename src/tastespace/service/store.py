@@ -1,0 +1,356 @@
+"""The ratings database: what people rated, and what must survive a crash. SQLite embedded, or PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError, TastespaceError
+from tastespace.progress import Observer, Progress, silent
+from tastespace.service.tables import activations, answered, imports, people, ratings
+
+BLOCK = 10_000  # rows sent to the database at once
+BUSY_SECONDS = 10  # to wait for another writer
+REMEMBERED = timedelta(days=1)  # how long a request is known to have been carried out
+
+
+class DatabaseError(TastespaceError):
+    """The ratings database cannot be reached or refuses; nothing was stored."""
+
+
+class ConflictError(DatabaseError):
+    """Another request wrote the same at the same time."""
+
+
+class RepeatedKeyError(TastespaceError):
+    """An idempotency key was used before, for another request."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """What the database knows of a user."""
+
+    version: int = 0
+    is_deleted: bool = False  # at some time; what he rated since is his
+
+
+@dataclass(frozen=True)
+class Rated:
+    """One rating that is to be stored."""
+
+    user: str
+    item: str
+    value: float
+    at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Once:
+    """A request that is to be carried out once: whose, under what key, and what exactly it asks."""
+
+    client: str
+    key: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A version of the model that began to answer."""
+
+    id: int
+    version: str
+    reason: str
+    activated_at: datetime
+
+
+class Store:
+    """A database with our tables."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            parsed = sa.make_url(url)
+            name = parsed.get_backend_name()
+        except (SQLAlchemyError, ValueError):
+            raise InvalidParameterError(
+                "the database URL cannot be read; expected sqlite:///FILE or postgresql://…"
+            ) from None
+        if name not in ("sqlite", "postgresql"):
+            raise InvalidParameterError(f"the database is {name}; expected sqlite or postgresql")
+        if name == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        self._is_sqlite = name == "sqlite"
+        if self._is_sqlite and parsed.database:
+            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        self.url = parsed.render_as_string(hide_password=True)
+        self._engine = sa.create_engine(parsed, **self._options())
+        if self._is_sqlite:
+            sa.event.listen(self._engine, "connect", _prepare_sqlite)
+            sa.event.listen(self._engine, "begin", _begin_at_once)
+        self._reading = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._insert = sqlite.insert if self._is_sqlite else postgresql.insert
+
+    def _options(self) -> dict[str, Any]:
+        if self._is_sqlite:
+            return {"connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False}, "pool_size": 8}
+        return {"pool_pre_ping": True, "pool_size": 8, "connect_args": {"connect_timeout": 5}}
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def migrate(self) -> None:
+        """Bring the tables up to date; several may try at the same time."""
+        config = Config()
+        config.set_main_option("script_location", "tastespace.service:migrations")
+        with self._writing() as connection:
+            if not self._is_sqlite:
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(7412365)"))  # any number, always the same
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+    def ping(self) -> None:
+        """Whether it answers."""
+        with self._connected() as connection:
+            connection.execute(sa.select(1))
+
+    # what people rated
+
+    def person(self, user: str) -> Person:
+        with self._connected() as connection:
+            row = connection.execute(
+                sa.select(people.c.version, people.c.deleted_at).where(people.c.id == user)
+            ).first()
+        return Person() if row is None else Person(row.version, row.deleted_at is not None)
+
+    def history(self, user: str) -> dict[str, float]:
+        """Item and rating, the newest rating of each."""
+        with self._connected() as connection:
+            rows = connection.execute(sa.select(ratings.c.item_id, ratings.c.value).where(ratings.c.user_id == user))
+            return {item: value for item, value in rows}
+
+    def ratings_of(self, user: str, limit: int, offset: int) -> tuple[int, list[Any]]:
+        """How many there are, and some of them, the newest first."""
+        mine = ratings.c.user_id == user
+        newest = (ratings.c.rated_at.is_(None), ratings.c.rated_at.desc(), ratings.c.item_id)
+        with self._connected() as connection:
+            total = connection.execute(sa.select(sa.func.count()).select_from(ratings).where(mine)).scalar_one()
+            rows = connection.execute(sa.select(ratings).where(mine).order_by(*newest).limit(limit).offset(offset))
+            return total, list(rows)
+
+    def users(self, beginning: str, limit: int) -> list[str]:
+        """Ids that begin so, in order, of people who have ratings or had some."""
+        query = sa.select(people.c.id).where(people.c.id.startswith(beginning, autoescape=True))
+        with self._connected() as connection:
+            return list(connection.execute(query.order_by(people.c.id).limit(limit)).scalars())
+
+    def rate(self, new: Sequence[Rated], once: Once | None = None, body: str = "") -> str | None:
+        """Store ratings, all or none. What was answered the first time, if this was carried out before; else None."""
+        try:
+            return self._rate(new, once, body)
+        except ConflictError:  # The same request came twice at once: now the other one has been carried out.
+            return self._rate(new, once, body)
+
+    def _rate(self, new: Sequence[Rated], once: Once | None, body: str) -> str | None:
+        with self._writing() as connection:
+            before = None if once is None else self._answered(connection, once, body)
+            if before is not None:
+                return before
+            now = datetime.now(UTC)
+            latest = {(one.user, one.item): one for one in new}  # Of one request the last rating of a pair counts.
+            rows = [
+                {"user_id": one.user, "item_id": one.item, "value": one.value, "rated_at": one.at or now}
+                for one in latest.values()
+            ]
+            for block in _blocks(sorted(rows, key=lambda row: (row["user_id"], row["item_id"]))):
+                self._put(connection, ratings, block, ("user_id", "item_id"))
+            self._touch(connection, {one.user for one in new})
+        return None
+
+    def unrate(self, user: str, item: str) -> bool:
+        """Forget one rating; False where there was none."""
+        with self._writing() as connection:
+            gone = connection.execute(
+                sa.delete(ratings).where(ratings.c.user_id == user, ratings.c.item_id == item)
+            ).rowcount
+            if gone:
+                self._touch(connection, {user})
+        return bool(gone)
+
+    def forget(self, user: str) -> int:
+        """Forget all that a user rated, and that a model may know of him from before."""
+        with self._writing() as connection:
+            gone = connection.execute(sa.delete(ratings).where(ratings.c.user_id == user)).rowcount
+            self._touch(connection, {user})
+            connection.execute(sa.update(people).where(people.c.id == user).values(deleted_at=datetime.now(UTC)))
+        return int(gone)
+
+    def counts(self) -> tuple[int, int]:
+        """How many ratings, and how many people have some or had."""
+        with self._connected() as connection:
+            return (
+                connection.execute(sa.select(sa.func.count()).select_from(ratings)).scalar_one(),
+                connection.execute(sa.select(sa.func.count()).select_from(people)).scalar_one(),
+            )
+
+    def all_ratings(self) -> pl.DataFrame:
+        """Every rating: user, item, rating, and time in seconds (null where it is not known)."""
+        query = sa.select(ratings.c.user_id, ratings.c.item_id, ratings.c.value, ratings.c.rated_at)
+        frames = []
+        with self._connected() as connection:
+            rows = connection.execution_options(stream_results=True, yield_per=BLOCK).execute(
+                query.order_by(ratings.c.user_id, ratings.c.item_id)
+            )
+            for part in rows.partitions():
+                users, items, values, times = zip(*part, strict=True)
+                seconds = [None if time is None else int(_utc(time).timestamp()) for time in times]
+                frames.append(_frame(users, items, values, seconds))
+        return pl.concat(frames) if frames else _frame((), (), (), ())
+
+    # what came with a model
+
+    def take_over(self, trained: Ratings, fingerprint: str, observer: Observer = silent) -> int:
+        """The ratings of a model, if the database has never had any; how many were taken."""
+        users, items = trained.user_ids().cast(pl.String), trained.item_ids().cast(pl.String)
+        values, total = trained.values, len(trained)
+        with self._writing() as connection:
+            if not self._is_sqlite:
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(7412366)"))
+            there = (
+                connection.execute(sa.select(imports.c.id)).first()
+                or connection.execute(sa.select(ratings.c.user_id).limit(1)).first()
+            )
+            if there is not None:
+                return 0
+            for start in range(0, total, BLOCK):
+                part = slice(start, start + BLOCK)
+                numbers = values[part].astype(float).tolist()
+                # A file may rate a pair twice: the last one counts, as in the model.
+                block = {
+                    (user, item): {"user_id": user, "item_id": item, "value": value}
+                    for user, item, value in zip(users[part], items[part], numbers, strict=True)
+                }
+                self._put(connection, ratings, list(block.values()), ("user_id", "item_id"))
+                observer(Progress("ratings into the database", min(start + BLOCK, total), total, {}))
+            everybody = trained.users.ids.cast(pl.String).to_list()
+            for names in _blocks([{"id": name, "version": 1} for name in everybody]):
+                connection.execute(self._insert(people).on_conflict_do_nothing(), names)
+            connection.execute(
+                sa.insert(imports).values(id=1, fingerprint=fingerprint, n_ratings=total, imported_at=datetime.now(UTC))
+            )
+        return total
+
+    # which model answers
+
+    def activate(self, version: str, reason: str) -> Activation:
+        now = datetime.now(UTC)
+        with self._writing() as connection:
+            done = connection.execute(
+                sa.insert(activations).values(version=version, reason=reason, activated_at=now)
+            ).inserted_primary_key
+            assert done is not None
+        return Activation(int(done[0]), version, reason, now)
+
+    def activation(self) -> Activation | None:
+        """The last one; None before the first."""
+        found = self.activations(1)
+        return found[0] if found else None
+
+    def activations(self, limit: int) -> list[Activation]:
+        """The last ones, newest first."""
+        with self._connected() as connection:
+            rows = connection.execute(sa.select(activations).order_by(activations.c.id.desc()).limit(limit))
+            return [Activation(row.id, row.version, row.reason, _utc(row.activated_at)) for row in rows]
+
+    # inside
+
+    def _answered(self, connection: sa.Connection, once: Once, body: str) -> str | None:
+        """What was answered before; else this is noted as carried out now, with the answer that will be given."""
+        mine = sa.and_(answered.c.client == once.client, answered.c.key == once.key)
+        now = datetime.now(UTC)
+        connection.execute(sa.delete(answered).where(answered.c.answered_at < now - REMEMBERED))
+        row = connection.execute(sa.select(answered.c.fingerprint, answered.c.body).where(mine)).first()
+        if row is None:
+            values = {"client": once.client, "key": once.key, "fingerprint": once.fingerprint, "body": body}
+            # Where the same request got here first, this waits for it and is a conflict.
+            connection.execute(sa.insert(answered).values(**values, answered_at=now))
+            return None
+        if row.fingerprint != once.fingerprint:
+            raise RepeatedKeyError(
+                "the Idempotency-Key was used before for another request; expected a new one for each request"
+            )
+        return str(row.body)
+
+    def _touch(self, connection: sa.Connection, users: Iterable[str]) -> None:
+        """Whatever is kept of these users elsewhere is no longer true."""
+        statement = self._insert(people)
+        statement = statement.on_conflict_do_update(index_elements=["id"], set_={"version": people.c.version + 1})
+        for block in _blocks([{"id": user, "version": 1} for user in sorted(users)]):
+            connection.execute(statement, block)
+
+    def _put(self, connection: sa.Connection, table: sa.Table, rows: list[Any], key: tuple[str, ...]) -> None:
+        statement = self._insert(table)
+        changed = {name: statement.excluded[name] for name in rows[0] if name not in key}
+        connection.execute(statement.on_conflict_do_update(index_elements=list(key), set_=changed), rows)
+
+    @contextmanager
+    def _connected(self) -> Iterator[sa.Connection]:
+        with _translated(), self._reading.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        with _translated(), self._engine.begin() as connection:
+            yield connection
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Errors of the database as ours, without its words: they may hold values, or a password."""
+    try:
+        yield
+    except IntegrityError as error:
+        raise ConflictError("another request wrote the same at the same time; try again") from error
+    except SQLAlchemyError as error:
+        raise DatabaseError(
+            "the ratings database cannot be reached, or refuses; nothing was stored, try again"
+        ) from error
+
+
+def _prepare_sqlite(connection: Any, _: Any) -> None:
+    """Readers and a writer side by side, and nothing acknowledged that a loss of power could take back."""
+    cursor = connection.cursor()
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_at_once(connection: sa.Connection) -> None:
+    """A writer says so at the beginning: two that read first and then write would refuse each other."""
+    if connection.get_isolation_level() != "AUTOCOMMIT":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _blocks(rows: list[Any]) -> Iterator[list[Any]]:
+    return (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))
+
+
+def _utc(time: datetime) -> datetime:
+    """SQLite forgets the zone; all that we write is UTC."""
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+
+
+def _frame(users: Any, items: Any, values: Any, seconds: Any) -> pl.DataFrame:
+    columns: Mapping[str, Any] = {"user": users, "item": items, "rating": values, "time": seconds}
+    schema = {"user": pl.String, "item": pl.String, "rating": pl.Float64, "time": pl.Int64}
+    return pl.DataFrame({name: pl.Series(name, list(column), schema[name]) for name, column in columns.items()})

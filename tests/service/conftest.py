@@ -1,0 +1,49 @@
+"""A small service: a model of a few films with titles and genres, and a database of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from fastapi.testclient import TestClient
+
+from tastespace import BPMF, artifact
+from tastespace.data.ratings import Ratings
+from tastespace.randomness import generator
+from tastespace.service.app import create_app, prepare
+from tastespace.service.settings import Settings
+from tastespace.testing.toys import gaussian
+
+GENRES = ("Drama", "Comedy", "Horror")
+
+
+def small_ratings(seed: int = 1) -> Ratings:
+    """Stars of 40 users for 30 films."""
+    raw, _ = gaussian(40, 30, density=0.5, rng=generator(seed))
+    frame = pl.DataFrame({"user": raw.user_ids(), "item": raw.item_ids(), "rating": raw.values.round().clip(1, 5)})
+    ratings = Ratings.from_frame(frame)
+    items = ratings.items.ids
+    titles = pl.Series("title", [f"Film {item} ({1980 + item})" for item in items])
+    return ratings.with_items(titles, pl.DataFrame({"genre": [GENRES[item % 3] for item in items]}))
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory) -> Path:
+    """Fitted once; read only."""
+    folder = tmp_path_factory.mktemp("models") / "small"
+    artifact.save(BPMF(n_factors=2, chains=1, warmup=20, draws=60, seed=1, threads=1).fit(small_ratings()), folder)
+    return folder
+
+
+@pytest.fixture
+def settings(small_model, tmp_path) -> Settings:
+    return Settings(model=str(small_model), state=str(tmp_path / "state"), rate=0)
+
+
+@pytest.fixture
+def client(settings):
+    """A service that runs, and somebody who asks it."""
+    prepare(settings)
+    with TestClient(create_app(settings)) as asking:
+        yield asking

@@ -1,0 +1,141 @@
+"""What the service answers: the same as the library, from the ratings of the database."""
+
+from __future__ import annotations
+
+import pytest
+
+from tastespace import artifact
+
+
+def test_a_list_is_that_of_the_library(client, small_model):
+    told = client.get("/v1/users/3/recommendations", params={"n": 4}).json()
+    ranking = artifact.load(small_model).recommend(["3"], 4)
+    assert [entry["item"] for entry in told["items"]] == [str(item) for item in ranking.item_ids]
+    assert [entry["score"] for entry in told["items"]] == pytest.approx(ranking.scores[0].tolist(), abs=1e-3)
+    assert told["items"][0]["title"].startswith("Film ")
+    low, high = told["items"][0]["interval"]
+    assert low <= told["items"][0]["score"] + 1e-6
+    assert high <= 5
+    assert not told["cold"]
+
+
+def test_a_new_rating_counts_at_once(client):
+    assert client.get("/v1/users/new/recommendations").json()["cold"]
+    best = client.get("/v1/users/new/recommendations").json()["items"][0]["item"]
+    assert client.put(f"/v1/users/new/ratings/{best}", json={"rating": 1}).json() == {"stored": 1}
+    told = client.get("/v1/users/new/recommendations", params={"n": 30}).json()
+    assert not told["cold"]
+    assert best not in [entry["item"] for entry in told["items"]]  # seen
+    (stored,) = client.get("/v1/users/new/ratings").json()["ratings"]
+    assert (stored["item"], stored["rating"]) == (best, 1)
+
+
+def test_a_stranger_s_history_counts_and_is_not_stored(client):
+    told = client.post("/v1/recommendations", json={"history": {"1": 5, "2": 4}, "n": 3, "explain": True}).json()
+    assert not told["cold"]
+    assert {reason["item"] for reason in told["items"][0]["because"]} <= {"1", "2"}
+    assert client.get("/v1/model").json()["people"] == 40
+
+
+def test_filters_and_policies_change_the_list(client):
+    plain = client.get("/v1/users/3/recommendations", params={"n": 30}).json()
+    comedies = client.get("/v1/users/3/recommendations", params={"n": 30, "where": "genre = Comedy"}).json()
+    assert {int(entry["item"]) % 3 for entry in comedies["items"]} == {1}
+    first = plain["items"][0]["item"]
+    without = client.get("/v1/users/3/recommendations", params={"exclude": [first]}).json()
+    assert first not in [entry["item"] for entry in without["items"]]
+    only = client.get("/v1/users/3/recommendations", params={"only": [first]}).json()
+    assert [entry["item"] for entry in only["items"]] == [first]
+    assert client.get("/v1/users/3/recommendations", params={"policy": "cautious:c=2"}).json()["policy"] == "cautious"
+
+
+def test_predictions_questions_and_likeness(client, small_model):
+    told = client.post("/v1/predictions", json={"user": "3", "items": ["1", 2, "nothing"], "coverage": 0.5}).json()
+    prediction = artifact.load(small_model).predict(["3"] * 3, ["1", "2", "nothing"])
+    assert [entry["mean"] for entry in told["items"]] == pytest.approx(prediction.mean.tolist(), abs=1e-3)
+    assert [entry["cold"] for entry in told["items"]] == [False, False, True]
+    questions = client.get("/v1/users/new/questions", params={"n": 3}).json()
+    assert len(questions["items"]) == 3
+    assert questions["items"][-1]["sd"] < questions["sd"]
+    similar = client.get("/v1/items/1/similar", params={"n": 2}).json()
+    assert len(similar["items"]) == 2
+
+
+def test_items_by_title(client):
+    found = client.get("/v1/items", params={"search": "film 12 "}).json()
+    assert [item["item"] for item in found["items"]] == ["12"]
+    assert found["items"][0]["attributes"] == {"genre": "Drama"}
+    assert client.get("/v1/items/12").json()["title"] == "Film 12 (1992)"
+    assert client.get("/v1/items", params={"limit": 5}).json()["total"] == 30
+
+
+def test_a_rating_can_be_taken_back(client):
+    before = client.get("/v1/users/3/recommendations", params={"n": 30}).json()["items"]
+    item = before[0]["item"]
+    client.put(f"/v1/users/3/ratings/{item}", json={"rating": 1})
+    assert client.delete(f"/v1/users/3/ratings/{item}").status_code == 200
+    assert client.get("/v1/users/3/recommendations", params={"n": 30}).json()["items"] == before
+    assert client.delete(f"/v1/users/3/ratings/{item}").status_code == 404
+
+
+def test_a_user_who_is_forgotten_is_a_stranger(client):
+    assert client.get("/v1/users/3").json()["in_training"]
+    assert client.delete("/v1/users/3").json()["forgotten"] > 0
+    assert client.get("/v1/users/3").json() == {"user": "3", "ratings": 0, "version": 2, "in_training": False}
+    forgotten = client.get("/v1/users/3/recommendations").json()
+    nobody = client.get("/v1/users/nobody/recommendations").json()
+    assert forgotten["cold"]
+    assert [entry["item"] for entry in forgotten["items"]] == [entry["item"] for entry in nobody["items"]]
+
+
+def test_the_same_request_is_carried_out_once(client):
+    key = {"Idempotency-Key": "once"}
+    first = client.put("/v1/users/new/ratings/1", json={"rating": 5}, headers=key)
+    client.put("/v1/users/new/ratings/1", json={"rating": 2})
+    again = client.put("/v1/users/new/ratings/1", json={"rating": 5}, headers=key)
+    assert again.json() == first.json()
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert client.get("/v1/users/new/ratings").json()["ratings"][0]["rating"] == 2
+    assert client.put("/v1/users/new/ratings/1", json={"rating": 4}, headers=key).status_code == 409
+
+
+def test_many_ratings_are_stored_all_or_none(client):
+    good = {"user": "a", "item": "1", "rating": 5}
+    bad = client.post("/v1/ratings", json={"ratings": [good, {"user": "a", "item": "nothing", "rating": 5}]})
+    assert bad.status_code == 404
+    assert client.get("/v1/users/a/ratings").json()["total"] == 0
+    assert client.post("/v1/ratings", json={"ratings": [good, {**good, "rating": 3}]}).json() == {"stored": 2}
+    assert client.get("/v1/users/a/ratings").json()["ratings"][0]["rating"] == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "status"),
+    [
+        ("GET", "/v1/users/3/recommendations?n=0", None, 422),
+        ("GET", "/v1/users/3/recommendations?n=1000000000", None, 422),
+        ("GET", "/v1/users/3/recommendations?policy=clever", None, 422),
+        ("GET", "/v1/users/3/recommendations?where=genre%20%3D", None, 422),
+        ("GET", "/v1/users/a%00b/recommendations", None, 422),
+        ("GET", "/v1/items/nothing", None, 404),
+        ("GET", "/v1/items/nothing/similar", None, 404),
+        ("GET", "/v1/users/nobody", None, 404),
+        ("GET", "/v1/nothing", None, 404),
+        ("PUT", "/v1/users/3/ratings/1", b'{"rating": 9}', 422),
+        ("PUT", "/v1/users/3/ratings/1", b'{"rating": "5"}', 422),
+        ("PUT", "/v1/users/3/ratings/1", b'{"rating": NaN}', 422),
+        ("PUT", "/v1/users/3/ratings/1", b'{"rating": 5, "more": 1}', 422),
+        ("PUT", "/v1/users/3/ratings/1", b'{"rating"', 400),
+        ("POST", "/v1/ratings", b'{"ratings": []}', 422),
+        ("POST", "/v1/recommendations", b'{"user": "3", "history": {"1": 5}}', 422),
+        ("POST", "/v1/recommendations", b" " * (5 << 20), 413),
+    ],
+)
+def test_what_is_refused_is_refused_clearly(client, method, path, content, status):
+    before = client.get("/v1/model").json()["ratings_stored"]
+    headers = {"Content-Type": "application/json"} if content else {}
+    answer = client.request(method, path, content=content, headers=headers)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["status"] == status
+    assert answer.json()["detail"]
+    assert client.get("/v1/model").json()["ratings_stored"] == before
