@@ -18,9 +18,9 @@ from tastespace.testing.toys import gaussian
 GENRES = ("Drama", "Comedy", "Horror")
 
 
-def small_ratings(seed: int = 1) -> Ratings:
-    """Stars of 40 users for 30 films."""
-    raw, _ = gaussian(40, 30, density=0.5, rng=generator(seed))
+def small_ratings(n_users: int = 40, n_items: int = 30) -> Ratings:
+    """Stars of some users for some films."""
+    raw, _ = gaussian(n_users, n_items, density=0.5, rng=generator(1))
     frame = pl.DataFrame({"user": raw.user_ids(), "item": raw.item_ids(), "rating": raw.values.round().clip(1, 5)})
     ratings = Ratings.from_frame(frame)
     items = ratings.items.ids

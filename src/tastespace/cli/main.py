@@ -23,6 +23,7 @@ from tastespace.cli.index import index
 from tastespace.cli.noise import noise
 from tastespace.cli.predict import predict
 from tastespace.cli.recommend import recommend
+from tastespace.cli.retrain import retrain
 from tastespace.cli.serve import serve
 from tastespace.cli.similar import similar
 from tastespace.cli.update import update
@@ -65,7 +66,7 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 OF_MODELS = (fit, update, predict, recommend, similar, explain, ask, evaluate, compare, diagnose, noise, index)
-for verb in (*OF_MODELS, serve, demo, doctor):
+for verb in (*OF_MODELS, serve, retrain, demo, doctor):
     app.command()(guarded(verb))
 
 data_sets = typer.Typer(help="Data sets by name, and what is in a file of ratings.", no_args_is_help=True)

@@ -1,0 +1,218 @@
+"""A new model from the ratings of the database: it begins where the old one ended, and has to be no worse.
+
+The latest of the ratings that the old model has not seen are held out. Old and new predict them from what the same
+users had rated before. Only then is a model fitted on everything; that one is published.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tastespace.arrays import BoolArray
+from tastespace.data.ratings import Ratings
+from tastespace.data.splitting import Split
+from tastespace.data.vocabulary import is_canonical_integer
+from tastespace.errors import DataError, DataWarning, InvalidParameterError
+from tastespace.evaluation.compare import compare
+from tastespace.evaluation.evaluate import evaluate
+from tastespace.evaluation.sense import sense_of
+from tastespace.models import Recommender
+from tastespace.models.indexing import tune_index
+from tastespace.models.parameters import number
+from tastespace.models.starting import HasItemPoints, Startable
+from tastespace.progress import Observer, silent
+
+SHARE = 0.2  # of the ratings that the old model has not seen, the latest
+TOLERANCE = 0.005  # by which the new model may be worse, as a share of the old one's measure
+LUCK = 0.1  # a difference that chance brings more often than this says nothing
+SMALLER_IS_BETTER = ("rmse", "log_loss")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How old and new predict what came last."""
+
+    measure: str
+    old: float
+    new: float
+    n_test: int
+    p_value: float  # how often chance would bring a difference at least as large, users paired
+
+    def is_worse(self, tolerance: float) -> bool:
+        """Whether the new one is worse by more than may be, and more than chance accounts for."""
+        return self.loss > tolerance and self.p_value < LUCK
+
+    @property
+    def loss(self) -> float:
+        """How much worse the new one is, as a share of the old one's; below 0 where it is better."""
+        change = self.new - self.old if self.measure in SMALLER_IS_BETTER else self.old - self.new
+        return change / max(abs(self.old), 1e-12)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Retrained:
+    """The new model, and how it compares; a comparison of None means that nothing could be held out."""
+
+    recommender: Recommender
+    comparison: Comparison | None
+    n_new: int  # ratings that the old model has not seen
+    n_gone: int  # ratings that it has, and that are no more
+
+
+class WorseModelError(InvalidParameterError):
+    """The new model predicts what came last worse than the old one; it is not published."""
+
+    def __init__(self, comparison: Comparison, tolerance: float) -> None:
+        super().__init__(
+            f"the new model is worse: {comparison.measure} {comparison.new:.4f} against {comparison.old:.4f} of the "
+            f"old one, on the latest {comparison.n_test:,} ratings (at most {tolerance:.1%} worse expected, p = "
+            f"{comparison.p_value:.2g}); nothing was written. Publish it all the same with --force"
+        )
+        self.comparison = comparison
+
+
+def retrain(
+    old: Recommender,
+    stored: pl.DataFrame,
+    *,
+    share: float = SHARE,
+    tolerance: float = TOLERANCE,
+    force: bool = False,
+    index_seconds: float = 60.0,
+    observer: Observer = silent,
+) -> Retrained:
+    """A model like the old one, fitted on the ratings of a database (user, item, rating, time).
+
+    A worse one is an error (`WorseModelError`), unless it is forced. An index is chosen again where the old one had
+    one.
+    """
+    number("share", share, above=0, below=1)
+    number("tolerance", tolerance, least=0)
+    ratings = as_of_old(stored, old)
+    is_new, n_gone = _unseen(ratings, old)
+    comparison = None
+    test = _latest(ratings, is_new, share)
+    begin: Recommender = old
+    if len(test):
+        train = ratings.take(np.setdiff1d(np.arange(len(ratings)), test))
+        begin = _fitted(old, train, begin, observer)
+        comparison = _compared(old, begin, Split(train, ratings.take(test)), observer)
+        if comparison.is_worse(tolerance) and not force:
+            raise WorseModelError(comparison, tolerance)
+    final = _fitted(old, ratings, begin, observer)
+    if old.index_ is not None:
+        target = old.index_.target
+        final.index_ = tune_index(
+            final,
+            accuracy=target.accuracy,
+            acceptance=target.acceptance,
+            k=target.k,
+            n_th=target.n_th,
+            latency_ms=target.latency_ms,
+            seconds=index_seconds,
+            observer=observer,
+        )
+    return Retrained(final, comparison, int(is_new.sum()), n_gone)
+
+
+def as_of_old(stored: pl.DataFrame, old: Recommender) -> Ratings:
+    """The stored ratings with ids of the same type, titles and attributes as the old model's."""
+    if not stored.height:
+        raise DataError("the database has no ratings", expected="some to learn from")
+    before = old.ratings_
+    columns = {
+        side: _typed(stored[side], vocabulary.ids.dtype)
+        for side, vocabulary in (("user", before.users), ("item", before.items))
+    }
+    frame = stored.with_columns(columns["user"], columns["item"])
+    if stored["time"].null_count() == stored.height:
+        frame = frame.drop("time")
+    else:
+        frame = frame.with_columns(time=pl.from_epoch("time", "s"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # Those that came with a model have no time: that is known.
+        ratings = Ratings.from_frame(frame, kind=before.declared_kind)
+    rows = before.items.rows_of(ratings.items.ids)
+    titles = None if before.item_titles is None else before.title_of(rows)
+    attributes = None
+    if before.item_attributes is not None:
+        places = pl.Series(np.where(rows < 0, before.n_items, rows)).cast(pl.UInt32)
+        missing = before.item_attributes.clear(1)  # a row of nulls, for items that are new
+        attributes = pl.concat([before.item_attributes, missing])[places]
+    return ratings.with_items(titles, attributes)
+
+
+def _typed(ids: pl.Series, kind: pl.DataType | Any) -> pl.Series:
+    """Integers where the old model had integers, and all can be."""
+    if kind.is_integer() and bool(is_canonical_integer(ids).all()):
+        return ids.cast(pl.Int64)
+    return ids
+
+
+def _unseen(ratings: Ratings, old: Recommender) -> tuple[BoolArray, int]:
+    """Which ratings are of pairs that the old model has not seen, and how many of its own are gone."""
+    before = old.ratings_
+    users, items = before.users.rows_of(ratings.users.ids), before.items.rows_of(ratings.items.ids)
+    keys = _keys(users[ratings.user_rows], items[ratings.item_rows], before.n_items)
+    known = _keys(before.user_rows, before.item_rows, before.n_items)
+    return np.asarray(~np.isin(keys, known)), int(np.count_nonzero(~np.isin(known, keys)))
+
+
+def _keys(users: Any, items: Any, n_items: int) -> Any:
+    """One number a pair; -1 where either is unknown."""
+    return np.where((users < 0) | (items < 0), -1, users.astype(np.int64) * n_items + items)
+
+
+def _latest(ratings: Ratings, is_new: BoolArray, share: float) -> Any:
+    """The last share of the new ratings, at least one of those whose time is known, and never all there are."""
+    if ratings.times is None:
+        return np.zeros(0, np.int64)
+    candidates = np.flatnonzero(is_new & ~np.isnat(ratings.times))
+    order = candidates[np.argsort(ratings.times[candidates], kind="stable")]
+    n_test = min(int(np.ceil(share * len(order))), len(ratings) - 1)
+    return np.sort(order[len(order) - n_test :])
+
+
+def _fitted(old: Recommender, ratings: Ratings, start: Recommender, observer: Observer) -> Recommender:
+    """The same kind of model with the same parameters; it begins from the items of another, where it can."""
+    new = type(old)(**{**old.get_params(), "seed": old.seed_})
+    can_start = isinstance(new, Startable) and isinstance(start.posterior_, HasItemPoints)
+    return new.fit(ratings, observer=observer, start=start if can_start else None)
+
+
+def _compared(old: Recommender, new: Recommender, split: Split, observer: Observer) -> Comparison:
+    """Both know what the users of the test part had rated before."""
+    users = split.test.users.ids
+    known = np.flatnonzero(users.is_in(split.train.users.ids.implode()).to_numpy())
+    history = None
+    if len(known):
+        rows = split.train.users.rows_of(users)
+        mine = np.flatnonzero(np.isin(split.train.user_rows, rows[rows >= 0]))
+        history = split.train.take(mine)
+    is_of_lists = sense_of(new, split.test).is_of_lists
+    found = []
+    for recommender, before in ((old, history), (new, None)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)
+            report = evaluate(
+                recommender,
+                Split(split.train, split.test, before),
+                ranking=is_of_lists,
+                groups=False,
+                calibration=False,
+                bootstrap=0,
+                observer=observer,
+            )
+        found.append(report)
+    measure = "ndcg@10" if is_of_lists else next(iter(found[0].rating))
+    paired = {row.measure: row.p_value for row in compare(found[0], found[1])}
+    # A single user cannot be paired with anybody: then nothing can be said against the new model.
+    return Comparison(measure, found[0][measure], found[1][measure], len(split.test), paired.get(measure, 1.0))
