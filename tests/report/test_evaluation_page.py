@@ -84,11 +84,12 @@ def test_the_summary_comes_first(reports, tmp_path):
     text = write_evaluation(reports, tmp_path, notes={"test <file>": "a&b.csv", "seed": 7}).read_text()
     top = text[: text.index("<section>")]
     cells = Page(top + "</main></body></html>").cells
-    columns = ["model", "RMSE", "MAE", "NDCG@3", "recall@3", "AUC"]
+    columns = ["model", "RMSE", "MAE", "Kendall tau-b", "pairwise accuracy", "NDCG@3", "recall@3", "AUC"]
+    measures = ("rmse", "mae", "kendall_tau", "pairwise_accuracy", "ndcg@3", "recall@3", "auc")
     assert cells[: len(columns) + 1] == ["Main measures", *columns]
     report = reports["bias"]
     assert cells[len(columns) + 1] == "bias"
-    for measure, cell in zip(("rmse", "mae", "ndcg@3", "recall@3", "auc"), cells[len(columns) + 2 :], strict=False):
+    for measure, cell in zip(measures, cells[len(columns) + 2 :], strict=False):
         assert (
             cell == f"{report[measure]:.4f} ({report.intervals[measure].low:.4f}–{report.intervals[measure].high:.4f})"
         )
@@ -103,7 +104,8 @@ def test_a_model_without_lists_beside_one_with(reports, tmp_path):
     split = random_split(tastes(150, 60, rng=generator(6))[0], 0.3, seed=0)
     bare = evaluate(GlobalMean().fit(split.train), split, ranking=False, bootstrap=0)
     text = write_evaluation({"mean": bare, "bias": reports["bias"]}, tmp_path).read_text()
-    assert f">mean</th><td>{bare['rmse']:.4f}</td><td>{bare['mae']:.4f}</td>" + "<td>–</td>" * 3 in text
+    known = (f"<td>{bare[name]:.4f}</td>" for name in ("rmse", "mae", "kendall_tau", "pairwise_accuracy"))
+    assert f">mean</th>{''.join(known)}" + "<td>–</td>" * 3 in text
 
 
 def test_figures_of_an_earlier_run_do_not_stay(reports, comparisons, tmp_path):

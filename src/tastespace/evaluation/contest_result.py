@@ -13,12 +13,14 @@ from tastespace.data.splitting import Split
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.contestant import Cost, Moment
 from tastespace.evaluation.groups import Group
+from tastespace.evaluation.order import ACCURACY, NDCG, TAU
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import Interval, bootstrap, middle
 from tastespace.evaluation.tables import EMPTY, UNDEFINED, Table, counted, display_name, figure, plain_number
 
 COVERAGE = "coverage_90"
 SMALLER_IS_BETTER = ("rmse", "log_loss")
+SHORT = {TAU: "tau-b", ACCURACY: "pairs", NDCG: "NDCG rated"}  # heads of columns, of which there are many
 
 
 @dataclass(frozen=True)
@@ -276,6 +278,8 @@ class Contest:
         cells["log score"] = self._figure(entry, "log_score", with_interval=False)
         cells["in 90 %"] = "" if entry.coverage is None else f"{entry.coverage:.3f}"
         cells[display_name(ndcg)] = self._figure(entry, ndcg)
+        for name, measure in _of_order(self.k).items():
+            cells[SHORT[name]] = self._figure(entry, measure, with_interval=False)
         cells["seconds"] = "" if cost is None else _seconds(cost.seconds)
         cells["processor s"] = "" if cost is None else _seconds(cost.processor_seconds)
         cells["MB"] = "" if cost is None or cost.memory_mb is None else f"{cost.memory_mb:,.0f}"
@@ -299,7 +303,7 @@ class Contest:
 def compared(entries: Sequence[Entry], k: int, resamples: int, seed: int) -> tuple[Entry, ...]:
     """The entries with how far each is behind the best, measure by measure; users are resampled for all at once."""
     behind: dict[str, dict[str, Behind]] = {entry.model: {} for entry in entries}
-    for measure in (*SMALLER_IS_BETTER, f"ndcg@{k}"):
+    for measure in (*SMALLER_IS_BETTER, f"ndcg@{k}", *_of_order(k).values()):
         sums = {
             entry.model: entry.report.sums[measure]
             for entry in entries
@@ -325,7 +329,12 @@ def _columns(k: int) -> dict[str, str]:
         "log_score": "log_score",
         "coverage": COVERAGE,
         "ndcg": f"ndcg@{k}",
+        **_of_order(k),
     }
+
+
+def _of_order(k: int) -> dict[str, str]:
+    return {TAU: TAU, ACCURACY: ACCURACY, NDCG: f"{NDCG}@{k}"}
 
 
 def _behind(entry: Entry, measure: str) -> str:

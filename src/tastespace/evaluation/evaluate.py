@@ -17,6 +17,7 @@ from tastespace.evaluation.groups import Grouping, Groups
 from tastespace.evaluation.judging import Matched, Relevance, Relevant, relevance_of
 from tastespace.evaluation.lists import ListMetric
 from tastespace.evaluation.names import check_measures
+from tastespace.evaluation.order import Ordered
 from tastespace.evaluation.predicted import Loss, Metric, Predicted
 from tastespace.evaluation.predicting import Answers, predict_all, unasked
 from tastespace.evaluation.ranked import ListMaker, ListMeasures, Wanted, measure_lists
@@ -52,7 +53,8 @@ def evaluate(
     What is measured depends on what ratings say, and on what the model predicts (see `tastespace.evaluation.sense`).
     `metrics` are measures of predictions, which are clipped to the training range; cold pairs count like any other.
     By default these are RMSE and MAE of stars, log loss, calibration error and AUC of yes and no, and none of counts
-    and one-class ratings, nor of a model of choices: those are measured by lists. The history of a split is what its
+    and one-class ratings, nor of a model of choices: those are measured by lists. With those of stars comes whether the
+    test items of each user are in the right order (`tastespace.evaluation.order`). The history of a split is what its
     strangers are folded in by.
 
     `ranking` measures lists of the lengths `k`, out of all items that a user is not known to have rated.
@@ -117,8 +119,12 @@ def evaluate(
     answered = Answered()
     if sense.is_of_answers:
         answered = Answered.of(predicted, by_user=metrics is None, in_bins=calibration)
+    ordered = Ordered()
+    if sense.is_of_stars and metrics is None:
+        low = recommender.rating_range_[0]
+        ordered = Ordered.of(answers.unclipped, part.values, matched.users, len(asked.users), lowest=low, ks=ks)
     assessment = _assessment(answers, predicted, by_groups.groupings)
-    sums = predicted.sums() | answered.sums | listed.sums
+    sums = predicted.sums() | answered.sums | ordered.sums | listed.sums
     others = by_groups.sums() | answered.of_bins | ({} if assessment is None else assessment.sums())
     found = intervals(sums | others, bootstrap, seed, observer)
     return Report(
@@ -126,6 +132,7 @@ def evaluate(
         n=len(part),
         cold=int(np.count_nonzero(answers.cold)),
         seen=seen,
+        order=ordered.values,
         ranking=listed.values,
         intervals={name: found[name] for name in sums if name in found}
         | (answered.intervals | listed.intervals if bootstrap else {}),

@@ -7,6 +7,7 @@ from typing import Any
 
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.lists import LIST_METRICS
+from tastespace.evaluation.order import OF_ORDER
 from tastespace.evaluation.predicted import STANDARD
 from tastespace.evaluation.yes_no import BY_USER, YES_NO
 
@@ -19,9 +20,9 @@ OF_REPORTS = ("kind", "n", "cold", "seen", "lists", "intervals", "groups", "cali
 def check_measures(metrics: Any, ranking: Any) -> None:
     """Refuse what is no mapping of names to functions, and names that would hide another measure."""
     if metrics is not None:
-        _check("metrics", metrics, (*OF_LISTS, *OF_UNCERTAIN, *OF_REPORTS))
+        _check("metrics", metrics, (*OF_LISTS, *OF_UNCERTAIN, *OF_ORDER, *OF_REPORTS))
     if not isinstance(ranking, bool):
-        _check("ranking", ranking, (*OF_LISTS, *OF_UNCERTAIN, *STANDARD, *YES_NO, BY_USER))
+        _check("ranking", ranking, (*OF_LISTS, *OF_UNCERTAIN, *OF_ORDER, *STANDARD, *YES_NO, BY_USER))
 
 
 def _check(parameter: str, measures: Any, taken: Collection[str]) -> None:

@@ -29,13 +29,15 @@ class Answers:
     """What was predicted for each test rating; `outcomes` is None where the model gives a point and no more."""
 
     mean: FloatArray
+    unclipped: FloatArray  # what the test items of a user are put in order by
     cold: BoolArray
     outcomes: Outcomes | None
 
 
 def unasked(cold: BoolArray) -> Answers:
     """Where predictions are not wanted."""
-    return Answers(np.zeros(len(cold), np.float32), cold, None)
+    nothing = np.zeros(len(cold), np.float32)
+    return Answers(nothing, nothing, cold, None)
 
 
 def predict_all(
@@ -48,7 +50,8 @@ def predict_all(
     observer: Observer,
 ) -> Answers:
     """Ask about all test ratings, whole users together, and score what is said about them."""
-    mean, cold = np.empty(len(test), np.float32), np.empty(len(test), np.bool_)
+    mean, unclipped = np.empty(len(test), np.float32), np.empty(len(test), np.float32)
+    cold = np.empty(len(test), np.bool_)
     noise = None if seed is None else _noise(test, users, seed)
     parts: list[tuple[NDArray[np.int64], Outcomes]] = []
     n_done = 0
@@ -57,12 +60,13 @@ def predict_all(
         own = of_users(history, test.users.at(np.unique(test.user_rows[rows])))
         prediction = recommender.predict(test.users.at(test.user_rows[rows]), item_ids, history=own)
         mean[rows], cold[rows] = prediction.mean, prediction.cold
+        unclipped[rows] = prediction.mean if prediction.unclipped is None else prediction.unclipped
         if noise is not None and prediction.is_uncertain:
             parts.append((rows, Outcomes.of(prediction, test.values[rows], noise[rows])))
         n_done += len(rows)
         if n_done > len(rows):  # A single block is soon done.
             observer(Progress("predicting", n_done, len(test)))
-    return Answers(mean, cold, Outcomes.joined(parts) if parts else None)
+    return Answers(mean, unclipped, cold, Outcomes.joined(parts) if parts else None)
 
 
 def user_blocks(users: IntArray) -> Iterator[NDArray[np.int64]]:

@@ -13,6 +13,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.calibration import Calibration
 from tastespace.evaluation.groups import Group
+from tastespace.evaluation.order import TAU
 from tastespace.evaluation.reliability import Reliability
 from tastespace.evaluation.resampling import Interval, Sums
 from tastespace.evaluation.tables import EMPTY, Table, counted, display_name, figure, plain_number
@@ -49,13 +50,15 @@ class Report:
     the model predicts: of choices, only lists are measured. `intervals` has 95 % confidence intervals by the same
     names, `groups` the errors of "users" and of "items" by their number of training ratings; of choices, how many were
     found in lists. `calibration` is None for a model that does not say how sure it is, and where ratings are not
-    stars; `reliability` is of yes and no.
+    stars; `reliability` is of yes and no. `order` says whether the test items of each user are in the right order, of
+    models that predict stars.
     """
 
     rating: Mapping[str, float]
     n: int
     cold: int
     seen: int = 0  # test ratings of pairs that the model was fitted on, which are no test
+    order: Mapping[str, float] = field(default_factory=dict[str, float])
     ranking: Mapping[str, float] = field(default_factory=dict[str, float])
     intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
     groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict[str, tuple[Group, ...]])
@@ -69,7 +72,7 @@ class Report:
     @property
     def measures(self) -> dict[str, float]:
         """All measures by name."""
-        return {**self.rating, **self.ranking}
+        return {**self.rating, **self.order, **self.ranking}
 
     def __getitem__(self, name: str) -> float:
         if name not in self.measures:
@@ -80,7 +83,7 @@ class Report:
         """As JSON has it: measures, `n` and `cold` as numbers, the rest below; null for what is not defined."""
         content: dict[str, Any] = {name: plain_number(value) for name, value in self.rating.items()}
         content |= {"kind": self.kind, "n": self.n, "cold": self.cold}
-        content |= {name: plain_number(value) for name, value in self.ranking.items()}
+        content |= {name: plain_number(value) for name, value in {**self.order, **self.ranking}.items()}
         if self.seen:
             content["seen"] = self.seen
         if self.lists is not None:
@@ -128,7 +131,8 @@ class Report:
 
     def tables(self, *, empty: bool = True) -> list[Table]:
         """Everything beyond the first line, as tables; `empty` is of groups, as in `groups_table`."""
-        tables = [] if self.lists is None else [self.lists_table()]
+        tables = [] if not self.order else [self.order_table()]
+        tables += [] if self.lists is None else [self.lists_table()]
         tables += [self.groups_table(side, empty=empty) for side in self.groups]
         tables += [] if self.reliability is None else [self.reliability.table()]
         return tables + ([] if self.calibration is None else self.calibration.tables(empty=empty))
@@ -162,23 +166,35 @@ class Report:
     def _unit(self) -> str:
         return "choice" if self.kind in CHOICES else "rating"
 
+    def order_table(self) -> Table:
+        """Whether the test items of each user are in the right order, one row a measure, by length where it has one."""
+        if not self.order:
+            raise InvalidParameterError("the report has no measures of order; expected one of a model of stars")
+        n_users = self.sums[TAU].n_users
+        title = f"Order of their test items, of {counted(n_users, 'user')} with two different test ratings or more"
+        return self._by_length(title, self.order, "all")
+
+    def _by_length(self, title: str, measures: Mapping[str, float], of_all: str) -> Table:
+        """One row a measure and one column a length; what has no length stands in the first column, and says so."""
+        ks = list(dict.fromkeys(name.partition("@")[2] for name in measures if "@" in name))
+        names = list(dict.fromkeys(name.partition("@")[0] for name in measures if "@" in name))
+        rows = [(display_name(name), *(self._cell(f"{name}@{k}") for k in ks)) for name in names]
+        whole = [name for name in measures if "@" not in name]
+        rows += [(f"{display_name(name)} ({of_all})", self._cell(name), *[""] * (len(ks) - 1)) for name in whole]
+        return Table(title, ("", *(f"@{k}" for k in ks)), tuple(rows))
+
     def lists_table(self) -> Table:
         """Measures of lists, one row each, by length."""
         made = self.lists
         if made is None:
             raise InvalidParameterError("the report has no measures of lists; expected evaluate with ranking")
-        names = list(dict.fromkeys(name.partition("@")[0] for name in self.ranking if "@" in name))
-        rows = [(display_name(name), *(self._cell(f"{name}@{k}") for k in made.k)) for name in names]
-        # Not of the first k: it stands in the first column, and says so.
-        whole = [name for name in self.ranking if "@" not in name]
-        rows += [(f"{display_name(name)} (all items)", self._cell(name), *[""] * (len(made.k) - 1)) for name in whole]
         title = (
             f"Lists of {counted(made.users, 'user')}, out of all items they had not rated; relevant: "
             f"{made.told_relevant()}"
         )
         if made.users_without_relevant:
             title += f" (left out: {counted(made.users_without_relevant, 'user')} without a relevant test rating)"
-        return Table(title, ("", *(f"@{k}" for k in made.k)), tuple(rows))
+        return self._by_length(title, self.ranking, "all items")
 
     def groups_table(self, side: str, *, empty: bool = True) -> Table:
         """Errors of "users" or "items", or of choices what was found; one row a group.
@@ -201,4 +217,4 @@ class Report:
         return Table(f"{what} by the number of training ratings of the {side}", columns, tuple(rows), note)
 
     def _cell(self, name: str) -> str:
-        return figure(self.ranking[name], self.intervals.get(name))
+        return figure(self[name], self.intervals.get(name))

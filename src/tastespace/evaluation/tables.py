@@ -24,6 +24,9 @@ NAMES = {
     "popularity_lift": "popularity lift",
     "gini": "Gini",
     "auc": "AUC",
+    "kendall_tau": "Kendall tau-b",
+    "pairwise_accuracy": "pairwise accuracy",
+    "ndcg_rated": "NDCG (rated items)",
 }
 UNDEFINED, EMPTY = "–", "empty"
 

@@ -258,6 +258,9 @@ class Prediction:
     A model with a posterior also says how sure it is: `belief_sd` is the uncertainty about the expected rating, which
     more ratings would make smaller, and `rating_sd` that of a single rating, moods and misclicks included. `rating`
     is its whole distribution. All three are None for a model that gives a point and no more.
+
+    `unclipped` is the mean before it is brought into the range, which tells apart what lies beyond its ends: what lists
+    are ordered by. None: the mean itself.
     """
 
     user_ids: pl.Series
@@ -268,6 +271,7 @@ class Prediction:
     belief_sd: FloatArray | None = None
     rating_sd: FloatArray | None = None
     rating: RatingDistribution | None = None
+    unclipped: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.mean)

@@ -252,6 +252,7 @@ class Recommender(ABC):
             belief_sd=None if outlook is None else outlook.belief.sd().astype(np.float32),
             rating_sd=None if outlook is None else outlook.rating.sd().astype(np.float32),
             rating=None if outlook is None else outlook.rating,
+            unclipped=mean,
         )
 
     def recommend(

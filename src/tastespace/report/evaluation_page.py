@@ -180,7 +180,7 @@ def _of(name: str, table: Table) -> Table:
 
 def _summary(reports: Mapping[str, Report]) -> Table:
     """One row a model: the main measures, those of lists at the middle length."""
-    measures = list(dict.fromkeys(name for report in reports.values() for name in report.rating))
+    measures = list(dict.fromkeys(name for report in reports.values() for name in (*report.rating, *_of_order(report))))
     made = next((report.lists for report in reports.values() if report.lists is not None), None)
     if made is not None:
         measures += [f"ndcg@{made.middle}", f"recall@{made.middle}", "auc"]
@@ -196,6 +196,10 @@ def _summary(reports: Mapping[str, Report]) -> Table:
     )
     columns = ("model", *(display_name(measure) for measure in measures))
     return Table("Main measures", columns, rows)
+
+
+def _of_order(report: Report) -> list[str]:
+    return [name for name in report.order if "@" not in name]
 
 
 def _notes(reports: Mapping[str, Report], notes: Mapping[str, Any]) -> str:
