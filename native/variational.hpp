@@ -9,13 +9,19 @@ namespace tastespace {
 // the bias, if there is one: `width` numbers) and covariance Psi. Its record is what rows need to know of it:
 //
 //   full         b, and the upper triangle of Psi + b b^T, row by row
-//   factorised   b, and the diagonal of that
+//   factorised   b, and the diagonal of Psi
 //
 // and then zeros up to a multiple of 16 numbers. With z = (v, 1), row i maximises the bound by the normal of precision
 //
 //   P = Lambda + alpha sum_k E[z z^T]    and linear term    h = Lambda mu + alpha sum_k E[(y_k - d) z]
 //
 // y_k = (targets[k] - target_offset) / target_scale, where E[(y - d) v] = y E v - E[v d]: v and d are correlated.
+//
+// Where all rows of a side are far from 0, what they differ by would be lost in the rounding of their squares. So a
+// side has a centre, and its records are of what its rows differ from that. With p the centre of the rows and q that
+// of the columns, b and x are of v - q_v, d - q_d, u - p_u, c - p_c; mu is less p; and y less what the centres say:
+//
+//   y - d - z.x  becomes  y - a.(v - q_v, d - q_d) - z.x   with  a = (p_u, 1)  and  z = (q_v + (v - q_v), 1)
 template <class T>
 struct VariationalProblem {
   int64_t n_rows = 0;
@@ -31,14 +37,18 @@ struct VariationalProblem {
   const double *prior_linear = nullptr;     // n_factors: Lambda mu
   double bias_precision = 0, bias_linear = 0;
   double alpha = 1;
-  bool diagonal = false;              // covariances are diagonal: the best such ones, means are not touched by that
-  T *means = nullptr;                 // n_rows x width, or null
+  const double *row_centre = nullptr;     // width, or null for 0: p
+  const double *column_centre = nullptr;  // width, or null for 0: q
+  bool diagonal = false;                  // covariances are diagonal: the best such ones, means are not touched by that
+  T *means = nullptr;                     // n_rows x width, or null
   T *records = nullptr;               // n_rows records, or null; where coordinates are moved: means are read from it
   T *covariances = nullptr;           // n_rows x upper triangle (or diagonal), or null
   T *roots = nullptr;                 // n_rows x width x width, or null: upper triangular, covariance = root root^T
   double *log_determinant = nullptr;  // n_rows: of P
   double *squares = nullptr;          // n_rows: sum_k E[(y_k - d - z.x)^2] under both beliefs
 };
+
+inline double centre_at(const double *centre, int64_t d) { return centre ? centre[d] : 0.0; }
 
 inline int64_t record_size(int64_t width, bool full) {
   const int64_t size = width + (full ? width * (width + 1) / 2 : width);
@@ -60,7 +70,7 @@ struct VariationalWorkspace {
   double *matrix;      // padded x padded: P, and its factor
   double *inverse;     // padded x padded: zero above the diagonal
   double *covariance;  // padded x padded
-  double *vectors;     // 5 x padded
+  double *vectors;     // 6 x padded
   T *errors;           // longest row, padded; where coordinates are moved
   T *transposed;       // 16 x the same
   T *point;            // padded width

@@ -19,7 +19,7 @@ class VariationalMemory {
   VariationalMemory(const VariationalProblem<T> &problem, bool full, int64_t longest) {
     const int64_t width = problem.width, record = record_size(width, full);
     const int64_t size = variational_kernel<T>().padded(width), square = full ? size * size : 0;
-    const int64_t doubles[] = {record, size, square, square, square, 5 * size};
+    const int64_t doubles[] = {record, size, square, square, square, 6 * size};
     const int64_t numbers[] = {record + round(width), round(longest), variational_strip * round(longest), round(width)};
     int64_t n_doubles = line, n_numbers = line;
     for (int64_t part : doubles) n_doubles += round(part);

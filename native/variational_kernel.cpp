@@ -122,30 +122,56 @@ TS_INLINE PriorTerms prior_terms(const VariationalProblem<T> &problem, const dou
   return terms;
 }
 
-// P and h of a row from the sums over its ratings. Returns the sum of E[(y - d)^2].
+// a = (p_u, 1), and the sum of the columns' second moments times it.
+template <class T>
+TS_INLINE void look_along(const VariationalProblem<T> &problem, const double *second, double *towards, double *along) {
+  const int64_t width = problem.width;
+  for (int64_t d = 0; d < width; ++d) {
+    towards[d] = d < problem.n_factors ? centre_at(problem.row_centre, d) : 1.0;
+    along[d] = 0;
+  }
+  for (int64_t r = 0; r < width; ++r) {
+    along[r] += second[0] * towards[r];
+    for (int64_t c = r + 1; c < width; ++c) {
+      along[r] += second[c - r] * towards[c];
+      along[c] += second[c - r] * towards[r];
+    }
+    second += width - r;
+  }
+}
+
+// P and h of a row from the sums over its ratings. Returns the sum of E[(y - d)^2], or what that is with centres.
 template <class T>
 TS_INLINE double build(const VariationalProblem<T> &problem, const VariationalSums &sums, double *matrix, int64_t size,
-                       double *linear) {
+                       double *linear, double *towards, double *along) {
   const int64_t n_factors = problem.n_factors, width = problem.width;
   const double alpha = problem.alpha, *mean = sums.total, *second = sums.total + width;
+  look_along(problem, second, towards, along);
+  double left = sums.linear, targets = sums.square;  // sums of what the columns leave of the ratings, and its square
+  for (int64_t d = 0; d < width; ++d) {
+    left -= towards[d] * mean[d];
+    targets += towards[d] * (along[d] - 2 * sums.weighted[d]);
+  }
   for (int64_t i = 0; i < size * size; ++i) matrix[i] = 0;
   for (int64_t d = width; d < size; ++d) matrix[d * size + d] = 1;
   for (int64_t d = 0; d < size; ++d) linear[d] = 0;
   for (int64_t r = 0; r < n_factors; ++r) {
     double *to = matrix + r * size;
     const double *prior = problem.prior_precision + r * n_factors;
-    for (int64_t c = r; c < n_factors; ++c) to[c] = prior[c] + alpha * second[c - r];
-    linear[r] = problem.prior_linear[r] + alpha * sums.weighted[r];
-    if (problem.biases) {
-      linear[r] -= alpha * second[n_factors - r];  // E[v d]
-      to[n_factors] = alpha * mean[r];
+    const double centre = centre_at(problem.column_centre, r), moved = mean[r] + sums.n * centre;
+    for (int64_t c = r; c < n_factors; ++c) {
+      const double shift = centre * mean[c] + centre_at(problem.column_centre, c) * moved;
+      to[c] = prior[c] + alpha * (second[c - r] + shift);
     }
+    linear[r] = problem.prior_linear[r] + alpha * (sums.weighted[r] - along[r] + centre * left);
+    if (problem.biases) to[n_factors] = alpha * moved;
     second += width - r;
   }
-  if (!problem.biases) return sums.square;
-  matrix[n_factors * size + n_factors] = problem.bias_precision + alpha * sums.n;
-  linear[n_factors] = problem.bias_linear + alpha * (sums.linear - mean[n_factors]);
-  return sums.square - 2 * sums.weighted[n_factors] + second[0];
+  if (problem.biases) {
+    matrix[n_factors * size + n_factors] = problem.bias_precision + alpha * sums.n;
+    linear[n_factors] = problem.bias_linear + alpha * left;
+  }
+  return targets;
 }
 
 template <class T>
@@ -194,7 +220,7 @@ bool finish(const VariationalProblem<T> &problem, int64_t row, VariationalWorksp
   double *matrix = space.matrix, *inverse = space.inverse, *covariance = space.covariance;
   double *linear = space.vectors, *inverse_diagonal = linear + size, *mean = linear + 2 * size;
   double *diagonal = linear + 3 * size;
-  const double targets = build(problem, space.sums, matrix, size, linear);
+  const double targets = build(problem, space.sums, matrix, size, linear, linear + 4 * size, linear + 5 * size);
   for (int64_t d = 0; d < width; ++d) diagonal[d] = matrix[d * size + d];
   if (!factorize(matrix, width, size, inverse_diagonal)) return false;
   invert_transposed(matrix, inverse_diagonal, width, size, inverse);
@@ -256,16 +282,15 @@ TS_INLINE double sum_of_squares(const T *values, int64_t n) {
   return total;
 }
 
-// Errors at the means, and sums of the second moments of the columns and of the squares of their mean biases.
+// Errors at the means, where `own` is the part of the scores that is the same for all columns; sums of the records.
 template <class T>
-TS_INLINE void look(const VariationalProblem<T> &problem, int64_t row, VariationalWorkspace<T> &space) {
+TS_INLINE void look(const VariationalProblem<T> &problem, int64_t row, T own, VariationalWorkspace<T> &space) {
   constexpr int lanes = width_of<T>;
   const int64_t width = problem.width, n_factors = problem.n_factors, size = record_of(width, false);
   const int64_t begin = problem.offsets[row], end = problem.offsets[row + 1], reach = padded<T>(n_factors);
-  const T *point = space.point, bias = problem.biases ? problem.records[row * size + n_factors] : T(0);
+  const T *point = space.point;
   double *total = space.sums.total;
   for (int64_t c = 0; c < size; ++c) total[c] = 0;
-  space.sums.square = 0;
   for (int64_t start = begin; start < end; start += variational_block) {
     const int64_t stop = start + variational_block < end ? start + variational_block : end;
     T *sums = space.block;
@@ -276,8 +301,7 @@ TS_INLINE void look(const VariationalProblem<T> &problem, int64_t row, Variation
       Lanes<T> score = load(record) * load(point);
       for (int64_t d = lanes; d < reach; d += lanes) score += load(record + d) * load(point + d);
       const T other_bias = problem.biases ? record[n_factors] : T(0);
-      space.sums.square += double(other_bias) * double(other_bias);
-      space.errors[k - begin] = target_of(problem, k) - other_bias - bias - sum<T>(score);
+      space.errors[k - begin] = target_of(problem, k) - other_bias - own - sum<T>(score);
       add_times(record, T(1), size, sums);
     }
     for (int64_t c = 0; c < size; ++c) total[c] += double(sums[c]);
@@ -289,14 +313,18 @@ bool coordinates(const VariationalProblem<T> &problem, int64_t row, VariationalW
   constexpr int lanes = width_of<T>;
   const int64_t width = problem.width, n_factors = problem.n_factors, size = record_of(width, false);
   const int64_t begin = problem.offsets[row], n = problem.offsets[row + 1] - begin, reach = padded<T>(n);
-  const double alpha = problem.alpha, *second = space.sums.total + width;
-  T *mean = problem.records + row * size, *moments = mean + width, *errors = space.errors;
-  for (int64_t d = 0; d < padded<T>(n_factors); ++d) space.point[d] = d < n_factors ? mean[d] : T(0);
-  look(problem, row, space);
+  const double alpha = problem.alpha, *variances = space.sums.total + width;  // the latter of all columns together
+  T *mean = problem.records + row * size, *own_variances = mean + width, *errors = space.errors;
+  double own = problem.biases ? double(mean[n_factors]) : 0.0;
+  for (int64_t d = 0; d < padded<T>(n_factors); ++d) {
+    space.point[d] = d < n_factors ? T(centre_at(problem.row_centre, d) + double(mean[d])) : T(0);
+    if (d < n_factors) own += centre_at(problem.column_centre, d) * double(mean[d]);
+  }
+  look(problem, row, T(own), space);
   for (int64_t k = n; k < reach; ++k) errors[k] = 0;
   double log_determinant = 0, spread = 0;
   const auto conclude = [&](int64_t d, double precision) {
-    moments[d] = T(1 / precision + double(mean[d]) * double(mean[d]));
+    own_variances[d] = T(1 / precision);
     log_determinant += std::log(precision);
     if (problem.covariances) problem.covariances[row * width + d] = T(1 / precision);
   };
@@ -309,13 +337,15 @@ bool coordinates(const VariationalProblem<T> &problem, int64_t row, VariationalW
     for (int64_t k = 0; k < n; ++k) errors[k] -= moved;
     conclude(n_factors, precision);
     // The spread of the columns' biases, and of the row's own.
-    spread += second[n_factors] - space.sums.square + double(n) / precision;
+    spread += variances[n_factors] + double(n) / precision;
   }
   for (int64_t first = 0; first < n_factors; first += variational_strip) {
     const int64_t n_here = n_factors - first < variational_strip ? n_factors - first : variational_strip;
+    T centre[variational_strip];
+    for (int64_t d = 0; d < n_here; ++d) centre[d] = T(centre_at(problem.column_centre, first + d));
     for (int64_t k = 0; k < n; ++k) {
       const T *from = problem.other + problem.columns[begin + k] * size + first;
-      for (int64_t d = 0; d < n_here; ++d) space.transposed[d * reach + k] = from[d];
+      for (int64_t d = 0; d < n_here; ++d) space.transposed[d * reach + k] = centre[d] + from[d];
     }
     for (int64_t d = 0; d < n_here; ++d) {
       T *column = space.transposed + d * reach;
@@ -323,15 +353,18 @@ bool coordinates(const VariationalProblem<T> &problem, int64_t row, VariationalW
       const int64_t at = first + d;
       const CoordinateSums sums = coordinate_sums(column, errors, reach);
       const double *prior = problem.prior_precision + at * n_factors;
-      const double precision = prior[at] + alpha * second[at], old = double(mean[at]);
-      double linear = problem.prior_linear[at] + prior[at] * old + alpha * (sums.products + old * sums.squares);
+      const double second = variances[at] + sums.squares, row_centre = centre_at(problem.row_centre, at);
+      const double precision = prior[at] + alpha * second, old = double(mean[at]);
+      double linear = problem.prior_linear[at] + prior[at] * old +
+                      alpha * (sums.products + old * sums.squares - row_centre * variances[at]);
       for (int64_t other = 0; other < n_factors; ++other) linear -= prior[other] * double(mean[other]);
       if (!(precision > 0) || !is_finite(linear / precision)) return false;
       mean[at] = T(linear / precision);
       const T moved = T(double(mean[at]) - old);
       for (int64_t k = 0; k < reach; k += lanes) store(errors + k, load(errors + k) - load(column + k) * moved);
       conclude(at, precision);
-      spread += second[at] / precision + double(mean[at]) * double(mean[at]) * (second[at] - sums.squares);
+      const double point = row_centre + double(mean[at]);
+      spread += second / precision + point * point * variances[at];
     }
   }
   if (problem.means)

@@ -33,7 +33,9 @@ tastespace::VariationalProblem<T> problem_of(const Vector<const int64_t> &offset
                                              const Matrix<const double> &prior_precision,
                                              const Vector<const double> &prior_linear, bool full,
                                              std::optional<double> bias_precision, double bias_linear, double alpha,
-                                             double target_offset, double target_scale) {
+                                             double target_offset, double target_scale,
+                                             const OptionalVector<const double> &row_centre,
+                                             const OptionalVector<const double> &column_centre) {
   const size_t n_factors = prior_linear.size(), n = columns.size();
   require(offsets.size() > 0, "offsets: one more than rows");
   require_offsets(offsets, offsets.size() - 1, n);
@@ -60,6 +62,10 @@ tastespace::VariationalProblem<T> problem_of(const Vector<const int64_t> &offset
   problem.bias_precision = bias_precision.value_or(0.0);
   problem.bias_linear = bias_linear;
   problem.alpha = alpha;
+  require(has_size(row_centre, size_t(problem.width)) && has_size(column_centre, size_t(problem.width)),
+          "row_centre and column_centre: the numbers of a row");
+  problem.row_centre = pointer(row_centre);
+  problem.column_centre = pointer(column_centre);
   return problem;
 }
 
@@ -72,11 +78,12 @@ template <class T>
 int64_t variational_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vector<const T> targets,
                          Matrix<const T> other, Matrix<const double> prior_precision, Vector<const double> prior_linear,
                          std::optional<double> bias_precision, double bias_linear, double alpha, double target_offset,
-                         double target_scale, bool diagonal, OptionalMatrix<T> means, OptionalMatrix<T> records,
-                         OptionalMatrix<T> covariances, OptionalCube<T> roots, OptionalVector<double> log_determinant,
-                         OptionalVector<double> squares, int threads) {
+                         double target_scale, OptionalVector<const double> row_centre,
+                         OptionalVector<const double> column_centre, bool diagonal, OptionalMatrix<T> means,
+                         OptionalMatrix<T> records, OptionalMatrix<T> covariances, OptionalCube<T> roots,
+                         OptionalVector<double> log_determinant, OptionalVector<double> squares, int threads) {
   auto problem = problem_of<T>(offsets, columns, targets, other, prior_precision, prior_linear, true, bias_precision,
-                               bias_linear, alpha, target_offset, target_scale);
+                               bias_linear, alpha, target_offset, target_scale, row_centre, column_centre);
   const int64_t n_rows = problem.n_rows, width = problem.width;
   require(has_shape(means, n_rows, width), "means: rows x width");
   require(has_shape(records, n_rows, record_size(width, true)), "records: one a row");
@@ -102,10 +109,11 @@ int64_t variational_coordinates(Vector<const int64_t> offsets, Vector<const int3
                                 Matrix<const T> other, Matrix<const double> prior_precision,
                                 Vector<const double> prior_linear, Matrix<T> records,
                                 std::optional<double> bias_precision, double bias_linear, double alpha,
-                                double target_offset, double target_scale, OptionalMatrix<T> covariances,
+                                double target_offset, double target_scale, OptionalVector<const double> row_centre,
+                                OptionalVector<const double> column_centre, OptionalMatrix<T> covariances,
                                 OptionalVector<double> log_determinant, OptionalVector<double> squares, int threads) {
   auto problem = problem_of<T>(offsets, columns, targets, other, prior_precision, prior_linear, false, bias_precision,
-                               bias_linear, alpha, target_offset, target_scale);
+                               bias_linear, alpha, target_offset, target_scale, row_centre, column_centre);
   const int64_t n_rows = problem.n_rows, width = problem.width;
   require(int64_t(records.shape(0)) == n_rows && int64_t(records.shape(1)) == record_size(width, false),
           "records: one a row");
@@ -125,7 +133,8 @@ void bind_rows(nb::module_ &module) {
   module.def("variational_rows", &variational_rows<T>, "offsets"_a, "columns"_a, "targets"_a, "other"_a,
              "prior_precision"_a, "prior_linear"_a, nb::kw_only(), "bias_precision"_a = nb::none(),
              "bias_linear"_a = 0.0, "alpha"_a = 1.0, "target_offset"_a = 0.0, "target_scale"_a = 1.0,
-             "diagonal"_a = false, "means"_a.noconvert() = nb::none(), "records"_a.noconvert() = nb::none(),
+             "row_centre"_a = nb::none(), "column_centre"_a = nb::none(), "diagonal"_a = false,
+             "means"_a.noconvert() = nb::none(), "records"_a.noconvert() = nb::none(),
              "covariances"_a.noconvert() = nb::none(), "roots"_a.noconvert() = nb::none(),
              "log_determinant"_a.noconvert() = nb::none(), "squares"_a.noconvert() = nb::none(), "threads"_a = 1,
              "The normal beliefs about all rows of one side that maximise the bound, given records of the other; -1, "
@@ -133,8 +142,9 @@ void bind_rows(nb::module_ &module) {
   module.def("variational_coordinates", &variational_coordinates<T>, "offsets"_a, "columns"_a, "targets"_a, "other"_a,
              "prior_precision"_a, "prior_linear"_a, "records"_a.noconvert(), nb::kw_only(),
              "bias_precision"_a = nb::none(), "bias_linear"_a = 0.0, "alpha"_a = 1.0, "target_offset"_a = 0.0,
-             "target_scale"_a = 1.0, "covariances"_a.noconvert() = nb::none(),
-             "log_determinant"_a.noconvert() = nb::none(), "squares"_a.noconvert() = nb::none(), "threads"_a = 1,
+             "target_scale"_a = 1.0, "row_centre"_a = nb::none(), "column_centre"_a = nb::none(),
+             "covariances"_a.noconvert() = nb::none(), "log_determinant"_a.noconvert() = nb::none(),
+             "squares"_a.noconvert() = nb::none(), "threads"_a = 1,
              "Moves every coordinate of factorised beliefs about rows once; -1, or the first row that failed.");
 }
 

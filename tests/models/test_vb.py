@@ -74,6 +74,22 @@ def test_the_bound_never_falls(ratings, covariance, populations, start, biases, 
     assert bounds[-1] > bounds[0]
 
 
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize("start", ["als", "random"])
+@pytest.mark.parametrize("populations", [{}, {"prior": "both variances"}, {"hierarchical": True}], ids=str)
+@pytest.mark.parametrize(("mean", "sd"), [(100.0, 1.0), (4.0, 0.1)])
+@pytest.mark.parametrize("covariance", FAMILIES)
+def test_the_bound_of_raw_ratings_far_from_nought_never_falls(
+    ratings, covariance, mean, sd, populations, start, biases, precision
+):
+    """Squares of the ratings are ten thousand times those of what they differ by: that must not cancel out."""
+    far = replace(ratings, values=mean + sd * (ratings.values - ratings.mean) / ratings.standard_deviation)
+    settings = {"n_factors": 4, "passes": 40, "tolerance": 0.0, "threads": 1, "seed": 1, "start": start}
+    model = VB(covariance=covariance, biases=biases, centred=False, precision=precision, **populations, **settings)
+    assert_never_falls(model.fit(far).posterior_.bounds, MONOTONE[precision])
+
+
 def world_of(ratings, biases, n_factors=2, seed=5):
     """A start for the twin: users and items that are certain, in units of the ratings."""
     rng, width = np.random.default_rng(seed), n_factors + biases
@@ -250,9 +266,9 @@ def test_a_training_user_is_folded_in_where_training_left_him(ratings, covarianc
     width, own = state.users.shape.width, state.users
     if covariance == "full":
         second = np.stack([unpacked(row[width : width + own.shape.covariance], width) for row in own.records])
-        expected = second - own.means[:, :, None] * own.means[:, None, :]
+        expected = second - own.records[:, :width, None] * own.records[:, None, :width]
     else:
-        expected = np.stack([np.diag(row[width : 2 * width] - row[:width] ** 2) for row in own.records])
+        expected = np.stack([np.diag(row[width : 2 * width]) for row in own.records])
     assert_allclose(covariances, expected, rtol=1e-3, atol=2e-4)
 
 

@@ -179,10 +179,61 @@ def test_coordinates_equal_their_twin_on_generated_shapes(n_rows, n_columns, n_f
     variances = np.diagonal(covariances, axis1=1, axis2=2)
     close = {"rtol": tolerance, "atol": tolerance}
     assert_allclose(out["records"][:, :width], means, **close)
-    assert_allclose(out["records"][:, width : 2 * width], variances + means**2, **close)
+    assert_allclose(out["records"][:, width : 2 * width], variances, **close)
     assert_allclose(out["covariances"], variances, **close)
     assert_allclose(out["log_determinant"], log_determinants, **close)
     assert_allclose(out["squares"], squares, rtol=tolerance, atol=10 * tolerance)
+
+
+def far_away(family, biases, dtype, n_factors=3):
+    """A problem far from 0, its twin's columns, and what the kernels are told: all less the centres of both sides."""
+    given_ratings, near = problem(4, 60, n_factors, biases=biases, dtype=dtype, family=family, seed=8)
+    width, rng = n_factors + biases, np.random.default_rng(2)
+    rows_at, columns_at = 20 + rng.standard_normal(width), 30 + rng.standard_normal(width)
+    said = rows_at[:n_factors] @ columns_at[:n_factors] + rows_at[n_factors:].sum() + columns_at[n_factors:].sum()
+    prior = given_ratings["prior_precision"]
+    far_ratings = given_ratings | {
+        "targets": given_ratings["targets"].astype(np.float64) + given_ratings["target_scale"] * said,
+        "prior_linear": given_ratings["prior_linear"] + prior @ rows_at[:n_factors],
+    }
+    if biases:
+        far_ratings["bias_linear"] = given_ratings["bias_linear"] + given_ratings["bias_precision"] * rows_at[-1]
+    far = reference.Rows(near.means + columns_at, near.covariances)
+    return far_ratings, far, given_ratings | {"row_centre": rows_at, "column_centre": columns_at}, near
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("biases", [True, False])
+def test_rows_far_from_nought_equal_their_twin_about_centres(biases, dtype):
+    far_ratings, far, told, near = far_away("full", biases, dtype)
+    means, covariances, log_determinants, squares = twin(
+        far_ratings, far, biases, lambda row, precision, linear: reference.best(precision, linear)
+    )
+    out, tolerance = solved(told, near, biases, dtype), TOLERANCE[dtype]
+    assert_allclose(out["means"], means - told["row_centre"], rtol=tolerance, atol=10 * tolerance)
+    assert_allclose(out["covariances"], packed(covariances), rtol=tolerance, atol=tolerance)
+    assert_allclose(out["log_determinant"], log_determinants, rtol=tolerance)
+    assert_allclose(out["squares"], squares, rtol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("biases", [True, False])
+def test_coordinates_far_from_nought_equal_their_twin_about_centres(biases, dtype):
+    far_ratings, far, told, near = far_away("diagonal", biases, dtype)
+    start = 0.3 * np.random.default_rng(5).standard_normal((4, 3 + biases)).astype(dtype)
+    means, covariances, log_determinants, squares = twin(
+        far_ratings,
+        far,
+        biases,
+        lambda row, precision, linear: reference.moved(
+            precision, linear, start[row] + told["row_centre"], [3] if biases else []
+        ),
+    )
+    out, tolerance = coordinates(told, near, start, biases, dtype), TOLERANCE[dtype]
+    assert_allclose(out["records"][:, : 3 + biases], means - told["row_centre"], rtol=tolerance, atol=10 * tolerance)
+    assert_allclose(out["covariances"], np.diagonal(covariances, axis1=1, axis2=2), rtol=tolerance)
+    assert_allclose(out["log_determinant"], log_determinants, rtol=tolerance)
+    assert_allclose(out["squares"], squares, rtol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -229,6 +280,8 @@ def test_a_precision_that_is_not_positive_definite_is_named():
         ("alpha", 0.0, "alpha"),
         ("target_scale", 0.0, "target_scale"),
         ("columns", None, "columns"),
+        ("row_centre", np.zeros(3), "row_centre"),
+        ("column_centre", np.zeros(1), "column_centre"),
     ],
 )
 def test_what_does_not_fit_is_refused(name, value, message):

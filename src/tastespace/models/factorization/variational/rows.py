@@ -1,12 +1,15 @@
 """Normal beliefs about the rows of one side: how they are packed, and the door to the kernels that move them.
 
 A row is x = (factors, bias). Of it the other side needs E[x] and E[x x^T]: its record is the mean and, behind that, the
-second moment, of which the full family has the upper triangle, row by row, and the factorised one the diagonal.
+upper triangle of the second moment, row by row; in the factorised family the variances.
+
+Where ratings are not centred, all rows of a side are far from 0, and what is not known of them would drown in the
+rounding of their squares. So records are of what rows differ from a centre of their side, which is in double.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -50,6 +53,7 @@ class RowBeliefs:
     """Beliefs about all rows of a side."""
 
     shape: Shape
+    centre: DoubleArray  # width: what records are relative to
     records: AnyFloats  # n x record
     log_determinant: float = 0.0  # of all precisions together
     squares: float = 0.0  # expected squared errors of all ratings
@@ -59,24 +63,35 @@ class RowBeliefs:
     def certain(cls, shape: Shape, points: Points) -> RowBeliefs:
         """Points that there is no doubt about: where inference starts."""
         rows = points.factors if points.bias is None else np.hstack([points.factors, points.bias[:, None]])
-        return cls(shape, records_of(shape, rows, np.zeros((len(rows), shape.covariance), rows.dtype)))
+        centre = rows.mean(axis=0, dtype=np.float64)
+        certain = np.zeros((len(rows), shape.covariance), rows.dtype)
+        return cls(shape, centre, records_of(shape, (rows - centre).astype(rows.dtype), certain))
 
     @property
     def means(self) -> AnyFloats:
         """n x width."""
-        means: AnyFloats = self.records[:, : self.shape.width]
-        return means
+        return (self.records[:, : self.shape.width] + self.centre).astype(self.records.dtype)
 
     @property
     def points(self) -> Points:
         """The means, as scores are computed from them."""
-        factors = np.ascontiguousarray(self.records[:, : self.shape.n_factors])
-        bias = np.ascontiguousarray(self.records[:, self.shape.n_factors]) if self.shape.has_biases else None
-        return Points(factors, bias)
+        return _points_of(self.means, self.shape)
+
+    @property
+    def mean(self) -> DoubleArray:
+        """Of all rows: the centre for the records of their next beliefs."""
+        return np.asarray(self.centre + self.records[:, : self.shape.width].mean(axis=0, dtype=np.float64))
+
+    def recentred(self, centre: DoubleArray) -> RowBeliefs:
+        """The same beliefs about another centre; of the factorised family, whose variances have none."""
+        assert self.shape.family == "diagonal"
+        records = self.records.copy()
+        records[:, : self.shape.width] += (self.centre - centre).astype(records.dtype)
+        return replace(self, centre=centre, records=records)
 
     def moments(self) -> Moments:
         """Expected sums and sums of products over all rows."""
-        shape, width, n_factors = self.shape, self.shape.width, self.shape.n_factors
+        shape, width, n_factors, n = self.shape, self.shape.width, self.shape.n_factors, len(self.records)
         total = np.zeros(shape.record)
         for first in range(0, len(self.records), BLOCK_ROWS):
             total += self.records[first : first + BLOCK_ROWS].sum(axis=0, dtype=np.float64)
@@ -84,11 +99,21 @@ class RowBeliefs:
         if shape.family == "full":
             gram = unpacked(second, width)
         else:
+            own = _points_of(self.records, shape).moments
             gram = np.zeros((width, width))
-            gram[:n_factors, :n_factors] = self.points.moments.gram
-            gram[np.diag_indices(width)] = second
-        of_bias = (True, float(total[n_factors]), float(gram[-1, -1])) if shape.has_biases else ()
-        return Moments(len(self.records), total[:n_factors], gram[:n_factors, :n_factors], *of_bias)
+            gram[:n_factors, :n_factors] = own.gram
+            gram[width - 1, width - 1] += own.bias_squares
+            gram[np.diag_indices(width)] += second
+        shift = np.outer(self.centre, total[:width] + n * self.centre / 2)
+        gram += shift + shift.T
+        sums = total[:width] + n * self.centre
+        of_bias = (True, float(sums[n_factors]), float(gram[-1, -1])) if shape.has_biases else ()
+        return Moments(n, sums[:n_factors], gram[:n_factors, :n_factors], *of_bias)
+
+
+def _points_of(means: AnyFloats, shape: Shape) -> Points:
+    factors = np.ascontiguousarray(means[:, : shape.n_factors])
+    return Points(factors, np.ascontiguousarray(means[:, shape.n_factors]) if shape.has_biases else None)
 
 
 def packed(matrices: AnyFloats) -> AnyFloats:
@@ -108,8 +133,11 @@ def unpacked(triangle: DoubleArray, width: int) -> DoubleArray:
 def records_of(shape: Shape, means: AnyFloats, covariances: AnyFloats) -> AnyFloats:
     """Records of rows with these means and packed covariances, in blocks: products are dear in memory."""
     width, records = shape.width, np.zeros((len(means), shape.record), means.dtype)
-    rows, columns = np.triu_indices(width) if shape.family == "full" else np.diag_indices(width)
+    rows, columns = np.triu_indices(width)
     records[:, :width] = means
+    if shape.family == "diagonal":
+        records[:, width : 2 * width] = covariances
+        return records
     for first in range(0, len(means), BLOCK_ROWS):
         here = slice(first, first + BLOCK_ROWS)
         products = means[here][:, rows] * means[here][:, columns]
@@ -136,9 +164,10 @@ def moved_rows(
     shape, dtype, n_rows = own.shape, other.records.dtype, len(side.offsets) - 1
     log_determinant, squares = np.empty(n_rows), np.empty(n_rows)
     covariances = np.empty((n_rows, shape.covariance), dtype) if keeps_covariances else None
-    # The factorised family goes on from what it is given.
-    records = np.empty((n_rows, shape.record), dtype) if shape.family == "full" else own.records.copy()
-    arguments = arguments_of(side, other.records, prior, alpha, shape.has_biases)
+    # Where rows are now is near where they will be. The factorised family goes on from there.
+    centre = own.mean
+    records = np.empty((n_rows, shape.record), dtype) if shape.family == "full" else own.recentred(centre).records
+    arguments = arguments_of(side, other.records, prior, alpha, shape.has_biases, (centre, other.centre))
     arguments |= {
         "records": records,
         "covariances": covariances,
@@ -153,21 +182,33 @@ def moved_rows(
             f"the {name} update failed at row {failed}: its precision matrix is not positive definite; expected finite "
             "ratings of ordinary size; try precision='float64'"
         )
-    return RowBeliefs(shape, records, float(log_determinant.sum()), float(squares.sum()), covariances)
+    return RowBeliefs(shape, centre, records, float(log_determinant.sum()), float(squares.sum()), covariances)
 
 
-def arguments_of(side: Side, other: AnyFloats, prior: ExpectedPrior, alpha: float, has_biases: bool) -> dict[str, Any]:
-    """What both kernels take."""
+def arguments_of(
+    side: Side,
+    other: AnyFloats,
+    prior: ExpectedPrior,
+    alpha: float,
+    has_biases: bool,
+    centres: tuple[DoubleArray, DoubleArray],
+) -> dict[str, Any]:
+    """What both kernels take, of rows and columns less their centres."""
+    own, columns = centres
+    n_factors = len(prior.linear)
+    of_centres = float(own[:n_factors] @ columns[:n_factors] + own[n_factors:].sum() + columns[n_factors:].sum())
     return {
         "offsets": contiguous(side.offsets, np.int64),
         "columns": contiguous(side.columns, np.int32),
         "targets": contiguous(side.targets, other.dtype),
         "other": other,
         "prior_precision": contiguous(prior.precision, np.float64),
-        "prior_linear": contiguous(prior.linear, np.float64),
+        "prior_linear": contiguous(prior.linear - prior.precision @ own[:n_factors], np.float64),
         "bias_precision": prior.bias_precision if has_biases else None,
-        "bias_linear": prior.bias_linear,
+        "bias_linear": prior.bias_linear - (prior.bias_precision * float(own[n_factors]) if has_biases else 0.0),
         "alpha": alpha,
-        "target_offset": side.offset,
+        "row_centre": contiguous(own, np.float64),
+        "column_centre": contiguous(columns, np.float64),
+        "target_offset": side.offset + side.scale * of_centres,
         "target_scale": side.scale,
     }

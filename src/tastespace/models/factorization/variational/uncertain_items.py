@@ -54,6 +54,11 @@ class UncertainItems(EvenNoise):
         return "full" if self.covariances.shape[1] > self.items.shape[1] else "diagonal"
 
     @cached_property
+    def centre(self) -> DoubleArray:
+        """Of the items: what records are relative to."""
+        return np.asarray(self.items.mean(axis=0, dtype=np.float64))
+
+    @cached_property
     def records(self) -> FloatMatrix:
         """Of the items, with whole second moments whatever the family: given these, a user's mean is exact."""
         shape = Shape(self.items.shape[1] - self.has_biases, self.has_biases, "full")
@@ -62,7 +67,8 @@ class UncertainItems(EvenNoise):
             covariances = np.zeros((len(self.items), shape.covariance), np.float32)
             rows, columns = np.triu_indices(shape.width)
             covariances[:, rows == columns] = self.covariances
-        return contiguous(records_of(shape, self.items, covariances), np.float32)
+        means = (self.items - self.centre).astype(np.float32)
+        return contiguous(records_of(shape, means, covariances), np.float32)
 
     def fold_in(self, draws: ItemDraws, ratings: Compressed, roots: FloatArray | None, threads: int) -> Folded:
         users, (n_users, width) = draws.users, (len(ratings), self.items.shape[1])
@@ -76,7 +82,8 @@ class UncertainItems(EvenNoise):
         )
         side = Side.of(ratings, np.float32, draws.offset, draws.scale)
         means = np.empty((n_users, width), np.float32)
-        arguments = arguments_of(side, self.records, prior, float(draws.alpha[0]), self.has_biases)
+        centres = np.zeros(width), self.centre
+        arguments = arguments_of(side, self.records, prior, float(draws.alpha[0]), self.has_biases, centres)
         arguments |= {
             "diagonal": self.family == "diagonal",
             "means": means,
