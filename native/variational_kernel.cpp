@@ -341,11 +341,13 @@ bool coordinates(const VariationalProblem<T> &problem, int64_t row, VariationalW
   }
   for (int64_t first = 0; first < n_factors; first += variational_strip) {
     const int64_t n_here = n_factors - first < variational_strip ? n_factors - first : variational_strip;
-    T centre[variational_strip];
+    T centre[variational_strip] = {};
     for (int64_t d = 0; d < n_here; ++d) centre[d] = T(centre_at(problem.column_centre, first + d));
     for (int64_t k = 0; k < n; ++k) {
-      const T *from = problem.other + problem.columns[begin + k] * size + first;
-      for (int64_t d = 0; d < n_here; ++d) space.transposed[d * reach + k] = centre[d] + from[d];
+      // A whole strip, which a record always has: what is behind the last factor is not looked at.
+      const T *TS_RESTRICT from = problem.other + problem.columns[begin + k] * size + first;
+      T *TS_RESTRICT to = space.transposed + k;
+      for (int64_t d = 0; d < variational_strip; ++d) to[d * reach] = centre[d] + from[d];
     }
     for (int64_t d = 0; d < n_here; ++d) {
       T *column = space.transposed + d * reach;

@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from tastespace import BPMF, VB, Ratings, load, save
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import InvalidParameterError, NonFiniteStateError
 from tastespace.models.factorization.rows import Points, Side
 from tastespace.models.factorization.variational.ascent import VariationalAscent, VariationalState
 from tastespace.models.factorization.variational.populations import PointNoise, Variances
@@ -338,6 +338,46 @@ def test_a_stranger_and_an_item_never_seen_get_the_prior(fitted, ratings):
     assert predicted.cold.all()
     known = fitted.predict([ratings.users.ids[0]], [ratings.items.ids[0]])
     assert (predicted.belief_sd > known.belief_sd).all()
+
+
+@pytest.mark.parametrize("covariance", FAMILIES)
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize("hierarchical", [True, False])
+def test_without_centring_strangers_and_new_items_get_usual_ratings(
+    ratings, covariance, biases, hierarchical, tmp_path
+):
+    """The prior of raw ratings is around 0, which is below the lowest of these."""
+    high = replace(ratings, values=20 + ratings.values - ratings.mean)
+    parts = {"covariance": covariance, "biases": biases, "hierarchical": hierarchical}
+    model = VB(n_factors=3, centred=False, passes=60, seed=1, **parts).fit(high)
+    user, item = ratings.users.ids[0], ratings.items.ids[0]
+    predicted = model.predict(["nobody", user, "nobody"], [item, "nothing", "nothing"])
+    assert predicted.cold.all()
+    assert np.abs(predicted.mean - 20).max() < 1.5 * ratings.standard_deviation
+    assert (predicted.belief_sd < 3 * ratings.standard_deviation).all()
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model").predict(["nobody", user, "nobody"], [item, "nothing", "nothing"])
+    assert_array_equal(again.mean, predicted.mean)
+    assert_array_equal(again.belief_sd, predicted.belief_sd)
+
+
+@pytest.mark.parametrize("covariance", FAMILIES)
+def test_without_centring_known_rows_that_have_no_ratings_get_usual_ratings(ratings, covariance):
+    high = replace(ratings, values=20 + ratings.values - ratings.mean)
+    held_back = (high.user_rows == 4) | (high.item_rows == 3)
+    model = VB(n_factors=3, covariance=covariance, centred=False, passes=60, seed=1).fit(high.masked(~held_back))
+    predicted = model.predict(ratings.users.ids[[4, 5]], ratings.items.ids[[5, 3]])
+    assert np.abs(predicted.mean - 20).max() < 1.5 * ratings.standard_deviation
+    assert (predicted.belief_sd < 3 * ratings.standard_deviation).all()
+
+
+@pytest.mark.parametrize("covariance", FAMILIES)
+@pytest.mark.filterwarnings("ignore:the history has ratings from")
+def test_a_rating_of_absurd_size_is_refused_and_not_answered_with_nan(ratings, covariance):
+    model = VB(n_factors=2, covariance=covariance, passes=10, seed=1).fit(ratings)
+    item = ratings.items.ids[0]
+    with pytest.raises(NonFiniteStateError, match="expected finite ratings, of the size"):
+        model.predict(["new"], [item], history=Ratings.from_arrays(["new"], [item], [1e30]))
 
 
 def test_same_bytes_with_any_number_of_threads(ratings):

@@ -33,11 +33,13 @@ from tastespace.models.factorization.variational.rows import (
     packed,
     records_of,
 )
+from tastespace.models.factorization.variational.strangers import Stranger
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.item_draws import ItemDraws
 
 KIND = 8  # among the kinds of noise of an artifact
+LARGEST = 1e15  # of a user's mean, in units of the ratings': variances have its square, in single precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,7 @@ class UncertainItems(EvenNoise):
     covariances: FloatMatrix  # M x W (W + 1) / 2: upper triangles, row by row; M x W for the factorised family
     has_biases: bool
     bounds: DoubleArray  # on the log evidence, after each pass
+    stranger: Stranger | None = None  # a user without ratings; None for the prior
 
     @property
     def family(self) -> Family:
@@ -91,12 +94,22 @@ class UncertainItems(EvenNoise):
             "threads": threads,
         }
         failed = _native.variational_rows(**arguments)
+        if failed < 0 and not (np.abs(means) < LARGEST).all():
+            failed = int(np.argmin((np.abs(means) < LARGEST).all(axis=1)))
         if failed >= 0:
             raise NonFiniteStateError(
                 f"the belief about user {failed} of the request has no finite spread; expected finite ratings, of the "
                 "size of those that the model was fitted on"
             )
+        if self.stranger is not None:
+            strangers = ratings.counts == 0
+            means[strangers] = self.stranger.mean
+            if roots is not None:
+                roots[strangers] = self._stranger_root(self.stranger)
         return Folded(means[:, None, :])
+
+    def _stranger_root(self, stranger: Stranger) -> DoubleArray:
+        return stranger.root if self.family == "full" else np.sqrt(np.diag(np.diag(stranger.covariance)))
 
     def variance_seen_by(self, weights: FloatMatrix, rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
         """<E[w w^T], Psi> of pairs, in units of the model; 0 for an item never seen, which has no Psi."""
@@ -125,6 +138,7 @@ class UncertainItems(EvenNoise):
             "noise": np.array([KIND], np.uint8),
             "item_covariances": self.covariances,
             "bounds": self.bounds,
+            **({} if self.stranger is None else self.stranger.arrays()),
         }
 
     @classmethod
@@ -134,4 +148,5 @@ class UncertainItems(EvenNoise):
             covariances=contiguous(arrays["item_covariances"], np.float32),
             has_biases=bool(arrays["flags"][0]),
             bounds=contiguous(arrays["bounds"], np.float64),
+            stranger=Stranger.found_in(arrays),
         )

@@ -43,8 +43,9 @@ from tastespace.models.factorization.variational.populations import (
     VariationalPopulation,
 )
 from tastespace.models.factorization.variational.posterior import VariationalPosterior
-from tastespace.models.factorization.variational.rows import Family, RowBeliefs, Shape
+from tastespace.models.factorization.variational.rows import Family, RowBeliefs, Shape, packed
 from tastespace.models.factorization.variational.starting import starting_points
+from tastespace.models.factorization.variational.strangers import Stranger
 from tastespace.models.factorization.variational.uncertain_items import UncertainItems
 from tastespace.models.factorization.watching import aligned
 from tastespace.models.parameters import choice, number, whole_number
@@ -70,7 +71,8 @@ class VB(Recommender):
     own, normal-Wishart and gamma, as in BPMF: `prior_strength`, `prior_degrees`, `prior_scale`, `noise_shape` and
     `noise_rate` are those of its hyper-prior.
 
-    `centred=False` leaves the mean of the ratings for the factors and biases to find. `noise_precision` is "learned",
+    `centred=False` leaves the mean of the ratings for the factors and biases to find; users and items without ratings
+    are then taken to be like the others, as the prior is around 0 where no rating is. `noise_precision` is "learned",
     or 1 / variance of a rating. Inference starts from "als", or from "random" factors.
 
     It stops when a pass over items and users raises the bound by less than `tolerance` of itself, after at most
@@ -213,13 +215,24 @@ class VB(Recommender):
     def _concluded(self, observed: Ratings, state: VariationalState, bounds: DoubleArray) -> VariationalPosterior:
         offset, scale = self._units(observed)
         means = contiguous(state.items.means, np.float32)
-        uncertain = UncertainItems(means, contiguous(state.items.covariances, np.float32), self.biases, bounds)
+        covariances = contiguous(state.items.covariances, np.float32)
+        stranger, new_items = None, _moments_of(state.item_population.expected, self.biases)
+        if not self.centred:
+            counts = observed.by_item.counts
+            stranger = Stranger.among(state.users, observed.by_user.counts)
+            item = Stranger.among(state.items, counts)
+            new_items = item.population(self.n_factors)
+            means[counts == 0] = item.mean
+            covariances[counts == 0] = (
+                packed(item.covariance) if self.covariance == "full" else np.diag(item.covariance)
+            )
+        uncertain = UncertainItems(means, covariances, self.biases, bounds, stranger)
         low, high = observed.range
         return VariationalPosterior(
             draws=ItemDraws(
                 items=means[:, None, :],
                 users=_moments_of(state.user_population.expected, self.biases),
-                new_items=_moments_of(state.item_population.expected, self.biases),
+                new_items=new_items,
                 alpha=np.array([state.noise.mean]),
                 has_biases=self.biases,
                 offset=offset,
