@@ -13,6 +13,7 @@ import polars as pl
 from tastespace.data import text
 from tastespace.data.columns import USUAL_NAMES, find_parts, find_rating_parts, usual_column
 from tastespace.data.compression import Compression, compression_of, read_start
+from tastespace.data.damage import WHOLE, named_damage
 from tastespace.data.json_lines import keys_of
 from tastespace.errors import DataError, InvalidParameterError
 
@@ -104,7 +105,8 @@ def sniff(file: Path, sought: Sought = RATINGS, *, separator: str | None = None,
     compression = compression_of(file)
     head = _head(file, compression)
     if head.startswith(_PARQUET_MAGIC) and compression is None and _tail(file) == _PARQUET_MAGIC:
-        schema = pl.scan_parquet(file, glob=False, hive_partitioning=False).collect_schema()
+        with named_damage(file):
+            schema = pl.scan_parquet(file, glob=False, hive_partitioning=False).collect_schema()
         names = tuple(schema.names())
         return Layout("parquet", None, True, names, sought.parts(names, file))
     _refuse_binary(head, file)
@@ -126,7 +128,7 @@ def _refuse_binary(head: bytes, file: Path) -> None:
     if b"\0" not in head:
         return
     if head.startswith(_PARQUET_MAGIC):
-        raise DataError("this Parquet file is cut off or damaged", file=file, expected="a whole one")
+        raise DataError("this Parquet file is cut off or damaged", file=file, expected=WHOLE)
     raise DataError("this is neither text nor Parquet", file=file, expected=EXPECTED_RATINGS)
 
 

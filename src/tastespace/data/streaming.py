@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from tastespace.arrays import FloatArray, IntArray, OffsetArray, contiguous
+from tastespace.data.damage import named_damage
 from tastespace.data.layout import sniff
 from tastespace.data.tables import typed
 from tastespace.data.vocabulary import Vocabulary, id_series
@@ -110,7 +111,8 @@ def _pieces(file: Path, columns: tuple[str, str, str], rows_at_once: int) -> Ite
 def _piece(file: Path, columns: tuple[str, str, str], start: int, n: int) -> pl.DataFrame:
     """Some rows; only the row groups that have them are read."""
     scan = pl.scan_parquet(file, glob=False, hive_partitioning=False).select(columns).slice(start, n)
-    stored = scan.collect()
+    with named_damage(file):
+        stored = scan.collect()
     found = typed(dict(zip(("user", "item", "rating"), (stored[name] for name in columns), strict=True)))
     if found.fault is not None:
         place = f"row {start + found.fault.row + 1}, column {found.fault.part}"

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from tastespace.arrays import FIRST_INFINITE, contiguous
+from tastespace.data.damage import named_damage
 from tastespace.data.observed import Observed, Side
 from tastespace.data.times import EXPECTED_TIME, as_times, seconds_of
 from tastespace.data.vocabulary import id_series, is_blank
@@ -83,7 +84,8 @@ def typed(cells: Mapping[str, pl.Series]) -> Typed:
 def read_parquet(file: Path, parts: Mapping[str, str], *, skip: bool) -> Observed:
     """The records of a Parquet file."""
     # Neither wildcards nor key=value folders in the path have a meaning here.
-    stored = pl.read_parquet(file, columns=list(parts.values()), glob=False, hive_partitioning=False)
+    with named_damage(file):
+        stored = pl.read_parquet(file, columns=list(parts.values()), glob=False, hive_partitioning=False)
     if not stored.height:
         raise DataError("the table has no rows", file=file, expected="ratings")
     found = typed({part: stored[name] for part, name in parts.items()})
