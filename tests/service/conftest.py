@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import polars as pl
 import pytest
+import sqlalchemy
 from fastapi.testclient import TestClient
+from service.postgres import Postgres, binaries
 
 from tastespace import BPMF, artifact
 from tastespace.data.ratings import Ratings
 from tastespace.randomness import generator
 from tastespace.service.app import create_app, prepare
 from tastespace.service.settings import Settings
+from tastespace.service.store import Store
 from tastespace.testing.toys import gaussian
 
 GENRES = ("Drama", "Comedy", "Horror")
@@ -47,3 +51,38 @@ def client(settings):
     prepare(settings)
     with TestClient(create_app(settings)) as asking:
         yield asking
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server, or a skip that says what to install."""
+    if binaries() is None:
+        pytest.skip("needs PostgreSQL: apt-get install postgresql")
+    server = Postgres()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request, tmp_path) -> str:
+    """The URL of an empty database of either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ratings.db'}"
+    server = request.getfixturevalue("postgres")
+    name = f"t{uuid.uuid4().hex}"
+    engine = sqlalchemy.create_engine(
+        server.url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT"
+    )
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return server.url.replace("/postgres", f"/{name}")
+
+
+@pytest.fixture
+def store(database):
+    """A store with its tables."""
+    opened = Store(database)
+    opened.migrate()
+    yield opened
+    opened.close()

@@ -207,7 +207,7 @@ class Store:
         """Every rating: user, item, rating, and time in seconds (null where it is not known)."""
         query = sa.select(ratings.c.user_id, ratings.c.item_id, ratings.c.value, ratings.c.rated_at)
         frames = []
-        with self._connected() as connection:
+        with self._at_one_moment() as connection:
             rows = connection.execution_options(stream_results=True, yield_per=BLOCK).execute(
                 query.order_by(ratings.c.user_id, ratings.c.item_id)
             )
@@ -307,6 +307,20 @@ class Store:
     def _connected(self) -> Iterator[sa.Connection]:
         with _translated(), self._reading.connect() as connection:
             yield connection
+
+    @contextmanager
+    def _at_one_moment(self) -> Iterator[sa.Connection]:
+        """To read much: what is written meanwhile is not seen, and not kept waiting."""
+        if not self._is_sqlite:
+            with self._writing() as connection:
+                yield connection
+            return
+        with self._connected() as connection:
+            connection.exec_driver_sql("BEGIN")
+            try:
+                yield connection
+            finally:
+                connection.exec_driver_sql("ROLLBACK")
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:

@@ -1,0 +1,139 @@
+"""The ratings database, on SQLite and on PostgreSQL: what is stored, once, and by many at the same time."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+
+import numpy as np
+import polars as pl
+import pytest
+import sqlalchemy as sa
+from service.conftest import small_ratings
+
+from tastespace.errors import InvalidParameterError
+from tastespace.service import tables
+from tastespace.service.store import DatabaseError, Once, Person, Rated, RepeatedKeyError, Store
+
+
+def test_the_tables_are_those_that_the_code_knows(store, database):
+    store.migrate()  # again: nothing to do
+    engine = store._engine
+    for table in tables.metadata.sorted_tables:
+        there = {column["name"] for column in sa.inspect(engine).get_columns(table.name)}
+        assert there == {column.name for column in table.columns}
+
+
+def test_a_rating_replaces_the_one_before_and_tells_that_the_user_changed(store):
+    assert store.person("ann") == Person(0, False)
+    store.rate([Rated("ann", "1", 4.0), Rated("ann", "2", 3.0)])
+    assert store.person("ann").version == 1
+    store.rate([Rated("ann", "1", 2.5)])
+    assert store.person("ann").version == 2
+    assert store.history("ann") == {"1": 2.5, "2": 3.0}
+    total, rows = store.ratings_of("ann", 1, 0)
+    assert (total, rows[0].item_id) == (2, "1")  # the newest first
+    assert store.history("bob") == {}
+
+
+def test_what_was_said_of_time_is_kept(store):
+    moment = datetime(2024, 5, 31, 12, tzinfo=UTC)
+    store.rate([Rated("ann", "1", 4.0, moment)])
+    assert store.all_ratings()["time"].to_list() == [int(moment.timestamp())]
+
+
+def test_forgetting(store):
+    store.rate([Rated("ann", "1", 4.0), Rated("ann", "2", 4.0), Rated("bob", "1", 4.0)])
+    assert store.unrate("ann", "1")
+    assert not store.unrate("ann", "1")
+    assert store.forget("ann") == 1
+    assert store.person("ann") == Person(3, True)
+    assert store.history("ann") == {}
+    assert store.history("bob") == {"1": 4.0}
+    store.rate([Rated("ann", "3", 1.0)])  # He may come back.
+    assert store.history("ann") == {"3": 1.0}
+    assert store.person("ann").is_deleted
+
+
+def test_a_key_is_good_for_one_request(store):
+    once = Once("shop", "k", "of this")
+    assert store.rate([Rated("ann", "1", 4.0)], once, "answer") is None
+    store.rate([Rated("ann", "1", 1.0)])
+    assert store.rate([Rated("ann", "1", 4.0)], once, "answer") == "answer"
+    assert store.history("ann") == {"1": 1.0}
+    assert store.rate([Rated("ann", "1", 4.0)], Once("another shop", "k", "of this"), "other") is None
+    with pytest.raises(RepeatedKeyError):
+        store.rate([Rated("ann", "1", 4.0)], Once("shop", "k", "of that"), "answer")
+
+
+def test_many_write_at_the_same_time(store):
+    """Every version is counted, and one request that comes eight times at once is carried out once."""
+    answers: list[str | None] = []
+
+    def write(n: int) -> None:
+        for item in range(10):
+            store.rate([Rated("ann", str(item), float(n))])
+        answers.append(store.rate([Rated("bob", "1", float(n))], Once("shop", "same", "same"), f"answer of {n}"))
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.person("ann").version == 80
+    assert len(store.history("ann")) == 10
+    assert answers.count(None) == 1
+    assert store.person("bob").version == 1
+    assert {answer for answer in answers if answer} == {f"answer of {store.history('bob')['1']:.0f}"}
+
+
+def test_a_model_s_ratings_are_taken_over_once(store):
+    ratings = small_ratings()
+    assert store.take_over(ratings, "f") == len(ratings)
+    assert store.take_over(ratings, "f") == 0
+    stored = store.all_ratings()
+    assert stored.height == len(ratings)
+    assert stored["time"].null_count() == stored.height
+    assert store.counts() == (len(ratings), 40)
+    row = ratings.by_user.take(np.array([3]))
+    expected = dict(zip(ratings.items.at(row.columns).cast(pl.String), row.values.tolist(), strict=True))
+    assert store.history("3") == expected
+    store.forget("3")
+    assert store.take_over(ratings, "f") == 0  # Nobody comes back by that.
+
+
+def test_users_by_the_beginning_of_their_ids(store):
+    store.rate([Rated(user, "1", 4.0) for user in ("10%", "100", "1_0", "2")])
+    assert store.users("10", 10) == ["10%", "100"]
+    assert store.users("10%", 10) == ["10%"]
+    assert store.users("1_", 10) == ["1_0"]
+    assert store.users("", 2) == ["10%", "100"]
+
+
+def test_activations(store):
+    assert store.activation() is None
+    first, second = store.activate("a", "start"), store.activate("b", "reload")
+    assert store.activation() == second
+    assert [entry.version for entry in store.activations(5)] == ["b", "a"]
+    assert first.id < second.id
+
+
+def test_texts_that_try_to_be_more(store):
+    hostile = "x'); DROP TABLE ratings; --"
+    store.rate([Rated(hostile, hostile, 4.0)])
+    assert store.history(hostile) == {hostile: 4.0}
+    assert store.counts() == (1, 1)
+
+
+def test_what_is_no_database(tmp_path):
+    with pytest.raises(InvalidParameterError, match="expected sqlite or postgresql"):
+        Store("mysql://somewhere/x")
+    with pytest.raises(InvalidParameterError, match="cannot be read"):
+        Store("nothing")
+    (tmp_path / "no.db").write_text("this is no database, and never was one" * 100)
+    with pytest.raises(DatabaseError, match="cannot be reached, or refuses"):
+        Store(f"sqlite:///{tmp_path / 'no.db'}").migrate()
+    gone = Store("postgresql://tastespace:secret@127.0.0.1:1/x")
+    with pytest.raises(DatabaseError) as told:
+        gone.ping()
+    assert "secret" not in str(told.value) + gone.url
