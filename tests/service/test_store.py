@@ -87,6 +87,15 @@ def test_many_write_at_the_same_time(store):
     assert {answer for answer in answers if answer} == {f"answer of {store.history('bob')['1']:.0f}"}
 
 
+def test_who_reads_does_not_wait_for_who_writes(store):
+    store.rate([Rated("ann", "1", 4.0)])
+    with store._writing() as connection:
+        connection.execute(sa.update(tables.ratings).values(value=1.0))
+        assert store.history("ann") == {"1": 4.0}  # what was there before
+        assert store.all_ratings()["rating"].to_list() == [4.0]
+    assert store.history("ann") == {"1": 1.0}
+
+
 def test_a_model_s_ratings_are_taken_over_once(store):
     ratings = small_ratings()
     assert store.take_over(ratings, "f") == len(ratings)

@@ -351,7 +351,7 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
 
 def _begin_at_once(connection: sa.Connection) -> None:
     """A writer says so at the beginning: two that read first and then write would refuse each other."""
-    if connection.get_isolation_level() != "AUTOCOMMIT":
+    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
