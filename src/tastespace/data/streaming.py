@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,8 +58,9 @@ class RatingStream:
 
         Columns are found by their usual names.
         """
-        if isinstance(rows_at_once, bool) or not isinstance(rows_at_once, int) or rows_at_once < 1:
+        if isinstance(rows_at_once, bool) or not isinstance(rows_at_once, Integral) or rows_at_once < 1:
             raise InvalidParameterError(f"rows_at_once is {rows_at_once!r}; expected a whole number of at least 1")
+        rows_at_once = int(rows_at_once)
         file = Path(path)
         if not file.is_file():
             raise DataError("there is no such file", file=file, expected="a Parquet file of ratings")

@@ -164,8 +164,8 @@ class Recommender(ABC):
         check_sweeps(sweeps)
         if not len(self.ratings_):
             raise InvalidParameterError(
-                f"this {type(self).__name__} was saved without its ratings, to which new ones would be added; expected "
-                "a model saved with them, or a fit on all ratings"
+                f"this {type(self).__name__} was saved without its ratings, or learned from a file piece by piece: "
+                "there is nothing to add new ones to; expected a model that has its ratings, or a fit on all ratings"
             )
         new = of_the_same_kind(as_ratings(new_ratings), self.ratings_)
         self.check_ratings(new)
