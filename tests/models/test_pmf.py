@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import warnings
 
 import numpy as np
@@ -18,6 +19,7 @@ from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
 from tastespace.models.factorization.best_epoch import KeepingBest, diverged, run
 from tastespace.models.factorization.descent import Descent, Rate, Steps
 from tastespace.models.factorization.forms import Form
+from tastespace.models.factorization.pace import usual_epochs, usual_patience
 from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
 from tastespace.models.factorization.pmf import HELD_OUT
 from tastespace.models.factorization.rating_blocks import InPieces
@@ -152,20 +154,50 @@ def test_momentum_is_what_it_says(ratings):
     assert_allclose(third.users.bias - second.users.bias, expected, rtol=1e-10)
 
 
-def test_a_bold_driver_finds_a_rate_and_never_keeps_a_worse_epoch(ratings):
+WAYS = [("stochastic", 1), ("mini-batch", 100), ("mini-batch", 10**6), ("full-batch", 1)]
+
+
+@pytest.mark.parametrize(("method", "batch_size"), WAYS)
+def test_a_bold_driver_finds_a_rate_and_never_keeps_a_worse_epoch(ratings, method, batch_size):
     """5 is far too fast: epochs are taken back until it is not, and those that are kept lower the loss."""
-    descent = descent_on(WholeRatings(ratings), method="full-batch", rate=5.0, schedule="bold-driver")
-    rng = generator(3)
-    state, kept, taken_back = descent.init(rng), [], 0
+    more = {"rate": 5.0, "schedule": "bold-driver", "batch_size": batch_size}
+    descent, rng = descent_on(WholeRatings(ratings), method=method, **more), generator(3)
+    state, taken_back = descent.init(rng), 0
+    losses = [loss_of(ratings, descent, state.users, state.items)]
+    assert_allclose(state.loss, losses[0], rtol=1e-9)
     for _ in range(200):
-        begin = loss_of(ratings, descent, state.users, state.items)
         state, stats = descent.step(state, rng)
-        assert_allclose(stats["loss"], begin, rtol=1e-9)  # a full batch sees the loss of where it begins
-        taken_back += bool(stats["taken back"])
-        kept += [] if stats["taken back"] else [begin]
-    assert taken_back > 3
-    assert np.all(np.diff(kept) <= 1e-9 * kept[0])
-    assert kept[-1] < 0.8 * kept[0]
+        losses.append(loss_of(ratings, descent, state.users, state.items))
+        if stats["taken back"]:
+            taken_back += 1
+            assert losses[-1] == losses[-2] or taken_back == 1
+            assert not stats["loss"] <= losses[-2] * (1 - 1e-9)
+        else:
+            assert_allclose(stats["loss"], losses[-1], rtol=1e-9)  # where it ended, not what was met on the way
+    assert 2 < taken_back < 100
+    assert np.all(np.diff(losses) <= 1e-9 * losses[0])  # the first epoch is judged by the start
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize(("method", "batch_size"), WAYS)
+def test_a_bold_driver_gets_as_far_as_a_constant_rate(ratings, method, batch_size):
+    """He does not stay where an epoch that was bad, and was noticed late, has left him."""
+    reached = []
+    for schedule in ("constant", "bold-driver"):
+        more = {"rate": 0.02, "schedule": schedule, "batch_size": batch_size}
+        descent, rng = descent_on(WholeRatings(ratings), method=method, **more), generator(3)
+        state = descent.init(rng)
+        for _ in range(150):
+            state, _ = descent.step(state, rng)
+        reached.append(loss_of(ratings, descent, state.users, state.items))
+    assert reached[1] < 1.02 * reached[0]
+
+
+def test_a_driver_who_never_gets_anywhere_says_so(ratings):
+    """From 1e300 on, no number of halvings that anybody waits for is enough."""
+    model = PMF(n_factors=3, regularisation=0.05, learning_rate=1e300, schedule="bold-driver", epochs=20, seed=1)
+    with pytest.warns(DivergenceWarning, match=r"never lowered the loss: each of \d+ .* learning_rate \(now 1e\+300\)"):
+        model.fit(ratings)
 
 
 # Stopping
@@ -223,48 +255,130 @@ def test_held_out_ratings_are_watched_and_change_nothing(ratings):
 # Divergence
 
 
-@pytest.mark.parametrize("refit", [True, False])
-def test_a_rate_that_is_too_large_stops_says_so_and_keeps_the_best(ratings, refit):
-    model = PMF(n_factors=3, regularisation=0.05, learning_rate=30.0, refit=refit, seed=1)
-    with pytest.warns(DivergenceWarning, match=r"diverged in epoch \d+: .* kept.* smaller learning_rate \(now 30\)"):
+ENDINGS = [{}, {"refit": False}, {"early_stopping": False}, {"early_stopping": False, "epochs": 1}]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("rate", [30.0, 1e30, 1e300])
+@pytest.mark.parametrize(("method", "batch_size"), WAYS)
+def test_a_rate_that_is_too_large_stops_says_so_and_keeps_the_best(ratings, method, batch_size, rate, ending):
+    options = {"n_factors": 3, "regularisation": 0.05, "method": method, "batch_size": batch_size, "seed": 1}
+    model = PMF(learning_rate=rate, **options, **ending)
+    message = rf"diverged in epoch \d+: .* kept.* smaller learning_rate \(now {re.escape(format(rate, 'g'))}\)"
+    with pytest.warns(DivergenceWarning, match=message):
         model.fit(ratings)
-    assert np.isfinite(model.predict(ratings.user_ids(), ratings.item_ids()).mean).all()
     for name, array in model.posterior_.arrays().items():
         assert np.isfinite(array).all() or name in ("losses", "held_out_errors")  # which tell of it
+    predicted = model.predict(ratings.user_ids(), ratings.item_ids()).mean
+    # The start predicts the mean; users come last, and put right what they can.
+    assert np.sqrt(np.mean((predicted - ratings.values) ** 2)) < 1.001 * ratings.standard_deviation
 
 
-def test_what_grows_slowly_is_noticed_and_earlier_epochs_are_kept(ratings):
-    """A rate that rises until it is too large: the epochs before that are good, and one of them is kept."""
+def keeping_loss(descent):
+    measures = {"here": lambda state: descent.loss(state, generator(0))}
+    return KeepingBest(descent, "here", measures, descent.is_sound)
+
+
+def run_for(keeping, descent, epochs):
+    return run(
+        keeping,
+        keeping.init(generator(1)),
+        generator(2),
+        loss=lambda state: descent.loss(state, generator(0)),
+        epochs=epochs,
+        stop=lambda trace: False,
+        phase="",
+        observer=silent,
+    )
+
+
+@pytest.mark.parametrize(("method", "batch_size", "first"), [(*WAYS[0], 0.02), (*WAYS[1], 0.01), (*WAYS[3], 0.05)])
+def test_what_grows_slowly_is_noticed_and_earlier_epochs_are_kept(ratings, method, batch_size, first):
+    """A rate that rises until it is too large: the epochs before that are good, and the best of them is kept."""
 
     class Rising(Rate):
         def at(self, visits, boldness):
             return self.first * 1.6 ** (visits / 26)
 
-    descent = descent_on(WholeRatings(ratings))
-    descent = dataclasses.replace(descent, steps=dataclasses.replace(descent.steps, rate=Rising(0.02, "constant", 0.0)))
-    keeping = KeepingBest(descent, "loss", {})
+    descent = descent_on(WholeRatings(ratings), method=method, batch_size=batch_size)
+    descent = dataclasses.replace(
+        descent, steps=dataclasses.replace(descent.steps, rate=Rising(first, "constant", 0.0))
+    )
+    ran = run_for(keeping_loss(descent), descent, 100)
+    assert ran.has_diverged
+    assert len(ran.trace) < 100
+    measured = [stats["here"] for stats in ran.trace]
+    assert 0 < ran.best_epoch == 1 + int(np.nanargmin(measured)) < len(measured)
+    # The figure is that of the very state that is kept.
+    best = ran.last.best
+    assert_allclose(loss_of(ratings, descent, best.users, best.items), min(measured), rtol=1e-9)
+    assert min(measured) < ran.last.first_loss
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    value: float
+    loss: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Walk:
+    """Goes where it is told; the loss of a step is that of where it began."""
+
+    values: list
+
+    def init(self, rng):
+        return Number(self.values[0])
+
+    def step(self, state, rng):
+        return Number(self.values[self.values.index(state.value) + 1]), {"loss": state.value}
+
+
+@pytest.mark.parametrize(
+    ("values", "best", "has_diverged"),
+    [
+        ([1.0, 0.5, 0.7, 0.6], 1, False),
+        ([1.0, 1.1, 1.2], 0, False),  # the start was the best
+        ([1.0, 0.9, float("inf")], 1, True),  # and the last step has not seen it
+        ([1.0, 100.0], 0, True),
+        ([1.0, -float("inf")], 0, True),  # a fine figure of a state that is not sound
+    ],
+)
+def test_the_start_counts_and_figures_belong_to_states(values, best, has_diverged):
+    walk = Walk(values)
+    keeping = KeepingBest(
+        walk, "value", {"value": lambda state: state.value}, lambda state, _: np.isfinite(state.value)
+    )
     ran = run(
         keeping,
-        keeping.init(generator(1)),
-        generator(2),
-        epochs=100,
+        keeping.init(generator(0)),
+        generator(0),
+        loss=lambda state: state.value,
+        epochs=len(values) - 1,
         stop=lambda trace: False,
         phase="",
         observer=silent,
     )
-    assert ran.has_diverged
-    assert len(ran.trace) < 100
-    losses = [stats["loss"] for stats in ran.trace]
-    assert 0 < ran.best_epoch == 1 + int(np.nanargmin(losses)) < len(losses)
-    assert np.isfinite(ran.last.best.users.factors).all()
+    assert (ran.best_epoch, ran.last.best.value) == (best, values[best])
+    assert ran.has_diverged == has_diverged
+
+
+def test_a_state_with_a_penalty_above_the_loss_of_the_start_is_never_kept(ratings):
+    descent = descent_on(WholeRatings(ratings))
+    start = descent.init(generator(1))
+    assert descent.is_sound(start, start.loss)
+    for size in (1e3, 1e200, np.inf, np.nan):
+        far = dataclasses.replace(start.items, factors=start.items.factors * size)
+        assert not descent.is_sound(dataclasses.replace(start, items=far), start.loss)
 
 
 def test_what_counts_as_divergence():
-    assert not diverged([])
-    assert not diverged([{"loss": 5.0}, {"loss": 1.0}, {"loss": 4.0}])  # back where it began at most
-    assert diverged([{"loss": 5.0}, {"loss": 1.0}, {"loss": 6.0}])
-    assert diverged([{"loss": 5.0}, {"loss": float("nan")}])
-    assert not diverged([{"loss": 5.0}, {"loss": float("nan"), "taken back": 1.0}])
+    assert not diverged(5.0, [])
+    assert not diverged(5.0, [{"loss": 1.0}, {"loss": 4.0}])  # back where it began at most
+    assert diverged(5.0, [{"loss": 1.0}, {"loss": 6.0}])
+    assert diverged(5.0, [{"loss": 16.0}])
+    assert diverged(5.0, [{"loss": float("nan")}])
+    assert not diverged(5.0, [{"loss": float("nan"), "taken back": 1.0}])
 
 
 def test_a_bold_driver_recovers_from_a_rate_that_is_too_large(ratings):
@@ -282,8 +396,7 @@ def test_a_bold_driver_recovers_from_a_rate_that_is_too_large(ratings):
 @pytest.mark.parametrize("method", ["stochastic", "mini-batch", "full-batch"])
 def test_every_way_predicts_better_than_biases(form, method):
     parts = random_split(tastes(150, 80, noise=0.3, rng=generator(5))[0], 0.2, seed=0)
-    # Patient: the start is a saddle, which so few ratings take some epochs to leave.
-    options = {"batch_size": 1000, "regularisation": 0.01, "patience": 50, "seed": 0}
+    options = {"batch_size": 1000, "regularisation": 0.01, "seed": 0}
     ours = PMF(n_factors=4, form=form, method=method, **options).fit(parts.train)
     biases = DampedBias(seed=0).fit(parts.train)
     assert rmse(ours, parts) < 0.75 * rmse(biases, parts)
@@ -293,10 +406,83 @@ def rmse(model, parts):
     return evaluate(model, parts)["rmse"]
 
 
+def low_rank(n_users, n_items, *, rank=3, density, seed):
+    """Tastes alone: without biases, nothing improves until the factors have left their start."""
+    rng = generator(seed)
+    truth = 3 + rng.standard_normal((n_users, rank)) @ rng.standard_normal((rank, n_items)) / np.sqrt(rank)
+    users, items = np.nonzero(rng.random(truth.shape) < density)
+    return Ratings.from_arrays(users, items, truth[users, items] + 0.3 * rng.standard_normal(len(users)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_defaults_are_about_as_good_as_als_on_little_data(seed):
+    """It does not stop on the plateau where it starts."""
+    for ratings in (low_rank(60, 50, density=0.5, seed=seed), tastes(60, 50, rng=generator(seed))[0]):
+        parts = random_split(ratings, 0.2, seed=seed)
+        ours, als = PMF(seed=seed).fit(parts.train), ALS(seed=seed).fit(parts.train)
+        assert rmse(ours, parts) < 1.1 * rmse(als, parts)
+
+
+@pytest.mark.parametrize("method", ["stochastic", "mini-batch", "full-batch"])
+def test_few_ratings_a_row_are_learned_from(method):
+    """Where the first strength is too strong for any factors at all, and there are nine ratings a row."""
+    parts = random_split(low_rank(200, 300, density=0.05, seed=3), 0.2, seed=0)
+    ours = PMF(method=method, seed=3).fit(parts.train)
+    mean = np.sqrt(np.mean((parts.test.values - parts.train.mean) ** 2))
+    assert rmse(ours, parts) < 0.88 * mean
+
+
+def test_patience_and_epochs_are_longer_where_an_epoch_is_short(ratings):
+    """Of an average row with ten visits and with a thousand; a full batch is one step however large."""
+    descent = descent_on(WholeRatings(ratings), rate=0.02)
+    many = dataclasses.replace(descent, n_ratings=100 * descent.n_ratings)
+    assert usual_patience(descent) * descent.travel >= 30
+    assert (usual_patience(many), usual_epochs(many)) == (10, 200)
+    assert usual_patience(descent) < usual_epochs(descent) / 4
+    slow = descent_on(WholeRatings(ratings), rate=1e-9)
+    assert usual_epochs(slow) == 1000  # and not for ever
+    for batches in ({"method": "full-batch"}, {"method": "mini-batch", "batch_size": 10**6}):
+        assert usual_patience(descent_on(WholeRatings(ratings), rate=0.2, **batches)) == 50
+
+
+def test_the_search_keeps_to_its_budget_and_takes_what_it_found(ratings, monkeypatch):
+    monkeypatch.setattr("tastespace.models.factorization.pmf.MOST_TRIALS", 3)
+    told = []
+    model = PMF(n_factors=4, seed=1).fit(ratings, observer=told.append)
+    tried = [event.stats for event in told if event.phase == "searching regularisation"]
+    assert len(tried) == 3
+    best = min(tried, key=lambda stats: stats[HELD_OUT])
+    assert best is tried[2]  # the last of the budget, and not thrown away
+    assert model.posterior_.penalty.strengths.users == best["strength"]
+
+
 def test_auto_is_as_good_as_the_search_of_als():
     parts = random_split(tastes(200, 120, noise=0.3, rng=generator(5))[0], 0.2, seed=0)
     ours, als = PMF(n_factors=4, seed=0).fit(parts.train), ALS(n_factors=4, seed=0).fit(parts.train)
     assert rmse(ours, parts) < 1.05 * rmse(als, parts)
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_without_a_mean_strangers_and_unknown_items_are_average(biases):
+    """Raw: zeros would predict the lowest rating."""
+    ratings = tastes(60, 40, density=0.5, rng=generator(1))[0]
+    rest = ratings.masked((ratings.user_rows != 7) & (ratings.item_rows != 5))  # known by name alone
+    model = PMF(n_factors=3, form="raw", biases=biases, regularisation=0.02, seed=1).fit(rest)
+    spread, items = ratings.standard_deviation, ratings.items.ids.to_list()
+    item_means = np.array([ratings.values[ratings.item_rows == row].mean() for row in range(40)])
+    for user in ("new", ratings.users.ids[7]):
+        predicted = model.predict([user] * 40, items).mean
+        assert abs(predicted.mean() - ratings.mean) < 0.3 * spread
+        assert np.sqrt(np.mean((predicted - item_means) ** 2)) < 0.35 * spread
+        listed = model.recommend([user], 40, exclude=None)
+        scores = dict(zip(listed.item_ids.to_list(), listed.scores[0], strict=True))
+        assert_allclose([scores[item] for item in items], predicted, atol=1e-3)
+    for item in ("unheard of", items[5]):
+        predicted = model.predict(ratings.users.ids, [item] * 60).mean
+        assert abs(predicted.mean() - ratings.mean) < 0.3 * spread
+    assert abs(model.predict(["new"], ["unheard of"]).mean[0] - ratings.mean) < 0.3 * spread
+    nothing_yet = model.posterior_.fold_in(ratings.by_user.take(np.array([-1], np.int32)), 1)
+    assert_array_equal(nothing_yet.factors, model.posterior_.users.average.factors)
 
 
 @pytest.mark.parametrize("form", ["centred", "sigmoid"])
@@ -434,6 +620,31 @@ def test_streaming_equals_the_same_blocks_in_memory(ratings, file, method):
     assert_array_equal(states[0][0].items.bias, states[1][0].items.bias)
 
 
+@pytest.mark.parametrize("rows_at_once", [50, 10**6])
+def test_a_full_batch_is_one_step_in_however_many_pieces_it_comes(ratings, file, rows_at_once):
+    streamed = StreamedRatings(RatingStream.scan(file, rows_at_once=rows_at_once))
+    reached = []
+    for source in (streamed, WholeRatings(ratings)):
+        descent = descent_on(source, method="full-batch", rate=0.2)
+        state = descent.init(generator(4))
+        for _ in range(20):
+            state, stats = descent.step(state, generator(5))
+        reached.append((state, stats["loss"], descent.loss(state, generator(6))))
+    (ours, *our_losses), (theirs, *their_losses) = reached
+    assert_allclose(ours.users.factors, theirs.users.factors, rtol=1e-9, atol=1e-12)
+    assert_allclose(ours.items.factors, theirs.items.factors, rtol=1e-9, atol=1e-12)
+    assert_allclose(ours.items.bias, theirs.items.bias, rtol=1e-9, atol=1e-12)
+    assert_allclose(our_losses, their_losses, rtol=1e-10)
+
+
+def test_a_streamed_model_cannot_be_updated_and_says_why(ratings, file):
+    model = PMF(n_factors=2, regularisation=0.05, epochs=3, seed=1).fit_parquet(file, rows_at_once=np.int64(300))
+    with pytest.raises(
+        InvalidParameterError, match="learned from a file piece by piece.*expected.* a fit on all ratings"
+    ):
+        model.update(ratings)
+
+
 def test_one_piece_is_nearly_the_fit_in_memory(ratings, file):
     """The same model, shuffled otherwise: answers agree."""
     options = {"n_factors": 2, "regularisation": 0.02, "early_stopping": False, "epochs": 100, "seed": 1}
@@ -470,8 +681,9 @@ def test_a_file_that_is_no_table_of_ratings_is_refused(tmp_path):
 
 
 def test_how_many_rows_at_once_makes_sense(file):
-    with pytest.raises(InvalidParameterError, match="rows_at_once"):
-        PMF().fit_parquet(file, rows_at_once=0)
+    for senseless in (0, True, 2.5, np.int64(-3)):
+        with pytest.raises(InvalidParameterError, match="rows_at_once"):
+            PMF().fit_parquet(file, rows_at_once=senseless)
 
 
 # Parameters
@@ -513,6 +725,8 @@ def test_separate_strengths_override_the_common_one(ratings):
         ("refit", 1),
         ("validation_share", 1.0),
         ("precision", "float16"),
+        *((name, np.array([1.0, 2.0])) for name in ("epochs", "patience", "learning_rate", "regularisation")),
+        *((name, np.array([1, 2])) for name in ("n_factors", "item_regularisation", "form", "momentum")),
     ],
 )
 def test_senseless_parameters_are_refused_by_name(ratings, name, value):

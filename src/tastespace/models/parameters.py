@@ -44,3 +44,8 @@ def choice(name: str, value: Any, options: Sequence[Any]) -> None:
     """The value is one of a few."""
     if not any(isinstance(value, type(option)) and value == option for option in options):
         raise InvalidParameterError(f"{name} is {value!r}; expected one of {', '.join(map(repr, options))}")
+
+
+def is_word(value: Any, *words: str) -> bool:
+    """Whether the value is one of these words, and not a number; arrays, too, are asked without a complaint."""
+    return isinstance(value, str) and value in words

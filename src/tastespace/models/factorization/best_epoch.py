@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from numpy.random import Generator
 
@@ -13,9 +13,18 @@ from tastespace.inference.drivers import Stop, ascend
 from tastespace.inference.transition import Stats, Transition
 from tastespace.progress import Observer
 
-State = TypeVar("State")
-TOO_FAR = 3.0  # a loss so many times the least one so far, and above the first one, does not come back
+TOO_FAR = 3.0  # a loss so many times the least one so far, and above that of the start, does not come back
 TAKEN_BACK = "taken back"  # the figure of an epoch that is 1 where it has been undone
+
+
+class HasLoss(Protocol):
+    """A state that knows how good it is; of the start, that has to be true."""
+
+    @property
+    def loss(self) -> float: ...
+
+
+State = TypeVar("State", bound=HasLoss)
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +33,7 @@ class Kept(Generic[State]):
 
     now: State
     best: State
+    first_loss: float  # of the start
     epoch: int = 0
     best_epoch: int = 0
     best_figure: float = inf
@@ -31,23 +41,33 @@ class Kept(Generic[State]):
 
 @dataclass(frozen=True, eq=False)
 class KeepingBest(Generic[State]):
-    """A transition that remembers the state where a figure was least; `measures` add figures after each step."""
+    """A transition that remembers the state where a figure was least, the start included.
+
+    `measures` are figures of a state, which are added to those of the step that led there; `figure` is the name of one
+    of them: what a step says itself was met on the way, and belongs to no state. None keeps whatever is last. A state
+    that is not sound is never the best, however well it may happen to predict.
+    """
 
     inner: Transition[State]
-    figure: str
+    figure: str | None
     measures: Mapping[str, Callable[[State], float]]
+    is_sound: Callable[[State, float], bool]  # given the loss of the start
 
     def init(self, rng: Generator) -> Kept[State]:
         start = self.inner.init(rng)
-        return Kept(start, start)
+        figure = inf if self.figure is None else self.measures[self.figure](start)
+        return Kept(start, start, start.loss, best_figure=figure if isfinite(figure) else inf)
 
     def step(self, state: Kept[State], rng: Generator) -> tuple[Kept[State], Stats]:
         now, stats = self.inner.step(state.now, rng)
         stats = {**stats, **{name: measure(now) for name, measure in self.measures.items()}}
-        epoch, figure = state.epoch + 1, stats[self.figure]
-        if isfinite(stats["loss"]) and figure < state.best_figure:  # never where it is no number
-            return Kept(now, now, epoch, epoch, figure), stats
-        return Kept(now, state.best, epoch, state.best_epoch, state.best_figure), stats
+        epoch, first = state.epoch + 1, state.first_loss
+        if self.figure is None:
+            return Kept(now, now, first, epoch, epoch), stats
+        figure, is_near = stats[self.figure], stats["loss"] <= TOO_FAR * first  # never where it is no number
+        if is_near and figure < state.best_figure and self.is_sound(now, first):
+            return Kept(now, now, first, epoch, epoch, figure), stats
+        return Kept(now, state.best, first, epoch, state.best_epoch, state.best_figure), stats
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +76,21 @@ class Run(Generic[State]):
 
     last: Kept[State]
     trace: list[Stats]
+    end_loss: float  # of where it ended, which the last step need not have seen
+
+    @property
+    def losses(self) -> list[float]:
+        """Of the start, as they were met on the way, and of the end; those of epochs taken back are left out."""
+        return [self.last.first_loss, *_kept_losses(self.trace), self.end_loss]
 
     @property
     def has_diverged(self) -> bool:
-        return diverged(self.trace)
+        return any(_is_lost(self.losses[:end]) for end in (-1, None)) or self.never_left
+
+    @property
+    def never_left(self) -> bool:
+        """Whether every epoch was taken back."""
+        return bool(self.trace) and all(stats.get(TAKEN_BACK) for stats in self.trace)
 
     @property
     def best_epoch(self) -> int:
@@ -75,27 +106,35 @@ def run(
     start: Kept[State],
     rng: Generator,
     *,
+    loss: Callable[[State], float],
     epochs: int,
     stop: Stop,
     phase: str,
     observer: Observer,
 ) -> Run[State]:
-    """Until the rule is content, the epochs are used up, or all is lost."""
+    """Until the rule is content, the epochs are used up, or all is lost; `loss` is that of a state."""
     last, trace = ascend(
         transition,
         start,
         rng,
         steps=epochs,
-        stop=lambda trace: diverged(trace) or stop(trace),
+        stop=lambda trace: diverged(start.first_loss, trace) or stop(trace),
         phase=phase,
         observer=observer,
     )
-    return Run(last, trace)
+    return Run(last, trace, loss(last.now) if trace else start.first_loss)
 
 
-def diverged(trace: list[Stats]) -> bool:
+def diverged(first_loss: float, trace: list[Stats]) -> bool:
     """The loss is no number, or far above what it was; an epoch that was taken back does not count."""
     if not trace or trace[-1].get(TAKEN_BACK):
         return False
-    losses = [stats["loss"] for stats in trace if not stats.get(TAKEN_BACK)]
+    return _is_lost([first_loss, *_kept_losses(trace)])
+
+
+def _kept_losses(trace: list[Stats]) -> list[float]:
+    return [stats["loss"] for stats in trace if not stats.get(TAKEN_BACK)]
+
+
+def _is_lost(losses: list[float]) -> bool:
     return not isfinite(losses[-1]) or losses[-1] > max(losses[0], TOO_FAR * min(losses))

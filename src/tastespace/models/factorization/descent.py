@@ -44,6 +44,7 @@ SCHEDULES = list(get_args(ScheduleName))
 LEAST_START_SD, MOST_START_SD, VISITS = 0.01, 0.1, 2.0
 # Ratings of a visit below which one thread is faster: threads are started for every stage, and wait at its end.
 WORTH_THREADS = 1 << 17
+IN_ORDER = np.arange(N_PARTS, dtype=np.int32)  # of the stages, where the order is of no account
 FASTER, SLOWER = 1.05, 0.5  # what a bold driver does with his rate after a better and a worse epoch
 
 
@@ -72,8 +73,7 @@ class DescentState:
     epoch: int = 0
     velocities: tuple[Points, Points] | None = None  # where there is momentum
     boldness: float = 1.0
-    loss: float = np.inf  # as it was met on the way here
-    before: DescentState | None = None  # where the last step came from, for a bold driver of full batches
+    loss: float = np.inf  # of the start, and for a bold driver: here; else as it was met on the way
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,8 @@ class Descent:
     def init(self, rng: Generator) -> DescentState:
         """Small random factors (zero would be a fixed point), no biases; or given items, and such users."""
         users = self._start(len(self.user_counts), rng)
-        return DescentState(users, self._first_items(rng), self.penalty.strengths)
+        start = DescentState(users, self._first_items(rng), self.penalty.strengths)
+        return replace(start, loss=self.loss(start, rng.spawn(1)[0]))
 
     def _first_items(self, rng: Generator) -> Points:
         if self.given is None:
@@ -122,8 +123,18 @@ class Descent:
 
     @property
     def _visits(self) -> float:
-        """Of an average row in an epoch."""
-        return 2 * self.n_ratings / (len(self.user_counts) + len(self.item_counts))
+        return visits(self.n_ratings, self.user_counts, self.item_counts)
+
+    @property
+    def travel(self) -> float:
+        """How far the steps of an epoch would take an average row whose gradient stays the same and is 1."""
+        n_steps = self._visits
+        if self.steps.method == "mini-batch":
+            n_steps = min(self._visits, self.steps.n_batches(self.n_ratings))
+        elif self.steps.method == "full-batch":
+            n_steps = 1
+        persistence = 1.0 if self.steps.method == "stochastic" else 1 / (1 - self.steps.momentum)
+        return self.steps.rate.first * n_steps * persistence
 
     @property
     def _start_sd(self) -> float:
@@ -138,48 +149,60 @@ class Descent:
     def step(self, state: DescentState, rng: Generator) -> tuple[DescentState, Stats]:
         rate = self.steps.rate.at(state.epoch * self._visits, state.boldness)
         moved = replace(state, users=_copied(state.users), items=_copied(state.items), epoch=state.epoch + 1)
-        squares = 0.0
         with np.errstate(over="ignore", invalid="ignore"):  # What diverges is seen by its loss.
-            for blocks in self.supply.epoch(rng):
-                stages = rng.permutation(N_PARTS).astype(np.int32)
-                if self.steps.method == "stochastic":
-                    squares += self._visit(blocks, stages, moved, rate)
-                else:
-                    moved, more = self._batches(blocks, stages, moved, rate)
-                    squares += more
-            return self._concluded(state, moved, squares, rate)
+            if self.steps.method == "full-batch":
+                moved, squares = self._full_batch(moved, rate, rng)
+            else:
+                moved, squares = self._epoch(moved, rate, rng)
+            return self._concluded(state, moved, squares, rate, rng)
+
+    def loss(self, state: DescentState, rng: Generator) -> float:
+        """E; the generator may only decide in which order the pieces of a stream are read."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._total(self._squares(state, rng), state.strengths, self.weighted_squares(state))
+
+    def is_sound(self, state: DescentState, first_loss: float) -> bool:
+        """Whether the penalty alone does not say that it is worse than a start of this loss; no infinity is."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._total(0.0, state.strengths, self.weighted_squares(state)) <= first_loss
+
+    def _squares(self, state: DescentState, rng: Generator) -> float:
+        """The sum of squared errors: an epoch of steps that lead nowhere."""
+        still = replace(state, users=_copied(state.users), items=_copied(state.items))
+        return sum(self._visit(blocks, IN_ORDER, still, 0.0) for blocks in self.supply.epoch(rng))
+
+    @staticmethod
+    def _total(squares: float, strengths: Strengths, sizes: tuple[tuple[float, float], tuple[float, float]]) -> float:
+        (users, user_bias), (items, item_bias) = sizes
+        loss = 0.5 * (squares + strengths.users * users + strengths.items * items)
+        return loss + 0.5 * (strengths.user_bias * user_bias + strengths.item_bias * item_bias)
 
     def _concluded(
-        self, before: DescentState, moved: DescentState, squares: float, rate: float
+        self, before: DescentState, moved: DescentState, squares: float, rate: float, rng: Generator
     ) -> tuple[DescentState, Stats]:
-        """The loss as it was met on the way, and what follows from it for strengths and rate."""
-        # The errors of a full batch are those of where the epoch began.
-        user_squares, item_squares = self.weighted_squares(before if self._sees_late else moved)
-        strengths = moved.strengths
-        loss = 0.5 * (squares + strengths.users * user_squares[0] + strengths.items * item_squares[0])
-        loss += 0.5 * (strengths.user_bias * user_squares[1] + strengths.item_bias * item_squares[1])
+        """The loss, and what follows from it for strengths and rate.
+
+        It is as it was met on the way, at the cost of nothing: with a full batch, that of where the epoch began. A bold
+        driver has to know where he is, and looks.
+        """
+        is_driven = self.steps.rate.schedule == "bold-driver"
+        if is_driven:
+            squares = self._squares(moved, rng)
+        is_late = self.steps.method == "full-batch" and not is_driven
+        sizes = self.weighted_squares(before if is_late else moved)
+        strengths, loss = moved.strengths, self._total(squares, moved.strengths, sizes)
         stats = {"loss": loss, "rate": rate}
         if self.adaptive is not None and np.isfinite(loss) and moved.epoch > WAIT:
-            strengths = self.adaptive.strengths(strengths, squares, user_squares, item_squares)
+            strengths = self.adaptive.strengths(strengths, squares, *sizes)
             stats |= {"strength of users": strengths.users, "strength of items": strengths.items}
-        moved = replace(moved, strengths=strengths, loss=loss)
-        if self.steps.rate.schedule != "bold-driver":
+        moved = replace(moved, strengths=strengths, loss=self._total(squares, strengths, sizes))
+        if not is_driven:
             return moved, stats
-        driven = self._driven(before, moved)
-        return driven, stats | {TAKEN_BACK: float(driven.boldness < before.boldness)}
-
-    @property
-    def _sees_late(self) -> bool:
-        """Whether an epoch finds out how good its start is, and not its end."""
-        return self.steps.method == "full-batch"
-
-    def _driven(self, before: DescentState, moved: DescentState) -> DescentState:
-        """What a bold driver does: on, and faster; or, after a loss that rose or is no number, back, and slower."""
-        back = before.before if self._sees_late else before
-        if moved.loss <= before.loss or back is None:
-            came_from = replace(before, before=None) if self._sees_late else None
-            return replace(moved, boldness=FASTER * before.boldness, before=came_from)
-        return replace(back, epoch=moved.epoch, boldness=SLOWER * before.boldness, velocities=None, before=None)
+        # On, and faster; or, after a loss that rose or is no number, back, and slower.
+        if loss <= before.loss:
+            return replace(moved, boldness=FASTER * before.boldness), stats | {TAKEN_BACK: 0.0}
+        back = replace(before, epoch=moved.epoch, boldness=SLOWER * before.boldness, velocities=None)
+        return back, stats | {TAKEN_BACK: 1.0}
 
     def weighted_squares(self, state: DescentState) -> tuple[tuple[float, float], tuple[float, float]]:
         """Of users and of items: sum of w |x|^2, sum of w c^2, in double."""
@@ -200,20 +223,40 @@ class Descent:
         squares = self._visit(blocks, stages, state, 0.0, batch, n_batches, slopes)
         return slopes[0], slopes[1], squares
 
-    def _batches(
-        self, blocks: RatingBlocks, stages: IntArray, state: DescentState, rate: float
-    ) -> tuple[DescentState, float]:
-        """A step with momentum after each batch."""
-        squares, n_batches = 0.0, self.steps.n_batches(len(blocks))
-        share = len(blocks) / n_batches / max(self.n_ratings, 1)
-        for batch in range(n_batches):
-            user_slopes, item_slopes, more = self.gradient(blocks, state, stages, batch, n_batches)
-            squares += more
-            before = state.velocities or (None, None)
-            users, user_velocity = self._moved(state.users, user_slopes, before[0], self.user_counts * share, rate)
-            items, item_velocity = self._moved(state.items, item_slopes, before[1], self.item_counts * share, rate)
-            state = replace(state, users=users, items=items, velocities=(user_velocity, item_velocity))
+    def _epoch(self, state: DescentState, rate: float, rng: Generator) -> tuple[DescentState, float]:
+        """Steps after each rating, or after each batch; and the squared errors that were met."""
+        squares = 0.0
+        for blocks in self.supply.epoch(rng):
+            stages = rng.permutation(N_PARTS).astype(np.int32)
+            if self.steps.method == "stochastic":
+                squares += self._visit(blocks, stages, state, rate)
+                continue
+            n_batches = self.steps.n_batches(len(blocks))
+            share = len(blocks) / n_batches / max(self.n_ratings, 1)
+            for batch in range(n_batches):
+                user_slopes, item_slopes, more = self.gradient(blocks, state, stages, batch, n_batches)
+                state = self._stepped(state, user_slopes, item_slopes, share, rate)
+                squares += more
         return state, squares
+
+    def _full_batch(self, state: DescentState, rate: float, rng: Generator) -> tuple[DescentState, float]:
+        """One step after all ratings, in however many pieces they come."""
+        slopes: list[Points] = []
+        squares = 0.0
+        for blocks in self.supply.epoch(rng):
+            *more_slopes, more = self.gradient(blocks, state, rng.permutation(N_PARTS).astype(np.int32))
+            squares += more
+            slopes = [_sum(*both) for both in zip(slopes, more_slopes, strict=True)] if slopes else more_slopes
+        return self._stepped(state, slopes[0], slopes[1], 1.0, rate), squares
+
+    def _stepped(
+        self, state: DescentState, user_slopes: Points, item_slopes: Points, share: float, rate: float
+    ) -> DescentState:
+        """After a step with momentum against the gradient of about this share of the ratings."""
+        before = state.velocities or (None, None)
+        users, user_velocity = self._moved(state.users, user_slopes, before[0], self.user_counts * share, rate)
+        items, item_velocity = self._moved(state.items, item_slopes, before[1], self.item_counts * share, rate)
+        return replace(state, users=users, items=items, velocities=(user_velocity, item_velocity))
 
     def _moved(
         self, points: Points, slopes: Points, velocity: Points | None, expected: NDArray[Any], rate: float
@@ -273,8 +316,18 @@ class Descent:
         )
 
 
+def visits(n_ratings: int, user_counts: NDArray[Any], item_counts: NDArray[Any]) -> float:
+    """Of an average row in an epoch."""
+    return 2 * n_ratings / (len(user_counts) + len(item_counts))
+
+
 def _copied(points: Points) -> Points:
     return Points(points.factors.copy(), None if points.bias is None else points.bias.copy())
+
+
+def _sum(one: Points, other: Points) -> Points:
+    bias = None if one.bias is None or other.bias is None else one.bias + other.bias
+    return Points(one.factors + other.factors, bias)
 
 
 def _weighted_squares(points: Points, weights: NDArray[Any]) -> tuple[float, float]:

@@ -27,7 +27,11 @@ STEPS = 20  # each halves, about, what is missing to the minimum
 
 @dataclass(frozen=True, eq=False)
 class FormPosterior(PointPosterior):
-    """rating = g + user bias + item bias + user . item, or that through the sigmoid; g is `mean` and the form's."""
+    """rating = g + user bias + item bias + user . item, or that through the sigmoid; g is `mean` and the form's.
+
+    Without g (raw) zeros would predict zero: whoever has no ratings is then the average of those who have, and so is an
+    unknown item.
+    """
 
     form: Form
     held_out_errors: DoubleArray = field(default_factory=lambda: np.zeros(0))  # after each epoch, where there were any
@@ -52,6 +56,10 @@ class FormPosterior(PointPosterior):
     def history_levels(self) -> DoubleArray | None:
         return None
 
+    def known(self, user_rows: IntArray, threads: int = 1) -> Points:
+        found = super().known(user_rows, threads)
+        return found.averaged(user_rows < 0, self.users) if self.form.has_no_mean else found
+
     def fold_in(self, history: Compressed, threads: int) -> Points:
         """The minimum of the loss of each user, given the items.
 
@@ -59,7 +67,8 @@ class FormPosterior(PointPosterior):
         from zero on: the loss never rises.
         """
         if not self.form.is_squashed:
-            return super().fold_in(history, threads)
+            found = super().fold_in(history, threads)
+            return found.averaged(history.counts == 0, self.users) if self.form.has_no_mean else found
         dtype = self.items.factors.dtype
         prior = self.penalty.prior("users", self.items.factors.shape[1], history.counts, dtype)
         targets = self.form.targets(history.values, dtype)
@@ -82,6 +91,9 @@ class FormPosterior(PointPosterior):
 
     def predict(self, belief: Points, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
         scores = score_pairs(belief, belief_rows, self.items, item_rows, self.mean, threads)
+        if self.form.has_no_mean and (unknown := np.flatnonzero(item_rows < 0)).size:
+            first = np.zeros(len(unknown), np.int32)
+            scores[unknown] = score_pairs(belief, belief_rows[unknown], self.items.average, first, self.mean, threads)
         return self.form.ratings(scores)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:

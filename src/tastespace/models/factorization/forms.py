@@ -45,6 +45,11 @@ class Form:
         # A score that is a mean and little else would make the factors too large for steps in units of the little.
         return cls(offset, low, high, False, max(standard_deviation, abs(mean - offset) / 4) or 1.0)
 
+    @property
+    def has_no_mean(self) -> bool:
+        """Whether a score of zero is far from any rating: a row without ratings has to be something else than zero."""
+        return not self.is_squashed and self.offset == 0
+
     def targets(self, values: FloatArray, dtype: Any) -> AnyFloats:
         """What predictions are subtracted from: the ratings themselves or, squashed, quarters of the range."""
         if not self.is_squashed:

@@ -15,7 +15,7 @@ from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.data.streaming import ROWS_AT_ONCE, RatingStream, Triples
 from tastespace.errors import DivergenceWarning, InvalidParameterError, warn
-from tastespace.inference.drivers import Stop, never, no_improvement
+from tastespace.inference.drivers import never, no_improvement
 from tastespace.models.factorization.adaptive import AdaptivePrior
 from tastespace.models.factorization.best_epoch import KeepingBest, Run, run
 from tastespace.models.factorization.descent import (
@@ -27,31 +27,27 @@ from tastespace.models.factorization.descent import (
     Rate,
     ScheduleName,
     Steps,
+    visits,
 )
 from tastespace.models.factorization.form_posterior import FormPosterior
 from tastespace.models.factorization.forms import FORMS, Form, FormName
+from tastespace.models.factorization.pace import USUAL_SCHEDULES, usual_epochs, usual_patience, usual_rate
 from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
 from tastespace.models.factorization.rows import score_pairs
 from tastespace.models.factorization.sources import Source, StreamedRatings, WholeRatings, triples_of
 from tastespace.models.factorization.strength_search import PLAIN
-from tastespace.models.parameters import choice, number, whole_number
+from tastespace.models.parameters import choice, is_word, number, whole_number
 from tastespace.models.recommender import Recommender
 from tastespace.models.starting import Start
 from tastespace.models.updating import Seen
 from tastespace.progress import Observer, Progress, silent
 
-HELD_OUT = "held-out rmse"
+HELD_OUT, LOSS = "held-out rmse", "loss of the epoch's end"
 DEFAULT_STRENGTH = 0.036  # for ratings of standard deviation 1
 COARSE, FINE, MOST_TRIALS = 2.0, 1.4, 12  # steps of the search
+# Twice as weak may be no better, and four times may be: where the penalty is too strong for any factors at all.
+WORSE_IN_A_ROW = 2
 MEANINGFUL = 1e-4  # a smaller relative gain is noise, and following it leads nowhere
-LEARNING_RATES: dict[Method, float] = {"stochastic": 0.02, "mini-batch": 0.02, "full-batch": 0.2}
-# An epoch of a full batch is one step, and momentum swings before it goes anywhere.
-PATIENCE: dict[Method, int] = {"stochastic": 10, "mini-batch": 10, "full-batch": 50}
-USUAL_SCHEDULES: dict[Method, ScheduleName] = {
-    "stochastic": "inverse",
-    "mini-batch": "inverse",
-    "full-batch": "constant",
-}
 
 
 @dataclass(kw_only=True)
@@ -97,7 +93,7 @@ class PMF(Recommender):
     decay: float = 0.05
     momentum: float = 0.9
     batch_size: int = 10_000
-    epochs: int = 200
+    epochs: int | Literal["auto"] = "auto"
     early_stopping: bool = True
     patience: int | Literal["auto"] = "auto"
     refit: bool = True
@@ -108,8 +104,11 @@ class PMF(Recommender):
 
     def check(self) -> None:
         super().check()
-        for name in ("n_factors", "batch_size", "epochs"):
+        for name in ("n_factors", "batch_size"):
             whole_number(name, getattr(self, name), least=1)
+        for name in ("epochs", "patience"):
+            if not is_word(getattr(self, name), "auto"):
+                whole_number(name, getattr(self, name), least=1)
         choice("form", self.form, FORMS)
         choice("method", self.method, METHODS)
         choice("schedule", self.schedule, ["auto", *SCHEDULES])
@@ -120,11 +119,9 @@ class PMF(Recommender):
         number("decay", self.decay, least=0)
         number("momentum", self.momentum, least=0, below=1)
         number("validation_share", self.validation_share, above=0, below=1)
-        if self.patience != "auto":
-            whole_number("patience", self.patience, least=1)
-        if self.learning_rate != "auto":
+        if not is_word(self.learning_rate, "auto"):
             number("learning_rate", self.learning_rate, above=0)
-        if self.regularisation not in ("auto", "adaptive"):
+        if not is_word(self.regularisation, "auto", "adaptive"):
             number("regularisation", self.regularisation, above=0)
         for name in ("user", "item", "user_bias", "item_bias"):
             if (value := getattr(self, f"{name}_regularisation")) is not None:
@@ -180,21 +177,27 @@ class PMF(Recommender):
     ) -> FormPosterior:
         """The point where descent ends; users as it left them."""
         split = source.split(self.validation_share, rng) if self._needs_validation() else None
-        strengths, epochs, errors = self._usual_strengths(source), self.epochs, np.zeros(0)
+        strengths, errors = self._usual_strengths(source), np.zeros(0)
+        epochs: int | None = None
         if split is not None:
             trial, strengths = self._found(*split, strengths, rng, observer, given)
             errors = np.array([stats[HELD_OUT] for stats in trial.trace])
-            epochs = trial.best_epoch if self.early_stopping else self.epochs
+            epochs = trial.best_epoch if self.early_stopping else None
             if not self.refit:
                 self._say_if_diverged(trial)
                 return self._posterior(split[0], trial.last.best, trial, errors)
-        final = self._run(
-            source, strengths, watched, rng, epochs=epochs, stop=never, phase="epoch", observer=observer, given=given
-        )
+        start = randomness.state_of(rng)
+        # The last run may watch ratings, but does not learn from them.
+        final = self._run(source, strengths, watched, rng, epochs=epochs, phase="epoch", observer=observer, given=given)
+        if final.has_diverged:
+            # The same run once more, with a look at every epoch: what it would cost is saved where nothing goes wrong.
+            rng = randomness.restored(rng, start)
+            final = self._run(
+                source, strengths, None, rng, epochs=len(final.trace), keeps=LOSS, phase="epoch", given=given
+            )
         # What was held out told of it already, unless this is the first run, or the one that ran into it.
         self._say_if_diverged(final if split is None or final.has_diverged else trial)
-        state = final.last.best if final.has_diverged else final.last.now
-        return self._posterior(source, state, final, errors)
+        return self._posterior(source, final.last.best, final, errors)
 
     def _needs_validation(self) -> bool:
         return self.early_stopping or self.regularisation == "auto"
@@ -212,38 +215,32 @@ class PMF(Recommender):
 
         In steps of a factor two to whichever side is better, as long as it is; then one smaller step to either side.
         """
-        stop = (
-            no_improvement(HELD_OUT, PATIENCE[self.method] if self.patience == "auto" else self.patience)
-            if self.early_stopping
-            else never
-        )
         n_trials, is_searched = 0, self.regularisation == "auto" and not self._all_given()
-        phase = "finding when to stop"
 
         def attempt(strengths: Strengths) -> Run[DescentState]:
             nonlocal n_trials
             n_trials += 1
             told = silent if is_searched else observer
-            found = self._run(
-                source, strengths, held_out, rng, epochs=self.epochs, stop=stop, phase=phase, observer=told, given=given
-            )
+            phase = "finding when to stop"
+            found = self._run(source, strengths, held_out, rng, keeps=HELD_OUT, phase=phase, observer=told, given=given)
             if is_searched:
                 figures = {"strength": strengths.users, HELD_OUT: found.best_figure}
                 observer(Progress("searching regularisation", n_trials, None, figures))
             return found
 
         best, strengths = attempt(start), start
-        for step in (COARSE, FINE) if is_searched else ():
+        for step, patience in ((COARSE, WORSE_IN_A_ROW), (FINE, 1)) if is_searched else ():
             middle = strengths
-            for factor in (step, 1 / step):
-                while strengths is middle or step == COARSE:
-                    other = self._overridden(_times(strengths, factor))
+            for factor in (1 / step, step):
+                other, worse = strengths, 0
+                while n_trials < MOST_TRIALS and worse < patience and (strengths is middle or step == COARSE):
+                    other = self._overridden(_times(other, factor))
                     trial = attempt(other)
-                    if n_trials >= MOST_TRIALS or not trial.best_figure < (1 - MEANINGFUL) * best.best_figure:
-                        break
-                    best, strengths = trial, other
+                    worse += 1
+                    if trial.best_figure < (1 - MEANINGFUL) * best.best_figure:
+                        best, strengths, worse = trial, other, 0
                 if strengths is not middle:
-                    break  # Stronger helped, so weaker does not.
+                    break  # Weaker helped, so stronger does not.
         return best, strengths
 
     def _run(
@@ -253,21 +250,39 @@ class PMF(Recommender):
         held_out: Triples | None,
         rng: Generator,
         *,
-        epochs: int,
-        stop: Stop,
+        epochs: int | None = None,
+        keeps: str | None = None,
         phase: str,
-        observer: Observer,
+        observer: Observer = silent,
         given: Start | None,
     ) -> Run[DescentState]:
-        """Descend on the ratings; with some held out, the best epoch is that which predicts them best."""
+        """Descend on the ratings, and keep the epoch where a figure is least; or, without one, the last."""
         descent = replace(self._bind(source, strengths, rng), given=given)
+        measuring = rng.spawn(1)[0]
         measures: dict[str, Callable[[DescentState], float]] = {}
         if held_out is not None:
             measures[HELD_OUT] = lambda state: self._rmse(source, descent.form, state, held_out)
-        # The last run may watch ratings, but does not learn from them.
-        figure = "loss" if held_out is None or phase == "epoch" else HELD_OUT
-        keeping = KeepingBest(descent, figure, measures)
-        return run(keeping, keeping.init(rng), rng, epochs=epochs, stop=stop, phase=phase, observer=observer)
+        if keeps == LOSS:
+            measures[LOSS] = lambda state: descent.loss(state, measuring)
+        keeping = KeepingBest(descent, keeps, measures, descent.is_sound)
+        return run(
+            keeping,
+            keeping.init(rng),
+            rng,
+            loss=lambda state: descent.loss(state, measuring),
+            epochs=self._most_epochs(descent) if epochs is None else epochs,
+            stop=no_improvement(HELD_OUT, self._patience(descent))
+            if keeps == HELD_OUT and self.early_stopping
+            else never,
+            phase=phase,
+            observer=observer,
+        )
+
+    def _patience(self, descent: Descent) -> int:
+        return usual_patience(descent) if isinstance(self.patience, str) else int(self.patience)
+
+    def _most_epochs(self, descent: Descent) -> int:
+        return usual_epochs(descent) if isinstance(self.epochs, str) else int(self.epochs)
 
     def _bind(self, source: Source, strengths: Strengths, rng: Generator) -> Descent:
         figures, (user_counts, item_counts) = source.figures, source.counts
@@ -277,8 +292,12 @@ class PMF(Recommender):
         if self.regularisation == "adaptive":
             sizes = (figures.n_ratings, len(user_counts), len(item_counts), self.n_factors)
             adaptive = AdaptivePrior(strengths, *sizes, has_biases=self.biases)
-        first = LEARNING_RATES[self.method] if self.learning_rate == "auto" else self.learning_rate
         schedule = USUAL_SCHEDULES[self.method] if self.schedule == "auto" else self.schedule
+        steps = Steps(self.method, Rate(1.0, schedule, self.decay), self.momentum, self.batch_size)
+        first = self.learning_rate
+        if isinstance(first, str):
+            n_visits = visits(figures.n_ratings, user_counts, item_counts)
+            first = usual_rate(self.method, n_visits, steps.n_batches(figures.n_ratings))
         return Descent(
             supply=source.supply(form, dtype, rng),
             n_ratings=figures.n_ratings,
@@ -287,7 +306,7 @@ class PMF(Recommender):
             n_factors=self.n_factors,
             penalty=Penalty(strengths, WEIGHTINGS[self.weighting]),
             form=form,
-            steps=Steps(self.method, Rate(first, schedule, self.decay), self.momentum, self.batch_size),
+            steps=replace(steps, rate=Rate(float(first), schedule, self.decay)),
             has_biases=self.biases,
             dtype=dtype,
             threads=threads.resolve(self.threads),
@@ -333,10 +352,16 @@ class PMF(Recommender):
     ) -> FormPosterior:
         figures = source.figures
         form = Form.of(self.form, figures.mean, figures.standard_deviation, figures.range)
+        users, items = state.users, state.items
+        if form.has_no_mean:  # Rows that nobody visited are still at their start, which would predict next to zero.
+            users, items = (
+                side.averaged(counts == 0, side.masked(counts > 0))
+                for side, counts in zip((users, items), source.counts, strict=True)
+            )
         return FormPosterior(
             mean=form.offset,
-            users=state.users,
-            items=state.items,
+            users=users,
+            items=items,
             penalty=Penalty(state.strengths, WEIGHTINGS[self.weighting]),
             losses=np.array([stats["loss"] for stats in ran.trace]),
             form=form,
@@ -346,13 +371,16 @@ class PMF(Recommender):
     def _say_if_diverged(self, ran: Run[DescentState]) -> None:
         if not ran.has_diverged:
             return
+        what = f"diverged in epoch {len(ran.trace)}: the loss is {ran.losses[-1]:.4g}"
+        if ran.never_left:
+            what = f"never lowered the loss: each of {len(ran.trace)} epochs was taken back"
         kept = f"epoch {ran.best_epoch} was the best, and is kept"
         if ran.best_epoch == 0:
             kept = "no epoch was better than the start, which is kept: nothing was learned of the items"
-        first = LEARNING_RATES[self.method] if self.learning_rate == "auto" else self.learning_rate
+        first = ran.trace[0]["rate"]
         warn(
-            f"gradient descent diverged in epoch {len(ran.trace)}: the loss is {ran.trace[-1]['loss']:.4g}; {kept}. "
-            f"Take a smaller learning_rate (now {first:g}), or schedule='bold-driver', which finds one",
+            f"gradient descent {what}; {kept}. Take a smaller learning_rate (now {first:g}), or "
+            "schedule='bold-driver', which finds one",
             DivergenceWarning,
         )
 

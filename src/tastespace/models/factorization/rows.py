@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tastespace import _native
-from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, IntArray, OffsetArray, contiguous
+from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, FloatArray, IntArray, OffsetArray, contiguous
 from tastespace.data.compressed import Compressed
 from tastespace.errors import NonFiniteStateError
 
@@ -64,6 +64,25 @@ class Points:
             return Moments(n, total, gram)
         bias = self.bias.astype(np.float64)
         return Moments(n, total, gram, True, float(bias.sum()), float(np.sum(bias**2)))
+
+    @cached_property
+    def average(self) -> Points:
+        """One row: what to think of somebody of whom nothing is known, where zero would be no answer."""
+        bias = None if self.bias is None else self.bias.mean(keepdims=True, dtype=np.float64).astype(self.bias.dtype)
+        return Points(self.factors.mean(axis=0, keepdims=True, dtype=np.float64).astype(self.factors.dtype), bias)
+
+    def averaged(self, where: BoolArray, others: Points) -> Points:
+        """These rows, and those of a mask as the average of others."""
+        if not where.any():
+            return self
+        bias = self.bias
+        if bias is not None and others.average.bias is not None:
+            bias = np.where(where, others.average.bias, bias)
+        return Points(np.where(where[:, None], others.average.factors, self.factors), bias)
+
+    def masked(self, keep: BoolArray) -> Points:
+        """Some of the rows."""
+        return Points(self.factors[keep], None if self.bias is None else self.bias[keep])
 
 
 @dataclass(frozen=True, eq=False)
