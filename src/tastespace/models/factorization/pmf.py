@@ -60,22 +60,23 @@ class PMF(Recommender):
 
     `method` says after how many ratings a step is made: "stochastic" (one), "mini-batch" (about `batch_size`) or
     "full-batch" (all); the last two have `momentum`. `learning_rate` is the length of the first steps, for ratings of
-    any scale; "auto" is 0.02, 0.02 and 0.2. `schedule` is what becomes of it: "inverse" divides it by 1 + `decay` t
-    after t hundred visits of an average row, "constant" leaves it, "bold-driver" makes it 5 % longer after an epoch
-    that lowered the loss, and takes an epoch that did not back and halves it. "auto" is "constant" for "full-batch",
-    else "inverse".
+    any scale; "auto" is 0.02 to 0.06, 0.02 to 0.2 and 0.2, more where an epoch has fewer steps. `schedule` is what
+    becomes of it: "inverse" divides it by 1 + `decay` t after t hundred visits of an average row, "constant" leaves it,
+    "bold-driver" makes it 5 % longer after an epoch that lowered the loss, and takes an epoch that did not back and
+    halves it. "auto" is "constant" for "full-batch", else "inverse".
 
     `regularisation` is the strength of all penalties: a number, "auto" (the default), which finds it on held-out
     ratings, or "adaptive", which learns it along with everything else (see `tastespace.models.factorization.adaptive`).
     The separate strengths override it block by block; `weighting` is that of `ALS`.
 
     With `early_stopping` (the default) `validation_share` of the ratings is held out first, and the epoch that predicts
-    them best is kept: descent ends after `patience` epochs without a better one ("auto": 10, or 50 of full batches), or
-    after `epochs`. Then all ratings are descended on for as many epochs (`refit`); without that, the items of the best
-    epoch itself are kept. Either way users are last put where a fold-in of their ratings would put them.
+    them best is kept: descent ends after `patience` epochs without a better one, or after `epochs`. "auto" is 10 and
+    200 of large data, and more where an epoch has few steps (see `tastespace.models.factorization.pace`). Then all
+    ratings are descended on for as many epochs as were best (`refit`); without that, the items of the best epoch itself
+    are kept. Either way users are last put where a fold-in of their ratings would put them.
 
     A learning rate that is too large makes the loss grow without bound. Then descent stops, a `DivergenceWarning` says
-    so, and the best epoch is kept.
+    so, and the best epoch is kept: the start, if none was better.
     """
 
     n_factors: int = 32
@@ -153,10 +154,10 @@ class PMF(Recommender):
     def fit_parquet(self, path: str | Path, *, rows_at_once: int = ROWS_AT_ONCE, observer: Observer = silent) -> Self:
         """Learn from a Parquet file of ratings that need not fit into memory.
 
-        It is looked through twice, for ids, counts and mean, and then once an epoch, `rows_at_once` rows at a time, in
-        another order every time. Factors, ids and such a piece are in memory, the ratings are not. So the fitted
-        recommender is as one saved without its ratings: it does not know what users have seen, unless told by a
-        `history`. Users stay where descent has left them.
+        It is looked through twice, for ids, counts and mean, and then once an epoch (and before the first and after the
+        last), `rows_at_once` rows at a time, in another order every time. Factors, ids and such a piece are in memory,
+        the ratings are not. So the fitted recommender is as one saved without its ratings: it does not know what users
+        have seen, unless told by a `history`. Users stay where descent has left them.
         """
         self.check()
         stream = RatingStream.scan(path, rows_at_once=rows_at_once)
@@ -213,7 +214,8 @@ class PMF(Recommender):
     ) -> tuple[Run[DescentState], Strengths]:
         """The best run on the rest of the ratings and, with "auto", the strengths of it.
 
-        In steps of a factor two to whichever side is better, as long as it is; then one smaller step to either side.
+        In steps of a factor two to the weaker side, or else to the stronger, as long as it is better; then one smaller
+        step to either side.
         """
         n_trials, is_searched = 0, self.regularisation == "auto" and not self._all_given()
 
