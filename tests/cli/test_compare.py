@@ -179,3 +179,8 @@ def test_bad_input(file, options, said):
 @pytest.mark.parametrize("options", [("--by", "one", "--holdout", 0.1), ("--test", "test.csv", "--holdout", 0.1)])
 def test_options_that_do_not_go_together(file, options):
     run(file, *options, code=2)
+
+
+def test_a_parameter_that_no_model_has_is_refused_before_anything_is_read(tmp_path):
+    failed = run(tmp_path / "nowhere.csv", "--set", "als.colour=3", code=1)
+    assert "als.colour, and that model has no such parameter" in failed.stderr

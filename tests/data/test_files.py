@@ -343,7 +343,7 @@ def test_damaged_parquet(tmp_path):
     path.write_bytes(whole[:200] + whole[400:])
     refused(path, problem="this Parquet file is damaged")
     path.write_bytes(b"PAR1PAR1")
-    refused(path, problem="cannot be read")
+    refused(path, problem="this Parquet file is damaged")
 
 
 @pytest.mark.parametrize(

@@ -302,3 +302,37 @@ def test_what_is_no_model_is_refused(split, models, said):
 def test_what_is_no_data_is_refused():
     with pytest.raises(InvalidParameterError, match="expected Ratings or a Split"):
         contest("ratings.csv")
+
+
+@pytest.mark.parametrize("n_factors", [10**6, 10**9, 10**30])
+def test_more_factors_than_the_machine_can_hold_are_not_tried(split, n_factors):
+    """With a million of them the inverse of one matrix alone would take days."""
+    models = {"wide": ALS(n_factors=n_factors), "mean": GlobalMean()}
+    found = contest(split, models, bootstrap=0, ranking=False, apart=False)
+    assert found["wide"].error.startswith(f"n_factors is {n_factors}, with which 60 users and 40 items would take")
+    assert found["wide"].error.endswith("expected fewer factors, such as 32")
+    assert found["mean"].error is None
+
+
+def test_memory_that_runs_out_is_put_down_to_the_factors(split, monkeypatch):
+    def run_out(*_arguments):
+        raise MemoryError
+
+    monkeypatch.setattr(ALS, "infer", run_out)
+    found = contest(split, {"als": ALS(n_factors=7)}, bootstrap=0, ranking=False, apart=False)
+    assert found["als"].error == "there is not enough memory for n_factors=7; expected fewer factors"
+
+
+def test_parameters_are_checked_before_the_split_and_before_any_fit(split, monkeypatch):
+    order = []
+    monkeypatch.setattr(GlobalMean, "infer", lambda *_: order.append("fit"))
+    monkeypatch.setattr(ALS, "check", lambda self: order.append("check"))
+    monkeypatch.setattr("tastespace.evaluation.contest.random_split", lambda *_, **__: order.append("split") or split)
+    contest(split.train, {"mean": GlobalMean(), "als": ALS()}, bootstrap=0, ranking=False, apart=False)
+    assert order.index("check") < order.index("split") < order.index("fit")
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_a_model_without_a_name_is_refused(split, name):
+    with pytest.raises(InvalidParameterError, match="a name that a row can be known by"):
+        contest(split, {name: GlobalMean()})

@@ -90,7 +90,7 @@ def compare(
     _check_usage(holdout, by, test)
     threshold = read_relevant(relevant)
     wanted = None if models is None else _wanted(models)
-    own = _settings(settings or [], list(MODELS) if wanted is None else list(wanted))
+    own = _settings(settings or [], MODELS if wanted is None else wanted)
     if figures is not None:
         prepare_folder(figures)
     split, how = _split(observe(ratings, said)[0], holdout, by, test, seed, said)
@@ -158,18 +158,26 @@ def _wanted(typed: str) -> dict[str, type[Recommender]]:
     return found
 
 
-def _settings(typed: list[str], names: list[str]) -> dict[str, dict[str, Any]]:
-    """Parameters by the name of the model that they are for."""
+def _settings(typed: list[str], models: Mapping[str, type[Recommender]]) -> dict[str, dict[str, Any]]:
+    """Parameters by the name of the model that they are for; what none has is refused before anything is read."""
     found: dict[str, dict[str, Any]] = {}
     for setting in typed:
         name, dot, rest = setting.partition(".")
         if not dot or "=" in name:
             raise InvalidParameterError(f"--set got {setting!r}; expected model.key=value, such as als.n_factors=32")
-        if name not in names:
+        if name not in models:
             raise InvalidParameterError(
-                f"--set got {setting!r}, and no model {name!r} takes part; expected one of {', '.join(names)}"
+                f"--set got {setting!r}, and no model {name!r} takes part; expected one of {', '.join(models)}"
             )
-        found[name] = found.get(name, {}) | read_settings([rest])
+        values = read_settings([rest])
+        known = [field.name for field in fields(models[name])]
+        for key in values:
+            if key not in known:
+                raise InvalidParameterError(
+                    f"--set is for {name}.{key}, and that model has no such parameter; expected one of "
+                    f"{', '.join(known)}"
+                )
+        found[name] = found.get(name, {}) | values
     return found
 
 
@@ -200,12 +208,6 @@ def _set(entrants: Mapping[str, Recommender], common: Mapping[str, Any], own: Ma
     for name, model in entrants.items():
         known = [field.name for field in fields(model)]
         model.set_params(**{key: value for key, value in common.items() if key in known})
-        for key in own.get(name, {}):
-            if key not in known:
-                raise InvalidParameterError(
-                    f"--set is for {name}.{key}, and that model has no such parameter; expected one of "
-                    f"{', '.join(known)}"
-                )
         model.set_params(**own.get(name, {}))
 
 

@@ -18,7 +18,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.apart import attempt_apart, keep
 from tastespace.evaluation.contest_result import Contest, Entry, Parts, compared
 from tastespace.evaluation.contestant import Outcome, Task, attempt
-from tastespace.evaluation.entrants import suitable_models, unsuitable
+from tastespace.evaluation.entrants import faults_of, oversized, suitable_models, unsuitable
 from tastespace.evaluation.judging import Relevant
 from tastespace.models import Recommender
 from tastespace.models.parameters import whole_number
@@ -50,11 +50,13 @@ def contest(
 
     Each model has a process of its own, so that memory and processor time are its own, and a model that fails, even one
     whose process is killed, is an entry that says why. `apart=False` does without: nothing is said of memory, and a
-    model may be of a class that another process could not import.
+    model may be of a class that another process could not import. What can be known to fail beforehand, by parameters
+    out of range or by memory that this machine does not have, is not tried.
 
     An interrupt (Ctrl-C) ends the model that runs, and what there is is returned: see `Contest.is_interrupted`.
     """
     _check(ratings, models)
+    wrong = {} if models is None else faults_of(models)  # before anything takes time
     whole_number("k", k, least=1)
     whole_number("bootstrap", bootstrap, least=0)
     split = ratings if isinstance(ratings, Split) else random_split(ratings, share, seed=resolve(seed))
@@ -71,7 +73,7 @@ def contest(
             task = Task(type(model), model.get_params(), k, agreed, ranking, bootstrap, seed)
             try:
                 observer(Progress("models", place, len(entrants)))
-                reason = unsuitable(model, split.train)
+                reason = wrong.get(name) or unsuitable(model, split.train) or oversized(model, split.train)
                 outcome = outcome_of(task, _named(name, observer)) if reason is None else Outcome(error=reason)
             except KeyboardInterrupt:
                 outcome, is_interrupted = Outcome(error=INTERRUPTED), True
@@ -97,6 +99,10 @@ def _check(ratings: Any, models: Any) -> None:
         if not isinstance(name, str) or not isinstance(model, Recommender):
             raise InvalidParameterError(
                 f"models has {type(model).__name__} for {name!r}; expected recommenders by name, {{name: recommender}}"
+            )
+        if not name.strip():
+            raise InvalidParameterError(
+                f"models has {type(model).__name__} under the name {name!r}; expected a name that a row can be known by"
             )
 
 

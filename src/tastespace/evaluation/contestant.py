@@ -104,7 +104,7 @@ def attempt(task: Task, split: Split, observer: Observer, *, is_alone: bool) -> 
         except TastespaceError as error:
             outcome = Outcome(error=str(error))
         except MemoryError:
-            outcome = Outcome(error="there is not enough memory")
+            outcome = Outcome(error=_out_of_memory(task))
         except BrokenPipeError:
             raise  # Whoever wanted to know has gone.
         except Exception as error:
@@ -112,6 +112,12 @@ def attempt(task: Task, split: Split, observer: Observer, *, is_alone: bool) -> 
             outcome = Outcome(error=f"{type(error).__name__}: {error}")
     said = dict.fromkeys(str(entry.message) for entry in caught if issubclass(entry.category, TastespaceWarning))
     return replace(outcome, warnings=tuple(said))
+
+
+def _out_of_memory(task: Task) -> str:
+    n_factors = task.parameters.get("n_factors")
+    told = "" if n_factors is None else f" for n_factors={n_factors}"
+    return f"there is not enough memory{told}; expected {'fewer ratings' if n_factors is None else 'fewer factors'}"
 
 
 def _measured(task: Task, split: Split, observer: Observer, is_alone: bool) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -30,6 +31,14 @@ def peak_bytes() -> int | None:
 def resident_bytes() -> int | None:
     """What is resident now; None where the system does not say, and on macOS the peak so far."""
     return peak_bytes() if sys.platform == "darwin" else _status("VmRSS")
+
+
+def machine_bytes() -> int | None:
+    """What the machine has in all; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
 
 
 def _status(name: str) -> int | None:
