@@ -201,6 +201,7 @@ def _name_ends(axes: Axes, points: Sequence[Named]) -> None:
     for point, height in zip(ordered, heights, strict=True):
         colour = point.look.colour
         line = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "linestyle": ":", "alpha": 0.8, "shrinkA": 1}
+        line["relpos"] = (0, 0.5)  # It ends before its name, and runs through nobody else's.
         axes.annotate(
             f"{point.name} {point.y:.3f}",
             (point.x, point.y),
@@ -215,11 +216,10 @@ def _name_ends(axes: Axes, points: Sequence[Named]) -> None:
 
 
 def _tell_outside(axes: Axes, points: Sequence[Named]) -> None:
-    """At the upper edge of the panel, below its title: models that are too far away to be shown."""
+    """Below the panel, where no line runs: models that are too far away to be shown."""
     if points:
         told = ", ".join(f"{point.name} {point.y:.3f}" for point in points)
-        label = axes.text(0.99, 0.975, f"off the scale: {told}", transform=axes.transAxes, ha="right", va="top")
-        label.set(fontsize=8.5, color=INK, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5})
+        axes.set_xlabel(f"{axes.get_xlabel()}\noff the scale: {told}", color=INK)
 
 
 def _spread(heights: Sequence[float]) -> list[float]:
