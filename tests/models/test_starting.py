@@ -122,3 +122,17 @@ def test_what_cannot_be_a_start_is_refused(ratings, finished, tmp_path):
     strangers = Ratings.from_arrays([1, 2], ["a", "b"], [3.0, 4.0])
     with pytest.raises(InvalidParameterError, match="start knows none of the items that are to be learned"):
         ALS(n_factors=3).fit(strangers, start=finished)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize("biases", [True, False])
+def test_items_of_a_raw_model_are_handed_over_around_the_mean(ratings, covariance, biases):
+    """What a raw model has the mean in is no bias of the items to one that takes the mean off first."""
+    far = Ratings.from_arrays(ratings.user_ids(), ratings.item_ids(), 400 + ratings.values)
+    settings = {"n_factors": 4, "covariance": covariance, "biases": biases, "passes": 60, "seed": 1}
+    raw = VB(centred=False, **settings).fit(far)
+    bias = raw.posterior_.item_points().bias
+    assert abs(bias.mean()) < far.standard_deviation
+    counts = far.by_item.counts
+    means = np.bincount(far.item_rows, far.values - far.mean) / counts
+    assert np.corrcoef(bias, means)[0, 1] > 0.8

@@ -14,6 +14,7 @@ from tastespace.models.factorization.informing import most_informative
 from tastespace.models.factorization.kept_noise import Answers, Foreseen
 from tastespace.models.factorization.variational.uncertain_items import UncertainItems
 from tastespace.models.posterior import Inquiry
+from tastespace.models.starting import ItemPoints
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +63,16 @@ class VariationalPosterior(DrawsPosterior):
             items = contiguous(item_rows[pairs], np.int32)
             variance[pairs] = self.uncertain.variance_seen_by(weights, places.astype(np.int32), items, threads)
         return variance
+
+    def item_points(self) -> ItemPoints:
+        """Around the mean, also where ratings are not centred: what the usual user gives is the items' biases there."""
+        points, stranger = super().item_points(), self.uncertain.stranger
+        if stranger is None:
+            return points
+        scale, n_factors = self.draws.scale, self.draws.n_factors
+        usual = np.sqrt(scale) * points.factors @ stranger.mean[:n_factors] + points.bias
+        usual += scale * stranger.mean[n_factors:].sum()
+        return ItemPoints(points.factors, usual - (self.units.usual - self.draws.offset))
 
     def draw_scores(
         self, belief: UserBeliefs, belief_row: int, n: int, rng: Generator, items: IntArray | None = None
