@@ -47,6 +47,8 @@ from tastespace.models.suitable import suitable_model
 from tastespace.ranking import Ranking
 from tastespace.report.contest_figures import write_contest
 from tastespace.report.evaluation_page import write_evaluation
+from tastespace.tuning.result import TuneResult, TuneTrial
+from tastespace.tuning.tune import tune
 from tastespace.version import __version__
 
 __all__ = [
@@ -82,6 +84,8 @@ __all__ = [
     "SphereBPMF",
     "Split",
     "Thompson",
+    "TuneResult",
+    "TuneTrial",
     "UserKNN",
     "__version__",
     "compare",
@@ -99,6 +103,7 @@ __all__ = [
     "suitable_model",
     "synthetic",
     "time_split",
+    "tune",
     "write_contest",
     "write_evaluation",
 ]

@@ -26,6 +26,7 @@ from tastespace.cli.recommend import recommend
 from tastespace.cli.retrain import retrain
 from tastespace.cli.serve import serve
 from tastespace.cli.similar import similar
+from tastespace.cli.tune import tune
 from tastespace.cli.update import update
 from tastespace.errors import TastespaceError
 from tastespace.instructions import instruction_set
@@ -65,7 +66,7 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
     return run_verb
 
 
-OF_MODELS = (fit, update, predict, recommend, similar, explain, ask, evaluate, compare, diagnose, noise, index)
+OF_MODELS = (fit, update, predict, recommend, similar, explain, ask, evaluate, compare, tune, diagnose, noise, index)
 for verb in (*OF_MODELS, serve, retrain, demo, doctor):
     app.command()(guarded(verb))
 

@@ -1,0 +1,198 @@
+"""`tastespace tune`: the settings of a model that it does not learn by itself."""
+
+from __future__ import annotations
+
+import json as json_format
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tastespace import artifact
+from tastespace.cli import console
+from tastespace.cli.evaluate import show_table
+from tastespace.cli.observing import observe
+from tastespace.cli.options import Json, Threads, read_settings
+from tastespace.cli.reading import OPTIONS, Said, reads
+from tastespace.errors import DataError, InvalidParameterError, warn
+from tastespace.evaluation.tables import display_name, figure
+from tastespace.models.suitable import misfit
+from tastespace.tuning.result import TuneResult
+from tastespace.tuning.spaces import LEARNING, SPACES
+from tastespace.tuning.tune import RUNGS, TRIALS
+from tastespace.tuning.tune import tune as search
+
+INTERRUPTED = 130
+ROWS = 20  # of the table
+COLUMNS = ("user", "item", "rating", "time")
+TUNABLE = [name for name, space in SPACES.items() if space]
+
+
+@reads(*OPTIONS)
+def tune(
+    ratings: Annotated[Path, typer.Argument(help="File of ratings, folder of a known layout, or name of a data set.")],
+    model: Annotated[str, typer.Option("--model", help=f"One of {', '.join(TUNABLE)}.")],
+    trials: Annotated[int, typer.Option("--trials", help="Settings to try in all, earlier runs included.")] = TRIALS,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", help="After so long no other fit is begun.", show_default="no limit")
+    ] = None,
+    measure: Annotated[
+        str | None,
+        typer.Option(
+            "--measure",
+            help="What settings are judged by: rmse, kendall_tau, ndcg@10 ...",
+            show_default="rmse of stars, log_loss of yes and no, ndcg@10 of choices",
+        ),
+    ] = None,
+    holdout: Annotated[float, typer.Option("--holdout", help="Share of the ratings that decides.")] = 0.1,
+    rungs: Annotated[
+        int, typer.Option("--rungs", help="On how many parts of the users settings are tried; 1: on all at once.")
+    ] = RUNGS,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A parameter that is not searched, as key=value; can be repeated."),
+    ] = None,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option("--range", help="Other ends of what is searched, as key=low..high; can be repeated."),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Folder to keep the trials in, to resume from.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the search in the folder.")] = False,
+    config: Annotated[
+        Path | None, typer.Option("--save-config", help="TOML file to write the best settings to, for fit --config.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Fit the best to all ratings, and write it to this folder.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same trials.")] = 0,
+    *,
+    said: Said,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Search the settings of a model on a held-out part of the ratings, by successive halving."""
+    if resume and folder is None:
+        raise typer.BadParameter("--resume expects --folder FOLDER")
+    ends, told = _ends(ranges or []), read_settings(settings or [])
+    if out is not None:
+        artifact.check_writable(out)
+    if config is not None and not config.resolve().parent.is_dir():
+        raise DataError("there is no such folder", file=config, expected="a file in a folder that is there")
+    observed, _ = observe(ratings, said)
+    with console.progress() as observer:
+        found = search(
+            observed,
+            model,
+            trials=trials,
+            seconds=seconds,
+            measure=measure,
+            share=holdout,
+            rungs=rungs,
+            fixed=told,
+            ranges=ends,
+            seed=seed,
+            threads=threads,
+            folder=folder,
+            resume=resume,
+            observer=observer,
+        )
+        doubt = misfit(found.recommender(), observed)
+        if doubt is not None:
+            warn(doubt)
+        if out is not None and found.ended_by != "interrupt":
+            artifact.save(found.recommender().fit(observed, observer=observer), out)
+    if config is not None:
+        _write(config, found)
+    command = _command(ratings, found, seed, said, out)
+    if json:
+        console.print_json(found.to_dict() | {"command": command, "out": None if out is None else str(out)})
+    else:
+        _show(found, command, config, out)
+    if found.ended_by == "interrupt":
+        kept = "" if folder is None else f"; {folder} has the trials: go on with the same command and --resume"
+        console.err.print(f"interrupted{kept}", markup=False, soft_wrap=True)
+        raise typer.Exit(INTERRUPTED)
+
+
+def _ends(typed: list[str]) -> dict[str, tuple[float, float]]:
+    """`key=low..high`."""
+    found = {}
+    for entry in typed:
+        key, separator, ends = entry.partition("=")
+        low, dots, high = ends.partition("..")
+        try:
+            if not (key and separator and dots):
+                raise ValueError
+            found[key] = float(low), float(high)
+        except ValueError:
+            raise InvalidParameterError(
+                f"--range got {entry!r}; expected key=low..high, such as n_factors=8..64"
+            ) from None
+    return found
+
+
+def _show(found: TuneResult, command: str, config: Path | None, out: Path | None) -> None:
+    show_table(found.table(ROWS))
+    for trial in found.trials:
+        if trial.error is not None:
+            console.out.print(f"trial {trial.number}: {trial.error}", markup=False)
+    measure = display_name(found.goal.measure)
+    console.out.print()
+    if found.model in LEARNING:
+        console.out.print(
+            f"{found.model} learns all but the number of factors from the ratings: nothing else was searched",
+            markup=False,
+        )
+    if found.best is None:
+        console.out.print(f"nothing beats {found.model} as it is: {measure} {figure(found.defaults)}", markup=False)
+    else:
+        console.out.print(
+            f"best: {measure} {figure(found.value)}, as it is {figure(found.defaults)}; chosen by these held-out "
+            "ratings, so a little too good",
+            markup=False,
+        )
+    console.out.print(f"{len(found.trials)} trials; {found.seconds:.1f} s", markup=False)
+    if config is not None:
+        console.out.print(f"written: {config}", markup=False)
+    if out is not None and found.ended_by != "interrupt":
+        console.out.print(f"fitted to all ratings and saved to {out}", markup=False)
+    console.out.print(f"to fit it: {command}", markup=False, soft_wrap=True)
+
+
+def _command(ratings: Path, found: TuneResult, seed: int, said: Mapping[str, Any], out: Path | None) -> str:
+    """The fit that is to be made, as it would be typed."""
+    words = ["tastespace", "fit", str(ratings), "--model", found.model, "--out", str(out or "MODEL")]
+    words += ["--seed", str(seed)]
+    for key, value in found.changed().items():
+        words += ["--set", f"{key}={_typed(value)}"]
+    return shlex.join([*words, *_reading(said)])
+
+
+def _reading(said: Mapping[str, Any]) -> list[str]:
+    """What was said about reading, as options again."""
+    words: list[str] = []
+    for argument, value in said.items():
+        if argument == "header":
+            words.append("--header" if value else "--no-header")
+        else:
+            name = f"{argument}-column" if argument in COLUMNS else argument.replace("_", "-")
+            words += [f"--{name}", str(value).replace("\t", "\\t")]
+    return words
+
+
+def _typed(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _write(path: Path, found: TuneResult) -> None:
+    """A configuration that `fit --config` reads."""
+    table = {"name": found.model, **found.changed(), "seed": found.parameters["seed"]}
+    lines = [f"{key} = {json_format.dumps(value)}" for key, value in table.items() if value is not None]
+    try:
+        path.write_text("\n".join(["[model]", *lines]) + "\n")
+    except OSError as error:
+        raise DataError(f"cannot write the configuration ({error.strerror or error})", file=path) from error
