@@ -47,13 +47,13 @@ class PairCounts:
         """Count without looking at each pair: n log n steps for n ratings."""
         order = np.lexsort((predicted, true, groups))
         group = np.asarray(groups, np.int64)[order]
-        ranks, value = _dense_ranks(np.asarray(predicted)[order], group), np.asarray(true)[order]
+        value = np.asarray(true)[order]
+        ranks, alike_predicted = _ranked(np.asarray(predicted)[order], group, n_groups)
         is_new_group = _is_first(group)
         is_new_value = is_new_group | _is_first(value)
         everything = _pairs(np.bincount(group, minlength=n_groups))
         alike_true = _tied(is_new_value, group, n_groups)
         alike_both = _tied(is_new_value | _is_first(ranks), group, n_groups)
-        alike_predicted = _tied_by_rank(ranks, group, n_groups)
         # Equal ratings stand in the order of their predictions, so that none of them is an inversion.
         wrong = inversions(ranks, group, n_groups)
         right = everything - alike_true - alike_predicted + alike_both - wrong
@@ -100,8 +100,8 @@ def ndcg_of_rated(
     A gain is divided by log2(place + 1), and the sum by that of the best order. Items that are predicted alike have
     their mean gain each: the mean over all orders of them. NaN for a group without any gain.
     """
-    found = _discounted(predicted, gains, groups, n_groups, k)
-    return divided(found, _discounted(gains, gains, groups, n_groups, k))
+    found, best = _Places.of(predicted, gains, groups), _Places.of(gains, gains, groups)
+    return divided(found.discounted(n_groups, k), best.discounted(n_groups, k))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +126,10 @@ class Ordered:
         gains = np.maximum(np.asarray(true, np.float64) - lowest, 0)
         has_order = counts.different > 0
         values = {TAU: counts.tau(), ACCURACY: counts.accuracy()}
+        found, best = _Places.of(scores, gains, users), _Places.of(gains, gains, users)
         for k in ks:
-            values[f"{NDCG}@{k}"] = np.where(has_order, ndcg_of_rated(scores, gains, users, n_users, k), np.nan)
+            ndcg = divided(found.discounted(n_users, k), best.discounted(n_users, k))
+            values[f"{NDCG}@{k}"] = np.where(has_order, ndcg, np.nan)
         return cls({name: Sums.of_values(found) for name, found in values.items()})
 
     @property
@@ -165,18 +167,31 @@ def inversions(ranks: Counts, groups: Counts, n_groups: int) -> Counts:  # one a
     return found
 
 
-def _discounted(scores: NDArray[Any], gains: NDArray[Any], groups: NDArray[Any], n_groups: int, k: int) -> DoubleArray:
-    """The discounted gains of each group's first k, added up; those of equal scores shared out among them."""
-    scores, gains, groups = np.asarray(scores), np.asarray(gains, np.float64), np.asarray(groups, np.int64)
-    order = np.lexsort((-scores, groups))
-    group, score = groups[order], scores[order]
-    is_new_group = _is_first(group)
-    starts = np.flatnonzero(is_new_group)
-    places = np.arange(len(group)) - np.repeat(starts, np.diff(starts, append=len(group)))
-    discounts = np.where(places < k, 1 / np.log2(places + 2.0), 0.0)
-    tie = np.cumsum(is_new_group | _is_first(score)) - 1
-    mean_gain = np.bincount(tie, gains[order]) / np.bincount(tie)
-    return np.asarray(np.bincount(group, mean_gain[tie] * discounts, n_groups))
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """Items of each group in the order of their scores, with what is gained at each place."""
+
+    groups: Counts  # ascending
+    places: Counts  # in the group, from 0 on
+    gains: DoubleArray  # items of equal scores share theirs
+
+    @classmethod
+    def of(cls, scores: NDArray[Any], gains: NDArray[Any], groups: NDArray[Any]) -> _Places:
+        scores, gains, groups = np.asarray(scores), np.asarray(gains, np.float64), np.asarray(groups, np.int64)
+        order = np.lexsort((-scores, groups))
+        group, score = groups[order], scores[order]
+        is_new_group = _is_first(group)
+        starts = np.flatnonzero(is_new_group)
+        places = np.arange(len(group)) - np.repeat(starts, np.diff(starts, append=len(group)))
+        tie = np.cumsum(is_new_group | _is_first(score)) - 1
+        mean_gain = np.bincount(tie, gains[order]) / np.bincount(tie)
+        return cls(group, places, mean_gain[tie])
+
+    def discounted(self, n_groups: int, k: int) -> DoubleArray:
+        """The discounted gains of each group's first k, added up."""
+        first = self.places < k
+        gains = self.gains[first] / np.log2(self.places[first] + 2.0)
+        return np.asarray(np.bincount(self.groups[first], gains, n_groups))
 
 
 def _is_first(values: NDArray[Any]) -> BoolArray:
@@ -184,16 +199,17 @@ def _is_first(values: NDArray[Any]) -> BoolArray:
     return np.append(True, values[1:] != values[:-1])[: len(values)]
 
 
-def _dense_ranks(values: NDArray[Any], groups: Counts) -> Counts:
-    """The rank of each value in its group, from 0; equal values have the same."""
+def _ranked(values: NDArray[Any], groups: Counts, n_groups: int) -> tuple[Counts, Counts]:
+    """The rank of each value in its group, from 0, equal values having the same; and the pairs of these by group."""
     order = np.lexsort((values, groups))
-    group, value = groups[order], values[order]
+    group = groups[order]
     is_new_group = _is_first(group)
-    places = np.cumsum(is_new_group | _is_first(value)) - 1
+    is_new = is_new_group | _is_first(values[order])
+    places = np.cumsum(is_new) - 1
     starts = np.flatnonzero(is_new_group)
     ranks = np.empty(len(values), np.int64)
     ranks[order] = places - np.repeat(places[starts], np.diff(starts, append=len(values)))
-    return ranks
+    return ranks, _tied(is_new, group, n_groups)
 
 
 def _pairs(counts: NDArray[Any]) -> Counts:
@@ -205,8 +221,3 @@ def _tied(is_first: BoolArray, groups: Counts, n_groups: int) -> Counts:
     starts = np.flatnonzero(is_first)
     pairs = _pairs(np.diff(starts, append=len(groups)))
     return np.bincount(groups[starts], pairs, n_groups).astype(np.int64)
-
-
-def _tied_by_rank(ranks: Counts, groups: Counts, n_groups: int) -> Counts:
-    order = np.lexsort((ranks, groups))
-    return _tied(_is_first(groups[order]) | _is_first(ranks[order]), groups[order], n_groups)
