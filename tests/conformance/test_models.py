@@ -20,6 +20,7 @@ from tastespace.models import (
     ItemKNN,
     ItemMean,
     LogisticMF,
+    MonotoneMF,
     Popular,
     SphereALS,
     SphereBPMF,
@@ -244,6 +245,33 @@ class TestSphereALS(RecommenderConformance):
         return SphereALS(n_factors=4, **parameters)
 
 
+class TestMonotoneMF(RecommenderConformance):
+    explanations_add_up = False  # what a rating adds to the score, the inverse of the curve bends
+
+    def make(self, **parameters):
+        return MonotoneMF(n_factors=4, sharing="one", regularisation=0.05, **parameters)
+
+
+class TestCurvePerUser(RecommenderConformance):
+    explanations_add_up = False
+
+    def make(self, **parameters):
+        return MonotoneMF(n_factors=4, sharing="per-user", regularisation=0.05, pull=2.0, **parameters)
+
+
+class TestCurvePerCluster(RecommenderConformance):
+    explanations_add_up = False
+
+    def make(self, **parameters):
+        fixed = {"n_clusters": 3, "regularisation": 0.05, "pull": 2.0, "precision": "float64"}
+        return MonotoneMF(n_factors=4, sharing="clusters", folds=3, **fixed, **parameters)
+
+    @pytest.fixture
+    def ratings(self):
+        drawn = tastes(40, 30, rng=generator(3))[0]
+        return replace(drawn, values=np.clip(np.round(drawn.values), 1, 5))
+
+
 class TestImplicitALS(OneClassConformance):
     explanations_add_up = False  # what was chosen also says how much all else counts
 
@@ -334,7 +362,7 @@ class TestProbitBPMFOfChoices(OneClassConformance):
 
 def test_every_model_is_here():
     here = {ALS, BPMF, EASE, GlobalMean, ImplicitALS, LogisticMF, Popular, DampedBias, ItemMean, ItemKNN, UserKNN}
-    here |= {PMF, VB, SphereBPMF, SphereALS}
+    here |= {PMF, VB, SphereBPMF, SphereALS, MonotoneMF}
     assert set(MODELS.values()) == here, "a model of the table has no conformance class in this file"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tastespace.models.baselines.estimators import DampedBias, GlobalMean, ItemMean, Popular
 from tastespace.models.factorization.bpmf import BPMF
 from tastespace.models.factorization.estimators import ALS
+from tastespace.models.factorization.monotone.estimator import MonotoneMF
 from tastespace.models.factorization.one_class.estimators import ImplicitALS
 from tastespace.models.factorization.one_class.logistic_mf import LogisticMF
 from tastespace.models.factorization.pmf import PMF
@@ -31,6 +32,7 @@ MODELS: dict[str, type[Recommender]] = {
     "implicit-als": ImplicitALS,
     "logistic": LogisticMF,
     "ease": EASE,
+    "monotone": MonotoneMF,
 }
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "ItemKNN",
     "ItemMean",
     "LogisticMF",
+    "MonotoneMF",
     "Popular",
     "Recommender",
     "SphereALS",

@@ -1,0 +1,1 @@
+"""Ratings through curves of their own: matrix factorization that preserves order."""

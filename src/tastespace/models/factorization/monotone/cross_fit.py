@@ -1,0 +1,177 @@
+"""Curves and factors in turn, each curve judged by ratings that the factors have not seen.
+
+Ratings are dealt to folds. Factors are fitted for each fold to the ratings of the others, and predict its own; the
+curves are the best for these predictions. With one fold the predictions are those of the ratings that were fitted, as
+Somani and Gupta (2017) have it: curves then become what factors overfit best (see docs/design/monotone.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.arrays import DoubleArray, FloatArray, IntArray
+from tastespace.data.ratings import Ratings
+from tastespace.inference.transition import Stats
+from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
+from tastespace.models.factorization.monotone.clusters import best_curves, by_cluster, relative_errors
+from tastespace.models.factorization.monotone.curves import inverted, ratings_of, values_at
+from tastespace.models.factorization.monotone.scale import Places, Scale, per_level
+from tastespace.models.factorization.rows import Points, Side, score_pairs, solve_rows
+
+
+@dataclass(frozen=True, eq=False)
+class CurveState:
+    """Curves, whose they are, and the factors of each fold."""
+
+    curves: DoubleArray  # curves x levels; the first is the shared one
+    of_user: IntArray
+    factors: tuple[Factors, ...]
+
+
+class CurveRule(Protocol):
+    """How curves are shared among users."""
+
+    def curves(self, totals: DoubleArray, counts: DoubleArray, of_user: IntArray) -> DoubleArray:
+        """The table of curves, given the predictions summed up and counted by user and level."""
+        ...
+
+    @property
+    def reassigns(self) -> bool:
+        """Whether users may change from one curve to another."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class CurvedRatings:
+    """Ratings to be fitted, each on the curve of its user."""
+
+    transition: AlternatingLeastSquares
+    user_rows: IntArray  # by user
+    user_places: Places
+    raters: IntArray  # by item
+    item_places: Places
+
+    @classmethod
+    def of(cls, ratings: Ratings, transition: AlternatingLeastSquares, scale: Scale, mean: float) -> CurvedRatings:
+        by_user, by_item = ratings.by_user, ratings.by_item
+        transition = replace(
+            transition,
+            by_user=replace(transition.by_user, offset=mean),
+            by_item=replace(transition.by_item, offset=mean),
+        )
+        return cls(
+            transition, by_user.rows(), scale.places(by_user.values), by_item.columns, scale.places(by_item.values)
+        )
+
+    def on(self, curves: DoubleArray, of_user: IntArray) -> AlternatingLeastSquares:
+        """Least squares of these ratings on these curves."""
+        by_item = values_at(curves, of_user[self.raters], self.item_places)
+        side = self.transition.by_item
+        return replace(
+            self.transition,
+            by_user=self.by_user_on(curves, of_user),
+            by_item=replace(side, targets=by_item.astype(side.targets.dtype)),
+        )
+
+    def by_user_on(self, curves: DoubleArray, of_user: IntArray) -> Side:
+        """The same ratings grouped by user alone."""
+        side = self.transition.by_user
+        targets = values_at(curves, of_user[self.user_rows], self.user_places)
+        return replace(side, targets=targets.astype(side.targets.dtype))
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """The ratings that factors are fitted to, and those that they predict."""
+
+    fitted: CurvedRatings
+    user_rows: IntArray
+    item_rows: IntArray
+    places: Places
+    values: FloatArray
+
+    def predicted(self, users: Points, items: Points, mean: float, threads: int) -> DoubleArray:
+        """The scores of this fold's own ratings."""
+        return score_pairs(users, self.user_rows, items, self.item_rows, mean, threads).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """One sweep: curves given the predictions, the factors of every fold given the curves, and who has which curve."""
+
+    folds: tuple[Fold, ...]
+    scale: Scale
+    counts: DoubleArray  # users x levels
+    mean: float
+    rating_range: tuple[float, float]
+    rule: CurveRule
+    threads: int
+
+    def init(self, rng: Generator) -> CurveState:
+        """Ratings as they are, and factors of chance."""
+        factors = tuple(fold.fitted.transition.init(rng) for fold in self.folds)
+        return CurveState(self.scale.levels[None], np.zeros(len(self.counts), np.int32), factors)
+
+    def step(self, state: CurveState, rng: Generator) -> tuple[CurveState, Stats]:
+        curves = self.rule.curves(self._totals(state), self.counts, state.of_user)
+        factors, losses = [], []
+        for fold, before in zip(self.folds, state.factors, strict=True):
+            after, stats = fold.fitted.on(curves, state.of_user).step(before, rng)
+            factors.append(after)
+            losses.append(stats["loss"])
+        moved = CurveState(curves, state.of_user, tuple(factors))
+        figures: Stats = {"loss": float(np.mean(losses)), "change": self._change(state, moved)}
+        if not self.rule.reassigns:
+            return moved, figures
+        moved = replace(moved, of_user=self._reassigned(moved))
+        return moved, {**figures, "moved": float(np.mean(moved.of_user != state.of_user))}
+
+    def rmse(self, state: CurveState) -> float:
+        """The error of the predictions as ratings, clipped as they will be."""
+        served = by_cluster(self.counts, state.of_user, len(state.curves))
+        ratings, squares, n = ratings_of(state.curves, served, self.scale.levels), 0.0, 0
+        for fold, scores in self._predictions(state):
+            rows = state.of_user[fold.user_rows]
+            predicted = np.clip(inverted(state.curves, ratings, rows, scores), *self.rating_range)
+            squares += float(np.sum((predicted - fold.values) ** 2))
+            n += len(scores)
+        return float(np.sqrt(squares / n))
+
+    def _predictions(self, state: CurveState) -> Iterator[tuple[Fold, DoubleArray]]:
+        for fold, factors in zip(self.folds, state.factors, strict=True):
+            yield fold, fold.predicted(factors.users, factors.items, self.mean, self.threads)
+
+    def _totals(self, state: CurveState) -> DoubleArray:
+        """The predictions summed up by user and level."""
+        totals = np.zeros(self.counts.shape)
+        for fold, scores in self._predictions(state):
+            totals += per_level(fold.user_rows, fold.places, scores, *self.counts.shape)
+        return totals
+
+    def _change(self, before: CurveState, after: CurveState) -> float:
+        """How far ratings have moved on their curves, as a share of the shared curve's spread."""
+        moved = (after.curves[after.of_user] - before.curves[before.of_user]) ** 2
+        mean = (self.counts * moved).sum() / self.counts.sum()
+        spread = float(np.ptp(self.scale.levels))
+        return float(np.sqrt(mean)) / spread
+
+    def _reassigned(self, state: CurveState) -> IntArray:
+        """The most suitable curve of each user, with his factors as each would have them."""
+        n_users, average = len(self.counts), self.counts.sum(axis=0) / self.counts.sum()
+        errors = np.empty((n_users, len(state.curves)))
+        for curve in range(len(state.curves)):
+            chosen = np.full(n_users, curve, np.int32)
+            squares = np.zeros(n_users)
+            for fold, factors in zip(self.folds, state.factors, strict=True):
+                side, prior = fold.fitted.by_user_on(state.curves, chosen), fold.fitted.transition.user_prior
+                users = solve_rows(side, factors.items, prior, name="user", threads=self.threads).points
+                scores = fold.predicted(users, factors.items, self.mean, self.threads)
+                wanted = values_at(state.curves, chosen[fold.user_rows], fold.places)
+                squares += np.bincount(fold.user_rows, (scores - wanted) ** 2, n_users)
+            errors[:, curve] = relative_errors(squares, state.curves[curve], self.counts, average)
+        return best_curves(errors)

@@ -1,0 +1,127 @@
+"""Monotone curves: the best ones for given predictions, of fixed mean and variance.
+
+A curve sigma has a value for each level l. Given predictions s of the ratings that it serves, with n_l the number of
+ratings at a level and m_l the mean prediction of these,
+
+    sum (sigma(r) - s)^2 = sum_l n_l (sigma_l - m_l)^2 + a constant                     (Somani and Gupta 2017, 2.4)
+
+so that the best rising curve is the weighted isotonic regression of m on the levels. Its least value is at zero, with
+predictions of zero: mean and variance of the curve over the ratings that it serves must therefore be fixed. The best
+rising curve with these is the isotonic regression, shifted and stretched: with the length of sigma fixed, the least
+distance to s is the greatest inner product with it, and over a cone that is reached by the projection, made as long
+as wanted. So a step never raises the loss.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.arrays import AnyFloats, DoubleArray, IntArray
+from tastespace.models.factorization.monotone.scale import Places
+
+BLOCK = 1 << 20  # entries of a table looked at together, to bound the memory
+FAINT = 1e-6  # so many ratings keep a level without any on its line
+SAME = 1e-9  # of a curve's height: values that are no further apart differ by rounding
+
+
+def isotonic(means: DoubleArray, weights: DoubleArray) -> DoubleArray:
+    """The rising rows nearest to these in weighted squares: rows x levels, weights above 0.
+
+    All rows at once, by the formula x_l = max over a <= l of min over b >= l of the weighted mean of a..b. For the few
+    levels that ratings have, this takes a fortieth of the time of a call a row.
+    """
+    sums = np.cumsum(np.pad(weights * means, ((0, 0), (1, 0))), axis=1)
+    masses = np.cumsum(np.pad(weights, ((0, 0), (1, 0))), axis=1)
+    best = np.full(means.shape, -np.inf)
+    for first in range(means.shape[1]):
+        runs = (sums[:, first + 1 :] - sums[:, [first]]) / (masses[:, first + 1 :] - masses[:, [first]])
+        least = np.minimum.accumulate(runs[:, ::-1], axis=1)[:, ::-1]
+        best[:, first:] = np.maximum(best[:, first:], least)
+    return best
+
+
+def moments(curves: DoubleArray, weights: DoubleArray) -> tuple[DoubleArray, DoubleArray]:
+    """Mean and standard deviation of each row."""
+    mass = weights.sum(axis=1)
+    mean = (weights * curves).sum(axis=1) / mass
+    return mean, np.sqrt((weights * (curves - mean[:, None]) ** 2).sum(axis=1) / mass)
+
+
+def normalised(curves: DoubleArray, weights: DoubleArray, like: DoubleArray) -> DoubleArray:
+    """The curves, shifted and stretched to the mean and variance that `like` has under the same weights.
+
+    One without any variance becomes `like` itself: there is nothing to stretch.
+    """
+    mean, sd = moments(curves, weights)
+    like = np.broadcast_to(like, curves.shape)
+    wanted_mean, wanted_sd = moments(like, weights)
+    # Differences that are mere rounding are none.
+    flat = sd <= SAME * np.maximum(np.abs(mean), wanted_sd)
+    stretched = (curves - mean[:, None]) * (wanted_sd / np.where(flat, 1.0, sd))[:, None] + wanted_mean[:, None]
+    return np.where(flat[:, None], like, stretched)
+
+
+def fitted(totals: DoubleArray, counts: DoubleArray, shared: DoubleArray, pull: float) -> DoubleArray:
+    """The best curves for predictions that sum up to these totals: one row a curve, one column a level.
+
+    Each level has `pull` ratings more than were given, predicted as the shared curve has it. These hold the curve of
+    few ratings near the shared one, and give levels that were never used a value. Mean and variance over all of them
+    are those of the shared curve. Who has used a single level has told nothing about distances: his is the shared
+    curve.
+    """
+    weights = counts + max(pull, FAINT)
+    curves = normalised(isotonic((totals + max(pull, FAINT) * shared) / weights, weights), weights, shared)
+    return np.where(np.count_nonzero(counts, axis=1)[:, None] > 1, curves, shared)
+
+
+def values_at(curves: DoubleArray, rows: NDArray[np.integer], places: Places) -> DoubleArray:
+    """What each rating is on the curve of its row: between two levels and beyond, on straight lines.
+
+    Beyond the last level the line has the average slope of the curve.
+    """
+    if curves.shape[1] == 1:
+        return np.asarray(curves[rows, 0])
+    low, high = curves[rows, places.lower], curves[rows, places.lower + 1]
+    return np.asarray(low + places.share * (high - low) + places.beyond * (curves[:, -1] - curves[:, 0])[rows])
+
+
+def ratings_of(curves: DoubleArray, counts: DoubleArray, levels: DoubleArray) -> DoubleArray:
+    """The rating that each value of each curve stands for: its level, or the mean of those with the same value.
+
+    That mean is weighted by the counts.
+    """
+    n_curves, n_levels = curves.shape
+    apart = np.diff(curves, axis=1) > SAME * (curves[:, -1:] - curves[:, :1])
+    blocks = np.cumsum(np.pad(apart, ((0, 0), (1, 0))), axis=1)
+    cells = (np.arange(n_curves)[:, None] * n_levels + blocks).reshape(-1)
+    weights = counts + FAINT
+    sums = np.bincount(cells, (weights * levels).reshape(-1), minlength=n_curves * n_levels)
+    masses = np.bincount(cells, weights.reshape(-1), minlength=n_curves * n_levels)
+    return np.asarray((sums[cells] / masses[cells]).reshape(curves.shape))
+
+
+def inverted(curves: DoubleArray, ratings: DoubleArray, rows: IntArray, scores: AnyFloats) -> DoubleArray:
+    """The rating that a score stands for on the curve of its row: straight between values, and beyond them.
+
+    Beyond the values the line has the average slope of the curve, so that the order of scores is kept; who shows
+    ratings clips them.
+    """
+    out = np.empty(len(scores))
+    step = max(1, BLOCK // curves.shape[1])
+    for start in range(0, len(scores), step):
+        part = slice(start, start + step)
+        out[part] = _inverted(curves[rows[part]], ratings[rows[part]], scores[part].astype(np.float64))
+    return out
+
+
+def _inverted(values: DoubleArray, ratings: DoubleArray, scores: DoubleArray) -> DoubleArray:
+    """One row of values and ratings a score."""
+    every = np.arange(len(scores))
+    spread = values[:, -1] - values[:, 0]
+    slope = (ratings[:, -1] - ratings[:, 0]) / np.where(spread > 0, spread, np.inf)
+    upper = np.count_nonzero(values <= scores[:, None], axis=1)
+    low, high = np.maximum(upper - 1, 0), np.minimum(upper, values.shape[1] - 1)
+    width = values[every, high] - values[every, low]
+    inside = np.where(width > 0, (ratings[every, high] - ratings[every, low]) / np.where(width > 0, width, 1), slope)
+    return np.asarray(ratings[every, low] + inside * (scores - values[every, low]))
