@@ -13,6 +13,7 @@ import typer
 from tastespace.cli import console, data
 from tastespace.cli.ask import ask
 from tastespace.cli.compare import compare
+from tastespace.cli.curves import curves
 from tastespace.cli.demo import demo
 from tastespace.cli.diagnose import diagnose
 from tastespace.cli.doctor import doctor
@@ -66,7 +67,22 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
     return run_verb
 
 
-OF_MODELS = (fit, update, predict, recommend, similar, explain, ask, evaluate, compare, tune, diagnose, noise, index)
+OF_MODELS = (
+    fit,
+    update,
+    predict,
+    recommend,
+    similar,
+    explain,
+    ask,
+    evaluate,
+    compare,
+    tune,
+    diagnose,
+    noise,
+    curves,
+    index,
+)
 for verb in (*OF_MODELS, serve, retrain, demo, doctor):
     app.command()(guarded(verb))
 

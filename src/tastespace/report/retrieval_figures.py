@@ -40,10 +40,15 @@ def check_figure(path: str | Path) -> None:
 def write_retrieval(tuned: Tuned, path: str | Path) -> Path:
     """Draw what the tuner tried and chose, as .png, .svg or .pdf. Needs the extra `plot`."""
     check_figure(path)
+    return save_figure(retrieval_figure(tuned), path)
+
+
+def save_figure(figure: Figure, path: str | Path) -> Path:
+    """Write a picture; as .svg the same bytes every time."""
     import matplotlib as mpl
 
     path = Path(path)
-    figure, metadata = retrieval_figure(tuned), {"Date": None} if path.suffix.lower() == ".svg" else None
+    metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
     try:
         with mpl.rc_context(STEADY):
             figure.savefig(path, dpi=150, metadata=metadata)
