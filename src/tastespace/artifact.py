@@ -35,7 +35,7 @@ from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import ArtifactError, InvalidParameterError, TastespaceWarning, warn
 from tastespace.index.trials import StoredIndex
 from tastespace.instructions import instruction_set
-from tastespace.models import MODELS, Recommender
+from tastespace.models import MODELS, EmpiricalBayes, Recommender
 from tastespace.models.updating import Seen
 from tastespace.stored_index import BAD_INDEX, check_fits, complaint, index_entry, restored_index
 from tastespace.version import __version__
@@ -408,9 +408,11 @@ def _manifest(recommender: Recommender, measures: Mapping[str, Mapping[str, floa
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of numpy, which JSON does not know, as Python's."""
+    """What JSON does not know: numbers of numpy as Python's, settings as the text that says the same."""
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, EmpiricalBayes):
+        return str(value)
     raise InvalidParameterError(f"a parameter is {value!r}; expected numbers, texts or None, which can be saved")
 
 

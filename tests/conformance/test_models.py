@@ -49,6 +49,15 @@ class TestALSWithoutBiases(RecommenderConformance):
         return ALS(n_factors=4, regularisation=1.0, weighting="plain", biases=False, precision="float64", **parameters)
 
 
+@SHORT
+class TestEmpiricalALS(RecommenderConformance):
+    keeps_users = False
+    explanations_add_up = False  # a stranger is predicted as the mean of the draws, not draw by draw
+
+    def make(self, **parameters):
+        return ALS(n_factors=4, regularisation="empirical-bayes:draws=20", **parameters)
+
+
 class TestPMF(RecommenderConformance):
     def make(self, **parameters):
         return PMF(n_factors=4, **parameters)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tastespace.models.baselines.estimators import DampedBias, GlobalMean, ItemMean, Popular
 from tastespace.models.factorization.bpmf import BPMF
+from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes
 from tastespace.models.factorization.estimators import ALS
 from tastespace.models.factorization.monotone.estimator import MonotoneMF
 from tastespace.models.factorization.one_class.estimators import ImplicitALS
@@ -43,6 +44,7 @@ __all__ = [
     "PMF",
     "VB",
     "DampedBias",
+    "EmpiricalBayes",
     "GlobalMean",
     "ImplicitALS",
     "ItemKNN",

@@ -11,8 +11,13 @@ from numpy.random import Generator
 from tastespace import threads
 from tastespace.arrays import AnyFloats
 from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, no_improvement, small_change
 from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
+from tastespace.models.factorization.either_posterior import EitherPosterior
+from tastespace.models.factorization.empirical_bayes.inferring import EmpiricalFactorization
+from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning
+from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes, empirical_bayes_of
 from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
 from tastespace.models.factorization.point import PointPosterior
 from tastespace.models.factorization.rows import Points
@@ -38,10 +43,14 @@ class ALS(Recommender):
     Stops when a sweep lowers the loss by less than `tolerance` of itself, after at most `sweeps` sweeps. With
     `early_stopping` a share of the ratings is held out first to find the number of sweeps that predicts them best.
     `validation_share` is that share, here and for "auto".
+
+    With `regularisation="empirical-bayes"`, or an `EmpiricalBayes` with its settings, the strengths are those under
+    which the ratings are the most probable, whatever the factors. Predictions are then means over draws from the
+    posterior at these strengths, and know how sure they are. `regularisation_` says what they were.
     """
 
     n_factors: int = 32
-    regularisation: float | Literal["auto"] = "auto"
+    regularisation: float | str | EmpiricalBayes = "auto"
     user_regularisation: float | None = None
     item_regularisation: float | None = None
     user_bias_regularisation: float | None = None
@@ -54,7 +63,7 @@ class ALS(Recommender):
     validation_share: float = 0.1
     precision: Literal["float32", "float64"] = "float32"
 
-    posterior_class = PointPosterior
+    posterior_class = EitherPosterior
 
     def check(self) -> None:
         super().check()
@@ -66,21 +75,76 @@ class ALS(Recommender):
         choice("precision", self.precision, ["float32", "float64"])
         choice("biases", self.biases, [True, False])
         choice("early_stopping", self.early_stopping, [True, False])
-        if self.regularisation != "auto":
-            number("regularisation", self.regularisation, above=0)
         for name in ("user", "item", "user_bias", "item_bias"):
             if (value := getattr(self, f"{name}_regularisation")) is not None:
                 number(f"{name}_regularisation", value, above=0)
+        if empirical_bayes_of(self.regularisation) is not None:
+            self._check_empirical()
+        elif isinstance(self.regularisation, str):
+            choice("regularisation", self.regularisation, ["auto", "empirical-bayes"])
+        else:
+            number("regularisation", self.regularisation, above=0)
+
+    def _check_empirical(self) -> None:
+        """Empirical Bayes learns all strengths, and has no sweeps to stop early."""
+        for name in ("user", "item", "user_bias", "item_bias"):
+            if (value := getattr(self, f"{name}_regularisation")) is not None:
+                raise InvalidParameterError(
+                    f"{name}_regularisation is {value:g}, and regularisation is 'empirical-bayes', which learns all "
+                    "strengths; expected None, or a regularisation that is a number or 'auto'"
+                )
+        if self.early_stopping:
+            raise InvalidParameterError(
+                "early_stopping is True, and regularisation is 'empirical-bayes', which holds nothing out and draws "
+                "until it is at rest; expected early_stopping=False"
+            )
 
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
-    ) -> PointPosterior:
-        return self._inferred(None, observed, rng, observer)
+    ) -> PointPosterior | EmpiricalPosterior:
+        return self._either(None, observed, rng, observer, held_out)
 
     def infer_from(
         self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> PointPosterior:
-        return self._inferred(start, observed, rng, observer)
+    ) -> PointPosterior | EmpiricalPosterior:
+        return self._either(start, observed, rng, observer, held_out)
+
+    def _either(
+        self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> PointPosterior | EmpiricalPosterior:
+        settings = empirical_bayes_of(self.regularisation)
+        if settings is None:
+            return self._inferred(given, observed, rng, observer)
+        learner = EmpiricalFactorization(
+            settings,
+            WEIGHTINGS[self.weighting],
+            self.n_factors,
+            self.biases,
+            np.float32 if self.precision == "float32" else np.float64,
+            threads.resolve(self.threads),
+        )
+        return learner.infer(observed, rng, observer, held_out, given)
+
+    @property
+    def regularisation_(self) -> Strengths:
+        """The strengths that were found, or given, or learned; `as_grid` makes a grid of them."""
+        self.require_fitted()
+        posterior = self.posterior_
+        if isinstance(posterior, EmpiricalPosterior):
+            return posterior.learning.strengths
+        assert isinstance(posterior, PointPosterior)
+        return posterior.penalty.strengths
+
+    @property
+    def learning_(self) -> Learning:
+        """How empirical Bayes came to its precisions; another regularisation learns none."""
+        self.require_fitted()
+        if not isinstance(self.posterior_, EmpiricalPosterior):
+            raise InvalidParameterError(
+                f"this {type(self).__name__} has learned no precisions: its regularisation is "
+                f"{self.regularisation!r}; expected one fitted with regularisation='empirical-bayes'"
+            )
+        return self.posterior_.learning
 
     def _inferred(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
         validation = Validation.split(observed, self.validation_share, rng) if self._needs_validation() else None
@@ -135,7 +199,7 @@ class ALS(Recommender):
     ) -> tuple[Penalty, Factors | None]:
         """The penalty, and where the search for it ended, to start from."""
         weighting = WEIGHTINGS[self.weighting]
-        if self.regularisation != "auto":
+        if isinstance(self.regularisation, float | int):
             return Penalty(self._overridden(Strengths.tied(self.regularisation)), weighting), None
         if validation is None:
             return Penalty(self._overridden(standard(DEFAULT_STRENGTH, observed)), weighting), None

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import contiguous
 from tastespace.errors import ArtifactError
+from tastespace.models.factorization.empirical_bayes import weighted_users
 from tastespace.models.factorization.kept_noise import EvenNoise, KeptNoise, LevelNoise, LogisticNoise, UnevenKept
 from tastespace.models.factorization.one_class import logistic_kept, sampled_negatives
 from tastespace.models.factorization.one_class.kept import KIND, KeptChoices
@@ -52,4 +53,5 @@ KINDS: dict[int, Callable[[Arrays], KeptNoise]] = {
     sampled_negatives.LEVELS_KIND: sampled_negatives.LevelsOfChoices.from_arrays,
     sampled_negatives.LOGISTIC_KIND: sampled_negatives.LogisticOfChoices.from_arrays,
     uncertain_items.KIND: uncertain_items.UncertainItems.from_arrays,
+    weighted_users.KIND: weighted_users.WeightedUsers.from_arrays,
 }

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.models.factorization.rows import RowPrior
+from tastespace.models.parameters import number, whole_number
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,19 @@ class Strengths:
     def tied(cls, strength: float) -> Strengths:
         """The same strength for all blocks."""
         return cls(strength, strength, strength, strength)
+
+    def as_grid(self, n: int = 5, ratio: float = 1.7) -> dict[str, list[float]]:
+        """Values to search around what was learned, as parameters of `ALS`: n of users and n of items.
+
+        Geometric, upward from these: a point estimate wants more than draws do (docs/design/empirical-bayes.md).
+        """
+        whole_number("n", n, least=1)
+        number("ratio", ratio, above=1)
+        steps = [ratio**step for step in range(n)]
+        return {
+            "user_regularisation": [self.users * step for step in steps],
+            "item_regularisation": [self.items * step for step in steps],
+        }
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class Watch:
 
 
 def trace_of(
-    chains: Sequence[Chain[GibbsState, Hyper]], watches: Sequence[Watch], schedule: Schedule, sweeps: int | None = None
+    chains: Sequence[Chain[Any, Hyper]], watches: Sequence[Watch], schedule: Schedule, sweeps: int | None = None
 ) -> Trace:
     """What was watched, of all chains: of the first so many sweeps, or of all."""
     names = list(chains[0].trace[0])

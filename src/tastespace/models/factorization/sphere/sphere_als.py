@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, small_change
 from tastespace.models.factorization.als import Factors
 from tastespace.models.factorization.estimators import ALS
@@ -44,15 +45,21 @@ class SphereALS(ALS):
         if self.radius != "auto":
             number("radius", self.radius, above=1 / EXTREME_RADIUS, below=EXTREME_RADIUS)
 
+    def _check_empirical(self) -> None:
+        raise InvalidParameterError(
+            "regularisation is 'empirical-bayes', which draws items of any length; expected a number or 'auto', or the "
+            "model BPMF on the sphere (sphere), which learns its priors"
+        )
+
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> PointPosterior:
-        return self._on_sphere(super().infer(observed, rng, observer, held_out), observed, rng, observer)
+        return self._on_sphere(self._inferred(None, observed, rng, observer), observed, rng, observer)
 
     def infer_from(
         self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
     ) -> PointPosterior:
-        return self._on_sphere(super().infer_from(start, observed, rng, observer, held_out), observed, rng, observer)
+        return self._on_sphere(self._inferred(start, observed, rng, observer), observed, rng, observer)
 
     def _on_sphere(self, free: PointPosterior, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
         """From the free minimum to the best with items of one length."""

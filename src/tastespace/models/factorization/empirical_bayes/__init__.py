@@ -1,0 +1,1 @@
+"""Regularisation that is learned from the ratings themselves: empirical Bayes."""

@@ -1,0 +1,186 @@
+"""Empirical Bayes from ratings to posterior: learn the precisions, then draw at them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.data.ratings import Ratings
+from tastespace.errors import ConvergenceWarning, warn
+from tastespace.inference.drivers import Schedule, ascend, sample
+from tastespace.inference.limits import LARGEST_ERROR
+from tastespace.inference.stochastic_approximation import StochasticApproximation, at_rest, averaged, monte_carlo_error
+from tastespace.inference.trace import NOISE, Trace
+from tastespace.models.factorization.choosing import units_of
+from tastespace.models.factorization.empirical_bayes.learning import LEAST, MOST, FactorEvidence
+from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning
+from tastespace.models.factorization.empirical_bayes.precisions import Coordinates, Precisions
+from tastespace.models.factorization.empirical_bayes.row_moves import TRANSITIONS
+from tastespace.models.factorization.empirical_bayes.settings import STEPS, EmpiricalBayes
+from tastespace.models.factorization.empirical_bayes.sweep import DrawingSweep, FactorState, FactorSweep
+from tastespace.models.factorization.empirical_bayes.weighted_users import WeightedUsers
+from tastespace.models.factorization.item_draws import ItemDraws, KeptItems
+from tastespace.models.factorization.likelihoods import GaussianNoise, Observations
+from tastespace.models.factorization.penalty import Strengths, Weighting
+from tastespace.models.factorization.rows import Side
+from tastespace.models.factorization.story import FactorModel
+from tastespace.models.factorization.watching import Watch, Watched, trace_of
+from tastespace.models.starting import Start
+from tastespace.progress import Observer
+
+# Both halves of so many steps must agree, to so many parts of a precision: closer is not seen in any prediction.
+WINDOW, TOLERANCE = 12, 0.02
+VANISHED = 0.01  # of the variance of the noise: tastes that vary by less say nothing
+
+
+@dataclass(frozen=True)
+class EmpiricalFactorization:
+    """A factorization whose regularisation is learned; what ALS and its kin know of themselves."""
+
+    settings: EmpiricalBayes
+    weighting: Weighting
+    n_factors: int
+    has_biases: bool
+    dtype: Any
+    threads: int
+    offset: float | None = None  # what is taken from ratings before anything is learned; None for their mean
+
+    def infer(
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        held_out: Ratings | None = None,
+        given: Start | None = None,
+    ) -> EmpiricalPosterior:
+        """Learn the precisions, then draw at them."""
+        offset, scale = observed.mean if self.offset is None else self.offset, observed.standard_deviation or 1.0
+        by_user, by_item = (Side.of(side, self.dtype, offset, scale) for side in (observed.by_user, observed.by_item))
+        sweep = FactorSweep.bind(
+            Observations(by_user, by_item),
+            self.weighting,
+            self.n_factors,
+            has_biases=self.has_biases,
+            move=TRANSITIONS[self.settings.transition],
+            dtype=self.dtype,
+            threads=self.threads,
+        )
+        state, learning, precisions = self._learned(sweep, scale, given, rng, observer)
+        model = FactorModel(
+            self.n_factors,
+            self.has_biases,
+            GaussianNoise(precisions.noise),
+            offset=offset,
+            scale=scale,
+            dtype=self.dtype,
+        )
+        drawing = DrawingSweep(sweep, precisions, state, scale)
+        return self._drawn(drawing, model, learning, observed, held_out, rng, observer)
+
+    def _learned(
+        self, sweep: FactorSweep, scale: float, given: Start | None, rng: Generator, observer: Observer
+    ) -> tuple[FactorState, Learning, Precisions]:
+        """Where the chain is, the path in units of the ratings, and the precisions in those of the model."""
+        settings, coordinates = self.settings, Coordinates(self.settings.tied, self.has_biases)
+        start = settings.start
+        strengths = None if start is None else Strengths(start / scale, start / scale, start, start)
+        evidence = FactorEvidence(sweep, self.weighting, coordinates, strengths, given, scale)
+        transition = StochasticApproximation(evidence, STEPS[settings.steps], float(np.log(LEAST)), float(np.log(MOST)))
+        rests = at_rest(coordinates.names, WINDOW, TOLERANCE)
+        last, trace = ascend(
+            transition,
+            transition.init(rng),
+            rng,
+            steps=settings.most_steps,
+            stop=rests,
+            phase="learning the regularisation",
+            observer=observer,
+        )
+        if not rests(trace):
+            warn(
+                f"the regularisation has not come to rest in {len(trace)} steps; expected the halves of the last "
+                f"{WINDOW} to agree: set most_steps={2 * len(trace)} or more, such as "
+                f"regularisation='empirical-bayes:most_steps={2 * len(trace)}'",
+                ConvergenceWarning,
+            )
+        found = averaged(trace, coordinates.names, WINDOW)
+        precisions = coordinates.precisions(np.log([found[name] for name in coordinates.names]))
+        if start is not None and sweep.taste_share(precisions) < VANISHED:
+            warn(
+                f"nothing is left of the factors: from the start {start:g} they were held down so much that they could "
+                "not show what they are for; expected a weaker start, or none",
+                ConvergenceWarning,
+            )
+        path = [
+            coordinates.precisions(np.log([stats[name] for name in coordinates.names])).in_ratings(scale).array()
+            for stats in trace
+        ]
+        return last.state, Learning(np.array(path), precisions.in_ratings(scale)), precisions
+
+    def _drawn(
+        self,
+        drawing: DrawingSweep,
+        model: FactorModel,
+        learning: Learning,
+        observed: Ratings,
+        held_out: Ratings | None,
+        rng: Generator,
+        observer: Observer,
+    ) -> EmpiricalPosterior:
+        """Draws at these precisions, from where the learning of them ended."""
+        schedule = Schedule(chains=1, warmup=0, draws=self.settings.draws)
+        watches = [Watch(Watched.of(observed, held_out, model, rng), schedule.warmup)]
+        kept = KeptItems(schedule, observed.n_items, self.n_factors + self.has_biases, np.float32)
+        chains = sample(
+            drawing,
+            rng,
+            schedule,
+            keeps=kept.keepers,
+            watches=watches,
+            phase="drawing",
+            told=("held-out rmse",),
+            threads=1,
+            observer=observer,
+        )
+        trace = trace_of(chains, watches, schedule)
+        _say_if_inexact(trace)
+        draws = ItemDraws.of(kept.items(), chains[0].draws, model)
+        if self.weighting.per_rating:
+            # A row without ratings has the weight of one with one.
+            weight = float(self.weighting.of(np.zeros(1))[0])
+            unrated = replace(
+                draws.new_items,
+                precisions=weight * draws.new_items.precisions,
+                bias_precisions=weight * draws.new_items.bias_precisions,
+            )
+            draws = replace(draws, new_items=unrated, noise=WeightedUsers(self.weighting))
+        return EmpiricalPosterior(
+            draws=draws,
+            units=units_of(model.likelihood, observed),
+            weighs_by_evidence=False,
+            is_half_stored=False,
+            trace=trace,
+            learning=learning,
+        )
+
+
+def _say_if_inexact(trace: Trace) -> None:
+    """Warn of predictions whose Monte Carlo error is large beside the noise.
+
+    `tastespace diagnose` has all there is to say. This is what can be said in no time: of pairs of draws, as mirror
+    images are best taken together with what they mirror.
+    """
+    n = trace.sweeps // 2
+    drawn = trace.predictions[0, : 2 * n].astype(np.float64).reshape(n, 2, -1).mean(axis=1)
+    errors = [monte_carlo_error(series) for series in drawn.T] if n else []
+    relative = float(np.sqrt(np.mean(np.square(errors)))) / float(trace.quantities[NOISE][0, 0]) if errors else 0.0
+    if relative > LARGEST_ERROR:
+        wanted = int(np.ceil(trace.sweeps * (relative / LARGEST_ERROR) ** 2))
+        warn(
+            f"predictions are not exact enough: their Monte Carlo error is {relative:.3f} times the noise sd (at most "
+            f"{LARGEST_ERROR:g} expected): set regularisation='empirical-bayes:draws={wanted}' (now {trace.sweeps})",
+            ConvergenceWarning,
+        )

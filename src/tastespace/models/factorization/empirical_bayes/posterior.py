@@ -1,0 +1,63 @@
+"""What empirical Bayes concluded: draws at the precisions that it learned, and how it came to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from tastespace.arrays import DoubleArray
+from tastespace.models.factorization.draws import DrawsPosterior
+from tastespace.models.factorization.empirical_bayes.precisions import Precisions
+from tastespace.models.factorization.penalty import Strengths
+
+PATH, LEARNED = "learning:path", "learning:precisions"
+
+
+@dataclass(frozen=True, eq=False)
+class Learning:
+    """The precisions, in units of the ratings: where they went, step by step, and what they were found to be."""
+
+    path: DoubleArray  # steps x (users, items, user bias, item bias, noise)
+    precisions: Precisions
+
+    @property
+    def strengths(self) -> Strengths:
+        """What was learned, as the strengths of ALS."""
+        return self.precisions.strengths
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {PATH: self.path, LEARNED: self.precisions.array()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Learning:
+        return cls(arrays[PATH], Precisions(*(float(value) for value in arrays[LEARNED])))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EmpiricalPosterior(DrawsPosterior):
+    """Draws at fixed precisions, and the learning of these."""
+
+    learning: Learning
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {**super().arrays(), **self.learning.arrays()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        drawn = DrawsPosterior.from_arrays(arrays)
+        return cls(
+            drawn.draws,
+            drawn.units,
+            drawn.weighs_by_evidence,
+            drawn.is_half_stored,
+            drawn.trace,
+            learning=Learning.from_arrays(arrays),
+        )
+
+
+def is_empirical(arrays: Mapping[str, NDArray[Any]]) -> bool:
+    """Whether these were saved of such a posterior."""
+    return LEARNED in arrays

@@ -1,0 +1,217 @@
+"""One sweep of factors and biases at given precisions: the chain behind empirical Bayes.
+
+Gibbs draws and mirror images take turns. On MovieLens 100K with 32 factors 18 such sweeps averaged to the test error of
+more than 60 of Gibbs draws alone, and a mirrored sweep is the cheaper one (docs/design/empirical-bayes.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import log, pi, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.arrays import AnyFloats, DoubleArray
+from tastespace.inference.trace import ACCEPTANCE, LOG_JOINT, NOISE
+from tastespace.inference.transition import Stats
+from tastespace.models.factorization.als import penalty_of
+from tastespace.models.factorization.empirical_bayes.precisions import Precisions
+from tastespace.models.factorization.empirical_bayes.row_moves import GibbsMove, MovedRows, RowMove
+from tastespace.models.factorization.gibbs import GibbsState
+from tastespace.models.factorization.likelihoods import Noise, Observations, squared_errors
+from tastespace.models.factorization.penalty import Weighting
+from tastespace.models.factorization.populations import NormalPopulation
+from tastespace.models.factorization.rows import Points, RowPrior, Side, solve_rows
+
+
+@dataclass(frozen=True, eq=False)
+class FactorState(GibbsState):
+    """A point of parameter space, in units of the ratings' standard deviation, and how moves are tuned.
+
+    The populations are those of a row of weight 1.
+    """
+
+    squares: float = 0.0  # of all errors
+    user_angles: DoubleArray | None = None
+    item_angles: DoubleArray | None = None
+    mirrors_next: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class FactorSweep:
+    """Users given items, then items given users."""
+
+    observed: Observations
+    user_weights: AnyFloats
+    item_weights: AnyFloats
+    n_factors: int
+    has_biases: bool
+    move: RowMove
+    dtype: Any = np.float32
+    threads: int = 1
+
+    @classmethod
+    def bind(
+        cls,
+        observed: Observations,
+        weighting: Weighting,
+        n_factors: int,
+        *,
+        has_biases: bool,
+        move: RowMove,
+        dtype: Any,
+        threads: int,
+    ) -> FactorSweep:
+        counts = (np.diff(side.offsets) for side in (observed.by_user, observed.by_item))
+        of_users, of_items = (weighting.of(of_side).astype(dtype) for of_side in counts)
+        return cls(observed, of_users, of_items, n_factors, has_biases, move, dtype, threads)
+
+    def priors(self, precisions: Precisions) -> tuple[RowPrior, RowPrior]:
+        """Of users and of items."""
+        return (
+            self._prior(precisions.users, precisions.user_bias, self.user_weights),
+            self._prior(precisions.items, precisions.item_bias, self.item_weights),
+        )
+
+    def state(self, users: Points, items: Points, precisions: Precisions) -> FactorState:
+        """These points, as a state."""
+        squares = float(squared_errors(self.observed.by_user, users, items).sum())
+        populations = self._populations(precisions)
+        return FactorState(users, items, *populations, Noise(precisions.noise), squares=squares)
+
+    def moved(
+        self, state: FactorState, precisions: Precisions, gain: float, rng: Generator
+    ) -> tuple[FactorState, Stats]:
+        """Both sides, one after the other; every other time draws are mirrored."""
+        if state.mirrors_next:
+            return self.mirrored(state, precisions), {}
+        user_prior, item_prior = self.priors(precisions)
+        alpha, by_user, by_item = precisions.noise, self.observed.by_user, self.observed.by_item
+        how: dict[str, Any] = {"gain": gain, "rng": rng, "threads": self.threads}
+        users = self.move.moved(
+            by_user, state.items, user_prior, alpha, state.users, state.user_angles, name="user", **how
+        )
+        items = self.move.moved(
+            by_item, users.points, item_prior, alpha, state.items, state.item_angles, name="item", **how
+        )
+        after = replace(
+            self._at(state, precisions),
+            users=users.points,
+            items=items.points,
+            squares=items.squares,
+            user_angles=users.angles,
+            item_angles=items.angles,
+            mirrors_next=isinstance(self.move, GibbsMove),
+        )
+        return after, _acceptance(users, items)
+
+    def mirrored(self, state: FactorState, precisions: Precisions) -> FactorState:
+        """Users, then items, each on the other side of its mean given the rest, as far from it: 2 E[u | V] - u.
+
+        A normal distribution is symmetric about its mean, so that this leaves the posterior alone (Adler 1981). Where
+        draws creep from one to the next, mirror images go far; and what chance put into two of them nearly cancels.
+        """
+        user_prior, item_prior = self.priors(precisions)
+        users = self._mirror(self.observed.by_user, state.items, user_prior, precisions.noise, state.users, "user")
+        items = self._mirror(self.observed.by_item, users, item_prior, precisions.noise, state.items, "item")
+        # The density is the same, so that errors have what the prior has lost.
+        change = penalty_of(users, user_prior) - penalty_of(state.users, user_prior)
+        change += penalty_of(items, item_prior) - penalty_of(state.items, item_prior)
+        squares = state.squares - 2 * change / precisions.noise
+        return replace(self._at(state, precisions), users=users, items=items, squares=squares, mirrors_next=False)
+
+    def _mirror(self, side: Side, other: Points, prior: RowPrior, alpha: float, rows: Points, name: str) -> Points:
+        mean = solve_rows(side, other, prior, name=name, alpha=alpha, threads=self.threads).points
+        bias = 2 * mean.bias - rows.bias if mean.bias is not None and rows.bias is not None else None
+        return Points(2 * mean.factors - rows.factors, bias)
+
+    def _at(self, state: FactorState, precisions: Precisions) -> FactorState:
+        """The same points, under these precisions."""
+        users, items = self._populations(precisions)
+        return replace(state, user_population=users, item_population=items, noise=Noise(precisions.noise))
+
+    def weighted_squares(self, state: FactorState) -> Precisions:
+        """Sums over rows of w |x|^2 and of w c^2, and of squared errors: what each precision is about."""
+        of_factors, of_bias = [], []
+        for points, weights in ((state.users, self.user_weights), (state.items, self.item_weights)):
+            wide = weights.astype(np.float64)
+            of_factors.append(float(np.einsum("nd,nd,n->", points.factors, points.factors, wide, dtype=np.float64)))
+            of_bias.append(0.0 if points.bias is None else float(wide @ points.bias.astype(np.float64) ** 2))
+        return Precisions(of_factors[0], of_factors[1], of_bias[0], of_bias[1], state.squares)
+
+    def sizes(self) -> Precisions:
+        """How many numbers each precision is about."""
+        users, items = len(self.user_weights), len(self.item_weights)
+        biases = int(self.has_biases)
+        return Precisions(
+            users * self.n_factors, items * self.n_factors, users * biases, items * biases, len(self.observed)
+        )
+
+    def taste_share(self, precisions: Precisions) -> float:
+        """How much u . v varies over ratings of the prior, as a share of the noise."""
+        users, items = self.observed.by_user, self.observed.by_item
+        spreads = [
+            float(np.average(1 / weights, weights=np.diff(side.offsets)))
+            for side, weights in ((users, self.user_weights), (items, self.item_weights))
+        ]
+        return self.n_factors * spreads[0] * spreads[1] / precisions.factors**2 * precisions.noise
+
+    def log_joint(self, state: FactorState, precisions: Precisions) -> float:
+        """Of factors, biases and ratings; the weights of rows count in the normaliser, too."""
+        sizes, width = self.sizes(), self.n_factors
+        density = sizes.noise * log(precisions.noise / (2 * pi)) / 2 - precisions.noise * state.squares / 2
+        sides = (
+            (state.users, self.user_weights, precisions.users, precisions.user_bias),
+            (state.items, self.item_weights, precisions.items, precisions.item_bias),
+        )
+        for (points, weights, of_factors, of_bias), prior in zip(sides, self.priors(precisions), strict=True):
+            logs = float(np.log(weights.astype(np.float64)).sum())
+            density += width * (logs + len(weights) * log(of_factors / (2 * pi))) / 2 - penalty_of(points, prior)
+            if of_bias:
+                density += (logs + len(weights) * log(of_bias / (2 * pi))) / 2
+        return density
+
+    def _prior(self, factors: float, bias: float, weights: AnyFloats) -> RowPrior:
+        return RowPrior(
+            precision=(factors * np.eye(self.n_factors)).astype(self.dtype),
+            linear=np.zeros((1, self.n_factors), self.dtype),
+            bias_precision=bias,
+            scale=weights,
+        )
+
+    def _populations(self, precisions: Precisions) -> tuple[NormalPopulation, NormalPopulation]:
+        centre, round_ = np.zeros(self.n_factors), np.eye(self.n_factors)
+        return (
+            NormalPopulation(centre, precisions.users * round_, 0.0, precisions.user_bias),
+            NormalPopulation(centre, precisions.items * round_, 0.0, precisions.item_bias),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class DrawingSweep:
+    """The transition that draws at fixed precisions."""
+
+    sweep: FactorSweep
+    precisions: Precisions
+    start: FactorState
+    unit: float = 1.0  # of the figures: the scale of the ratings
+
+    def init(self, rng: Generator) -> FactorState:
+        return self.start
+
+    def step(self, state: FactorState, rng: Generator) -> tuple[FactorState, Stats]:
+        after, stats = self.sweep.moved(state, self.precisions, 0.0, rng)
+        figures = {
+            NOISE: self.unit / sqrt(self.precisions.noise),
+            LOG_JOINT: self.sweep.log_joint(after, self.precisions),
+        }
+        return after, {**figures, **stats}
+
+
+def _acceptance(users: MovedRows, items: MovedRows) -> Stats:
+    """Of both sides, where moves propose."""
+    if users.acceptance is None or items.acceptance is None:
+        return {}
+    return {ACCEPTANCE: (users.acceptance + items.acceptance) / 2}
