@@ -199,7 +199,7 @@ class ALS(Recommender):
     ) -> tuple[Penalty, Factors | None]:
         """The penalty, and where the search for it ended, to start from."""
         weighting = WEIGHTINGS[self.weighting]
-        if isinstance(self.regularisation, float | int):
+        if not isinstance(self.regularisation, str | EmpiricalBayes):
             return Penalty(self._overridden(Strengths.tied(self.regularisation)), weighting), None
         if validation is None:
             return Penalty(self._overridden(standard(DEFAULT_STRENGTH, observed)), weighting), None
