@@ -115,9 +115,9 @@ class CrankNicolsonMove:
         n = len(matrix)
         angles = np.full(n, FIRST_ANGLE) if angles is None else angles
         widths = _prior_widths(prior, rows)
+        spread = self.spread(widths)
         squares, accepted = squared_errors(side, rows, other), 0
         for _ in range(self.proposals):
-            spread = self.spread(widths)
             noise = rng.standard_normal(matrix.shape)
             proposed = np.cos(angles)[:, None] * matrix + np.sin(angles)[:, None] * spread * noise
             of_proposed = squared_errors(side, _points(proposed, rows), other)
