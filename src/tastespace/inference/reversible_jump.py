@@ -1,0 +1,138 @@
+"""Reversible jumps: Metropolis-Hastings between spaces of different dimension (Green 1995).
+
+A pair of moves goes up, from a state x of the smaller space to x' of the larger, and down again. Up draws variables u
+with the density g_up(u | x), down draws variables w with the density g_down(w | x'); what u has more than w is what the
+dimensions differ by, and (x, u) <-> (x', w) is a smooth map, one to one, of Jacobian J = |d(x', w) / d(x, u)|. Up is
+accepted with the probability min(1, A), down with min(1, 1 / A),
+
+    A = p(x') g_down(w | x') / (p(x) g_up(u | x)) J.
+
+Which of the two is tried is an even chance, whatever the state; a move that a state cannot make (up from the largest
+space, down from the smallest) leaves it where it is, so that these chances cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import exp, inf, isnan
+from typing import Any, Generic, Protocol, TypeVar
+
+from numpy.random import Generator
+
+from tastespace.errors import InvalidParameterError, NonFiniteStateError
+
+State = TypeVar("State")
+Up = TypeVar("Up")
+Down = TypeVar("Down")
+
+
+class MovePair(Protocol[State, Up, Down]):
+    """Birth and death, each the exact inverse of the other."""
+
+    @property
+    def name(self) -> str:
+        """For messages and figures."""
+        ...
+
+    def can_go_up(self, state: State) -> bool:
+        """Whether there is a larger space."""
+        ...
+
+    def can_go_down(self, state: State) -> bool:
+        """Whether there is a smaller space."""
+        ...
+
+    def draw_up(self, state: State, rng: Generator) -> Up:
+        """The variables of a move up."""
+        ...
+
+    def log_up(self, state: State, up: Up) -> float:
+        """The log of their density."""
+        ...
+
+    def up(self, state: State, up: Up) -> tuple[State, Down, float]:
+        """Where they lead, the variables of the way back, and log |Jacobian|."""
+        ...
+
+    def draw_down(self, state: State, rng: Generator) -> Down:
+        """The variables of a move down."""
+        ...
+
+    def log_down(self, state: State, down: Down) -> float:
+        """The log of their density."""
+        ...
+
+    def down(self, state: State, down: Down) -> tuple[State, Up, float]:
+        """Where they lead, the variables of the way back, and log |Jacobian|."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal(Generic[State]):
+    """Where a jump would lead, and the log of the ratio that it is accepted by."""
+
+    state: State
+    log_ratio: float
+
+    @property
+    def acceptance(self) -> float:
+        """The probability to go."""
+        return exp(min(self.log_ratio, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Jumped(Generic[State]):
+    """A state after a jump was tried."""
+
+    state: State
+    pair: str
+    went_up: bool  # or would have
+    acceptance: float  # 0 where there is no such space
+    accepted: bool
+
+
+def proposal_up(
+    pair: MovePair[State, Up, Down], log_target: Callable[[State], float], state: State, variables: Up
+) -> Proposal[State]:
+    """The jump to the larger space that these variables make."""
+    larger, back, log_jacobian = pair.up(state, variables)
+    forward = log_target(state) + pair.log_up(state, variables)
+    backward = log_target(larger) + pair.log_down(larger, back)
+    return Proposal(larger, _ratio(backward - forward + log_jacobian, pair.name))
+
+
+def proposal_down(
+    pair: MovePair[State, Up, Down], log_target: Callable[[State], float], state: State, variables: Down
+) -> Proposal[State]:
+    """The jump to the smaller space that these variables make."""
+    smaller, back, log_jacobian = pair.down(state, variables)
+    forward = log_target(state) + pair.log_down(state, variables)
+    backward = log_target(smaller) + pair.log_up(smaller, back)
+    return Proposal(smaller, _ratio(backward - forward + log_jacobian, pair.name))
+
+
+def jump(
+    pairs: Sequence[MovePair[State, Any, Any]], log_target: Callable[[State], float], state: State, rng: Generator
+) -> Jumped[State]:
+    """Try one of the pairs, up or down."""
+    if not pairs:
+        raise InvalidParameterError("there are no moves to jump by; expected at least one pair")
+    pair, goes_up = pairs[int(rng.integers(len(pairs)))], bool(rng.integers(2))
+    if not (pair.can_go_up(state) if goes_up else pair.can_go_down(state)):
+        return Jumped(state, pair.name, goes_up, 0.0, accepted=False)
+    if goes_up:
+        proposed = proposal_up(pair, log_target, state, pair.draw_up(state, rng))
+    else:
+        proposed = proposal_down(pair, log_target, state, pair.draw_down(state, rng))
+    accepted = bool(rng.random() < proposed.acceptance)
+    return Jumped(proposed.state if accepted else state, pair.name, goes_up, proposed.acceptance, accepted)
+
+
+def _ratio(log_ratio: float, name: str) -> float:
+    if isnan(log_ratio) or log_ratio == inf:
+        raise NonFiniteStateError(
+            f"a jump by {name} is accepted by a ratio of exp({log_ratio}); expected densities that are numbers: check "
+            "the ratings for extreme values"
+        )
+    return log_ratio
