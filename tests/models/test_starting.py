@@ -136,3 +136,13 @@ def test_items_of_a_raw_model_are_handed_over_around_the_mean(ratings, covarianc
     counts = far.by_item.counts
     means = np.bincount(far.item_rows, far.values - far.mean) / counts
     assert np.corrcoef(bias, means)[0, 1] > 0.8
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_items_of_raw_descent_are_handed_over_around_the_mean(ratings, biases):
+    far = Ratings.from_arrays(ratings.user_ids(), ratings.item_ids(), ratings.values + 500)
+    raw = PMF(form="raw", n_factors=4, biases=biases, regularisation=0.01, seed=3).fit(far)
+    bias = raw.posterior_.item_points().bias
+    assert abs(bias.mean()) < 1e-6 * 500
+    means = np.bincount(far.item_rows, far.values) / np.bincount(far.item_rows) - far.mean
+    assert np.corrcoef(bias, means)[0, 1] > 0.5  # what items are liked, not where ratings lie

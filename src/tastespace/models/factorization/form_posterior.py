@@ -46,7 +46,13 @@ class FormPosterior(PointPosterior):
                 "start is a PMF of the form sigmoid, whose factors are not in units of ratings; expected the form "
                 "centred or raw"
             )
-        return super().item_points()
+        points = super().item_points()
+        if not self.form.has_no_mean:
+            return points
+        # Around the mean: what the average user gives is a bias there, and tastes are what he differs by.
+        user = self.users.average
+        usual = points.factors @ np.asarray(user.factors[0], np.float64) + points.bias
+        return ItemPoints(points.factors, usual - usual.mean())
 
     @property
     def levels(self) -> DoubleArray | None:
