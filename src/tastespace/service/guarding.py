@@ -10,6 +10,7 @@ import uuid
 from collections import OrderedDict
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tastespace.service.metrics import Metrics
@@ -28,8 +29,11 @@ SECURE = {
 }
 
 
-class TooLargeError(Exception):
+class TooLargeError(HTTPException):
     """More was sent than may be."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(413, f"the request is larger than {most:,} bytes; send it in parts", {"Connection": "close"})
 
 
 class Guard:
@@ -65,19 +69,13 @@ class Guard:
 
     async def _answer(self, exchange: _Exchange) -> None:
         if exchange.is_announced_too_large:
-            await exchange.refuse(413, self._too_large)
+            await exchange.refuse(413, TooLargeError(self._settings.body_bytes).detail)
             return
         try:
             async with asyncio.timeout(self._settings.seconds):
                 await self._app(exchange.scope, exchange.receive, exchange.send)
         except TimeoutError:
             await exchange.refuse(503, f"this took longer than {self._settings.seconds:g} seconds and was given up")
-        except TooLargeError:
-            await exchange.refuse(413, self._too_large)
-
-    @property
-    def _too_large(self) -> str:
-        return f"the request is larger than {self._settings.body_bytes:,} bytes; send it in parts"
 
 
 class _Exchange:
@@ -100,7 +98,7 @@ class _Exchange:
         if message["type"] == "http.request":
             self._received += len(message.get("body", b""))
             if self._received > self._settings.body_bytes:
-                raise TooLargeError
+                raise TooLargeError(self._settings.body_bytes)
         return message
 
     async def send(self, message: Message) -> None:

@@ -1,0 +1,139 @@
+"""Around every request: ids, headers, limits of size, time and rate, and a log that knows nobody."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tastespace.service.answering import Answerer
+from tastespace.service.app import create_app, prepare
+from tastespace.service.guarding import Rates
+from tastespace.service.logs import JsonLines
+
+
+def test_every_answer_has_an_id_and_safe_headers(client):
+    for path in ("/v1/health", "/v1/nothing"):
+        answer = client.get(path)
+        assert len(answer.headers["X-Request-ID"]) == 32
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert "server" not in answer.headers
+    assert client.get("/v1/health", headers={"X-Request-ID": "mine-7"}).headers["X-Request-ID"] == "mine-7"
+    hostile = client.get("/v1/health", headers={"X-Request-ID": "a b\t{}"}).headers["X-Request-ID"]
+    assert hostile != "a b\t{}"
+
+
+def test_a_body_that_grows_too_large_is_refused_on_the_way(client):
+    """Also where nobody said how large it would be."""
+    parts = (b" " * 65536 for _ in range(200))
+    answer = client.post("/v1/recommendations", content=parts, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+    assert "4,194,304 bytes" in answer.json()["detail"]
+
+
+def test_too_many_requests_are_told_to_wait(settings):
+    prepare(settings)
+    with TestClient(create_app(replace(settings, rate=2))) as asking:
+        answers = [asking.get("/v1/items/1") for _ in range(8)]
+    assert [answer.status_code for answer in answers].count(200) >= 4
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert refused
+    assert int(refused[0].headers["Retry-After"]) >= 1
+
+
+def test_a_bucket_fills_steadily():
+    rates = Rates(10.0)
+    assert sum(rates.wait("a", now=0.0) == 0 for _ in range(30)) == 20
+    assert rates.wait("a", now=0.0) == pytest.approx(0.1)
+    assert rates.wait("b", now=0.0) == 0  # everybody has his own
+    assert rates.wait("a", now=0.11) == 0
+    assert rates.wait("a", now=0.11) > 0
+    assert Rates(0).wait("a") == 0
+
+
+def test_clients_of_long_ago_are_forgotten():
+    rates = Rates(10.0, most_clients=3)
+    for name in "abcd":
+        rates.wait(name, now=0.0)
+    assert len(rates._buckets) == 3
+
+
+def test_what_takes_too_long_is_given_up(settings, monkeypatch):
+    prepare(settings)
+    monkeypatch.setattr(Answerer, "recommendations", lambda *given: time.sleep(0.5))
+    with TestClient(create_app(replace(settings, seconds=0.05))) as asking:
+        answer = asking.get("/v1/users/1/recommendations")
+    assert answer.status_code == 503
+    assert "longer than 0.05 seconds" in answer.json()["detail"]
+
+
+def test_a_fault_of_ours_is_told_without_a_trace(settings, monkeypatch, caplog):
+    prepare(settings)
+
+    def fault(*given):
+        raise RuntimeError("a secret of the inside")
+
+    monkeypatch.setattr(Answerer, "recommendations", fault)
+    with TestClient(create_app(settings), raise_server_exceptions=False) as asking:
+        answer = asking.get("/v1/users/1/recommendations", headers={"X-Request-ID": "find-me"})
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+    assert "Traceback" not in answer.text
+    assert "a secret of the inside" in caplog.text  # where it belongs
+
+
+def test_log_lines_are_json_and_know_no_user(client, caplog):
+    with caplog.at_level("INFO", logger="tastespace.service.access"):
+        client.get("/v1/users/somebody/recommendations?n=2&where=genre%20%3D%20Comedy", headers={"X-Request-ID": "r1"})
+    (record,) = (record for record in caplog.records if record.name == "tastespace.service.access")
+    line = json.loads(JsonLines().format(record))
+    assert line["request_id"] == "r1"
+    assert line["client"].startswith("address")
+    assert line["milliseconds"] > 0
+    assert "somebody" not in json.dumps(line)
+    assert "Comedy" not in json.dumps(line)
+
+
+def test_a_trace_goes_into_one_line():
+    try:
+        raise ValueError("wrong")
+    except ValueError:
+        record = logging.getLogger("x").makeRecord("x", logging.ERROR, "f", 1, "it %s", ("failed",), sys.exc_info())
+    line = JsonLines().format(record)
+    assert "\n" not in line
+    assert "ValueError: wrong" in json.loads(line)["trace"]
+
+
+def test_pages_of_other_sites_may_not_ask(client):
+    answer = client.get("/v1/health", headers={"Origin": "https://elsewhere.example"})
+    assert "access-control-allow-origin" not in answer.headers
+    rebound = client.get("/v1/health", headers={"Host": "elsewhere.example"})
+    assert rebound.status_code == 400
+
+
+def test_pages_that_were_named_may(settings):
+    prepare(settings)
+    with TestClient(create_app(replace(settings, origins=("https://shop.example",)))) as asking:
+        allowed = asking.get("/v1/health", headers={"Origin": "https://shop.example"})
+        other = asking.get("/v1/health", headers={"Origin": "https://elsewhere.example"})
+    assert allowed.headers["access-control-allow-origin"] == "https://shop.example"
+    assert "access-control-allow-origin" not in other.headers
+
+
+def test_metrics_are_counted(client):
+    client.get("/v1/users/3/recommendations")
+    client.get("/v1/users/3/recommendations")
+    client.put("/v1/users/3/ratings/1", json={"rating": 3})
+    text = client.get("/v1/metrics").text
+    assert 'tastespace_beliefs_total{found="kept"} 1.0' in text
+    assert 'tastespace_beliefs_total{found="concluded"} 1.0' in text
+    assert "tastespace_ratings_stored_total 1.0" in text
+    assert 'status="200"' in text
+    assert "tastespace_model_activation 1.0" in text

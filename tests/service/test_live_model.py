@@ -1,0 +1,156 @@
+"""One model in place of another: in every worker, never a bad one, and back again."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from dataclasses import replace
+
+import pytest
+from fastapi.testclient import TestClient
+from service.conftest import small_ratings
+
+from tastespace import ALS, artifact
+from tastespace.service.app import create_app, prepare
+
+
+@pytest.fixture
+def own_settings(settings, small_model, tmp_path):
+    """With a model that may be changed."""
+    shutil.copytree(small_model, tmp_path / "model")
+    return replace(settings, model=str(tmp_path / "model"), poll_seconds=0.05)
+
+
+@pytest.fixture
+def two_workers(own_settings):
+    """Two applications on one database, as two processes would be."""
+    prepare(own_settings)
+    with TestClient(create_app(own_settings)) as one, TestClient(create_app(own_settings)) as other:
+        yield one, other
+
+
+def publish(settings, seed: int = 5) -> None:
+    artifact.save(ALS(n_factors=2, regularisation=0.1, seed=seed, threads=1).fit(small_ratings()), settings.model)
+
+
+def wait_for(condition) -> None:
+    for _ in range(100):
+        if condition():
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("did not happen within 5 seconds")
+
+
+def version(asking) -> str:
+    return asking.get("/v1/model").json()["version"]
+
+
+def test_a_rating_reaches_the_other_worker_at_once(two_workers):
+    one, other = two_workers
+    before = other.get("/v1/users/3/recommendations", params={"n": 30}).json()["items"]
+    item = before[0]["item"]
+    one.put(f"/v1/users/3/ratings/{item}", json={"rating": 1})
+    after = other.get("/v1/users/3/recommendations", params={"n": 30}).json()["items"]
+    assert item not in [entry["item"] for entry in after]
+
+
+def test_another_model_reaches_all_and_can_be_taken_back(two_workers, own_settings):
+    one, other = two_workers
+    first = version(one)
+    publish(own_settings)
+    assert version(one) == first  # Nobody has asked for it.
+    told = one.post("/v1/model/reload").json()
+    assert told["version"].startswith("als-")
+    assert version(one) == told["version"]
+    wait_for(lambda: version(other) == told["version"])
+    # The folder of the first model is gone; its version is not.
+    assert other.post("/v1/model/rollback").json()["version"] == first
+    wait_for(lambda: version(one) == first)
+    assert one.get("/v1/users/3/recommendations").json()["items"][0]["belief_sd"] is not None
+    assert one.post("/v1/model/rollback").status_code == 409
+    assert [entry["reason"] for entry in one.get("/v1/model").json()["versions"]] == ["rollback", "reload", "start"]
+
+
+def test_what_answered_last_answers_after_a_restart(own_settings):
+    prepare(own_settings)
+    with TestClient(create_app(own_settings)) as asking:
+        publish(own_settings)
+        served = asking.post("/v1/model/reload").json()["version"]
+        publish(own_settings, seed=6)
+    with TestClient(create_app(own_settings)) as again:
+        assert version(again) == served
+
+
+@pytest.mark.parametrize("damage", ["truncated", "no manifest", "nothing there", "not numbers"])
+def test_a_damaged_model_changes_nothing(two_workers, own_settings, tmp_path, damage):
+    one, other = two_workers
+    first = version(one)
+    folder = tmp_path / "model"
+    if damage == "truncated":
+        content = (folder / "posterior.safetensors").read_bytes()
+        (folder / "posterior.safetensors").unlink()  # A version may link to it.
+        (folder / "posterior.safetensors").write_bytes(content[: len(content) // 2])
+    elif damage == "no manifest":
+        (folder / "manifest.json").unlink()
+    elif damage == "nothing there":
+        shutil.rmtree(folder)
+    else:
+        content = bytearray((folder / "posterior.safetensors").read_bytes())
+        content[-4096:] = b"\xff" * 4096  # not-a-number, as floats
+        (folder / "posterior.safetensors").unlink()
+        (folder / "posterior.safetensors").write_bytes(content)
+    answer = one.post("/v1/model/reload")
+    assert answer.status_code == 409
+    assert "the model was not changed" in answer.json()["detail"]
+    assert version(one) == version(other) == first
+    assert one.get("/v1/users/3/recommendations").status_code == 200
+
+
+def test_nobody_notices_a_swap(two_workers, own_settings):
+    """Requests all the while: none fails, and both models have answered."""
+    one, _ = two_workers
+    failed, seen, stop = [], set(), threading.Event()
+
+    def ask() -> None:
+        user = 0
+        while not stop.is_set():
+            user = (user + 1) % 40
+            answer = one.get(f"/v1/users/{user}/recommendations")
+            seen.add(answer.json().get("model"))
+            if answer.status_code != 200:
+                failed.append(answer.text)
+
+    askers = [threading.Thread(target=ask) for _ in range(3)]
+    for asker in askers:
+        asker.start()
+    publish(own_settings)
+    assert one.post("/v1/model/reload").status_code == 200
+    threading.Event().wait(0.3)
+    assert one.post("/v1/model/rollback").status_code == 200
+    threading.Event().wait(0.3)
+    stop.set()
+    for asker in askers:
+        asker.join()
+    assert not failed
+    assert len(seen) == 2
+
+
+def test_old_versions_are_dropped(own_settings, tmp_path):
+    few = replace(own_settings, kept_versions=1)
+    prepare(few)
+    with TestClient(create_app(few)) as asking:
+        for seed in range(4):
+            publish(few, seed)
+            assert asking.post("/v1/model/reload").status_code == 200
+        assert len(list((tmp_path / "state" / "versions").iterdir())) == 2
+        assert asking.post("/v1/model/rollback").status_code == 200
+
+
+def test_beliefs_kept_are_bounded(own_settings):
+    few = replace(own_settings, cached_users=3)
+    prepare(few)
+    app = create_app(few)
+    with TestClient(app) as asking:
+        for user in range(10):
+            asking.get(f"/v1/users/{user}/recommendations")
+        assert len(app.state.context.live.current._users) == 3

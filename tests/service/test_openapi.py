@@ -1,0 +1,66 @@
+"""The whole OpenAPI document, asked with whatever it allows and what it does not: never a fault of ours."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import schemathesis
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tastespace.service.app import create_app, prepare
+from tastespace.service.settings import Settings
+
+CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+
+
+@pytest.fixture(scope="module")
+def running(small_model, tmp_path_factory):
+    told = Settings(model=str(small_model), state=str(tmp_path_factory.mktemp("openapi") / "state"), rate=0)
+    prepare(told)
+    app = create_app(told)
+    with TestClient(app):
+        yield app
+
+
+@pytest.fixture
+def described(running):
+    return schemathesis.openapi.from_asgi("/openapi.json", running)
+
+
+schema = schemathesis.pytest.from_fixture("described")
+
+
+@schema.parametrize()
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+def test_nothing_makes_the_service_fail(case):
+    case.validate_response(case.call(), checks=list(CHECKS))
+
+
+def test_everything_is_described_with_examples(running):
+    document = running.openapi()
+    paths = {path for path in document["paths"]}
+    assert all(path.startswith("/v1/") for path in paths)
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            assert operation.get("description"), path
+            assert "application/problem+json" in operation["responses"]["422"]["content"]
+    text = json.dumps(document)
+    assert '"examples"' in text
+    assert '"securitySchemes"' in text
+
+
+def test_the_document_is_there_without_a_key(settings):
+    """Whoever writes a client needs it; it says nothing of anybody."""
+    prepare(settings)
+    with TestClient(create_app(replace(settings))) as asking:
+        assert asking.get("/openapi.json").json()["info"]["title"] == "tastespace"
+        assert asking.get("/docs").status_code == 404
