@@ -106,7 +106,7 @@ def ndcg_of_rated(
 
 @dataclass(frozen=True, eq=False)
 class Ordered:
-    """The measures of order in a report; nothing where predictions are no ratings."""
+    """The measures of order in a report; nothing where predictions are no ratings, or nobody's ratings differ."""
 
     sums: dict[str, Sums] = field(default_factory=dict[str, Sums])
 
@@ -125,6 +125,8 @@ class Ordered:
         counts = PairCounts.of(scores, true, users, n_users)
         gains = np.maximum(np.asarray(true, np.float64) - lowest, 0)
         has_order = counts.different > 0
+        if not has_order.any():
+            return cls()
         values = {TAU: counts.tau(), ACCURACY: counts.accuracy()}
         found, best = _Places.of(scores, gains, users), _Places.of(gains, gains, users)
         for k in ks:

@@ -169,7 +169,10 @@ class Report:
     def order_table(self) -> Table:
         """Whether the test items of each user are in the right order, one row a measure, by length where it has one."""
         if not self.order:
-            raise InvalidParameterError("the report has no measures of order; expected one of a model of stars")
+            raise InvalidParameterError(
+                "the report has no measures of order; expected one of a model of stars, and users with two different "
+                "test ratings"
+            )
         n_users = self.sums[TAU].n_users
         title = f"Order of their test items, of {counted(n_users, 'user')} with two different test ratings or more"
         return self._by_length(title, self.order, "all")
