@@ -125,6 +125,15 @@ def test_bad_input(file, options, message, code):
     assert message in " ".join(run(file, *options, code=code).stderr.split())
 
 
+def test_a_model_that_does_not_suit_is_said_so_first(file, tmp_path):
+    ones = tmp_path / "ones.csv"
+    lines = [line.rsplit(",", 1)[0] + ",1" for line in file.read_text().splitlines()[1:]]
+    ones.write_text("\n".join(["user,item,rating", *lines]) + "\n")
+    result = run(ones, *QUICK, "--trials", 1, "--kind", "one-class")
+    assert result.stderr.startswith("warning: all ratings are 1")
+    assert "judged by NDCG@10" in result.stdout
+
+
 def test_a_configuration_that_cannot_be_written(file, tmp_path):
     result = run(file, *QUICK, "--trials", 1, "--save-config", tmp_path / "no" / "fit.toml", code=1)
     assert "there is no such folder; expected a file in a folder that is there" in result.stderr

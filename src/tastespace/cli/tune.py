@@ -17,7 +17,9 @@ from tastespace.cli.observing import observe
 from tastespace.cli.options import Json, Threads, read_settings
 from tastespace.cli.reading import OPTIONS, Said, reads
 from tastespace.errors import DataError, InvalidParameterError, warn
+from tastespace.evaluation.entrants import suited
 from tastespace.evaluation.tables import display_name, figure
+from tastespace.models import MODELS
 from tastespace.models.suitable import misfit
 from tastespace.tuning.result import TuneResult
 from tastespace.tuning.spaces import LEARNING, SPACES
@@ -82,7 +84,12 @@ def tune(
         artifact.check_writable(out)
     if config is not None and not config.resolve().parent.is_dir():
         raise DataError("there is no such folder", file=config, expected="a file in a folder that is there")
+    if model not in MODELS:  # before much is read
+        raise InvalidParameterError(f"there is no model {model!r}; expected one of {', '.join(TUNABLE)}")
     observed, _ = observe(ratings, said)
+    doubt = misfit(suited(MODELS[model], observed), observed)
+    if doubt is not None:
+        warn(doubt)
     with console.progress() as observer:
         found = search(
             observed,
@@ -100,9 +107,6 @@ def tune(
             resume=resume,
             observer=observer,
         )
-        doubt = misfit(found.recommender(), observed)
-        if doubt is not None:
-            warn(doubt)
         if out is not None and found.ended_by != "interrupt":
             artifact.save(found.recommender().fit(observed, observer=observer), out)
     if config is not None:

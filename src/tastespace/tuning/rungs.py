@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tastespace.data.ratings import Ratings
 from tastespace.data.splitting import Split
@@ -46,7 +47,7 @@ def rungs_of(split: Split, most: int, seed: int) -> tuple[Rung, ...]:
     return tuple(found)
 
 
-def _part(split: Split, user_rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Split:
+def _part(split: Split, user_rows: NDArray[np.int64]) -> Split:
     """What these users have on either side."""
     users = Vocabulary(split.train.users.at(np.sort(user_rows)))
     return Split(_of_users(split.train, users), _of_users(split.test, users))
