@@ -39,7 +39,7 @@ def made_up(*, chains=2, warmup=20, draws=30, thin=2, pairs=10, held_out=True):
 def drawn(monkeypatch):
     """The figures as matplotlib has them, before they become bytes."""
     figures = []
-    monkeypatch.setattr(diagnostics_figures, "_svg", lambda figure: figures.append(figure) or b"")
+    monkeypatch.setattr(diagnostics_figures, "svg_of", lambda figure: figures.append(figure) or b"")
     return figures
 
 

@@ -14,8 +14,10 @@ from tastespace.errors import InvalidParameterError
 from tastespace.inference import diagnostics
 from tastespace.inference.trace import Trace
 from tastespace.models import MODELS, Recommender
+from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning
 from tastespace.report.diagnostics_figures import write_diagnostics
 from tastespace.report.evaluation_page import prepare_folder
+from tastespace.report.learning_figures import write_learning
 
 
 def diagnose(
@@ -32,15 +34,28 @@ def diagnose(
         prepare_folder(figures)
     diagnosis = diagnostics.diagnose(trace)
     paths = [] if figures is None else write_diagnostics(trace, figures, diagnosis=diagnosis)
+    learning = _learning(recommender)
+    if learning is not None and figures is not None:
+        paths += write_learning(learning, figures)
     if json:
         content = diagnosis.to_dict() | {"seen": recommender.seen_.to_dict()}
+        if learning is not None:
+            content |= {"learning": learning.to_dict()}
         console.print_json(content if figures is None else content | {"figures": [str(path) for path in paths]})
         return
     console.out.print(str(diagnosis), markup=False)
+    if learning is not None:
+        console.out.print(f"\n{learning}", markup=False)
     if recommender.seen_.updates:
         console.out.print(f"\nseen: {recommender.seen_}", markup=False)
     if figures is not None:
         console.out.print(f"\nfigures written to {figures}: {', '.join(path.name for path in paths)}", markup=False)
+
+
+def _learning(recommender: Recommender) -> Learning | None:
+    """How the regularisation was learned, if it was."""
+    posterior = recommender.posterior_
+    return posterior.learning if isinstance(posterior, EmpiricalPosterior) else None
 
 
 def _trace(recommender: Recommender) -> Trace:

@@ -75,6 +75,10 @@ def fit(
         typer.Option("--model", help=f"One of {', '.join(MODELS)}.", show_default="what suits the ratings: see --kind"),
     ] = None,
     n_factors: Annotated[int | None, typer.Option("--n-factors", help="Dimensions of the taste space.")] = None,
+    regularisation: Annotated[
+        str | None,
+        typer.Option("--regularisation", help="A strength, auto, empirical-bayes, or what else the model knows."),
+    ] = None,
     test: Annotated[Path | None, typer.Option("--test", help="File of test ratings to evaluate on.")] = None,
     holdout: Annotated[
         float | None, typer.Option("--holdout", help="Share of the ratings to keep aside and evaluate on.")
@@ -128,7 +132,8 @@ def fit(
     named = table.pop("name", None) if model is None else model
     table.pop("name", None)
     flags = {"n_factors": n_factors, "threads": threads, "seed": seed}
-    parameters: dict[str, Any] = {"seed": 0, **table, **read_settings(settings or [])}
+    strength = [] if regularisation is None else [f"regularisation={regularisation}"]
+    parameters: dict[str, Any] = {"seed": 0, **table, **read_settings([*(settings or []), *strength])}
     parameters |= {key: value for key, value in flags.items() if value is not None}
     saving = Saving(out, without_ratings, checkpoint, every, resume)
     # A model that was named is checked before much is read; any other depends on what is read.

@@ -33,8 +33,13 @@ def write_diagnostics(trace: Trace, folder: str | Path, *, diagnosis: Diagnosis 
     """Write trace.svg, autocorrelation.svg and running.svg to a folder; their paths. Needs the extra `plot`."""
     folder = prepare_folder(folder)
     diagnosis = diagnose(trace) if diagnosis is None else diagnosis
+    return write_pictures(pictures(trace, diagnosis), folder)
+
+
+def write_pictures(drawn: Sequence[Picture], folder: Path) -> list[Path]:
+    """Each to a file of its own in a folder that is there."""
     paths = []
-    for picture in pictures(trace, diagnosis):
+    for picture in drawn:
         path = folder / f"{picture.name}.svg"
         try:
             path.write_bytes(picture.svg)
@@ -59,7 +64,7 @@ def pictures(trace: Trace, diagnosis: Diagnosis) -> list[Picture]:
 def trace_picture(trace: Trace, diagnosis: Diagnosis) -> Picture:
     """Every quantity and the worst prediction, sweep by sweep, all chains, warm-up shaded."""
     series = _series(trace, diagnosis, names_of(trace))
-    figure, panels = _panels(len(series))
+    figure, panels = panels_of(len(series))
     for axes, (name, values) in zip(panels, series.items(), strict=True):
         _lines(axes, values)
         _shade_warmup(axes, trace)
@@ -71,7 +76,7 @@ def trace_picture(trace: Trace, diagnosis: Diagnosis) -> Picture:
     cut = "Warm-up is shaded; what it has far away from the rest is cut off."
     verdicts = ", ".join(f"{row.quantity} {row.verdict}" for row in diagnosis)
     alt = f"{title}: {', '.join(series)}, sweep by sweep, {diagnosis.schedule()}. {cut} Verdicts: {verdicts}."
-    return Picture("trace", title, alt, _svg(figure))
+    return Picture("trace", title, alt, svg_of(figure))
 
 
 def autocorrelation_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | None:
@@ -86,7 +91,7 @@ def autocorrelation_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | Non
     if not found:
         return None
     lags = min(LONGEST_LAG, n // 2)
-    figure, panels = _panels(len(found), columns=len(found), width=3.6)
+    figure, panels = panels_of(len(found), columns=len(found), width=3.6)
     words, lowest = [], -0.25
     for axes, (name, values) in zip(panels, found.items(), strict=True):
         correlation = correlations(values, lags)
@@ -101,7 +106,7 @@ def autocorrelation_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | Non
     for axes in panels:
         axes.set_ylim(lowest, 1.05)  # the same for all, to be compared
     title = "How long the chains remember"
-    return Picture("autocorrelation", title, f"{title}: correlations, {'; '.join(words)}.", _svg(figure))
+    return Picture("autocorrelation", title, f"{title}: correlations, {'; '.join(words)}.", svg_of(figure))
 
 
 def running_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | None:
@@ -115,7 +120,7 @@ def running_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | None:
 
 def _running_rmse(trace: Trace) -> Picture:
     values = trace.quantities[HELD_OUT]
-    figure, (axes,) = _panels(1, columns=1, width=8.0, height=3.4)
+    figure, (axes,) = panels_of(1, columns=1, width=8.0, height=3.4)
     _lines(axes, values)
     _shade_warmup(axes, trace)
     _look_at_what_counts(axes, values, trace.warmup)
@@ -124,7 +129,7 @@ def _running_rmse(trace: Trace) -> Picture:
     _legend(figure, trace.chains)
     title = "Held-out RMSE of the averaged predictions of each chain"
     ends = ", ".join(f"{value:.4f}" for value in values[:, -1])
-    return Picture("running", title, f"{title}; at the end {ends}.", _svg(figure))
+    return Picture("running", title, f"{title}; at the end {ends}.", svg_of(figure))
 
 
 def _running_means(trace: Trace, worst: int) -> Picture:
@@ -132,7 +137,7 @@ def _running_means(trace: Trace, worst: int) -> Picture:
     drawn = kept(trace, trace.predictions)
     middle = int(np.argsort(drawn.std(axis=(0, 1)))[drawn.shape[2] // 2])
     shown = {"the pair with the fewest effective draws": worst, "a pair of middling uncertainty": middle}
-    figure, panels = _panels(2)
+    figure, panels = panels_of(2)
     counts = np.arange(1, drawn.shape[1] + 1)
     words = []
     for axes, (name, pair) in zip(panels, shown.items(), strict=True):
@@ -150,7 +155,7 @@ def _running_means(trace: Trace, worst: int) -> Picture:
     panels[0].set_ylabel("predicted rating", color=INK)
     _legend(figure, trace.chains, {"all together": INK, f"within {BAND:g} Monte Carlo errors": GRID})
     title = "Running means of two predictions"
-    return Picture("running", title, f"{title}. {'; '.join(words)}.", _svg(figure))
+    return Picture("running", title, f"{title}. {'; '.join(words)}.", svg_of(figure))
 
 
 def _error_of(drawn: DoubleArray) -> tuple[float, str]:
@@ -172,7 +177,7 @@ def _is_constant(diagnosis: Diagnosis, name: str) -> bool:
     return any(row.quantity == name and row.verdict == CONSTANT for row in diagnosis)
 
 
-def _panels(
+def panels_of(
     n: int, *, columns: int = COLUMNS, width: float = PANEL[0], height: float = PANEL[1]
 ) -> tuple[Figure, Sequence[Axes]]:
     """So many panels, row by row; places that are left over stay empty."""
@@ -232,7 +237,7 @@ def _legend(figure: Figure, chains: int, more: dict[str, str] | None = None) -> 
         )
 
 
-def _svg(figure: Figure) -> bytes:
+def svg_of(figure: Figure) -> bytes:
     import matplotlib as mpl
 
     buffer = io.BytesIO()

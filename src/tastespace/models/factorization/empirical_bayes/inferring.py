@@ -33,6 +33,9 @@ from tastespace.progress import Observer
 
 # Both halves of so many steps must agree, to so many parts of a precision: closer is not seen in any prediction.
 WINDOW, TOLERANCE = 12, 0.02
+# What is watched are users as they are drawn. Answers average what is expected of users given items, which scatters
+# about half as much.
+INEXACT = 2 * LARGEST_ERROR
 VANISHED = 0.01  # of the variance of the noise: tastes that vary by less say nothing
 
 
@@ -177,10 +180,10 @@ def _say_if_inexact(trace: Trace) -> None:
     drawn = trace.predictions[0, : 2 * n].astype(np.float64).reshape(n, 2, -1).mean(axis=1)
     errors = [monte_carlo_error(series) for series in drawn.T] if n else []
     relative = float(np.sqrt(np.mean(np.square(errors)))) / float(trace.quantities[NOISE][0, 0]) if errors else 0.0
-    if relative > LARGEST_ERROR:
-        wanted = int(np.ceil(trace.sweeps * (relative / LARGEST_ERROR) ** 2))
+    if relative > INEXACT:
+        wanted = int(np.ceil(trace.sweeps * (relative / INEXACT) ** 2))
         warn(
             f"predictions are not exact enough: their Monte Carlo error is {relative:.3f} times the noise sd (at most "
-            f"{LARGEST_ERROR:g} expected): set regularisation='empirical-bayes:draws={wanted}' (now {trace.sweeps})",
+            f"{INEXACT:g} expected): set regularisation='empirical-bayes:draws={wanted}' (now {trace.sweeps})",
             ConvergenceWarning,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from numpy.typing import NDArray
@@ -27,6 +27,18 @@ class Learning:
     def strengths(self) -> Strengths:
         """What was learned, as the strengths of ALS."""
         return self.precisions.strengths
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in asdict(self.strengths).items())
+        return f"regularisation learned in {len(self.path)} steps, as strengths of ALS: {said}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it: the steps taken, the precisions, and the strengths that ALS would call them."""
+        return {
+            "steps": len(self.path),
+            "precisions": asdict(self.precisions),
+            "strengths": asdict(self.strengths),
+        }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {PATH: self.path, LEARNED: self.precisions.array()}
