@@ -16,7 +16,6 @@ from numpy.random import Generator
 from tastespace.arrays import AnyFloats, DoubleArray
 from tastespace.inference.trace import ACCEPTANCE, LOG_JOINT, NOISE
 from tastespace.inference.transition import Stats
-from tastespace.models.factorization.als import penalty_of
 from tastespace.models.factorization.empirical_bayes.precisions import Precisions
 from tastespace.models.factorization.empirical_bayes.row_moves import GibbsMove, MovedRows, RowMove
 from tastespace.models.factorization.gibbs import GibbsState
@@ -117,8 +116,7 @@ class FactorSweep:
         users = self._mirror(self.observed.by_user, state.items, user_prior, precisions.noise, state.users, "user")
         items = self._mirror(self.observed.by_item, users, item_prior, precisions.noise, state.items, "item")
         # The density is the same, so that errors have what the prior has lost.
-        change = penalty_of(users, user_prior) - penalty_of(state.users, user_prior)
-        change += penalty_of(items, item_prior) - penalty_of(state.items, item_prior)
+        change = self._energy(users, items, precisions) - self._energy(state.users, state.items, precisions)
         squares = state.squares - 2 * change / precisions.noise
         return replace(self._at(state, precisions), users=users, items=items, squares=squares, mirrors_next=False)
 
@@ -134,12 +132,9 @@ class FactorSweep:
 
     def weighted_squares(self, state: FactorState) -> Precisions:
         """Sums over rows of w |x|^2 and of w c^2, and of squared errors: what each precision is about."""
-        of_factors, of_bias = [], []
-        for points, weights in ((state.users, self.user_weights), (state.items, self.item_weights)):
-            wide = weights.astype(np.float64)
-            of_factors.append(float(np.einsum("nd,nd,n->", points.factors, points.factors, wide, dtype=np.float64)))
-            of_bias.append(0.0 if points.bias is None else float(wide @ points.bias.astype(np.float64) ** 2))
-        return Precisions(of_factors[0], of_factors[1], of_bias[0], of_bias[1], state.squares)
+        users, user_bias = weighted_squares(state.users, self.user_weights)
+        items, item_bias = weighted_squares(state.items, self.item_weights)
+        return Precisions(users, items, user_bias, item_bias, state.squares)
 
     def sizes(self) -> Precisions:
         """How many numbers each precision is about."""
@@ -160,18 +155,27 @@ class FactorSweep:
 
     def log_joint(self, state: FactorState, precisions: Precisions) -> float:
         """Of factors, biases and ratings; the weights of rows count in the normaliser, too."""
-        sizes, width = self.sizes(), self.n_factors
-        density = sizes.noise * log(precisions.noise / (2 * pi)) / 2 - precisions.noise * state.squares / 2
-        sides = (
-            (state.users, self.user_weights, precisions.users, precisions.user_bias),
-            (state.items, self.item_weights, precisions.items, precisions.item_bias),
-        )
-        for (points, weights, of_factors, of_bias), prior in zip(sides, self.priors(precisions), strict=True):
-            logs = float(np.log(weights.astype(np.float64)).sum())
-            density += width * (logs + len(weights) * log(of_factors / (2 * pi))) / 2 - penalty_of(points, prior)
-            if of_bias:
-                density += (logs + len(weights) * log(of_bias / (2 * pi))) / 2
+        noise, width = precisions.noise, self.n_factors
+        density = len(self.observed) * log(noise / (2 * pi)) / 2 - noise * state.squares / 2
+        density -= self._energy(state.users, state.items, precisions)
+        for weights, of_factors, of_bias in (
+            (self.user_weights, precisions.users, precisions.user_bias),
+            (self.item_weights, precisions.items, precisions.item_bias),
+        ):
+            n, logs = len(weights), float(np.log(weights.astype(np.float64)).sum())
+            density += width * (logs + n * log(of_factors / (2 * pi))) / 2
+            density += (logs + n * log(of_bias / (2 * pi))) / 2 if of_bias else 0.0
         return density
+
+    def _energy(self, users: Points, items: Points, precisions: Precisions) -> float:
+        """Of the prior: 1/2 sum over rows of w (lam |x|^2 + lam_bias c^2)."""
+        of_users, of_items = weighted_squares(users, self.user_weights), weighted_squares(items, self.item_weights)
+        return 0.5 * (
+            precisions.users * of_users[0]
+            + precisions.user_bias * of_users[1]
+            + precisions.items * of_items[0]
+            + precisions.item_bias * of_items[1]
+        )
 
     def _prior(self, factors: float, bias: float, weights: AnyFloats) -> RowPrior:
         return RowPrior(
@@ -208,6 +212,13 @@ class DrawingSweep:
             LOG_JOINT: self.sweep.log_joint(after, self.precisions),
         }
         return after, {**figures, **stats}
+
+
+def weighted_squares(points: Points, weights: AnyFloats) -> tuple[float, float]:
+    """Sums over rows of w |x|^2 and of w c^2, the latter 0 without biases; over rows in double."""
+    wide = weights.astype(np.float64)
+    of_factors = float(np.einsum("nd,nd->n", points.factors, points.factors).astype(np.float64) @ wide)
+    return of_factors, 0.0 if points.bias is None else float(points.bias.astype(np.float64) ** 2 @ wide)
 
 
 def _acceptance(users: MovedRows, items: MovedRows) -> Stats:
