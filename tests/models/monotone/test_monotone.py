@@ -103,7 +103,7 @@ def test_straight_ratings_stay_straight():
     assert_allclose(
         model.predict(parts.test.user_ids(), parts.test.item_ids()).mean,
         plain.predict(parts.test.user_ids(), parts.test.item_ids()).mean,
-        atol=0.05,
+        atol=1e-5,
     )
 
 

@@ -16,21 +16,25 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
 from tastespace.arrays import AnyFloats, DoubleArray, IntArray
 from tastespace.models.factorization.monotone.scale import Places
 
 BLOCK = 1 << 20  # entries of a table looked at together, to bound the memory
 FAINT = 1e-6  # so many ratings keep a level without any on its line
+MANY_LEVELS = 30
 SAME = 1e-9  # of a curve's height: values that are no further apart differ by rounding
 
 
 def isotonic(means: DoubleArray, weights: DoubleArray) -> DoubleArray:
     """The rising rows nearest to these in weighted squares: rows x levels, weights above 0.
 
-    All rows at once, by the formula x_l = max over a <= l of min over b >= l of the weighted mean of a..b. For the few
-    levels that ratings have, this takes a fortieth of the time of a call a row.
+    All rows at once, by the formula x_l = max over a <= l of min over b >= l of the weighted mean of a..b. With 5 levels
+    this takes a thirtieth of the time of a call of scipy's a row, with 10 a ninth; with many, single calls are faster.
     """
+    if means.shape[1] > MANY_LEVELS:
+        return np.stack([isotonic_regression(row, weights=w).x for row, w in zip(means, weights, strict=True)])
     sums = np.cumsum(np.pad(weights * means, ((0, 0), (1, 0))), axis=1)
     masses = np.cumsum(np.pad(weights, ((0, 0), (1, 0))), axis=1)
     best = np.full(means.shape, -np.inf)

@@ -131,7 +131,9 @@ class MonotoneMF(ALS):
         observer: Observer,
     ) -> MonotonePosterior:
         """All ratings fitted on their curves; then users, and whose curve is which, as a fold-in has them."""
-        (factors, trace) = ascend(
+        if table.is_straight:
+            return MonotonePosterior(plain, table)
+        factors, trace = ascend(
             curved.on(table.curves, table.of_user),
             Factors(plain.users, plain.items),
             rng,
