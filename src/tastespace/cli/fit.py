@@ -14,7 +14,7 @@ import typer
 from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.observing import observe
-from tastespace.cli.options import Json, Threads, read_config, read_settings
+from tastespace.cli.options import Json, Threads, factors_of, read_config, read_settings
 from tastespace.cli.picking import Pick, picked, told
 from tastespace.cli.reading import OPTIONS, Said, check_table, reads
 from tastespace.data.files import read
@@ -74,7 +74,12 @@ def fit(
         str | None,
         typer.Option("--model", help=f"One of {', '.join(MODELS)}.", show_default="what suits the ratings: see --kind"),
     ] = None,
-    n_factors: Annotated[int | None, typer.Option("--n-factors", help="Dimensions of the taste space.")] = None,
+    n_factors: Annotated[
+        Any,
+        typer.Option(
+            "--n-factors", help="Dimensions of the taste space, or auto to find them.", metavar="N", parser=factors_of
+        ),
+    ] = None,
     regularisation: Annotated[
         str | None,
         typer.Option("--regularisation", help="A strength, auto, empirical-bayes, or what else the model knows."),

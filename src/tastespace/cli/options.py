@@ -22,6 +22,16 @@ Threads = Annotated[
 ]
 
 
+def factors_of(text: str) -> int | str:
+    """The value of --n-factors."""
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no number of factors; expected a whole number, or auto") from None
+
+
 def read_config(path: Path | None) -> dict[str, Any]:
     """A configuration file: a table [model] with name and parameters, a table [data] with column names."""
     if path is None:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,7 @@ class RunCheckpoints:
     run: Mapping[str, Any]
     found: dict[int, Any] = field(default_factory=dict[int, Any])
     lock: FolderLock | None = field(default=None, repr=False)  # held as long as the run
+    first: int = 0  # the number of the first chain
 
     def __enter__(self) -> RunCheckpoints:
         return self
@@ -169,15 +170,20 @@ class RunCheckpoints:
         if self.lock is not None:
             self.lock.release()
 
+    def beside(self, chains: int) -> RunCheckpoints:
+        """Those of chains that the same run has besides so many: before these, such as to find a parameter."""
+        return replace(self, first=self.first + chains)
+
     def take(self, chain: int) -> Any | None:
         """What was found of a chain; it is handed over once, and not held any longer."""
-        return self.found.pop(chain, None)
+        return self.found.pop(self.first + chain, None)
 
     def is_due(self, step: int) -> bool:
         return step % self.settings.every == 0
 
     def save(self, chain: int, step: int, value: Any) -> None:
         """Add a checkpoint, and delete what is too old; also what is newer, from which a damaged file kept us."""
+        chain += self.first
         settings, earlier = self.settings, [other for other in self.settings.steps(chain) if other < step]
         try:
             checkpoint_file.write(settings.file(chain, step), {"run": self.run, "chain": chain, "step": step}, value)

@@ -14,6 +14,7 @@ from tastespace.arrays import DoubleArray, FloatArray
 PREFIX = "trace:"
 # Names that mean something to whoever reads a trace; any other is just a quantity.
 NOISE, LOG_JOINT, HELD_OUT = "noise sd", "log joint", "held-out rmse"
+ACTIVE = "active factors"  # columns that are of use, where a prior lets the others shrink
 ACCEPTANCE, ENERGY_ERROR = "acceptance", "energy error"  # of moves that propose: how they went, not what they found
 
 
@@ -26,6 +27,7 @@ class Trace:
     quantities: Mapping[str, DoubleArray]  # chains x sweeps each
     predictions: FloatArray  # chains x sweeps x pairs, in rating units
     wanted_error: float | None = None  # chains went on for it (see `Exactness`); None if their length was given
+    rank_search: DoubleArray | None = None  # 2 x sweeps: columns, and those of use, while their number was sought
 
     @property
     def chains(self) -> int:
@@ -42,6 +44,8 @@ class Trace:
         arrays[f"{PREFIX}schedule"] = np.array([self.warmup, self.thin])
         if self.wanted_error is not None:
             arrays[f"{PREFIX}wanted error"] = np.array([self.wanted_error])
+        if self.rank_search is not None:
+            arrays[f"{PREFIX}rank search"] = self.rank_search
         return arrays
 
     @classmethod
@@ -56,5 +60,10 @@ class Trace:
         quantities = {name.removeprefix(start): value for name, value in arrays.items() if name.startswith(start)}
         wanted = arrays.get(f"{PREFIX}wanted error")
         return cls(
-            warmup, thin, quantities, arrays[f"{PREFIX}predictions"], None if wanted is None else float(wanted[0])
+            warmup,
+            thin,
+            quantities,
+            arrays[f"{PREFIX}predictions"],
+            None if wanted is None else float(wanted[0]),
+            arrays.get(f"{PREFIX}rank search"),
         )

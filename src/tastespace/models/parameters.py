@@ -16,6 +16,15 @@ def whole_number(name: str, value: Any, *, least: int) -> None:
         raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least {least}")
 
 
+def whole_number_or_auto(name: str, value: Any, *, least: int) -> None:
+    """The same, or "auto" for one that is found."""
+    if isinstance(value, str):
+        if value != "auto":
+            raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least {least}, or 'auto'")
+        return
+    whole_number(name, value, least=least)
+
+
 def number(
     name: str, value: Any, *, above: float | None = None, least: float | None = None, below: float = math.inf
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.random import Generator
@@ -36,6 +36,18 @@ from tastespace.models.factorization.one_class.sampled_negatives import (
 )
 from tastespace.models.factorization.ordered_probit import OrderedProbit
 from tastespace.models.factorization.priors import NormalWishartPrior
+from tastespace.models.factorization.shrinkage.choosing import (
+    MOST_FACTORS,
+    PriorName,
+    Shrinkage,
+    check_most_factors,
+    check_prior,
+    shrinkage_of,
+    shrinking,
+)
+from tastespace.models.factorization.shrinkage.found import FoundRank, found_rank
+from tastespace.models.factorization.shrinkage.search import RankSearch, most_columns, search
+from tastespace.models.factorization.shrinkage.settling import SettledSweep, settled
 from tastespace.models.factorization.story import FactorModel
 from tastespace.models.factorization.uneven_noise import UnevenNoise
 from tastespace.models.factorization.updating import (
@@ -48,7 +60,7 @@ from tastespace.models.factorization.updating import (
 )
 from tastespace.models.factorization.watching import Watch, Watched, trace_of
 from tastespace.models.noisiness import Noisiness
-from tastespace.models.parameters import ascending_numbers, choice, number, whole_number
+from tastespace.models.parameters import ascending_numbers, choice, number, whole_number, whole_number_or_auto
 from tastespace.models.recommender import Recommender
 from tastespace.models.request import Request
 from tastespace.models.starting import Start
@@ -76,6 +88,13 @@ class BPMF(Recommender):
     spread are learned, and so is the noise (Salakhutdinov and Mnih 2008): there is no regularisation to choose.
     Predictions are averages over draws from the posterior.
 
+    With `n_factors="auto"` the number of factors is learned: their `prior` lets those shrink that the ratings have no
+    use for. A short chain that starts with `most_factors`, and drops what has become next to nothing, finds how many to
+    take; then the chains run, all with that many and one to spare. `n_factors_` is how many are of use, and `rank_` how
+    sure that is. `prior` is "ard" (one gamma prior for the precision of each factor; what "auto" means here) or
+    "cumulative" (Legramanti et al. 2020): see docs/design/rank-by-shrinkage.md. With a given number, "auto" is
+    "normal-wishart"; the other two shrink what is given.
+
     `chains` are run side by side, each from a start of its own ("als" or "random"); after `warmup` sweeps, `draws` of
     each are kept, one every `thin` sweeps. With `draws="auto"` chains go on, 20 draws at a time and to 400 at most,
     until nine of ten watched predictions have a Monte Carlo error of at most 0.075 times the noise sd (where there is
@@ -100,7 +119,9 @@ class BPMF(Recommender):
     ratings of standard deviation 1.
     """
 
-    n_factors: int = 32
+    n_factors: int | Literal["auto"] = 32
+    most_factors: int = MOST_FACTORS
+    prior: PriorName = "auto"
     chains: int = 2
     warmup: int = 50
     draws: int | Literal["auto"] = 50
@@ -129,13 +150,13 @@ class BPMF(Recommender):
 
     def check(self) -> None:
         super().check()
-        whole_number("n_factors", self.n_factors, least=1)
+        whole_number_or_auto("n_factors", self.n_factors, least=1)
+        choice("prior", self.prior, list(get_args(PriorName)))
+        check_prior(self.prior, self.n_factors)
+        check_most_factors(self.most_factors, self.n_factors)
         whole_number("chains", self.chains, least=1)
         whole_number("warmup", self.warmup, least=0)
-        if isinstance(self.draws, str):
-            choice("draws", self.draws, ["auto"])
-        else:
-            whole_number("draws", self.draws, least=1)
+        whole_number_or_auto("draws", self.draws, least=1)
         whole_number("thin", self.thin, least=1)
         whole_number("inner_sweeps", self.inner_sweeps, least=1)
         choice("biases", self.biases, list(self.BIASES))
@@ -216,12 +237,17 @@ class BPMF(Recommender):
 
     def _story(self, observed: Ratings, likelihood: Likelihood) -> FactorModel:
         """In units of the score."""
+        model, shrinkage = self._plain_story(observed, likelihood), self._shrinkage
+        return model if shrinkage is None else shrinking(model, shrinkage, observed)
+
+    def _plain_story(self, observed: Ratings, likelihood: Likelihood) -> FactorModel:
+        """With populations of any covariance."""
         return FactorModel(
-            n_factors=self.n_factors,
+            n_factors=self._columns(observed),
             has_biases=bool(self.biases),
             likelihood=likelihood,
-            user_prior=self._prior(observed.n_users, likelihood),
-            item_prior=self._prior(observed.n_items, likelihood),
+            user_prior=self._prior(observed.n_users, self._columns(observed), likelihood),
+            item_prior=self._prior(observed.n_items, self._columns(observed), likelihood),
             dtype=np.float32 if self.precision == "float32" else np.float64,
         )
 
@@ -253,11 +279,69 @@ class BPMF(Recommender):
         negatives = self._negatives(observed, rng)
         if negatives is not None:  # What is held out are choices, too: how far they are from 1 would say nothing.
             observed, held_out = negatives.yes_and_no(observed), None
-        schedule, model = self.schedule(self.warmup, self.thin), self.story(observed)
-        posterior = self._sampled(
-            model, observed, rng, observer, schedule, held_out=held_out, checkpoints=checkpoints, given=given
+        searched = None
+        if self.n_factors == "auto":
+            searched = self.search_rank(observed, rng, observer, checkpoints=checkpoints, given=given)
+        known = self._with_columns(self._columns(observed) if searched is None else searched.wanted_columns)
+        posterior = known._sampled(
+            known.story(observed),
+            observed,
+            rng,
+            observer,
+            known.schedule(self.warmup, self.thin),
+            held_out=held_out,
+            checkpoints=checkpoints,
+            given=given,
+            searched=searched,
         )
         return posterior if negatives is None else taking_choices(posterior, negatives)
+
+    @property
+    def _shrinkage(self) -> Shrinkage | None:
+        return shrinkage_of(self.prior, self.n_factors)
+
+    def _columns(self, observed: Ratings) -> int:
+        """Of factors; where their number is to be found, the most that there can be."""
+        return most_columns(self.most_factors, observed) if isinstance(self.n_factors, str) else self.n_factors
+
+    def _with_columns(self, n: int) -> Self:
+        """The same model with a known number of factors."""
+        return replace(self, n_factors=n, most_factors=MOST_FACTORS, prior=self._shrinkage or "normal-wishart")
+
+    def search_rank(
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        *,
+        checkpoints: RunCheckpoints | None = None,
+        given: Start | None = None,
+    ) -> RankSearch:
+        """How many factors ratings have use for, by a short chain whose columns come and go."""
+        model = self.story(observed)
+        sweep = model.bind(
+            observed,
+            inner_sweeps=self.inner_sweeps,
+            starts_from_als=self.start == "als",
+            given=given,
+            threads=threads.resolve(self.threads),
+        )
+        # Its checkpoints are beside those of the chains that count.
+        checkpoints = None if checkpoints is None else checkpoints.beside(self.chains)
+        return search(SettledSweep.of(sweep, model), model.n_factors, rng, observer, checkpoints)
+
+    @property
+    def rank_(self) -> FoundRank:
+        """The number of factors that are of use, how sure that is, and how it was found."""
+        self.require_fitted()
+        posterior = self.posterior_
+        assert isinstance(posterior, DrawsPosterior)
+        return found_rank(posterior.draws.n_factors, posterior.trace)
+
+    @property
+    def n_factors_(self) -> int:
+        """The number of factors that are of use: `n_factors`, or what was found."""
+        return self.rank_.n_factors
 
     def _negatives(self, observed: Ratings, rng: Generator) -> SampledNegatives | None:
         """What is drawn for users, if ratings are choices."""
@@ -280,14 +364,15 @@ class BPMF(Recommender):
         checkpoints: RunCheckpoints | None = None,
         starts: Sequence[GibbsState] | None = None,
         given: Start | None = None,
+        searched: RankSearch | None = None,
     ) -> DrawsPosterior:
         """Run the chains, from the beginning, from these states, or from the items of another model."""
         n_threads = threads.resolve(self.threads)
         watched = Watched.of(observed, held_out, model, rng)
         watches = [Watch(watched, schedule.warmup) for _ in range(schedule.chains)]
         stored = np.float16 if self.storage == "float16" else np.float32
-        kept = KeptItems(schedule, observed.n_items, self.n_factors + bool(self.biases), stored)
-        transition = model.bind(
+        kept = KeptItems(schedule, observed.n_items, model.n_factors + bool(self.biases), stored)
+        sweep = model.bind(
             observed,
             inner_sweeps=self.inner_sweeps,
             starts_from_als=self.start == "als",
@@ -295,7 +380,7 @@ class BPMF(Recommender):
             threads=max(1, n_threads // self.chains),
         )
         chains = sample(
-            transition,
+            settled(sweep, model),
             rng,
             schedule,
             keeps=kept.keepers,
@@ -309,6 +394,7 @@ class BPMF(Recommender):
             observer=observer,
         )
         trace = trace_of(chains, watches, schedule)
+        trace = trace if searched is None else replace(trace, rank_search=searched.array())
         if (trouble := check_convergence(trace)) is not None:
             warn(trouble, ConvergenceWarning)
         return DrawsPosterior(
@@ -377,10 +463,13 @@ class BPMF(Recommender):
             observed = negatives.yes_and_no(observed)
         # A level stays one though nobody uses it any longer: the cut-points beside it are there.
         known = replace(self, levels=levels.tolist()) if self.likelihood == "ordinal" and levels is not None else self
+        known = known._with_columns(posterior.draws.n_factors)
         model, rng = known.story(observed), derive(seed, "restart", seen.updates)
         starts = warm_states(posterior, observed, model, rng, threads.resolve(self.threads))
         schedule = self.schedule(sweeps, RESTART_THIN)
-        restarted = self._sampled(model, observed, rng, observer, schedule, starts=starts)
+        assert posterior.trace is not None
+        searched = RankSearch.found_in(posterior.trace)
+        restarted = known._sampled(model, observed, rng, observer, schedule, starts=starts, searched=searched)
         return restarted if negatives is None else taking_choices(restarted, negatives)
 
     def erratic_users(self, n: int = 10) -> Noisiness:
@@ -406,13 +495,13 @@ class BPMF(Recommender):
             )
         return kept
 
-    def _prior(self, n_rows: int, likelihood: Likelihood) -> NormalWishartPrior:
+    def _prior(self, n_rows: int, n_factors: int, likelihood: Likelihood) -> NormalWishartPrior:
         rows = max(LEAST_PRIOR_ROWS, min(PRIOR_ROWS, PRIOR_SHARE * n_rows))
         if self.prior_degrees is not None:
             rows = self.prior_degrees
         return NormalWishartPrior(
             strength=self.prior_strength,
-            degrees=self.n_factors + rows,
+            degrees=n_factors + rows,
             scale=self.prior_scale,
             # Cut-points say where scores are: the biases of levels have no mean of their own.
             bias=KnownMean(0.0, BIAS_SHAPE, BIAS_RATE)

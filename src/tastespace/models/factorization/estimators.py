@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -14,6 +14,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, no_improvement, small_change
 from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
+from tastespace.models.factorization.bpmf import BPMF
 from tastespace.models.factorization.either_posterior import EitherPosterior
 from tastespace.models.factorization.empirical_bayes.inferring import EmpiricalFactorization
 from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning
@@ -21,8 +22,9 @@ from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBa
 from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
 from tastespace.models.factorization.point import PointPosterior
 from tastespace.models.factorization.rows import Points
+from tastespace.models.factorization.shrinkage.choosing import MOST_FACTORS, check_most_factors
 from tastespace.models.factorization.strength_search import DEFAULT_STRENGTH, Validation, search_strengths, standard
-from tastespace.models.parameters import choice, number, whole_number
+from tastespace.models.parameters import choice, number, whole_number, whole_number_or_auto
 from tastespace.models.recommender import Recommender
 from tastespace.models.starting import Start
 from tastespace.progress import Observer
@@ -40,6 +42,9 @@ class ALS(Recommender):
     of a row grows with its number of ratings n: "weighted" n (weighted-lambda), "plain" not at all, "blended"
     (the default) n + 100, which predicts better than either and keeps items with few ratings from the top.
 
+    `n_factors="auto"` takes as many factors as a short run of `BPMF` whose factors shrink finds to be of use, at most
+    `most_factors`; see `n_factors_`.
+
     Stops when a sweep lowers the loss by less than `tolerance` of itself, after at most `sweeps` sweeps. With
     `early_stopping` a share of the ratings is held out first to find the number of sweeps that predicts them best.
     `validation_share` is that share, here and for "auto".
@@ -49,7 +54,8 @@ class ALS(Recommender):
     posterior at these strengths, and know how sure they are. `regularisation_` says what they were.
     """
 
-    n_factors: int = 32
+    n_factors: int | Literal["auto"] = 32
+    most_factors: int = MOST_FACTORS
     regularisation: float | str | EmpiricalBayes = "auto"
     user_regularisation: float | None = None
     item_regularisation: float | None = None
@@ -67,7 +73,8 @@ class ALS(Recommender):
 
     def check(self) -> None:
         super().check()
-        whole_number("n_factors", self.n_factors, least=1)
+        whole_number_or_auto("n_factors", self.n_factors, least=1)
+        check_most_factors(self.most_factors, self.n_factors)
         whole_number("sweeps", self.sweeps, least=1)
         number("tolerance", self.tolerance, least=0)
         number("validation_share", self.validation_share, above=0, below=1)
@@ -102,12 +109,12 @@ class ALS(Recommender):
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> PointPosterior | EmpiricalPosterior:
-        return self._either(None, observed, rng, observer, held_out)
+        return self._sized(observed, rng, observer)._either(None, observed, rng, observer, held_out)
 
     def infer_from(
         self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
     ) -> PointPosterior | EmpiricalPosterior:
-        return self._either(start, observed, rng, observer, held_out)
+        return self._sized(observed, rng, observer, start)._either(start, observed, rng, observer, held_out)
 
     def _either(
         self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
@@ -118,7 +125,7 @@ class ALS(Recommender):
         learner = EmpiricalFactorization(
             settings,
             WEIGHTINGS[self.weighting],
-            self.n_factors,
+            self._known_factors(),
             self.biases,
             np.float32 if self.precision == "float32" else np.float64,
             threads.resolve(self.threads),
@@ -146,6 +153,34 @@ class ALS(Recommender):
             )
         return self.posterior_.learning
 
+    def _sized(self, observed: Ratings, rng: Generator, observer: Observer, given: Start | None = None) -> Self:
+        """With a known number of factors: where it is to be found, by a short run of a sampler whose columns shrink."""
+        if self.n_factors != "auto":
+            return self
+        sampler = BPMF(
+            n_factors="auto",
+            most_factors=self.most_factors,
+            biases=self.biases,
+            precision=self.precision,
+            threads=self.threads,
+        )
+        found = sampler.search_rank(observed, rng, observer, given=given)
+        return replace(self, n_factors=found.n_factors, most_factors=MOST_FACTORS)
+
+    @property
+    def n_factors_(self) -> int:
+        """The number of factors: `n_factors`, or what was found."""
+        self.require_fitted()
+        posterior = self.posterior_
+        if isinstance(posterior, EmpiricalPosterior):
+            return posterior.draws.n_factors
+        assert isinstance(posterior, PointPosterior)
+        return int(posterior.items.factors.shape[1])
+
+    def _known_factors(self) -> int:
+        assert not isinstance(self.n_factors, str)
+        return self.n_factors
+
     def _inferred(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
         validation = Validation.split(observed, self.validation_share, rng) if self._needs_validation() else None
         penalty, start = self._penalty(observed, validation, rng, observer)
@@ -169,7 +204,7 @@ class ALS(Recommender):
 
     def _items_of(self, given: Start, transition: AlternatingLeastSquares, rng: Generator) -> Points:
         dtype = transition.user_prior.precision.dtype
-        factors: AnyFloats = given.factors(self.n_factors, transition.start_sd, rng).astype(dtype)
+        factors: AnyFloats = given.factors(self._known_factors(), transition.start_sd, rng).astype(dtype)
         return Points(factors, given.points.bias.astype(dtype) if self.biases else None)
 
     def _needs_validation(self) -> bool:
@@ -228,7 +263,7 @@ class ALS(Recommender):
     def _bind(self, observed: Ratings, penalty: Penalty) -> AlternatingLeastSquares:
         return AlternatingLeastSquares.bind(
             observed,
-            self.n_factors,
+            self._known_factors(),
             penalty,
             biases=self.biases,
             dtype=np.float32 if self.precision == "float32" else np.float64,

@@ -21,13 +21,14 @@ from numpy.random import Generator
 from tastespace.arrays import DoubleArray
 from tastespace.inference.drivers import ascend, never
 from tastespace.inference.dual_averaging import DualAveraging
+from tastespace.inference.trace import ACTIVE
 from tastespace.inference.transition import Stats
 from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
 from tastespace.models.factorization.likelihoods import Likelihood, Noise, Observations
 from tastespace.models.factorization.moving import NORMAL_ROWS, RowMoves, require_finite
 from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
 from tastespace.models.factorization.populations import Population, on_sphere
-from tastespace.models.factorization.priors import FactorPrior
+from tastespace.models.factorization.priors import FactorPrior, Shrinks, population_given
 from tastespace.models.factorization.rows import Points, Side
 from tastespace.models.starting import Start
 from tastespace.progress import silent
@@ -91,8 +92,8 @@ class GibbsSweep:
     def step(self, state: GibbsState, rng: Generator) -> tuple[GibbsState, Stats]:
         users, items, noise, likelihood = state.users, state.items, state.noise, self.likelihood
         require_finite("precision of the noise", noise.alpha)
-        user_population = self.user_prior.draw(users.moments, rng)
-        item_population = self.item_prior.draw(items.moments, rng)
+        user_population = population_given(self.user_prior, state.user_population, users.moments, rng)
+        item_population = population_given(self.item_prior, state.item_population, items.moments, rng)
         by_user, by_item = self.observed.by_user, self.observed.by_item
         squares, tuning = np.zeros(0), state.tuning
         of_moves: Stats = {}
@@ -128,6 +129,8 @@ class GibbsSweep:
             "taste sd": self.unit * taste_sd(users, items),
             "user effect sd": self.unit * effect_sd(users, items),
             "item effect sd": self.unit * effect_sd(items, users),
+            **active_columns(self.user_prior, users),
+            **active_columns(self.item_prior, items),
         }
 
     def _random(self, rng: Generator) -> Factors:
@@ -172,6 +175,11 @@ class GibbsSweep:
             threads=self.threads,
             item_moves=self.item_moves,
         )
+
+
+def active_columns(prior: FactorPrior, population: Population) -> Stats:
+    """How many columns of a side are of use, where they are such as shrink."""
+    return {ACTIVE: float(prior.active(population).sum())} if isinstance(prior, Shrinks) else {}
 
 
 def taste_sd(users: Population, items: Population) -> float:

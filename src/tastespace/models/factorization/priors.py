@@ -10,11 +10,12 @@ shrinking columns) takes its place without a change elsewhere.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.random import Generator
 
+from tastespace.arrays import BoolArray
 from tastespace.distributions.known_mean import KnownMean
 from tastespace.distributions.normal_gamma import NormalGamma
 from tastespace.distributions.normal_wishart import NormalWishart
@@ -36,6 +37,41 @@ class FactorPrior(Protocol):
     def log_density(self, population: Population) -> float:
         """Log density of the hyper-parameters."""
         ...
+
+
+@runtime_checkable
+class Continues(Protocol):
+    """Capability of a prior: its hyper-parameters are drawn in turn, from where they are, and not at once."""
+
+    def continued(self, current: Population, rows: Moments, rng: Generator) -> Population: ...
+
+
+@runtime_checkable
+class Shrinks(Protocol):
+    """Capability of a prior: columns that are of no use shrink, and the others can be counted."""
+
+    @property
+    def least(self) -> float:
+        """The variance of a column that is as good as nothing."""
+        ...
+
+    @property
+    def adds_columns(self) -> bool:
+        """Whether one more is to be tried where all that there are are of use."""
+        ...
+
+    def active(self, population: Population) -> BoolArray:
+        """Which columns are of use."""
+        ...
+
+    def in_units(self, unit: float) -> FactorPrior:
+        """The same for columns whose variances are all times this."""
+        ...
+
+
+def population_given(prior: FactorPrior, current: Population, rows: Moments, rng: Generator) -> Population:
+    """The next hyper-parameters of a side."""
+    return prior.continued(current, rows, rng) if isinstance(prior, Continues) else prior.draw(rows, rng)
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ class FactorModel:
     scale: float = 1.0
     dtype: Any = np.float32
     item_moves: RowMoves = NORMAL_ROWS
+    settling: tuple[FactorPrior, FactorPrior] | None = None  # of users and items, while a chain looks for a start
 
     def sample_prior(self, where: Ratings, rng: Generator) -> GibbsState:
         """Parameters for as many users and items as these ratings have."""

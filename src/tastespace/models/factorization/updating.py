@@ -22,6 +22,7 @@ from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, I
 from tastespace.data.compressed import Compressed
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
+from tastespace.inference.trace import ACTIVE, Trace
 from tastespace.models.factorization.approaching import touching
 from tastespace.models.factorization.draws import DrawsPosterior
 from tastespace.models.factorization.gibbs import GibbsState
@@ -40,6 +41,7 @@ from tastespace.models.factorization.one_class.sampled_negatives import SampledN
 from tastespace.models.factorization.ordered_probit import CutPoints, OrderedProbit
 from tastespace.models.factorization.populations import NormalPopulation, Population
 from tastespace.models.factorization.rows import Points, Side
+from tastespace.models.factorization.shrinkage.choosing import shrinkage_of
 from tastespace.models.factorization.sphere.moves import SphereMoves
 from tastespace.models.factorization.sphere.population import SpherePopulation
 from tastespace.models.factorization.story import FactorModel
@@ -57,7 +59,10 @@ def check_parameters(posterior: DrawsPosterior, parameters: Mapping[str, Any]) -
     assert trace is not None
     is_joint = draws.sphere is not None and draws.sphere.has_joint_bias
     biases = "on-sphere" if is_joint else draws.has_biases
-    found: dict[str, Any] = {"n_factors": draws.n_factors, "biases": biases, "chains": trace.chains}
+    found: dict[str, Any] = {"biases": biases, "chains": trace.chains}
+    if parameters["n_factors"] != "auto":
+        found["n_factors"] = draws.n_factors
+    _check_prior(trace, parameters)
     found["noise"] = "per-user-and-item" if isinstance(draws.noise, UnevenKept) else "constant"
     negatives = negatives_of(draws.noise)
     found["negatives"] = None if negatives is None else negatives.law
@@ -80,6 +85,17 @@ def check_parameters(posterior: DrawsPosterior, parameters: Mapping[str, Any]) -
                 f"{name} is {parameters[name]!r}, and the model was fitted with {value!r}; set it back to update, or "
                 "fit again"
             )
+
+
+def _check_prior(trace: Trace, parameters: Mapping[str, Any]) -> None:
+    """Whether columns shrink is seen from the trace."""
+    shrank, shrinks = ACTIVE in trace.quantities, shrinkage_of(parameters["prior"], parameters["n_factors"]) is not None
+    if shrank != shrinks:
+        told = "with a prior that shrinks factors" if shrank else "with a prior that shrinks no factors"
+        raise InvalidParameterError(
+            f"prior is {parameters['prior']!r} and n_factors {parameters['n_factors']!r}, and the model was fitted "
+            f"{told}; set them back to update, or fit again"
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,8 +30,9 @@ SAME = 1e-9  # of a curve's height: values that are no further apart differ by r
 def isotonic(means: DoubleArray, weights: DoubleArray) -> DoubleArray:
     """The rising rows nearest to these in weighted squares: rows x levels, weights above 0.
 
-    All rows at once, by the formula x_l = max over a <= l of min over b >= l of the weighted mean of a..b. With 5 levels
-    this takes a thirtieth of the time of a call of scipy's a row, with 10 a ninth; with many, single calls are faster.
+    All rows at once, by the formula x_l = max over a <= l of min over b >= l of the weighted mean of a..b. With 5
+    levels this takes a thirtieth of the time of a call of scipy's a row, with 10 a ninth; with many, single calls are
+    faster.
     """
     if means.shape[1] > MANY_LEVELS:
         return np.stack([isotonic_regression(row, weights=w).x for row, w in zip(means, weights, strict=True)])

@@ -54,12 +54,15 @@ class SphereALS(ALS):
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> PointPosterior:
-        return self._on_sphere(self._inferred(None, observed, rng, observer), observed, rng, observer)
+        return self._sized(observed, rng, observer)._placed(None, observed, rng, observer)
 
     def infer_from(
         self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
     ) -> PointPosterior:
-        return self._on_sphere(self._inferred(start, observed, rng, observer), observed, rng, observer)
+        return self._sized(observed, rng, observer, start)._placed(start, observed, rng, observer)
+
+    def _placed(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
+        return self._on_sphere(self._inferred(given, observed, rng, observer), observed, rng, observer)
 
     def _on_sphere(self, free: PointPosterior, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
         """From the free minimum to the best with items of one length."""

@@ -94,7 +94,7 @@ class SphereBPMF(BPMF):
         standard = replace(observed, values=((observed.values - observed.mean) / scale).astype(np.float32))
         return free_length(
             standard,
-            self.n_factors,
+            self._columns(observed),
             Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"]),
             biases=bool(self.biases),
             dtype=np.float32,
@@ -102,15 +102,17 @@ class SphereBPMF(BPMF):
             threads=threads.resolve(self.threads),
         )
 
-    def _story(self, observed: Ratings, likelihood: Likelihood) -> FactorModel:
+    def _plain_story(self, observed: Ratings, likelihood: Likelihood) -> FactorModel:
         assert not isinstance(self.radius, str)
-        model = super()._story(observed, likelihood)
+        model, n_factors = super()._plain_story(observed, likelihood), self._columns(observed)
         sphere = Sphere(self.radius, has_joint_bias=self.biases == "on-sphere")
-        of_biases = self._prior(observed.n_items, likelihood).bias
+        of_biases = self._prior(observed.n_items, n_factors, likelihood).bias
         return replace(
             model,
             # If items are twice as long and users half, no score changes: nor should what is believed of users.
-            user_prior=replace(self._prior(observed.n_users, likelihood), scale=self.prior_scale * self.radius**2),
+            user_prior=replace(
+                self._prior(observed.n_users, n_factors, likelihood), scale=self.prior_scale * self.radius**2
+            ),
             item_prior=SpherePrior(sphere, CONCENTRATION if self.item_prior != "uniform" else None, of_biases),
             item_moves=SphereMoves(
                 sphere, self.sampler, self.item_steps or STEPS[self.sampler], self.warmup * self.inner_sweeps

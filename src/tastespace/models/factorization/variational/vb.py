@@ -31,6 +31,8 @@ from tastespace.models.factorization.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.kept_noise import Units
 from tastespace.models.factorization.likelihoods import FIRST_PRECISION
 from tastespace.models.factorization.rows import Side, score_pairs
+from tastespace.models.factorization.shrinkage.choosing import MOST_FACTORS, check_most_factors, unit_of
+from tastespace.models.factorization.shrinkage.search import most_columns
 from tastespace.models.factorization.variational.ascent import VariationalAscent, VariationalState
 from tastespace.models.factorization.variational.populations import (
     Covariance,
@@ -43,12 +45,13 @@ from tastespace.models.factorization.variational.populations import (
     VariationalPopulation,
 )
 from tastespace.models.factorization.variational.posterior import VariationalPosterior
+from tastespace.models.factorization.variational.pruning import VANISHED, PruningAscent, last_stage
 from tastespace.models.factorization.variational.rows import Family, RowBeliefs, Shape, packed
 from tastespace.models.factorization.variational.starting import starting_points
 from tastespace.models.factorization.variational.strangers import Stranger
 from tastespace.models.factorization.variational.uncertain_items import UncertainItems
 from tastespace.models.factorization.watching import aligned
-from tastespace.models.parameters import choice, number, whole_number
+from tastespace.models.parameters import choice, number, whole_number, whole_number_or_auto
 from tastespace.models.recommender import Recommender
 from tastespace.models.starting import Start
 from tastespace.progress import Observer
@@ -71,6 +74,9 @@ class VB(Recommender):
     own, normal-Wishart and gamma, as in BPMF: `prior_strength`, `prior_degrees`, `prior_scale`, `noise_shape` and
     `noise_rate` are those of its hyper-prior.
 
+    With `n_factors="auto"` inference begins with `most_factors`, and drops those whose learned variances vanish;
+    `n_factors_` is how many are left.
+
     `centred=False` leaves the mean of the ratings for the factors and biases to find; users and items without ratings
     are then taken to be like the others, as the prior is around 0 where no rating is. `noise_precision` is "learned",
     or 1 / variance of a rating. Inference starts from "als", or from "random" factors.
@@ -79,7 +85,8 @@ class VB(Recommender):
     `passes`.
     """
 
-    n_factors: int = 32
+    n_factors: int | Literal["auto"] = 32
+    most_factors: int = MOST_FACTORS
     covariance: Family = "full"
     hierarchical: bool = False
     prior: Literal["covariances", "variances", "both variances", "fixed"] = "covariances"
@@ -100,7 +107,8 @@ class VB(Recommender):
 
     def check(self) -> None:
         super().check()
-        whole_number("n_factors", self.n_factors, least=1)
+        whole_number_or_auto("n_factors", self.n_factors, least=1)
+        check_most_factors(self.most_factors, self.n_factors)
         choice("covariance", self.covariance, ["full", "diagonal"])
         for name in ("hierarchical", "biases", "centred"):
             choice(name, getattr(self, name), [True, False])
@@ -119,6 +127,12 @@ class VB(Recommender):
 
     def _check_populations(self) -> None:
         """Some parameters are of one kind of populations only."""
+        if self.n_factors == "auto" and (self.hierarchical or self.prior == "fixed"):
+            named = "hierarchical is True" if self.hierarchical else "prior is 'fixed'"
+            raise InvalidParameterError(
+                f"n_factors is 'auto', and {named}, with which no variance vanishes; expected hierarchical=False and "
+                "another prior, or a number of factors"
+            )
         of_hierarchy = ("prior_strength", "prior_degrees", "prior_scale", "noise_shape", "noise_rate")
         for name in ("prior",) if self.hierarchical else of_hierarchy:
             if getattr(self, name) != type(self).__dataclass_fields__[name].default:
@@ -141,6 +155,10 @@ class VB(Recommender):
         self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
     ) -> VariationalPosterior:
         transition: Any = self.bind(observed, rng, given)
+        if self.n_factors == "auto":
+            transition = PruningAscent(
+                transition, VANISHED * unit_of(observed), lambda columns: self._populations(observed, columns)
+            )
         if held_out is not None:
             transition = Watched(transition, *aligned(observed, held_out), observed.range)
         state, trace = ascend(
@@ -152,30 +170,51 @@ class VB(Recommender):
             phase="pass",
             observer=observer,
         )
-        return self._concluded(observed, state, np.array([stats["bound"] for stats in trace]))
+        told = last_stage(trace) if self.n_factors == "auto" else trace
+        return self._concluded(observed, state, np.array([stats["bound"] for stats in told]))
+
+    @property
+    def n_factors_(self) -> int:
+        """The number of factors: `n_factors`, or how many have not vanished."""
+        self.require_fitted()
+        posterior = self.posterior_
+        assert isinstance(posterior, VariationalPosterior)
+        return posterior.draws.n_factors
+
+    def _columns(self, observed: Ratings) -> int:
+        """To begin with."""
+        return most_columns(self.most_factors, observed) if isinstance(self.n_factors, str) else self.n_factors
+
+    def _populations(self, observed: Ratings, columns: int) -> tuple[VariationalPopulation, VariationalPopulation]:
+        """Where those of users and items begin."""
+        return (
+            self._population(observed.n_users, columns, 1.0, self.prior != "fixed"),
+            self._population(observed.n_items, columns, 1 / columns, self.prior == "both variances"),
+        )
 
     def bind(self, observed: Ratings, rng: Generator, given: Start | None = None) -> VariationalAscent:
         """The transition for these ratings, and where it starts."""
         dtype = np.float32 if self.precision == "float32" else np.float64
         offset, scale = self._units(observed)
         by_user, by_item = (Side.of(side, dtype, offset, scale) for side in (observed.by_user, observed.by_item))
-        n_threads = threads.resolve(self.threads)
-        shape = Shape(self.n_factors, self.biases, self.covariance)
+        n_threads, columns = threads.resolve(self.threads), self._columns(observed)
+        shape = Shape(columns, self.biases, self.covariance)
         users, items = starting_points(
             by_user,
             by_item,
-            self.n_factors,
+            columns,
             biases=self.biases,
             is_als=self.start == "als",
             given=given,
             rng=rng,
             threads=n_threads,
         )
+        user_population, item_population = self._populations(observed, columns)
         start = VariationalState(
             users=RowBeliefs.certain(shape, users),
             items=RowBeliefs.certain(shape, items),
-            user_population=self._population(observed.n_users, 1.0, self.prior != "fixed"),
-            item_population=self._population(observed.n_items, 1 / self.n_factors, self.prior == "both variances"),
+            user_population=user_population,
+            item_population=item_population,
             noise=self._noise(scale),
         )
         return VariationalAscent(by_user, by_item, start, n_threads)
@@ -184,9 +223,8 @@ class VB(Recommender):
         """What is taken off ratings, and what they are divided by."""
         return observed.mean if self.centred else 0.0, observed.standard_deviation or 1.0
 
-    def _population(self, n_rows: int, variance: float, learns_variances: bool) -> VariationalPopulation:
+    def _population(self, n_rows: int, size: int, variance: float, learns_variances: bool) -> VariationalPopulation:
         """Where a side begins: columns of this variance."""
-        size = self.n_factors
         if not self.hierarchical:
             if self.prior == "covariances":
                 return Covariance(variance * np.eye(size))
@@ -221,7 +259,7 @@ class VB(Recommender):
             counts = observed.by_item.counts
             stranger = Stranger.among(state.users, observed.by_user.counts)
             item = Stranger.among(state.items, counts)
-            new_items = item.population(self.n_factors)
+            new_items = item.population(state.items.shape.n_factors)
             means[counts == 0] = item.mean
             covariances[counts == 0] = (
                 packed(item.covariance) if self.covariance == "full" else np.diag(item.covariance)
