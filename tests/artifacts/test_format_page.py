@@ -21,6 +21,7 @@ KINDS = {
     "probit": {"likelihood": "probit"},
     "logistic": {"likelihood": "logistic"},
     "draws as it takes": {"draws": "auto"},
+    "factors as it takes": {"n_factors": "auto"},
 }
 
 
@@ -46,6 +47,7 @@ def test_every_array_of_a_sampled_posterior_is_on_the_page(kind):
     arrays = model.posterior_.arrays()
     assert not unnamed(arrays)
     assert ("trace:wanted error" in arrays) == (kind == "draws as it takes")
+    assert ("trace:rank search" in arrays) == (kind == "factors as it takes")
     if kind in ("levels", "probit", "logistic"):  # as the page says
         assert arrays["units"][:2].tolist() == [0, 1]
         assert np.all(arrays["alpha"] == 1)
