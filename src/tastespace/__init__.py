@@ -19,6 +19,8 @@ from tastespace.evaluation.compare import Comparison, Comparisons, compare
 from tastespace.evaluation.contest import contest
 from tastespace.evaluation.contest_result import Contest
 from tastespace.evaluation.evaluate import evaluate
+from tastespace.evaluation.rank import choose_rank, compare_ranks
+from tastespace.evaluation.rank_choice import RankChoice, RankChoices
 from tastespace.evaluation.report import Report
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models import (
@@ -42,6 +44,7 @@ from tastespace.models import (
     UserKNN,
 )
 from tastespace.models.explaining import Explanation
+from tastespace.models.factorization.jump.run import ReversibleJump
 from tastespace.models.policies import Cautious, Curious, Likely, Mean, Thompson
 from tastespace.models.posterior import Prediction
 from tastespace.models.similar import Similar
@@ -49,6 +52,7 @@ from tastespace.models.suitable import suitable_model
 from tastespace.ranking import Ranking
 from tastespace.report.contest_figures import write_contest
 from tastespace.report.evaluation_page import write_evaluation
+from tastespace.report.rank_figures import write_ranks
 from tastespace.tuning.result import TuneResult, TuneTrial
 from tastespace.tuning.tune import tune
 from tastespace.version import __version__
@@ -78,10 +82,13 @@ __all__ = [
     "MonotoneMF",
     "Popular",
     "Prediction",
+    "RankChoice",
+    "RankChoices",
     "Ranking",
     "Ratings",
     "Recommender",
     "Report",
+    "ReversibleJump",
     "Shape",
     "Similar",
     "SphereALS",
@@ -92,7 +99,9 @@ __all__ = [
     "TuneTrial",
     "UserKNN",
     "__version__",
+    "choose_rank",
     "compare",
+    "compare_ranks",
     "contest",
     "dataset",
     "evaluate",
@@ -110,4 +119,5 @@ __all__ = [
     "tune",
     "write_contest",
     "write_evaluation",
+    "write_ranks",
 ]

@@ -23,6 +23,7 @@ from tastespace.cli.fit import fit
 from tastespace.cli.index import index
 from tastespace.cli.noise import noise
 from tastespace.cli.predict import predict
+from tastespace.cli.rank import rank
 from tastespace.cli.recommend import recommend
 from tastespace.cli.retrain import retrain
 from tastespace.cli.serve import serve
@@ -78,6 +79,7 @@ OF_MODELS = (
     evaluate,
     compare,
     tune,
+    rank,
     diagnose,
     noise,
     curves,
