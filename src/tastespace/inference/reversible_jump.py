@@ -9,6 +9,14 @@ accepted with the probability min(1, A), down with min(1, 1 / A),
 
 Which of the two is tried is an even chance, whatever the state; a move that a state cannot make (up from the largest
 space, down from the smallest) leaves it where it is, so that these chances cancel.
+
+Where no g_up is near enough to what the larger space wants, a bridge leads there (Karagiannis and Andrieu 2013):
+densities r_0 = p(x) g_up(u), r_1, ..., r_n = p(x') on the larger space, and moves that leave each alone. A jump up
+draws z_0 = (x, u), goes to z_t by a move that leaves r_t alone, t = 1 ... n - 1, and is accepted by
+
+    A = r_1(z_0) / r_0(z_0)  r_2(z_1) / r_1(z_1) ...  r_n(z_(n-1)) / r_(n-1)(z_(n-1))  g_down(w | z_(n-1)),
+
+the way down by 1 / A of the same points in reverse, with each move run backwards.
 """
 
 from __future__ import annotations
@@ -127,6 +135,82 @@ def jump(
         proposed = proposal_down(pair, log_target, state, pair.draw_down(state, rng))
     accepted = bool(rng.random() < proposed.acceptance)
     return Jumped(proposed.state if accepted else state, pair.name, goes_up, proposed.acceptance, accepted)
+
+
+class Bridge(Protocol[State]):
+    """A birth and a death by way of densities in between."""
+
+    @property
+    def name(self) -> str:
+        """For messages and figures."""
+        ...
+
+    @property
+    def steps(self) -> int:
+        """From 0, where what is new has no effect, to the last, which is the density itself."""
+        ...
+
+    def can_go_up(self, state: State) -> bool:
+        """Whether there is a larger space."""
+        ...
+
+    def can_go_down(self, state: State) -> bool:
+        """Whether there is a smaller space."""
+        ...
+
+    def widened(self, state: State, rng: Generator) -> State:
+        """With what is new drawn as it is where it has no effect."""
+        ...
+
+    def narrowed(self, state: State) -> State:
+        """Without it."""
+        ...
+
+    def log_weight(self, state: State, start: int, end: int) -> float:
+        """log of the density at one step over that at another."""
+        ...
+
+    def moved(self, state: State, step: int, rng: Generator, *, backwards: bool) -> State:
+        """By a move that leaves the density at this step alone, or by that move run backwards."""
+        ...
+
+    def left(self, state: State, rng: Generator) -> tuple[State, float]:
+        """The far end of a way up as a state like any other, and log g_down of the way back."""
+        ...
+
+    def entered(self, state: State, rng: Generator) -> tuple[State, float]:
+        """The near end of a way down, and log g_down of it."""
+        ...
+
+
+def bridged_jump(bridge: Bridge[State], state: State, rng: Generator) -> Jumped[State]:
+    """Try to go over a bridge, up or down."""
+    goes_up = bool(rng.integers(2))
+    if not (bridge.can_go_up(state) if goes_up else bridge.can_go_down(state)):
+        return Jumped(state, bridge.name, goes_up, 0.0, accepted=False)
+    proposed = _over(bridge, state, rng) if goes_up else _back(bridge, state, rng)
+    accepted = bool(rng.random() < proposed.acceptance)
+    return Jumped(proposed.state if accepted else state, bridge.name, goes_up, proposed.acceptance, accepted)
+
+
+def _over(bridge: Bridge[State], state: State, rng: Generator) -> Proposal[State]:
+    there, total = bridge.widened(state, rng), 0.0
+    for step in range(1, bridge.steps + 1):
+        total += bridge.log_weight(there, step - 1, step)
+        if step < bridge.steps:
+            there = bridge.moved(there, step, rng, backwards=False)
+    there, log_down = bridge.left(there, rng)
+    return Proposal(there, _ratio(total + log_down, bridge.name))
+
+
+def _back(bridge: Bridge[State], state: State, rng: Generator) -> Proposal[State]:
+    there, log_down = bridge.entered(state, rng)
+    total = 0.0
+    for step in range(bridge.steps, 0, -1):
+        total += bridge.log_weight(there, step, step - 1)
+        if step > 1:
+            there = bridge.moved(there, step - 1, rng, backwards=True)
+    return Proposal(bridge.narrowed(there), _ratio(total - log_down, bridge.name))
 
 
 def _ratio(log_ratio: float, name: str) -> float:

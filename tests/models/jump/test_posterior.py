@@ -12,8 +12,9 @@ import pytest
 from models.jump.worlds import FALSE_ALARM, any_state, small_ratings
 from scipy.stats import chi2, norm
 
-from tastespace.inference.reversible_jump import jump
+from tastespace.inference.reversible_jump import bridged_jump, jump
 from tastespace.models.factorization.jump.births import BlindBirth, InformedBirth
+from tastespace.models.factorization.jump.bridge import AnnealedBirth
 from tastespace.models.factorization.jump.target import Precisions, RankTarget, log_normal
 from tastespace.models.factorization.jump.within import GibbsRows, HeavyTailedWalk
 from tastespace.randomness import generator
@@ -131,11 +132,36 @@ def worst_z(known, pairs_of, within, steps=1500):
         state = within.moved(target, state, rng)
         state = jump(pairs, target.log_density, state, rng).state
         ranks[step] = state.rank
-    kept = ranks[steps // 10 :]
+    return z_of(ranks, truth, truth_error)
+
+
+def z_of(ranks, truth, truth_error):
+    kept = ranks[len(ranks) // 10 :]
     shares = np.stack([kept == rank for rank in range(1, MOST + 1)], axis=1)
     batches = shares[: len(shares) // 25 * 25].reshape(25, -1, MOST).mean(axis=1)
     error = np.hypot(batches.std(axis=0, ddof=1) / 5, truth_error)
     return float(np.max(np.abs(batches.mean(axis=0) - truth) / error))
+
+
+def bridged_z(known, bridge_of, steps=1200):
+    """The same of a chain that goes over bridges only."""
+    ratings, truth, truth_error = known
+    target, rng = RankTarget.of(ratings, MOST), generator(43)
+    bridge, state = bridge_of(target), any_state(target, 1, rng, biases=False, precisions=SMALL)
+    ranks = np.zeros(steps, int)
+    for step in range(steps):
+        state = GibbsRows().moved(target, state, rng)
+        state = bridged_jump(bridge, state, rng).state
+        ranks[step] = state.rank
+    return z_of(ranks, truth, truth_error)
+
+
+@dataclass(frozen=True, eq=False)
+class Weightless(AnnealedBirth):
+    """Forgets what the way weighs."""
+
+    def log_weight(self, state, start, end):
+        return 0.0
 
 
 LIMIT = norm.isf(FALSE_ALARM / 2 / MOST) * 1.3  # t of 24 degrees of freedom has heavier tails
@@ -156,3 +182,31 @@ def test_heavy_tailed_walks_find_the_same(known):
 @pytest.mark.statistical
 def test_without_the_density_of_the_drawn_they_do_not(known):
     assert worst_z(known, lambda target: [WithoutDensity(target)], GibbsRows(), steps=500) > LIMIT
+
+
+@pytest.mark.statistical
+def test_bridges_lead_to_the_same(known):
+    assert bridged_z(known, lambda target: AnnealedBirth(target, GibbsRows(), 4)) < LIMIT
+
+
+@pytest.mark.statistical
+def test_without_the_weights_of_the_way_they_do_not(known):
+    assert bridged_z(known, lambda target: Weightless(target, GibbsRows(), 4)) > LIMIT
+
+
+def test_a_way_back_weighs_the_inverse(known):
+    target = RankTarget.of(known[0], MOST)
+    bridge, state = AnnealedBirth(target, GibbsRows(), 4), any_state(target, 2, generator(44), temperature=1.7)
+    there, back = bridge.log_weight(state, 1, 2), bridge.log_weight(state, 2, 1)
+    assert there == pytest.approx(-back, rel=1e-12)
+
+    def log_density(gamma):
+        """Of the state with the last column of the users times gamma, with the prior of what it is without."""
+        users = state.users.factors * [1, gamma]
+        scaled = state.with_factors(users, state.items.factors)
+        precision = state.tempered.users
+        return target.log_density(scaled) - log_normal(users, precision) + log_normal(state.users.factors, precision)
+
+    assert there == pytest.approx(log_density(2 / 4) - log_density(1 / 4), rel=1e-9)
+    whole = sum(bridge.log_weight(state, step, step + 1) for step in range(4))
+    assert whole == pytest.approx(target.log_density(state) - log_density(0.0), rel=1e-9)

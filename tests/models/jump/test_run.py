@@ -76,9 +76,9 @@ def test_predictions_come_near_the_truth():
 
 
 @pytest.mark.parametrize("within", ["gibbs", "heavy-tailed"])
-@pytest.mark.parametrize("births", ["informed", "blind"])
+@pytest.mark.parametrize("births", ["informed", "blind", "annealed"])
 def test_every_pairing_runs(births, within):
-    short = replace(QUICK, births=births, within=within, warmup=3, tuning=4, draws=5, quench=2, biases=False)
+    short = replace(QUICK, births=births, within=within, warmup=3, tuning=4, draws=5, quench=2, biases=False, bridge=5)
     run = short.run(ratings_of_rank(2, 20, 15), 4, seed=0)
     assert all(np.isfinite(values).all() for values in run.trace.values())
     assert run.ranks.max() <= 4
@@ -95,6 +95,13 @@ def test_a_schedule_may_be_given(cooling):
 def test_a_schedule_that_never_comes_to_one_is_refused(cooling):
     with pytest.raises(InvalidParameterError, match="read at T = 1"):
         replace(QUICK, cooling=cooling).run(ratings_of_rank(2, 20, 15), 4, seed=0)
+
+
+@pytest.mark.statistical
+def test_from_above_the_same_rank_is_found():
+    run = replace(QUICK, start_rank=9).run(ratings_of_rank(3), 20, seed=2)
+    assert run.trace["rank"][0] > 5
+    assert abs(run.rank - 3) <= 1
 
 
 def test_one_rank_only():

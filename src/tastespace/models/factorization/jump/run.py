@@ -16,15 +16,16 @@ from tastespace.inference.drivers import Schedule, ascend, never, sample
 from tastespace.inference.reversible_jump import MovePair
 from tastespace.inference.transition import Stats
 from tastespace.models.factorization.jump.births import BlindBirth, InformedBirth
+from tastespace.models.factorization.jump.bridge import AnnealedBirth
 from tastespace.models.factorization.jump.sampler import JumpSampler, Plan, Walker
 from tastespace.models.factorization.jump.target import Precisions, RankState, RankTarget
-from tastespace.models.factorization.jump.within import within_move
+from tastespace.models.factorization.jump.within import GibbsRows, within_move
 from tastespace.models.factorization.rows import score_pairs
 from tastespace.models.parameters import choice, whole_number
 from tastespace.progress import Observer, silent
 from tastespace.randomness import generator
 
-BirthName = Literal["informed", "blind"]
+BirthName = Literal["informed", "blind", "annealed"]
 WithinName = Literal["gibbs", "heavy-tailed"]
 
 
@@ -32,10 +33,14 @@ WithinName = Literal["gibbs", "heavy-tailed"]
 class ReversibleJump:
     """The number of factors as one of the unknowns: reversible jumps inside simulated annealing.
 
-    A chain starts with one factor and hot, cools to temperature 1 in `warmup` steps (`cooling`), tunes precisions of
-    factors, noise and biases by empirical Bayes for `tuning` steps, and then draws the rank with all else, `draws`
-    times. A `quench` of so many steps then cools on, towards the least loss. A step is `sweeps` of moves that keep the
-    rank, "gibbs" or "heavy-tailed", and `jumps`, with births that are "informed" or "blind".
+    A chain starts hot and with `start_rank` factors, cools to temperature 1 in `warmup` steps (`cooling`), tunes the
+    precisions of factors, noise and biases by empirical Bayes for `tuning` steps, and then draws the rank with all
+    else, `draws` times. A `quench` of so many steps then cools on, towards the least loss. A step is `sweeps` of moves
+    that keep the rank, "gibbs" or "heavy-tailed", and `jumps`, with births that are "informed" or "blind".
+
+    With births that are "annealed", a step at temperature 1 has besides one try by way of a bridge of `bridge` sweeps,
+    in which the new factor comes in little by little: slow, but it leads on where ratings are so many that no single
+    jump is accepted any longer.
     """
 
     births: BirthName = "informed"
@@ -48,13 +53,24 @@ class ReversibleJump:
     sweeps: int = 2
     jumps: int = 2
     biases: bool = True
+    start_rank: int = 1
+    bridge: int = 100
 
     def check(self) -> None:
         """Refuse what makes no sense."""
-        choice("births", self.births, ["informed", "blind"])
+        choice("births", self.births, ["informed", "blind", "annealed"])
         choice("within", self.within, ["gibbs", "heavy-tailed"])
         choice("biases", self.biases, [True, False])
-        for name, least in (("warmup", 0), ("tuning", 0), ("draws", 1), ("quench", 0), ("sweeps", 1), ("jumps", 1)):
+        for name, least in (
+            ("warmup", 0),
+            ("tuning", 0),
+            ("draws", 1),
+            ("quench", 0),
+            ("sweeps", 1),
+            ("jumps", 1),
+            ("start_rank", 1),
+            ("bridge", 1),
+        ):
             whole_number(name, getattr(self, name), least=least)
 
     def plan(self) -> Plan:
@@ -89,11 +105,13 @@ class ReversibleJump:
             target,
             self._pairs(target),
             within_move(self.within, threads),
+            AnnealedBirth(target, GibbsRows(threads), self.bridge) if self.births == "annealed" else None,
             plan,
             self.sweeps,
             self.jumps,
             unit=observed.standard_deviation,
             has_biases=self.biases,
+            start_rank=self.start_rank,
         )
         kept = _Predictions(observed, asked, threads)
         rng = generator(seed)
@@ -116,7 +134,7 @@ class ReversibleJump:
         )
 
     def _pairs(self, target: RankTarget) -> Sequence[MovePair[RankState, Any, Any]]:
-        if self.births == "informed":
+        if self.births != "blind":
             return [InformedBirth(target)]
         # k' is uniform on 1 ... k_max: any difference as often as another, and none beyond the ends.
         return [BlindBirth(target, columns) for columns in range(1, max(target.most, 2))]

@@ -16,7 +16,7 @@ from numpy.random import Generator
 
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.annealing import Cooling, Geometric
-from tastespace.inference.reversible_jump import Jumped, MovePair, jump
+from tastespace.inference.reversible_jump import Bridge, Jumped, MovePair, bridged_jump, jump
 from tastespace.inference.stochastic_approximation import Adam
 from tastespace.inference.transition import Stats
 from tastespace.models.factorization.jump.target import Precisions, RankState, RankTarget
@@ -85,19 +85,24 @@ class JumpSampler:
     target: RankTarget
     pairs: Sequence[MovePair[RankState, Any, Any]]
     within: WithinMove
+    bridge: Bridge[RankState] | None  # gone over once a step at T = 1, where there is one
     plan: Plan
     sweeps: int = 1  # a step
     jumps: int = 1  # a step
     unit: float = 1.0  # of the figures: the scale of the ratings
     start: Precisions = Precisions()
     has_biases: bool = True
+    start_rank: int = 1
     adam: Adam = Adam()
 
     def init(self, rng: Generator) -> Walker:
-        """One factor, of small random rows, and no biases."""
+        """Few factors, of small random rows, and no biases."""
 
         def points(n: int) -> Points:
-            return Points(START_SD * rng.standard_normal((n, 1)), np.zeros(n) if self.has_biases else None)
+            return Points(
+                START_SD * rng.standard_normal((n, min(self.start_rank, self.target.most))),
+                np.zeros(n) if self.has_biases else None,
+            )
 
         state = RankState(points(self.target.n_users), points(self.target.n_items), self.start)
         return Walker(replace(state, temperature=self.plan.temperature(0)), Tuning.begun())
@@ -112,6 +117,9 @@ class JumpSampler:
         tried: list[Jumped[RankState]] = []
         for _ in range(self.jumps):
             tried.append(jump(self.pairs, self.target.log_density, now, rng))
+            now = tried[-1].state
+        if self.bridge is not None and now.temperature == 1:  # too slow for where nothing is read
+            tried.append(bridged_jump(self.bridge, now, rng))
             now = tried[-1].state
         figures = self._figures(now, tried)
         if plan.tunes(step):

@@ -29,14 +29,18 @@ class GibbsRows:
     threads: int = 1
 
     def moved(self, target: RankTarget, state: RankState, rng: Generator) -> RankState:
-        precisions, observed = state.tempered, target.observed
-        items = self._drawn(
-            observed.by_item, state.users, precisions.items, precisions.item_biases, precisions.noise, "item", rng
-        )
-        users = self._drawn(
-            observed.by_user, items, precisions.users, precisions.user_biases, precisions.noise, "user", rng
-        )
-        return replace(state, users=users, items=items)
+        state = replace(state, items=self.items(target, state, state.users, rng))
+        return replace(state, users=self.users(target, state, state.items, rng))
+
+    def items(self, target: RankTarget, state: RankState, users: Points, rng: Generator) -> Points:
+        """All items given these users."""
+        own = state.tempered
+        return self._drawn(target.observed.by_item, users, own.items, own.item_biases, own.noise, "item", rng)
+
+    def users(self, target: RankTarget, state: RankState, items: Points, rng: Generator) -> Points:
+        """All users given these items."""
+        own = state.tempered
+        return self._drawn(target.observed.by_user, items, own.users, own.user_biases, own.noise, "user", rng)
 
     def _drawn(
         self, side: Side, other: Points, precision: float, of_biases: float, noise: float, name: str, rng: Generator
