@@ -1,0 +1,206 @@
+"""The HTTP service under load: requests a second, latencies and memory, on the loopback address.
+
+BPMF on MovieLens 1M (all ratings, D = 32, 2 chains of 50 draws) with an index, served by two workers with SQLite. The
+load comes from wrk (Debian's package) on the same machine, which so has its share of the two cores:
+
+known      lists of 10 with intervals and probabilities for 100 users in turn, whose beliefs are kept
+strangers  the same for people with 50 ratings each, sent along: every request folds in
+lists      as known, without how sure each entry is
+
+at 1, 8 and 32 connections. Then memory: the resident set of the workers while known users and new ratings come for ten
+minutes. Targets: 500 a second (known) and 100 (strangers), p99 below 100 ms at 8 connections, no errors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import harness
+import movielens
+import numpy as np
+
+import tastespace as ts
+from tastespace import artifact
+from tastespace.models.indexing import tune_index
+
+CONNECTIONS = (1, 8, 32)
+KNOWN, STRANGERS, HISTORY = 100, 200, 50
+SECONDS, MEMORY_SECONDS = 10, 600
+LEAST = {"known": 500.0, "strangers": 100.0}
+MOST_P99 = 100.0  # ms, at 8 connections
+
+
+def model(options: Any) -> Path:
+    """Fitted once, and kept in the build folder."""
+    folder = Path(__file__).parent.parent / "build" / "service-benchmark" / "model"
+    if not (folder / "manifest.json").exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        recommender = ts.BPMF(n_factors=32, chains=2, warmup=50, draws=50, thin=2, seed=0)
+        recommender.fit(movielens.ratings(options.data))
+        recommender.index_ = tune_index(recommender, accuracy=0.95)
+        artifact.save(recommender, folder)
+    return folder
+
+
+class Server:
+    """`tastespace serve`, from a state folder of its own."""
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        self._state = Path(tempfile.mkdtemp(prefix="tastespace-load-"))
+        program = [sys.executable, "-c", "from tastespace.cli.main import run; run()", "serve", str(folder)]
+        options = ["--workers", str(workers), "--port", "0", "--rate", "0", "--log-level", "warning"]
+        options += ["--state", str(self._state), "--cached-users", str(2 * KNOWN)]
+        self._process = subprocess.Popen([*program, *options], stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.url = re.findall(r"http://\S+?/v1", self._process.stdout.readline())[0]
+        for _ in range(600):
+            try:
+                if self.get("/ready"):
+                    break
+            except OSError:
+                time.sleep(0.1)
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+            return json.loads(answer.read())
+
+    def workers(self) -> list[int]:
+        """Process ids of those that answer."""
+        listed = subprocess.run(["ps", "--ppid", str(self._process.pid), "-o", "pid="], capture_output=True, text=True)
+        return [int(number) for number in listed.stdout.split()]
+
+    def memory(self) -> float:
+        """Of all workers together, in MB, shared pages by their share."""
+        total = 0
+        for process in self.workers():
+            for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1])
+        return total / 1024
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.wait(timeout=60)
+        shutil.rmtree(self._state, ignore_errors=True)
+
+
+def script(folder: Path, requests: list[tuple[str, str, str | None]]) -> Path:
+    """What wrk asks, in turn, as Lua."""
+    lines = ["local requests, turn = {}, 0", "init = function(args)"]
+    for method, path, body in requests:
+        headers = '{["Content-Type"] = "application/json"}' if body else "nil"
+        text = "nil" if body is None else f"[==[{body}]==]"
+        lines.append(f'  table.insert(requests, wrk.format("{method}", "{path}", {headers}, {text}))')
+    lines += ["end", "request = function()", "  turn = turn % #requests + 1", "  return requests[turn]", "end"]
+    written = folder / "load.lua"
+    written.write_text("\n".join(lines))
+    return written
+
+
+def load(url: str, requests: list[tuple[str, str, str | None]], connections: int, seconds: int) -> dict[str, float]:
+    """One run of wrk."""
+    with tempfile.TemporaryDirectory() as folder:
+        lua = script(Path(folder), requests)
+        told = subprocess.run(
+            ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "--latency", "-s", str(lua), url],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    rate = float(re.findall(r"Requests/sec:\s+([\d.]+)", told)[0])
+    times = {share: milliseconds(text) for share, text in re.findall(r"(\d+)%\s+([\d.]+\w+)", told)}
+    errors = sum(int(n) for n in re.findall(r"Non-2xx or 3xx responses: (\d+)", told))
+    errors += sum(int(n) for line in re.findall(r"Socket errors: (.*)", told) for n in re.findall(r"\d+", line))
+    return {
+        "connections": connections,
+        "per_second": rate,
+        "p50_ms": times["50"],
+        "p99_ms": times["99"],
+        "errors": errors,
+    }
+
+
+def milliseconds(text: str) -> float:
+    number, unit = re.fullmatch(r"([\d.]+)(us|ms|s|m)", text).groups()  # type: ignore[union-attr]
+    return float(number) * {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}[unit]
+
+
+def questions(folder: Path) -> dict[str, list[tuple[str, str, str | None]]]:
+    """What is asked of each kind."""
+    recommender = artifact.load(folder)
+    ratings, rng = recommender.ratings_, np.random.default_rng(0)
+    users = rng.choice(ratings.users.ids.to_numpy(), KNOWN, replace=False)
+    known = [("GET", f"/v1/users/{user}/recommendations", None) for user in users]
+    lists = [("GET", f"/v1/users/{user}/recommendations?uncertainty=false", None) for user in users]
+    strangers = []
+    items = ratings.items.ids.to_numpy()
+    popular = items[np.argsort(-ratings.by_item.counts)[:1000]]
+    for _ in range(STRANGERS):
+        history = {str(item): float(rng.integers(1, 6)) for item in rng.choice(popular, HISTORY, replace=False)}
+        strangers.append(("POST", "/v1/recommendations", json.dumps({"history": history})))
+    return {"known": known, "strangers": strangers, "lists": lists}
+
+
+def answers(options: Any) -> list[str]:
+    if shutil.which("wrk") is None:
+        raise SystemExit("needs wrk: apt-get install wrk")
+    folder = model(options)
+    asked, server = questions(folder), Server(folder)
+    seconds = 2 if options.quick else SECONDS
+    found: dict[str, Any] = {}
+    try:
+        for kind, requests in asked.items():
+            load(server.url, requests, 4, 3)  # Beliefs are concluded, and whatever is made once is made.
+            found[kind] = [load(server.url, requests, n, seconds) for n in CONNECTIONS]
+    finally:
+        server.end()
+    harness.save("service", found, options)
+    rows = [[kind, *row.values()] for kind, many in found.items() for row in many]
+    print(harness.markdown(["", "connections", "a second", "p50 ms", "p99 ms", "errors"], rows))
+    verdicts = []
+    for kind, least in LEAST.items():
+        best = max(row["per_second"] for row in found[kind])
+        at_eight = next(row for row in found[kind] if row["connections"] == 8)
+        verdicts.append(harness.verdict(f"{kind}: requests a second", best, least))
+        verdicts.append(harness.verdict(f"{kind}: p99 ms at 8 connections", at_eight["p99_ms"], MOST_P99, at_most=True))
+    verdicts.append(harness.verdict("errors", sum(row[-1] for row in rows), 0, at_most=True))
+    return verdicts
+
+
+def memory(options: Any) -> list[str]:
+    folder = model(options)
+    asked, server = questions(folder), Server(folder)
+    users = [path.split("/")[3] for _, path, _ in asked["known"]]
+    mixed = [*asked["known"], *(("PUT", f"/v1/users/{user}/ratings/1", '{"rating": 4}') for user in users)]
+    measured, errors = [], 0.0
+    try:
+        load(server.url, mixed, 8, 20)
+        for _ in range(2 if options.quick else MEMORY_SECONDS // 60):
+            measured.append(round(server.memory(), 1))
+            errors += load(server.url, mixed, 8, 5 if options.quick else 60)["errors"]
+        measured.append(round(server.memory(), 1))
+    finally:
+        server.end()
+    harness.save("service_memory", {"megabytes": measured, "errors": errors}, options)
+    print("MB of both workers, minute by minute:", measured)
+    half = len(measured) // 2
+    growth = float(np.mean(measured[half:]) / np.mean(measured[:half]) - 1)
+    return [
+        harness.verdict("growth of memory from the first half to the second", growth, 0.05, at_most=True),
+        harness.verdict("errors", errors, 0, at_most=True),
+    ]
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    harness.answer({"answers": answers, "memory": memory}, __doc__ or "")
