@@ -31,8 +31,7 @@ def isotonic(means: DoubleArray, weights: DoubleArray) -> DoubleArray:
     """The rising rows nearest to these in weighted squares: rows x levels, weights above 0.
 
     All rows at once, by the formula x_l = max over a <= l of min over b >= l of the weighted mean of a..b. With 5
-    levels this takes a thirtieth of the time of a call of scipy's a row, with 10 a ninth; with many, single calls are
-    faster.
+    levels this takes a thirtieth of the time of a call of scipy's a row, with 10 a ninth; with many, those are faster.
     """
     if means.shape[1] > MANY_LEVELS:
         return np.stack([isotonic_regression(row, weights=w).x for row, w in zip(means, weights, strict=True)])
@@ -85,10 +84,11 @@ def values_at(curves: DoubleArray, rows: NDArray[np.integer], places: Places) ->
 
     Beyond the last level the line has the average slope of the curve.
     """
-    if curves.shape[1] == 1:
-        return np.asarray(curves[rows, 0])
-    low, high = curves[rows, places.lower], curves[rows, places.lower + 1]
-    return np.asarray(low + places.share * (high - low) + places.beyond * (curves[:, -1] - curves[:, 0])[rows])
+    between = places.between
+    if between is None:
+        return np.asarray(curves[rows, places.nearest])
+    low, high = curves[rows, between.lower], curves[rows, between.lower + 1]
+    return np.asarray(low + between.share * (high - low) + between.beyond * (curves[:, -1] - curves[:, 0])[rows])
 
 
 def ratings_of(curves: DoubleArray, counts: DoubleArray, levels: DoubleArray) -> DoubleArray:

@@ -20,13 +20,20 @@ MOST_BINS = 50
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
-    """Where ratings lie on a scale: this share of the way from one level to the next."""
+class Between:
+    """Where ratings lie that are no levels: this share of the way from one level to the next."""
 
-    nearest: IntArray  # level
-    lower: IntArray  # level; never the highest, unless it is the only one
+    lower: IntArray  # level; never the highest
     share: DoubleArray  # from 0 to 1
     beyond: DoubleArray  # how far outside the levels, as a share of the scale: below 0 under the lowest
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where ratings lie on a scale."""
+
+    nearest: NDArray[np.uint8]  # level; of these there are at most 101, and there may be very many ratings
+    between: Between | None  # None if all ratings are levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +55,13 @@ class Scale:
         """Of these ratings."""
         levels = self.levels
         exact = values.astype(np.float64)
-        nearest = np.searchsorted((levels[1:] + levels[:-1]) / 2, exact).astype(np.int32)
-        if len(levels) == 1:
-            return Places(nearest, nearest, np.zeros(len(values)), np.zeros(len(values)))
+        nearest = np.searchsorted((levels[1:] + levels[:-1]) / 2, exact).astype(np.uint8)
+        if len(levels) == 1 or np.array_equal(levels[nearest], exact):
+            return Places(nearest, None)
         inside = np.clip(exact, levels[0], levels[-1])
         lower = np.clip(np.searchsorted(levels, inside, side="right") - 1, 0, len(levels) - 2).astype(np.int32)
         share = (inside - levels[lower]) / (levels[lower + 1] - levels[lower])
-        return Places(nearest, lower, share, (exact - inside) / (levels[-1] - levels[0]))
+        return Places(nearest, Between(lower, share, (exact - inside) / (levels[-1] - levels[0])))
 
     def counts(self, rows: NDArray[Any], places: Places, n_rows: int) -> DoubleArray:
         """How many ratings each row has at each level."""
