@@ -344,6 +344,11 @@ def test_what_makes_no_sense_is_refused(name, parameters, message):
         MODELS[name](**parameters).check()
 
 
+def test_a_given_number_is_not_searched_for(ratings):
+    with pytest.raises(InvalidParameterError, match="n_factors is 4; expected 'auto'"):
+        BPMF(n_factors=4).search_rank(ratings, generator(0), silent)
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [

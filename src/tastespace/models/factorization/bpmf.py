@@ -318,6 +318,8 @@ class BPMF(Recommender):
         given: Start | None = None,
     ) -> RankSearch:
         """How many factors ratings have use for, by a short chain whose columns come and go."""
+        if self.n_factors != "auto":
+            raise InvalidParameterError(f"n_factors is {self.n_factors!r}; expected 'auto' to search for a number")
         model = self.story(observed)
         sweep = model.bind(
             observed,
