@@ -128,6 +128,18 @@ class Inquires(Protocol[AskedBelief]):
 
 
 @runtime_checkable
+class Influenced(Protocol[AskedBelief]):
+    """Capability of a posterior that knows at once what all ratings of a user did, without asking rating by rating."""
+
+    def influences(self, belief: AskedBelief, item_rows: IntArray) -> FloatMatrix:
+        """What a unit more of each rating of the one user would add to the expected ratings; items x ratings.
+
+        Exact where these are linear in the ratings; else the effect of a small change.
+        """
+        ...
+
+
+@runtime_checkable
 class Remembers(Protocol):
     """Capability of a posterior that answers for training users from their ratings, which it does not keep itself."""
 

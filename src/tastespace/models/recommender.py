@@ -482,6 +482,7 @@ class Recommender(ABC):
             request.threads,
             trained=asked.before,
             instead=self.not_rated,
+            belief=request.belief,
         )
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from these and from his ratings, so that the posterior grows with the catalogue 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
@@ -21,6 +21,7 @@ from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, I
 from tastespace.data.compressed import Compressed
 from tastespace.inference.trace import Trace
 from tastespace.models.factorization.beliefs import Belief, UserBeliefs
+from tastespace.models.factorization.influencing import influences
 from tastespace.models.factorization.informing import most_informative
 from tastespace.models.factorization.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.kept_noise import Answers, Foreseen, Units
@@ -70,7 +71,7 @@ class DrawsPosterior:
     def remembers(self) -> bool:
         return self.ratings is not None and len(self.ratings.columns) > 0
 
-    def remembering(self, ratings: Compressed) -> DrawsPosterior:
+    def remembering(self, ratings: Compressed) -> Self:
         """The same posterior with the training ratings at hand."""
         return replace(self, ratings=ratings)
 
@@ -224,16 +225,25 @@ class DrawsPosterior:
         importance: DoubleArray,
         n: int,
     ) -> Inquiry:
+        (users, some), *_ = belief.blocks(np.array([belief_row]))
+        row, answers = belief_row - users.start, self._answers(belief, belief_row)
+        return most_informative(self.draws, some, row, askable, targets, importance, n, answers)
+
+    def influences(self, belief: UserBeliefs, item_rows: IntArray) -> FloatMatrix:
+        (_, some), *_ = belief.blocks(np.array([0]))
+        rated = contiguous(belief.ratings.columns[: belief.ratings.offsets[1]], np.int32)
+        return influences(self.draws, some, 0, item_rows, rated, self._answers(belief, 0))
+
+    def _answers(self, belief: UserBeliefs, belief_row: int) -> Callable[[IntArray], Answers]:
+        """What ratings of items by a user tell."""
+
         def answers(items: IntArray) -> Answers:
-            """What his ratings of these would tell."""
             rows = np.full(len(items), belief_row, np.int32)
             return self.draws.noise.answers(
                 self.draws, lambda: self._foreseen(belief, rows, items, belief.threads), self.units
             )
 
-        (users, some), *_ = belief.blocks(np.array([belief_row]))
-        row = belief_row - users.start
-        return most_informative(self.draws, some, row, askable, targets, importance, n, answers)
+        return answers
 
     def item_points(self) -> ItemPoints:
         """Those of the last draw: an average over draws would be of coordinates that each has for itself."""

@@ -152,6 +152,8 @@ class UnevenKept:
 
     def _precision(self, draws: ItemDraws, foreseen: Foreseen) -> NDArray[Any]:
         """Of the noise of pairs; n x S."""
+        if not len(foreseen.item_rows):  # Of nobody: a filter left nothing.
+            return np.empty(foreseen.means.shape)
         assert foreseen.precision is not None
         is_known = (foreseen.item_rows >= 0)[:, None]
         of_items = np.where(is_known, self.item_precision[np.maximum(foreseen.item_rows, 0)], self._unknown_item)
