@@ -43,6 +43,12 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     return limited
 
 
+def one_thread() -> AbstractContextManager[Any]:
+    """While it lasts, libraries with threads of any kind take one: sums are the same with any number of cores."""
+    limited: AbstractContextManager[Any] = _controller(len(sys.modules)).limit(limits=1)
+    return limited
+
+
 @lru_cache(maxsize=1)
 def _controller(n_modules: int) -> ThreadpoolController:
     """The libraries that are loaded. Looking for them takes milliseconds, and is done again where others may have come.

@@ -1,0 +1,91 @@
+"""A list of recommendations as plain values: what each item is, what to expect of it, how sure that is, and why."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+import polars as pl
+
+from tastespace.arrays import IntArray
+from tastespace.data.ratings import Ratings
+from tastespace.models import Recommender
+from tastespace.models.explaining import Explanation
+from tastespace.models.request import Request
+from tastespace.ranking import Ranking
+
+REASONS = 3  # ratings that an explanation names
+
+
+def listed(recommender: Recommender, request: Request, n: int) -> list[dict[str, Any]]:
+    """The best items for the one user of a request, with reasons."""
+    ranking = recommender.recommend(request, n)
+    explanation = None
+    if (ranking.item_rows >= 0).any():
+        explanation = recommender.explain(request, ranking.item_ids.drop_nulls(), n=REASONS)
+    return entries(recommender.ratings_, ranking, explanation)
+
+
+def entries(ratings: Ratings, ranking: Ranking, explanation: Explanation | None) -> list[dict[str, Any]]:
+    """The entries of the first list of a ranking."""
+    titles = None if ranking.titles is None else ranking.titles.to_list()
+    items, sure = ranking.item_ids.to_list(), ranking.sureness
+    about = attributes_of(ratings, ranking.item_rows[0][ranking.item_rows[0] >= 0])
+    found: list[dict[str, Any]] = []
+    for place, row in enumerate(ranking.item_rows[0]):
+        if row < 0:
+            continue
+        entry: dict[str, Any] = {
+            "rank": len(found) + 1,
+            "item": str(items[place]),
+            "title": None if titles is None else titles[place],
+            "attributes": about[len(found)],
+            "score": rounded(ranking.scores[0, place]),
+        }
+        if sure is not None:
+            entry["belief_sd"] = rounded(sure.belief_sd[0, place])
+            entry["rating_sd"] = rounded(sure.rating_sd[0, place])
+            entry["interval"] = [rounded(sure.low[0, place]), rounded(sure.high[0, place])]
+            entry["top_n_probability"] = rounded(sure.top_n_probability[0, place])
+            if sure.level_probabilities is not None:
+                chances = sure.level_probabilities[0, place].tolist()
+                entry["levels"] = {name: rounded(p) for name, p in zip(ranking.level_names, chances, strict=True)}
+        if explanation is not None:
+            entry["because"] = _reasons(explanation, len(found))
+        found.append(entry)
+    return found
+
+
+def attributes_of(ratings: Ratings, rows: IntArray) -> list[dict[str, Any]]:
+    """What is known of items beside their titles, an entry each."""
+    about = ratings.item_attributes
+    if about is None:
+        return [{} for _ in rows]
+    return [{name: _value(cell) for name, cell in row.items()} for row in about[rows].iter_rows(named=True)]
+
+
+def rounded(value: Any) -> float | None:
+    """A number that JSON knows, with as many digits as mean something."""
+    number = float(value)
+    return round(number, 5) if isfinite(number) else None
+
+
+def _value(cell: Any) -> Any:
+    """As JSON can have it."""
+    if isinstance(cell, pl.Series | list):
+        return [_value(part) for part in cell]
+    if isinstance(cell, float) and not isfinite(cell):
+        return None
+    return cell if cell is None or isinstance(cell, str | int | float | bool) else str(cell)
+
+
+def _reasons(explanation: Explanation, place: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "item": str(row["item"]),
+            "title": row.get("title"),
+            "rating": rounded(row["rating"]),
+            "contribution": rounded(row["contribution"]),
+        }
+        for row in explanation.of(place).rows(named=True)
+    ]

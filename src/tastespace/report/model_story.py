@@ -1,0 +1,169 @@
+"""All that a fitted model can say of itself, as plain values: how it was fitted, how good it was, and how noisy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tastespace.errors import InvalidParameterError
+from tastespace.inference.diagnostics import diagnose, names_of
+from tastespace.inference.trace import NOISE, Trace
+from tastespace.models import Recommender
+from tastespace.models.factorization.bpmf import BPMF
+from tastespace.models.noisiness import Noisiness
+from tastespace.models.posterior import Inquires, Latent, Places, Uncertain
+
+NOISIEST = 10  # users and items that are named
+BARS = 20  # of a histogram
+DIGITS = 6  # that are worth sending
+COURSES = {"bounds": "bound on the log evidence", "losses": "loss"}  # of models without chains, a value a sweep
+
+
+def model_outline(recommender: Recommender) -> dict[str, Any]:
+    """What has to be known of a model before it is asked anything: its scale, its abilities, what items have."""
+    recommender.require_fitted()
+    return {
+        "class": type(recommender).__name__,
+        "range": plain(list(recommender.rating_range_)),
+        "levels": _levels(recommender),
+        "takes_choices": recommender.takes_choices,
+        "can": _abilities(recommender),
+        "attributes": _attributes(recommender),
+    }
+
+
+def model_story(recommender: Recommender, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page and the report show of a model; `manifest` is that of its artifact."""
+    index = manifest.get("index")
+    return {
+        **model_outline(recommender),
+        "model": manifest["model"],
+        "parameters": plain(manifest["parameters"]),
+        "data": plain(manifest["data"]),
+        "seen": str(recommender.seen_),
+        "measures": plain(manifest.get("measures") or {}),
+        "chains": _chains(recommender),
+        "course": _course(recommender),
+        "noise": _noise(recommender),
+        "index": None if index is None else plain({name: index[name] for name in ("chosen", "target", "curve")}),
+    }
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it: no NaN or infinity, no types of numpy, and no more digits than mean something."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(entry) for name, entry in value.items()}
+    if isinstance(value, np.ndarray | pl.Series):
+        return plain(value.tolist() if isinstance(value, np.ndarray) else value.to_list())
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, bool | str | int) or value is None:
+        return value
+    if isinstance(value, np.bool_ | np.integer):
+        return value.item()
+    if isinstance(value, float | np.floating):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return str(value)
+
+
+def _levels(recommender: Recommender) -> list[float] | None:
+    """What ratings can be, where they are few: those of the model, or else those that were observed."""
+    posterior = recommender.posterior_
+    known = posterior.levels if isinstance(posterior, Latent) else None
+    if known is None:
+        known = np.unique(recommender.ratings_.values)
+    found: list[float] | None = plain(known) if 0 < len(known) <= BARS else None
+    return found
+
+
+def _abilities(recommender: Recommender) -> dict[str, bool]:
+    posterior = recommender.posterior_
+    return {
+        "uncertainty": isinstance(posterior, Uncertain),
+        "ask": isinstance(posterior, Inquires),
+        "map": isinstance(posterior, Places),
+    }
+
+
+def _attributes(recommender: Recommender) -> dict[str, dict[str, Any]]:
+    """What is known of items beside their titles: names with their most common values, or numbers with a range."""
+    about = recommender.ratings_.item_attributes
+    found: dict[str, dict[str, Any]] = {}
+    for column in about if about is not None else ():
+        if column.dtype.is_numeric():
+            numbers = column.drop_nulls()
+            if len(numbers):
+                found[column.name] = {"least": plain(numbers.min()), "most": plain(numbers.max())}
+        else:
+            found[column.name] = {"values": common_values(column)}
+    return found
+
+
+def common_values(column: pl.Series, most: int = 60) -> list[str]:
+    """The values of an attribute, those of most items first; of lists, those in them."""
+    flat = column.explode(empty_as_null=False) if isinstance(column.dtype, pl.List) else column
+    counts = flat.drop_nulls().cast(pl.String).alias("value").value_counts()
+    return [str(value) for value in counts.sort(["count", "value"], descending=[True, False])["value"].head(most)]
+
+
+def _chains(recommender: Recommender) -> dict[str, Any] | None:
+    """Where the chains went, sweep by sweep, and whether that was enough."""
+    trace = getattr(recommender.posterior_, "trace", None)
+    if not isinstance(trace, Trace):
+        return None
+    diagnosis = diagnose(trace)
+    return {
+        "schedule": diagnosis.schedule(),
+        "warmup": trace.warmup,
+        "quantities": {name: plain(trace.quantities[name]) for name in names_of(trace)},
+        "rows": plain(diagnosis.to_polars().to_dicts()),
+        "limits": plain(diagnosis.to_dict()["limits"]),
+        "meaning": diagnosis.meaning(),
+        "warning": diagnosis.trouble,
+    }
+
+
+def _course(recommender: Recommender) -> dict[str, Any] | None:
+    """How a model without chains came to its answer: its loss or bound, sweep by sweep."""
+    posterior = recommender.posterior_
+    noise = getattr(getattr(posterior, "draws", None), "noise", None)
+    for holder in (posterior, getattr(posterior, "plain", None), noise):
+        for name, told in COURSES.items():
+            values = getattr(holder, name, None)
+            if isinstance(values, np.ndarray) and len(values):
+                return {"name": told, "values": plain(values)}
+    return None
+
+
+def _noise(recommender: Recommender) -> dict[str, Any] | None:
+    """How far ratings fall from what tastes say: of all together, and of whom and what the most."""
+    trace = getattr(recommender.posterior_, "trace", None)
+    common = None
+    if isinstance(trace, Trace) and NOISE in trace.quantities:
+        common = plain(float(np.mean(trace.quantities[NOISE][:, trace.warmup :])))
+    users = items = None
+    if isinstance(recommender, BPMF) and len(recommender.ratings_):
+        try:
+            users = recommender.erratic_users(recommender.ratings_.n_users)
+            items = recommender.divisive_items(recommender.ratings_.n_items)
+        except InvalidParameterError:  # Its noise is the same for all.
+            users = items = None
+    if common is None and users is None:
+        return None
+    return {"sd": common, "users": _noisiest(users), "items": _noisiest(items)}
+
+
+def _noisiest(found: Noisiness | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    counts, edges = np.histogram(found.noise_sd, bins=BARS)
+    table = found.to_polars().head(NOISIEST).rename({found.side: "id"})
+    return {
+        "counts": counts.tolist(),
+        "edges": plain(edges),
+        "noisiest": [{**plain(row), "id": str(row["id"])} for row in table.to_dicts()],
+    }

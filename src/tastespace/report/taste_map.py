@@ -1,0 +1,145 @@
+"""Items in two dimensions, to be looked at: by principal components or t-SNE; and where a user is among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.errors import InvalidParameterError, MissingExtraError
+from tastespace.models import Recommender
+from tastespace.models.posterior import Places, Posterior, Uncertain
+from tastespace.models.request import Request
+from tastespace.randomness import generator
+from tastespace.threads import one_thread
+
+Method = Literal["pca", "tsne"]
+METHODS: tuple[str, ...] = get_args(Method)
+MOST_ITEMS = 10_000  # more cannot be told apart on a screen
+COORDINATES = 50  # of the principal components that t-SNE goes by
+PERPLEXITY = 30.0
+STEPS = 500  # of t-SNE
+LEAST_ITEMS = 3  # two dimensions need a third point
+DRAWS, BEST = 40, 20  # how often a user is drawn, and of how many items the middle is his place
+STRANGERS = 200  # how many people make what anybody would give
+
+
+@dataclass(frozen=True, eq=False)
+class TasteMap:
+    """A place for each item that is shown: those most rated, if there are many."""
+
+    method: str
+    item_rows: IntArray
+    places: FloatMatrix  # one row an item shown, two columns; the farthest is at a distance of 1 from the middle
+    usual: FloatArray  # what anybody would give each item, as scores of the model
+    explained: float | None = None  # share of the variance of all dimensions that these two have
+
+
+@dataclass(frozen=True, eq=False)
+class UserPlace:
+    """Where a user is on a map: the middle of what he likes beyond what anybody would, and how sure that is."""
+
+    middle: DoubleArray  # x and y
+    draws: FloatMatrix | None  # the same for each draw of what is believed of him; None for a model of points
+
+
+def taste_map(recommender: Recommender, method: str = "pca", *, most: int = MOST_ITEMS) -> TasteMap:
+    """The items of a model in two dimensions.
+
+    "pca" keeps the two directions in which items differ most, so that distances mean something; "tsne" keeps neighbours
+    together, so that groups show (van der Maaten and Hinton 2008), which takes a minute for 10,000 items. Both go by
+    the kind of an item, not by how good it is thought to be. A model without a taste space is an error.
+    """
+    if method not in METHODS:
+        raise InvalidParameterError(f"the method is {method!r}; expected one of {', '.join(METHODS)}")
+    recommender.require_fitted()
+    posterior, ratings = recommender.posterior_, recommender.ratings_
+    if not isinstance(posterior, Places):
+        raise InvalidParameterError(
+            f"{type(recommender).__name__} has no taste space to draw a map of; expected a model with factors, such as "
+            "BPMF"
+        )
+    rows = _most_rated(np.bincount(ratings.item_rows, minlength=ratings.n_items), most)
+    if len(rows) < LEAST_ITEMS:
+        raise InvalidParameterError(f"there are {len(rows)} items; expected at least {LEAST_ITEMS} for a map")
+    with one_thread():  # The same numbers on every machine, and a service has other things to do meanwhile.
+        coordinates, explained = _principal(posterior.item_places()[rows])
+        places = coordinates[:, :2] if method == "pca" else _neighbours_together(coordinates)
+    usual = _scores(posterior, posterior.known(np.array([-1], np.int32), 1), rows, STRANGERS, generator(0))
+    return TasteMap(method, rows, _scaled(places), usual.mean(axis=0), explained if method == "pca" else None)
+
+
+def user_place(shown: TasteMap, request: Request) -> UserPlace:
+    """Where the user of a request is on a map.
+
+    In each draw of what is believed, items are put in order of what the user would give them beyond what anybody would;
+    his place is the middle of the best. What he has rated himself counts as well.
+    """
+    own = _scores(request.posterior, request.belief, shown.item_rows, DRAWS, request.rng_of("place")(0))
+    middles = _middles(shown, own - shown.usual)
+    return UserPlace(middles.mean(axis=0, dtype=np.float64), middles if len(middles) > 1 else None)
+
+
+def _scores(posterior: Posterior[Any], belief: Any, rows: IntArray, n: int, rng: Generator) -> FloatMatrix:
+    """What the items would score for the user of a belief, in each draw; one row for a model of points."""
+    if isinstance(posterior, Uncertain):
+        return posterior.draw_scores(belief, 0, n, rng, rows)
+    return posterior.predict(belief, np.zeros(len(rows), np.int32), rows, 1)[np.newaxis]
+
+
+def _most_rated(counts: Any, most: int) -> IntArray:
+    """The rows of the items most rated, in ascending order."""
+    if len(counts) <= most:
+        return np.arange(len(counts), dtype=np.int32)
+    return np.sort(np.argsort(-counts, kind="stable")[:most]).astype(np.int32)
+
+
+def _principal(places: FloatMatrix) -> tuple[DoubleArray, float | None]:
+    """The first principal components, and what the first two have of the variance; signs are always the same."""
+    centred = places.astype(np.float64) - places.mean(axis=0, dtype=np.float64)
+    if centred.shape[1] < 2:
+        centred = np.hstack([centred, np.zeros((len(centred), 1))])
+    variances, directions = np.linalg.eigh(centred.T @ centred)
+    variances, directions = variances[::-1], directions[:, ::-1][:, :COORDINATES]
+    largest = np.abs(directions).argmax(axis=0)
+    directions = directions * np.sign(directions[largest, np.arange(directions.shape[1])])
+    total = float(variances.sum())
+    return centred @ directions, float(variances[:2].sum()) / total if total > 0 else None
+
+
+def _neighbours_together(coordinates: DoubleArray) -> DoubleArray:
+    """t-SNE of the directions: items are alike where these are."""
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError as error:
+        raise MissingExtraError("a map by t-SNE", "plot") from error
+    lengths = np.linalg.norm(coordinates, axis=1, keepdims=True)
+    directions = coordinates / np.maximum(lengths, 1e-9 * max(float(lengths.max()), 1e-300))
+    start = coordinates[:, :2] / max(float(coordinates[:, 0].std()), 1e-300) * 1e-4
+    # Items that nothing is known of are all at one point; a little chance keeps them apart.
+    start = start + 1e-6 * generator(0).standard_normal(start.shape)
+    embedding = TSNE(
+        2,
+        perplexity=min(PERPLEXITY, (len(coordinates) - 1) / 3),
+        init=start.astype(np.float32),
+        max_iter=STEPS,
+        random_state=0,
+        n_jobs=1,
+    )
+    return np.asarray(embedding.fit_transform(contiguous(directions, np.float32)), np.float64)
+
+
+def _scaled(places: DoubleArray) -> FloatMatrix:
+    centred = places - places.mean(axis=0)
+    farthest = float(np.linalg.norm(centred, axis=1).max())
+    return contiguous(centred / farthest if farthest > 0 else centred, np.float32)
+
+
+def _middles(shown: TasteMap, scores: FloatMatrix) -> FloatMatrix:
+    """The middle of the best items of each row of scores."""
+    n = min(BEST, scores.shape[1])
+    best = np.argpartition(-scores, n - 1, axis=1)[:, :n]
+    return contiguous(shown.places[best].mean(axis=1), np.float32)
