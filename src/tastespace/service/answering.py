@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import polars as pl
 
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import InvalidParameterError, UnknownIdError
-from tastespace.models.explaining import Explanation
 from tastespace.models.policies import policy_of
 from tastespace.models.posterior import Prediction
 from tastespace.models.request import Request
-from tastespace.ranking import Ranking
+from tastespace.report.listed import REASONS, attributes_of, entries, rounded
+from tastespace.report.map_content import place_content
+from tastespace.report.taste_map import TasteMap, user_place
 from tastespace.service.live_model import Loaded
 from tastespace.service.messages import About, Curious, Guess, Wanted
 from tastespace.service.metrics import Metrics
 from tastespace.service.store import Store
 
 NOBODY = "you"  # whose history was sent, and no name
-REASONS = 3  # ratings that an explanation names
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +59,7 @@ class Answerer:
             "model": self.loaded.version,
             "found_by": ranking.found_by,
             "remarks": remarks,
-            "items": _entries(ranking, explanation),
+            "items": entries(model.ratings_, ranking, explanation),
         }
 
     def predictions(self, guess: Guess) -> dict[str, Any]:
@@ -90,10 +89,12 @@ class Answerer:
                 goal=curious.goal,
             )
         rows = questions.of(0).rows(named=True)
+        trained = self.loaded.recommender.ratings_
+        about = attributes_of(trained, trained.items.rows_of([row["item"] for row in rows]))
         return {
             "user": curious.user,
             "cold": bool(questions.cold[0]),
-            "sd": plain(questions.sd[0]),
+            "sd": rounded(questions.sd[0]),
             "model": self.loaded.version,
             "remarks": remarks,
             "items": [
@@ -101,10 +102,11 @@ class Answerer:
                     "rank": row["rank"],
                     "item": str(row["item"]),
                     "title": row.get("title"),
-                    "reduction": plain(row["reduction"]),
-                    "sd": plain(row["sd"]),
+                    "attributes": about[place],
+                    "reduction": rounded(row["reduction"]),
+                    "sd": rounded(row["sd"]),
                 }
-                for row in rows
+                for place, row in enumerate(rows)
             ],
         }
 
@@ -123,10 +125,22 @@ class Answerer:
                     "rank": row["rank"],
                     "item": str(row["item"]),
                     "title": row.get("title"),
-                    "similarity": plain(row["similarity"]),
+                    "similarity": rounded(row["similarity"]),
                 }
                 for row in similar.of(0).rows(named=True)
             ],
+        }
+
+    def place(self, about: About, shown: TasteMap) -> dict[str, Any]:
+        history = self._history(about)
+        with self.loaded.asking() as remarks:
+            found = place_content(user_place(shown, self._about(about, history)))
+        return {
+            "user": about.user,
+            "model": self.loaded.version,
+            "method": shown.method,
+            "remarks": remarks,
+            **found,
         }
 
     def _history(self, about: About) -> tuple[int, dict[str, float]] | None:
@@ -178,50 +192,6 @@ def ids_of(vocabulary: Vocabulary, rows: Any) -> list[str]:
     return vocabulary.at(rows).cast(pl.String).to_list()
 
 
-def plain(value: Any) -> float | None:
-    """A number that JSON knows, with as many digits as mean something."""
-    number = float(value)
-    return round(number, 5) if isfinite(number) else None
-
-
-def _entries(ranking: Ranking, explanation: Explanation | None) -> list[dict[str, Any]]:
-    titles = None if ranking.titles is None else ranking.titles.to_list()
-    items, sure = ranking.item_ids.to_list(), ranking.sureness
-    entries: list[dict[str, Any]] = []
-    for place, row in enumerate(ranking.item_rows[0]):
-        if row < 0:
-            continue
-        entry: dict[str, Any] = {
-            "rank": len(entries) + 1,
-            "item": str(items[place]),
-            "title": None if titles is None else titles[place],
-            "score": plain(ranking.scores[0, place]),
-        }
-        if sure is not None:
-            entry["belief_sd"], entry["rating_sd"] = plain(sure.belief_sd[0, place]), plain(sure.rating_sd[0, place])
-            entry["interval"] = [plain(sure.low[0, place]), plain(sure.high[0, place])]
-            entry["top_n_probability"] = plain(sure.top_n_probability[0, place])
-            if sure.level_probabilities is not None:
-                chances = sure.level_probabilities[0, place].tolist()
-                entry["levels"] = {name: plain(p) for name, p in zip(ranking.level_names, chances, strict=True)}
-        if explanation is not None:
-            entry["because"] = _reasons(explanation, len(entries))
-        entries.append(entry)
-    return entries
-
-
-def _reasons(explanation: Explanation, place: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "item": str(row["item"]),
-            "title": row.get("title"),
-            "rating": plain(row["rating"]),
-            "contribution": plain(row["contribution"]),
-        }
-        for row in explanation.of(place).rows(named=True)
-    ]
-
-
 def _predicted(prediction: Prediction, coverage: float) -> list[dict[str, Any]]:
     table = prediction.to_polars(coverage, levels=prediction.levels is not None)
     entries = []
@@ -229,16 +199,16 @@ def _predicted(prediction: Prediction, coverage: float) -> list[dict[str, Any]]:
         entry = {
             "item": str(row["item"]),
             "title": row.get("title"),
-            "mean": plain(row["mean"]),
+            "mean": rounded(row["mean"]),
             "cold": row["cold"],
         }
         if prediction.is_uncertain:
             entry |= {
-                "belief_sd": plain(row["belief_sd"]),
-                "rating_sd": plain(row["rating_sd"]),
-                "interval": [plain(row["low"]), plain(row["high"])],
+                "belief_sd": rounded(row["belief_sd"]),
+                "rating_sd": rounded(row["rating_sd"]),
+                "interval": [rounded(row["low"]), rounded(row["high"])],
             }
         if prediction.levels is not None:
-            entry["levels"] = {name: plain(row[f"p_{name}"]) for name in prediction.level_names}
+            entry["levels"] = {name: rounded(row[f"p_{name}"]) for name in prediction.level_names}
         entries.append(entry)
     return entries

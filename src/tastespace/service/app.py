@@ -21,8 +21,9 @@ from tastespace.service.context import Context
 from tastespace.service.guarding import Guard, Rates
 from tastespace.service.keys import read_keys
 from tastespace.service.live_model import LiveModel
+from tastespace.service.maps import Maps
 from tastespace.service.metrics import Metrics
-from tastespace.service.routes import items, people, recommending, running
+from tastespace.service.routes import items, pages, people, pictures, recommending, running
 from tastespace.service.routes.parts import PROBLEMS
 from tastespace.service.settings import KEYS_VARIABLE, VARIABLE, Settings
 from tastespace.service.store import Store
@@ -58,15 +59,11 @@ def create_app(settings: Settings) -> FastAPI:
     """The service as an ASGI application. `prepare` comes before it, once."""
     check_access(settings)
     store = Store(settings.database_url)
-    live = LiveModel(
-        Path(settings.model).resolve(),
-        store,
-        Versions(settings.folder / "versions"),
-        settings.cached_users,
-        settings.kept_versions,
-    )
+    versions = Versions(settings.folder / "versions")
+    live = LiveModel(Path(settings.model).resolve(), store, versions, settings.cached_users, settings.kept_versions)
     metrics = Metrics()
-    context = Context(settings, read_keys(settings.keys), store, live, metrics, Rates(settings.rate))
+    maps = Maps(settings.folder / "maps", versions)
+    context = Context(settings, read_keys(settings.keys), store, live, metrics, Rates(settings.rate), maps)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -90,8 +87,9 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_url="/openapi.json",
     )
     app.state.context = context
-    for part in (running, recommending, items, people):
+    for part in (running, recommending, items, people, pictures):
         app.include_router(part.router, prefix="/v1")
+    app.include_router(pages.router)
     problems.install(app)
     if settings.is_local and not context.keys:
         # A page of another site could otherwise reach a service on this machine under a name of its own.

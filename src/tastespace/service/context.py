@@ -10,6 +10,7 @@ from tastespace.service.answering import Answerer
 from tastespace.service.guarding import Rates
 from tastespace.service.keys import Keys
 from tastespace.service.live_model import LiveModel
+from tastespace.service.maps import Maps
 from tastespace.service.metrics import Metrics
 from tastespace.service.settings import Settings
 from tastespace.service.store import Store
@@ -25,6 +26,7 @@ class Context:
     live: LiveModel
     metrics: Metrics
     rates: Rates
+    maps: Maps
 
     @property
     def answerer(self) -> Answerer:

@@ -20,6 +20,7 @@ from tastespace import artifact
 from tastespace.errors import ArtifactError, DataWarning, InvalidParameterError, TastespaceError, TastespaceWarning
 from tastespace.models import Recommender
 from tastespace.models.request import Request
+from tastespace.report.model_story import model_outline, model_story
 from tastespace.service.store import Activation, Store
 from tastespace.service.versions import Versions
 
@@ -80,6 +81,17 @@ class Loaded:
         """In small letters, to be searched."""
         titles = self.recommender.ratings_.item_titles
         return None if titles is None else titles.fill_null("").str.to_lowercase()
+
+    @cached_property
+    def outline(self) -> dict[str, Any]:
+        """What a page has to know before it asks."""
+        return model_outline(self.recommender)
+
+    @cached_property
+    def story(self) -> dict[str, Any]:
+        """What the model says of itself."""
+        with _ASKING:
+            return model_story(self.recommender, self.manifest)
 
     @cached_property
     def popularity(self) -> Any:

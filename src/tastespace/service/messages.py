@@ -112,6 +112,7 @@ class Entry(BaseModel):
     rank: int
     item: str
     title: str | None = None
+    attributes: dict[str, Any] = Field(default_factory=dict)
     score: float
     belief_sd: float | None = None
     rating_sd: float | None = None
@@ -162,6 +163,7 @@ class Question(BaseModel):
     rank: int
     item: str
     title: str | None = None
+    attributes: dict[str, Any] = Field(default_factory=dict)
     reduction: float = Field(description="What the answer takes away, as a share of the variance before the first.")
     sd: float = Field(description="What remains after the answers up to this one.")
 

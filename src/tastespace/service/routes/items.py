@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from fastapi import APIRouter, Query, Response
 
+from tastespace.report.listed import attributes_of
 from tastespace.service.answering import ids_of, known_item
 from tastespace.service.live_model import Loaded
 from tastespace.service.messages import Item, Items, SimilarItems
@@ -59,22 +60,13 @@ def _matching(loaded: Loaded, text: str) -> Any:
 def _items(loaded: Loaded, rows: Any) -> list[dict[str, Any]]:
     ratings = loaded.recommender.ratings_
     ids, titles = ids_of(ratings.items, rows), ratings.item_titles
-    about = ratings.item_attributes
+    about = attributes_of(ratings, rows)
     return [
         {
             "item": ids[place],
             "title": None if titles is None else titles[int(row)],
-            "attributes": {} if about is None else {name: _value(about[name][int(row)]) for name in about.columns},
+            "attributes": about[place],
             "ratings": int(loaded.popularity[row]),
         }
         for place, row in enumerate(rows)
     ]
-
-
-def _value(cell: Any) -> Any:
-    """As JSON can have it."""
-    if isinstance(cell, pl.Series):
-        return [_value(part) for part in cell]
-    if isinstance(cell, float) and not np.isfinite(cell):
-        return None
-    return cell if cell is None or isinstance(cell, str | int | float | bool) else str(cell)

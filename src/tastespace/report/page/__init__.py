@@ -1,0 +1,26 @@
+"""The files of the web page and of the report: HTML, CSS and JavaScript of our own, and Plotly's from its package."""
+
+from __future__ import annotations
+
+from importlib import resources
+from importlib.util import find_spec
+
+from tastespace.errors import MissingExtraError
+
+# In the order in which they are loaded: each may use those before it.
+PARTS = ("api.js", "parts.js", "cards.js", "canvas.js", "figures.js", "story.js")
+VIEWS = ("recommendations.js", "person.js", "map.js", "model.js", "main.js")
+STYLE, ICON, INDEX, REPORT = "style.css", "icon.svg", "index.html", "report.js"
+PLOTLY = "plotly.min.js"
+
+
+def read(name: str) -> bytes:
+    """One of our files."""
+    return (resources.files(__name__) / name).read_bytes()
+
+
+def read_plotly() -> bytes:
+    """Plotly's JavaScript, which comes with the installed package: no page loads anything from elsewhere."""
+    if find_spec("plotly") is None:
+        raise MissingExtraError("drawing figures", "plot")
+    return (resources.files("plotly") / "package_data" / PLOTLY).read_bytes()

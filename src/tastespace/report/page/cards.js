@@ -1,0 +1,109 @@
+"use strict";
+// Recommendations as cards: what it is, what rating to expect and how sure that is, and why.
+(() => {
+  const { make, number, percent, table, twin } = tastespace;
+
+  // Genres and the like as chips; a year is told beside the title.
+  function chips(attributes) {
+    const found = Object.entries(attributes || {}).filter(([name, value]) => name !== "year" && value !== null);
+    const texts = found.flatMap(([, value]) => (Array.isArray(value) ? value : [value])).filter((text) => text !== null && text !== "");
+    if (!texts.length) return null;
+    const shown = texts.slice(0, 8).map((text) => make("li", { text: String(text), dir: "auto" }));
+    if (texts.length > 8) shown.push(make("li", { text: `and ${texts.length - 8} more` }));
+    return make("ul", { class: "chips", "aria-label": "Kinds" }, shown);
+  }
+
+  const year = (entry) => (entry.attributes && entry.attributes.year ? String(entry.attributes.year) : "");
+
+  function heading(entry, tag = "h3") {
+    const named = entry.title || `Item ${entry.item}`;
+    const told = year(entry) && !named.includes(year(entry)) ? ` (${year(entry)})` : "";
+    return make(tag, { class: "title", dir: "auto", title: named, text: named + told });
+  }
+
+  // Wide: nine of ten ratings. Narrow: what is believed of the expected rating. A line at its middle.
+  function bar(entry, [low, high]) {
+    const place = (value) => Math.max(0, Math.min(100, (100 * (value - low)) / (high - low || 1)));
+    const between = (from, to, kind) => {
+      const band = make("i", { class: kind });
+      band.style.left = `${place(from)}%`;
+      band.style.width = `${Math.max(0.5, place(to) - place(from))}%`;
+      return band;
+    };
+    const middle = make("i", { class: "middle" });
+    middle.style.left = `${place(entry.score)}%`;
+    const words = told(entry);
+    const shown = make("span", { class: "bar", role: "img", "aria-label": words });
+    if (entry.interval) shown.append(between(...entry.interval, "wide"));
+    if (entry.belief_sd !== null && entry.belief_sd !== undefined)
+      shown.append(between(entry.score - 1.645 * entry.belief_sd, entry.score + 1.645 * entry.belief_sd, "narrow"));
+    shown.append(middle);
+    return make("div", {}, shown, make("div", { class: "ends", "aria-hidden": "true" }, make("span", { text: number(low, 1) }), make("span", { text: number(high, 1) })));
+  }
+
+  function told(entry) {
+    const middle = `expected ${number(entry.score)}`;
+    return entry.interval ? `${middle}, nine of ten ratings from ${number(entry.interval[0])} to ${number(entry.interval[1])}` : middle;
+  }
+
+  // Ratings that speak for it, and those against.
+  function reasons(entry, whose) {
+    const found = (entry.because || []).filter((reason) => reason.contribution);
+    const told = (chosen) => chosen.map((reason) => {
+      const sign = reason.contribution > 0 ? "+" : "−";
+      return `${reason.title || reason.item} (rated ${number(reason.rating, 1)}: ${sign}${number(Math.abs(reason.contribution))})`;
+    }).join("; ");
+    const [pro, contra] = [found.filter((reason) => reason.contribution > 0), found.filter((reason) => reason.contribution < 0)];
+    return [
+      pro.length ? make("p", { class: "why", dir: "auto", text: `Because of ${whose}: ${told(pro)}` }) : null,
+      contra.length ? make("p", { class: "why", dir: "auto", text: `Although: ${told(contra)}` }) : null,
+    ];
+  }
+
+  function moved(entry, before) {
+    if (!before) return "";
+    const then = before.get(entry.item);
+    if (then === undefined) return "new";
+    return then === entry.rank ? "" : then > entry.rank ? `▲ ${then - entry.rank}` : `▼ ${entry.rank - then}`;
+  }
+
+  function card(entry, { range, n, before, foundBy, whose, actions, tag }) {
+    const move = moved(entry, before);
+    const chance = entry.top_n_probability;
+    return make("li", { class: move === "new" ? "card fresh" : "card", "data-item": entry.item },
+      make("div", { class: "rank" }, String(entry.rank), move ? make("span", { class: "move", text: move }) : null),
+      make("div", {},
+        heading(entry, tag),
+        chips(entry.attributes),
+        reasons(entry, whose),
+        foundBy ? make("details", {}, make("summary", { text: "How it was found" }), make("p", { class: "why", text: `${foundBy[0].toUpperCase()}${foundBy.slice(1)}.` })) : null,
+        actions ? actions(entry) : null),
+      make("div", { class: "sure" },
+        bar(entry, range),
+        make("div", {}, make("strong", { text: number(entry.score) }), entry.interval ? ` · 90 %: ${number(entry.interval[0], 1)} to ${number(entry.interval[1], 1)}` : ""),
+        chance === null || chance === undefined ? null : make("div", {},
+          `among the true best ${n}: ${percent(chance)}`,
+          make("meter", { min: "0", max: "1", value: String(chance), "aria-label": `Probability of being among the true best ${n}` }))));
+  }
+
+  function cards(entries, options) {
+    return make("ol", { class: "cards" }, entries.map((entry) => card(entry, options)));
+  }
+
+  function cardTable(entries, caption) {
+    const columns = ["rank", "item", "expected", "belief sd", "90 % from", "to", "among the best"];
+    const rows = entries.map((entry) => [
+      String(entry.rank), entry.title || entry.item, number(entry.score), number(entry.belief_sd),
+      number(entry.interval && entry.interval[0]), number(entry.interval && entry.interval[1]), percent(entry.top_n_probability),
+    ]);
+    return twin(() => table(caption, columns, rows, { texts: [1] }));
+  }
+
+  // How wide intervals are on the whole: what shrinks while a person answers.
+  function meanWidth(entries) {
+    const widths = entries.filter((entry) => entry.interval).map((entry) => entry.interval[1] - entry.interval[0]);
+    return widths.length ? widths.reduce((sum, width) => sum + width, 0) / widths.length : null;
+  }
+
+  Object.assign(tastespace, { cards, cardTable, heading, chips, meanWidth });
+})();

@@ -1,0 +1,100 @@
+"use strict";
+// Small pieces of the page: elements, numbers as people write them, tables, messages, colours.
+(() => {
+  // An element with properties, listeners (onclick ...) and children; all text is text, never HTML.
+  function make(tag, properties = {}, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(properties)) {
+      if (value === null || value === undefined || value === false) continue;
+      if (name === "class") element.className = value;
+      else if (name === "text") element.textContent = value;
+      else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+      else if (name in element && typeof value !== "string") element[name] = value;
+      else element.setAttribute(name, value);
+    }
+    element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+    return element;
+  }
+
+  const number = (value, digits = 2) =>
+    value === null || value === undefined ? "–" : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  const count = (value) => value.toLocaleString("en");
+  const figure = (value) => {
+    if (value === null || value === undefined) return "–";
+    if (typeof value === "string") return value;
+    if (Number.isInteger(value)) return count(value);
+    return Math.abs(value) >= 1000 ? count(Math.round(value)) : String(Number(value.toPrecision(4)));
+  };
+  const percent = (value, digits = 0) => (value === null || value === undefined ? "–" : `${number(100 * value, digits)} %`);
+
+  // Cells are texts or elements; the first column is of names. `texts` are further columns that are no numbers.
+  function table(caption, columns, rows, { texts = [] } = {}) {
+    const head = make("tr", {}, columns.map((name, place) => make("th", { scope: "col", text: name, class: texts.includes(place) ? "text" : null })));
+    const body = rows.map((cells) =>
+      make("tr", {}, cells.map((cell, place) => {
+        const shown = cell instanceof Node ? cell : figure(cell);
+        if (place === 0) return make("th", { scope: "row", dir: "auto" }, shown);
+        return make("td", { class: texts.includes(place) ? "text" : null, dir: texts.includes(place) ? "auto" : null }, shown);
+      })));
+    return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+      make("table", {}, make("caption", { text: caption }), make("thead", {}, head), make("tbody", {}, body)));
+  }
+
+  // The same as a table, for whoever would rather read: made when it is opened.
+  function twin(build, summary = "As a table") {
+    const details = make("details", {}, make("summary", { text: summary }));
+    details.addEventListener("toggle", () => {
+      if (details.open && details.children.length === 1) details.append(build());
+    });
+    details.renew = () => {
+      while (details.children.length > 1) details.lastChild.remove();
+      if (details.open) details.append(build());
+    };
+    return details;
+  }
+
+  // What is told to everybody, screen readers included.
+  const say = (message) => {
+    const status = document.getElementById("status");
+    if (status) status.textContent = message;
+  };
+
+  function clearTrouble() {
+    const place = document.getElementById("trouble");
+    if (place) place.replaceChildren(), (place.hidden = true);
+  }
+
+  // What went wrong, in words, and how to go on.
+  function showTrouble(error, again) {
+    if (error.name === "AbortError") return;
+    if (!(error instanceof tastespace.Trouble)) console.error(error);
+    const place = document.getElementById("trouble");
+    const message = error instanceof tastespace.Trouble ? error.message : `The page has a fault: ${error.message}`;
+    const button = again ? make("button", { type: "button", text: "Try again", onclick: () => { clearTrouble(); again(); } }) : null;
+    place.replaceChildren(make("span", { text: message }), ...(button ? [button] : []));
+    place.hidden = false;
+    if (error.status === 401 || error.status === 403) tastespace.askForKey();
+  }
+
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const isDark = () => document.documentElement.dataset.theme === "dark";
+  const labelled = (text, control) => {
+    control.id = control.id || `control-${(labelled.next = (labelled.next || 0) + 1)}`;
+    return make("div", {}, make("label", { for: control.id, text }), control);
+  };
+  const options = (choices, chosen) =>
+    choices.map(([value, text]) => make("option", { value, text, selected: value === chosen }));
+
+  // Called at most once in a while, with the last of what came meanwhile.
+  function later(action, milliseconds) {
+    let timer = 0;
+    return (...given) => {
+      clearTimeout(timer);
+      timer = setTimeout(() => action(...given), milliseconds);
+    };
+  }
+
+  Object.assign(tastespace, {
+    make, number, count, figure, percent, table, twin, say, showTrouble, clearTrouble, colour, isDark, labelled, options, later,
+  });
+})();

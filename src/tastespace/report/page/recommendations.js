@@ -1,0 +1,200 @@
+"use strict";
+// The list of a user: whose, by which policy, with which filters. All of it stands in the address.
+(() => {
+  const { make, ask, path, cards, cardTable, labelled, options, say, later, number, count } = tastespace;
+  const POLICIES = [
+    ["mean", "Best guess", "By the expected rating."],
+    ["cautious", "Surely good", "By what the rating is at least, as far as it is known: nothing risky."],
+    ["likely", "Probably liked", "By the probability of a rating above the usual one."],
+    ["curious", "Worth finding out", "By what the rating might be: what is uncertain has a chance."],
+    ["thompson", "By chance", "By one draw of what is believed: another list every time, good on the whole."],
+  ];
+
+  // A condition as the service reads it, from what was chosen.
+  function condition(state, attributes) {
+    const parts = [];
+    for (const [name, about] of Object.entries(attributes)) {
+      const column = /^[A-Za-z_]\w*$/.test(name) ? name : null;
+      if (!column) continue;
+      if (about.values && state[`is_${name}`]) parts.push(`${column} = "${state[`is_${name}`].replaceAll('"', '""')}"`);
+      if (!about.values && state[`from_${name}`]) parts.push(`${column} >= ${Number(state[`from_${name}`])}`);
+      if (!about.values && state[`to_${name}`]) parts.push(`${column} <= ${Number(state[`to_${name}`])}`);
+    }
+    if (state.where) parts.push(parts.length ? `(${state.where})` : state.where);
+    return parts.join(" and ");
+  }
+
+  function query(state, story) {
+    const wanted = { n: Number(state.n) || 10, explain: true };
+    if (state.user) wanted.user = state.user;
+    else wanted.history = {};
+    if (state.policy && story.can.uncertainty) wanted.policy = state.policy === "thompson" ? `thompson:request=${state.draw || 0}` : state.policy;
+    const where = condition(state, story.attributes);
+    if (where) wanted.where = where;
+    if (Number(state.diversity)) wanted.diversity = Number(state.diversity);
+    if (state.seen) wanted.include_seen = true;
+    return wanted;
+  }
+
+  function policySwitch(state, change) {
+    const told = make("p", { class: "quiet", text: (POLICIES.find(([name]) => name === (state.policy || "mean")) || POLICIES[0])[2] });
+    const choices = POLICIES.map(([name, text, words]) => make("label", {},
+      make("input", {
+        type: "radio", name: "policy", value: name, checked: name === (state.policy || "mean"),
+        onchange: () => { told.textContent = words; change({ policy: name === "mean" ? "" : name }); },
+      }),
+      make("span", { text })));
+    return make("fieldset", {}, make("legend", { text: "What counts" }), make("div", { class: "switch" }, choices), told);
+  }
+
+  function filters(state, attributes, change) {
+    const controls = [];
+    for (const [name, about] of Object.entries(attributes)) {
+      if (about.values && about.values.length) {
+        const choices = [["", "any"], ...about.values.map((value) => [value, value])];
+        controls.push(labelled(name, make("select", { onchange: (event) => change({ [`is_${name}`]: event.target.value }) }, options(choices, state[`is_${name}`] || ""))));
+      } else if (about.least !== undefined) {
+        for (const [side, words] of [["from", "from"], ["to", "up to"]]) {
+          const input = make("input", {
+            type: "number", value: state[`${side}_${name}`] || "", placeholder: String(side === "from" ? about.least : about.most), step: "any",
+            onchange: (event) => change({ [`${side}_${name}`]: event.target.value }),
+          });
+          controls.push(labelled(`${name} ${words}`, input));
+        }
+      }
+    }
+    const where = make("input", { type: "text", value: state.where || "", maxlength: "900", placeholder: "year >= 1990", spellcheck: "false", onchange: (event) => change({ where: event.target.value }) });
+    controls.push(labelled("other condition", where));
+    controls.push(labelled("diversity", make("select", { onchange: (event) => change({ diversity: event.target.value }) }, options([["", "none"], ["0.3", "some"], ["0.6", "much"]], state.diversity || ""))));
+    controls.push(labelled("how many", make("select", { onchange: (event) => change({ n: event.target.value }) }, options([["", "10"], ["20", "20"], ["50", "50"]], state.n || ""))));
+    const seen = make("input", { type: "checkbox", id: "include-seen", checked: Boolean(state.seen), onchange: (event) => change({ seen: event.target.checked ? "1" : "" }) });
+    controls.push(make("div", { class: "check" }, seen, make("label", { for: "include-seen", text: "also what was rated" })));
+    return make("div", { class: "controls" }, controls);
+  }
+
+  function userSearch(state, change) {
+    const names = make("datalist", { id: "users" });
+    const suggest = later(async (text) => {
+      try {
+        const { users } = await ask(`users?limit=20&search=${encodeURIComponent(text)}`);
+        names.replaceChildren(...users.map((user) => make("option", { value: user })));
+      } catch (error) {
+        tastespace.showTrouble(error);
+      }
+    }, 150);
+    const input = make("input", { type: "search", id: "user", list: "users", value: state.user || "", maxlength: "200", autocomplete: "off", placeholder: "anybody", oninput: (event) => suggest(event.target.value) });
+    suggest(state.user || "");
+    const form = make("form", { class: "controls" }, labelled("User", input), make("button", { type: "submit", class: "main", text: "Show" }), names);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      change({ user: input.value.trim() });
+    });
+    return form;
+  }
+
+  // What the user rated, a page at a time: some have rated thousands of things.
+  function history(user) {
+    const rows = make("tbody");
+    const more = make("button", { type: "button", text: "More" });
+    const words = make("p", { class: "quiet" });
+    let offset = 0;
+    const load = async () => {
+      more.disabled = true;
+      try {
+        const found = await ask(`${path("users", user, "ratings")}?limit=100&offset=${offset}`);
+        offset += found.ratings.length;
+        rows.append(...found.ratings.map((one) => make("tr", {}, make("th", { scope: "row", dir: "auto", text: one.title || one.item }), make("td", { text: number(one.rating, 1) }))));
+        words.textContent = found.total ? `${count(offset)} of ${count(found.total)} ratings, newest first` : "Nothing rated yet.";
+        more.hidden = offset >= found.total;
+      } catch (error) {
+        tastespace.showTrouble(error, load);
+      }
+      more.disabled = false;
+    };
+    more.addEventListener("click", load);
+    const details = make("details", {}, make("summary", { text: `What ${user} rated` }), words,
+      make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `What ${user} rated` }, make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col", text: "item" }), make("th", { scope: "col", text: "rating" }))), rows)), more);
+    details.addEventListener("toggle", () => details.open && !offset && load(), { once: true });
+    return details;
+  }
+
+  function similar(entry) {
+    const place = make("p", { class: "why" });
+    const button = make("button", { type: "button", class: "plain", text: "Similar", "aria-label": `Similar to ${entry.title || entry.item}` });
+    button.addEventListener("click", async () => {
+      try {
+        const found = await ask(`${path("items", entry.item, "similar")}?n=5`);
+        place.textContent = found.items.length ? `Similar: ${found.items.map((one) => one.title || one.item).join("; ")}` : "Nothing is like it.";
+      } catch (error) {
+        tastespace.showTrouble(error);
+      }
+    });
+    return make("div", {}, button, place);
+  }
+
+  async function show(main, state, go) {
+    const story = await tastespace.story.outline();
+    const list = make("section", { "aria-label": "List" });
+    let before = null;
+    let asked = new AbortController();
+    const current = { ...state };
+
+    const load = async () => {
+      asked.abort();
+      asked = new AbortController();
+      list.setAttribute("aria-busy", "true");
+      try {
+        const found = await ask("recommendations", { method: "POST", body: query(current, story), signal: asked.signal });
+        tastespace.clearTrouble();
+        render(found);
+      } catch (error) {
+        tastespace.showTrouble(error, load);
+        if (error.status >= 400 && error.status < 500) list.replaceChildren(make("p", { class: "quiet", text: "No list for this: change what was asked." }));
+      } finally {
+        list.removeAttribute("aria-busy");
+      }
+    };
+
+    const render = (found) => {
+      const n = Number(current.n) || 10;
+      const changed = before ? found.items.filter((entry) => !before.has(entry.item)).length : 0;
+      const words = [
+        found.cold ? (current.user ? `Nothing is known of ${current.user} yet: this is the list for anybody.` : "The list for somebody of whom nothing is known.") : "",
+        found.items.length ? "" : "Nothing fits: loosen the filters.",
+        before && found.items.length ? (changed ? `${changed} of ${found.items.length} are new in the list.` : "The same items as before.") : "",
+      ].filter(Boolean);
+      say(`${found.items.length} recommendations. ${words.join(" ")}`);
+      const whose = current.user ? "the ratings" : "what was rated";
+      list.replaceChildren(
+        make("h2", { text: current.user ? `For ${current.user}` : "For anybody", dir: "auto" }),
+        make("p", { class: "quiet", id: "told", text: words.join(" ") }),
+        ...found.remarks.map((remark) => make("p", { class: "note", text: remark })),
+        tastespace.cards(found.items, { range: story.range, n, before, foundBy: found.found_by, whose, actions: story.can.map ? similar : null }),
+        cardTable(found.items, "The same list"));
+      before = new Map(found.items.map((entry) => [entry.item, entry.rank]));
+    };
+
+    const change = (what) => {
+      if (what.user !== undefined && what.user !== (current.user || "")) before = null;
+      Object.assign(current, what);
+      if (what.policy === "thompson") current.draw = Math.floor(Math.random() * 1e6);
+      go(current);
+      if (what.user !== undefined) rated.replaceChildren(...(current.user ? [history(current.user)] : []));
+      load();
+    };
+
+    const rated = make("div", {}, current.user ? history(current.user) : null);
+    main.replaceChildren(
+      make("h1", { text: "Recommendations" }),
+      make("p", { class: "quiet", text: "Each bar says what rating to expect: dark is what is believed of the mean, light holds nine of ten ratings." }),
+      userSearch(current, change),
+      story.can.uncertainty ? policySwitch(current, change) : make("p", { class: "quiet", text: `${story.class} predicts a point and does not know how sure it is: lists are by the expected rating.` }),
+      filters(current, story.attributes, change),
+      rated,
+      list);
+    await load();
+  }
+
+  tastespace.views = { recommendations: { title: "Recommendations", show } };
+  tastespace.condition = condition;
+})();

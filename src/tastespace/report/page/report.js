@@ -1,0 +1,52 @@
+"use strict";
+// The report: the same pieces as the page, from values that are in the file itself.
+(() => {
+  const { make } = tastespace;
+  const { models, notes } = JSON.parse(document.getElementById("values").textContent);
+  const main = document.getElementById("main");
+
+  function theme() {
+    document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+    document.dispatchEvent(new Event("tastespace:theme"));
+  }
+
+  function maps() {
+    const drawn = models.filter((model) => model.map);
+    if (!drawn.length) return [];
+    return [make("h2", { text: "Taste map" }), make("div", { class: "pair" }, drawn.map((model) => {
+      const colourings = [...Object.keys(model.map.attributes), "ratings"];
+      const shown = tastespace.tasteCanvas(model.map, { by: colourings[0], label: `Map of the items of ${model.name}`, chosen: (item) => { told.textContent = shown.nameOf(item); } });
+      const told = make("p", { class: "quiet", role: "status", dir: "auto" });
+      const by = make("select", { onchange: (event) => shown.colourBy(event.target.value) }, tastespace.options(colourings.map((name) => [name, name === "ratings" ? "popularity" : name]), colourings[0]));
+      const user = model.lists.find((list) => list.place);
+      if (user) shown.show(user.place);
+      return make("section", { class: "panel", "aria-label": `Taste map of ${model.name}` },
+        models.length > 1 ? make("h3", { text: model.name }) : null,
+        make("div", { class: "controls" }, tastespace.labelled("Colour", by)), shown.element, told,
+        user ? make("p", { class: "quiet", text: `The cross is ${user.user}; the ellipse holds nine of ten draws of what is believed.` }) : null);
+    }))];
+  }
+
+  function lists() {
+    const users = [...new Set(models.flatMap((model) => model.lists.map((list) => list.user)))];
+    if (!users.length) return [];
+    return [make("h2", { text: "Some lists" }), ...users.map((user) => make("section", { "aria-label": `Lists of ${user}` },
+      make("h3", { dir: "auto", text: `For ${user}` }),
+      make("div", { class: "pair" }, models.map((model) => {
+        const list = model.lists.find((one) => one.user === user);
+        if (!list) return make("p", { class: "quiet", text: `${model.name} does not know ${user}.` });
+        return make("div", {}, models.length > 1 ? make("h4", { text: model.name }) : null,
+          tastespace.cards(list.items, { range: model.story.range, n: list.items.length, before: null, foundBy: null, whose: "the ratings", tag: models.length > 1 ? "h5" : "h4" }),
+          tastespace.cardTable(list.items, `List of ${user}${models.length > 1 ? `, ${model.name}` : ""}`));
+      }))))];
+  }
+
+  main.replaceChildren(
+    make("h1", { text: models.length > 1 ? `${models.length} models side by side` : `Model: ${models[0].name}` }),
+    make("dl", { class: "notes" }, Object.entries(notes).flatMap(([name, value]) => [make("dt", { text: name }), make("dd", { text: String(value) })])),
+    ...tastespace.story.sections(models.map((model) => [model.name, model.story])),
+    ...maps(),
+    ...lists());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", theme);
+  theme();
+})();

@@ -1,0 +1,218 @@
+"use strict";
+// What models say of themselves, one or several side by side: facts, measures, groups, calibration, chains, noise, index.
+(() => {
+  const { make, table, figureOf, figure, number, percent, count } = tastespace;
+  const NAMES = { rmse: "RMSE", mae: "MAE", crps: "CRPS", log_score: "log score", kendall_tau: "Kendall tau-b", pairwise_accuracy: "pairwise accuracy", auc: "AUC", map: "MAP", mrr: "MRR", ndcg: "NDCG", ndcg_rated: "NDCG (rated items)", hit_rate: "hit rate", log_loss: "log loss" };
+  const HIDDEN = new Set(["kind", "groups", "calibration", "lists", "intervals", "reliability"]);
+  const kept = {};
+
+  // Of the model that answers; asked once, and again after trouble.
+  const asked = (what) => () => {
+    kept[what] = kept[what] || tastespace.ask(`model/${what}`).catch((error) => {
+      delete kept[what];
+      throw error;
+    });
+    return kept[what];
+  };
+
+  const display = (measure) => {
+    const [name, k] = measure.split("@");
+    return (NAMES[name] || name.replaceAll("_", " ")) + (k ? `@${k}` : "");
+  };
+
+  // The measures of a model that tell most: those on ratings that it had not seen.
+  const tested = (story) => Object.entries(story.measures).find(([, found]) => found && found.groups) || Object.entries(story.measures)[0] || null;
+  const with_ = (models, get) => models.map(([name, story]) => [name, get(story)]).filter(([, found]) => found !== null && found !== undefined);
+  const legend = (models) => ({ showlegend: models.length > 1 });
+  const missing = (text) => make("p", { class: "quiet", text });
+
+  function facts(models) {
+    const rows = [
+      ["model", (story) => story.model],
+      ["ratings", (story) => count(story.data.n_ratings)],
+      ["users", (story) => count(story.data.n_users)],
+      ["items", (story) => count(story.data.n_items)],
+      ["kind of ratings", (story) => story.data.kind || "–"],
+      ["from", (story) => figure(story.range[0])],
+      ["to", (story) => figure(story.range[1])],
+      ["factors", (story) => figure(story.parameters.n_factors)],
+      ["history", (story) => story.seen],
+    ].map(([name, get]) => [name, ...models.map(([, story]) => get(story))]);
+    const set = [...new Set(models.flatMap(([, story]) => Object.keys(story.parameters)))];
+    const parameters = set.map((name) => [name, ...models.map(([, story]) => (story.parameters[name] === null || story.parameters[name] === undefined ? "–" : String(story.parameters[name])))]);
+    const columns = ["fact", ...models.map(([name]) => name)];
+    const texts = models.map((_, place) => place + 1);
+    return [make("h2", { text: "Fitted on" }), table("What was fitted", columns, rows, { texts }), tastespace.twin(() => table("Parameters", columns, parameters, { texts }), "All parameters")];
+  }
+
+  function measures(models) {
+    const found = with_(models, tested);
+    const parts = [make("h2", { text: "How good it is" })];
+    if (!found.length) return [...parts, missing("Not measured: fit with --holdout 0.1 to keep a tenth of the ratings aside, or report with --test FILE.")];
+    const names = [...new Set(found.flatMap(([, [, one]]) => Object.keys(one).filter((name) => !HIDDEN.has(name))))];
+    const rows = names.map((name) => [display(name), ...found.map(([, [, one]]) => one[name])]);
+    parts.push(table("Measures on ratings that were kept aside", ["measure", ...found.map(([name, [where]]) => `${name} (${where})`)], rows));
+    return parts;
+  }
+
+  function groups(models) {
+    const found = with_(models, (story) => (tested(story) && tested(story)[1].groups ? tested(story)[1].groups : null));
+    if (!found.length) return [];
+    const sides = ["users", "items"].filter((side) => found.some(([, one]) => one[side]));
+    return [make("h2", { text: "For whom, and for what" }), make("div", { class: "pair" }, sides.map((side) => {
+      const filled = found.map(([name, one]) => [name, (one[side] || []).filter((group) => group.n && group.measures)]).filter(([, entries]) => entries.length);
+      if (!filled.length) return null;
+      const measure = Object.keys(filled[0][1][0].measures)[0];
+      return figureOf({
+        title: `${display(measure)} by ${side}`,
+        words: `By how many training ratings the ${side} have: those of whom little is known are harder.`,
+        traces: () => filled.map(([name, entries]) => ({
+          name, mode: "lines+markers", x: entries.map((group) => group.training_ratings), y: entries.map((group) => group.measures[measure]),
+          text: entries.map((group) => `${count(group.n)} test ratings`), hovertemplate: "%{x}: %{y:.4f}<br>%{text}",
+        })),
+        layout: { ...legend(filled), xaxis: { type: "category", title: { text: `training ratings of the ${side}` } } },
+        table: () => table(`By training ratings of the ${side}`, ["training ratings", ...filled.flatMap(([name]) => [`${name}: test ratings`, `${name}: ${display(measure)}`])],
+          [...new Set(filled.flatMap(([, entries]) => entries.map((group) => group.training_ratings)))].map((label) => [label, ...filled.flatMap(([, entries]) => {
+            const group = entries.find((one) => one.training_ratings === label);
+            return group ? [group.n, number(group.measures[measure], 4)] : ["–", "–"];
+          })])),
+      });
+    }))];
+  }
+
+  function calibration(models) {
+    const found = with_(models, (story) => (tested(story) ? tested(story)[1].calibration : null));
+    const reliable = with_(models, (story) => (tested(story) ? tested(story)[1].reliability : null));
+    if (!found.length && !reliable.length) return [];
+    const parts = [make("h2", { text: "Whether it is as sure as it should be" })];
+    if (found.length) parts.push(make("div", { class: "pair" }, coverage(found), spread(found), confidence(found)));
+    return parts;
+  }
+
+  function coverage(found) {
+    const of = (one) => Object.keys(one.measures).filter((name) => name.startsWith("coverage_")).map((name) => {
+      const nominal = name.slice("coverage_".length);
+      const expected = one.measures[`expected_${nominal}`];
+      return { nominal: Number(nominal) / 100, expected: expected === undefined ? Number(nominal) / 100 : expected, found: one.measures[name], width: one.measures[`width_${nominal}`] };
+    });
+    return figureOf({
+      title: "Intervals",
+      words: "How many ratings fall into an interval, against how many should: on the line all is as it is said.",
+      traces: () => [{ x: [0.4, 1], y: [0.4, 1], mode: "lines", line: { dash: "dot", color: tastespace.colour("quiet") }, hoverinfo: "skip", showlegend: false },
+        ...found.map(([name, one], place) => ({ name, mode: "lines+markers", x: of(one).map((row) => row.expected), y: of(one).map((row) => row.found), marker: { color: tastespace.lineColours()[place % 5] }, line: { color: tastespace.lineColours()[place % 5] } }))],
+      layout: { ...legend(found), xaxis: { title: { text: "expected share" }, tickformat: ".0%" }, yaxis: { tickformat: ".0%" } },
+      table: () => table("Intervals", ["interval", ...found.flatMap(([name]) => [`${name}: expected`, `${name}: found`, `${name}: width`])],
+        of(found[0][1]).map((row, place) => [percent(row.nominal), ...found.flatMap(([, one]) => { const own = of(one)[place]; return own ? [percent(own.expected, 1), percent(own.found, 1), number(own.width)] : ["–", "–", "–"]; })])),
+    });
+  }
+
+  function spread(found) {
+    return figureOf({
+      title: "Where ratings fall",
+      words: "Ratings by the share of the prediction below them: flat if predictions are right, a hill if they are too wide, a bowl if too narrow.",
+      traces: () => found.map(([name, one]) => ({ name, type: "bar", x: one.pit.map((_, place) => (place + 0.5) / one.pit.length), y: one.pit.map((share) => share * one.pit.length), opacity: found.length > 1 ? 0.6 : 1 })),
+      layout: { ...legend(found), barmode: "overlay", xaxis: { title: { text: "share of the prediction below" }, tickformat: ".0%" }, yaxis: { rangemode: "tozero" } },
+      table: () => table("Where ratings fall", ["below", ...found.map(([name]) => name)], found[0][1].pit.map((_, place, all) => [percent((place + 1) / all.length), ...found.map(([, one]) => percent(one.pit[place], 1))])),
+    });
+  }
+
+  function confidence(found) {
+    return figureOf({
+      title: "Error by how sure it said to be",
+      words: "Test ratings in order of the uncertainty told for them, the surest first: who is right to be sure errs less there.",
+      traces: () => found.map(([name, one]) => ({ name, mode: "lines+markers", x: one.confidence.map((part) => part.share), y: one.confidence.map((part) => (part.measures ? part.measures.rmse : null)) })),
+      layout: { ...legend(found), xaxis: { type: "category", title: { text: "surest first" } } },
+      table: () => table("Error by sureness", ["ratings", ...found.flatMap(([name]) => [`${name}: told sd`, `${name}: RMSE`])], found[0][1].confidence.map((part, place) => [part.share, ...found.flatMap(([, one]) => { const own = one.confidence[place]; return own && own.measures ? [number(own.measures.rating_sd, 3), number(own.measures.rmse, 4)] : ["–", "–"]; })])),
+    });
+  }
+
+  function chains(models) {
+    return models.flatMap(([name, story]) => {
+      const head = make("h2", { text: models.length > 1 ? `How ${name} was found` : "How it was found" });
+      if (story.chains) return [head, ...oneChains(name, story.chains, models.length > 1)];
+      if (story.course) return [head, course(story.course)];
+      return [head, missing(`${story.class} computes its answer in one go: there are no steps to show.`)];
+    });
+  }
+
+  function oneChains(name, found, several) {
+    const verdicts = found.rows.map((row) => [row.quantity, row.mean, row.sd, number(row.rhat, 3), row.ess_bulk === null ? "–" : count(Math.round(row.ess_bulk)), row.ess_tail === null ? "–" : count(Math.round(row.ess_tail)), row.mcse, row.verdict]);
+    return [
+      make("p", { text: `${found.schedule}.` }),
+      found.warning ? make("p", { class: "note", text: found.warning }) : null,
+      make("p", { class: "quiet", text: found.meaning }),
+      table(several ? `Convergence of ${name}` : "Convergence", ["quantity", "mean", "sd", "R-hat", "bulk ESS", "tail ESS", "MCSE", "verdict"], verdicts, { texts: [7] }),
+      make("div", { class: "pair" }, Object.entries(found.quantities).map(([quantity, series]) => figureOf({
+        title: quantity, words: `Sweep by sweep, a line a chain; shaded: warm-up.`, height: 220,
+        traces: () => series.map((values, chain) => ({ name: `chain ${chain + 1}`, mode: "lines", y: values, x: values.map((_, sweep) => sweep + 1), line: { width: 1.2 } })),
+        layout: {
+          xaxis: { title: { text: "sweep" } }, yaxis: { range: looked(series, found.warmup) },
+          shapes: found.warmup ? [{ type: "rect", xref: "x", yref: "paper", x0: 0, x1: found.warmup, y0: 0, y1: 1, fillcolor: tastespace.colour("quiet"), opacity: 0.15, line: { width: 0 } }] : [],
+        },
+        table: () => table(`${quantity} of ${name}`, ["sweep", ...series.map((_, chain) => `chain ${chain + 1}`)], every(series[0].length).map((sweep) => [String(sweep + 1), ...series.map((values) => values[sweep])])),
+      }))),
+    ].filter(Boolean);
+  }
+
+  // What counts fills the panel; what warm-up has far away is cut off.
+  function looked(series, warmup) {
+    const values = series.flatMap((one) => one.slice(Math.min(warmup, one.length - 1))).filter((value) => value !== null);
+    if (!values.length) return undefined;
+    const [low, high] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
+    const margin = (high - low || Math.abs(high) * 0.1 || 1) * 0.4;
+    return [low - margin, high + margin];
+  }
+
+  const every = (n) => Array.from({ length: Math.min(n, 25) }, (_, place) => Math.round((place * (n - 1)) / Math.max(1, Math.min(n, 25) - 1)));
+
+  function course(found) {
+    return figureOf({
+      title: `The ${found.name}, sweep by sweep`, words: "It comes to rest where nothing is to be gained any more.", height: 240,
+      traces: () => [{ mode: "lines+markers", x: found.values.map((_, sweep) => sweep + 1), y: found.values }],
+      layout: { xaxis: { title: { text: "sweep" } } },
+      table: () => table(found.name, ["sweep", found.name], every(found.values.length).map((sweep) => [String(sweep + 1), found.values[sweep]])),
+    });
+  }
+
+  function noise(models) {
+    const found = with_(models, (story) => story.noise);
+    if (!found.length) return [];
+    const parts = [make("h2", { text: "Noise: erratic raters, divisive items" })];
+    const common = found.filter(([, one]) => one.sd !== null);
+    if (common.length) parts.push(make("p", { text: common.map(([name, one]) => `${models.length > 1 ? `${name}: ratings` : "Ratings"} fall ${number(one.sd)} from what tastes say, as a standard deviation.`).join(" ") }));
+    const uneven = found.filter(([, one]) => one.users);
+    if (!uneven.length) return [...parts, missing("It is taken to be the same for all. Fit with --set noise=per-user-and-item to learn who rates erratically, and what divides opinion.")];
+    for (const [name, one] of uneven) {
+      parts.push(make("div", { class: "pair" }, [["users", "Raters by how erratic they are", "Erratic raters"], ["items", "Items by how much they divide opinion", "Divisive items"]].map(([side, title, listed]) => make("div", {},
+        figureOf({
+          title: models.length > 1 ? `${title} (${name})` : title, words: `How many ${side} have ratings that fall so far from what tastes say.`, height: 230,
+          traces: () => [{ type: "bar", x: one[side].counts.map((_, place) => (one[side].edges[place] + one[side].edges[place + 1]) / 2), y: one[side].counts }],
+          layout: { xaxis: { title: { text: "noise sd" } }, bargap: 0.05 },
+          table: () => table(title, ["noise sd from", "to", side], one[side].counts.map((n, place) => [number(one[side].edges[place]), number(one[side].edges[place + 1]), n])),
+        }),
+        table(models.length > 1 ? `${listed} (${name})` : listed, [side === "users" ? "user" : "item", "ratings", "noise sd", "90 % from", "to"], one[side].noisiest.map((row) => [row.title || row.id, row.ratings, number(row.noise_sd), number(row.low), number(row.high)]))))));
+    }
+    return parts;
+  }
+
+  function index(models) {
+    const found = with_(models, (story) => story.index);
+    if (!found.length) return [make("h2", { text: "Search" }), missing("There is no index: every item is looked at, which is right for a small catalogue. `tastespace index MODEL` chooses one.")];
+    return [make("h2", { text: "Search" }), ...found.map(([name, one]) => make("div", {},
+      make("p", { text: `${models.length > 1 ? `${name}: ` : ""}${one.chosen.description}. It finds ${percent(one.chosen.accuracy, 1)} of the true best ${one.target.k || 10}, ${number(one.chosen.speedup, 1)} times as fast as a plain scan.` }),
+      figureOf({
+        title: "What was tried", words: "Up is faster, right is more accurate; the star was chosen, and measured again on queries that had no say.",
+        traces: () => [
+          { mode: "markers", x: one.curve.map((point) => point.accuracy), y: one.curve.map((point) => point.speedup), text: one.curve.map((point) => point.description), hovertemplate: "%{text}<br>accuracy %{x:.3f}, %{y:.1f}×<extra></extra>", marker: { size: 9 } },
+          { mode: "markers", x: [one.chosen.accuracy], y: [one.chosen.speedup], text: [one.chosen.description], hovertemplate: "chosen: %{text}<extra></extra>", marker: { size: 16, symbol: "star" } },
+        ],
+        layout: { xaxis: { title: { text: "share of the true best that is found" }, tickformat: ".0%" }, yaxis: { type: "log", title: { text: "times as fast as a scan" } } },
+        table: () => table("What was tried", ["structure", "accuracy", "times as fast", "microseconds"], [one.chosen, ...one.curve].map((point, place) => [(place ? "" : "chosen: ") + point.description, number(point.accuracy, 3), number(point.speedup, 1), Math.round(point.microseconds)])),
+      })))];
+  }
+
+  // `models`: pairs of a name and a story.
+  const sections = (models) => [facts, measures, groups, calibration, noise, index, chains].flatMap((part) => part(models)).filter(Boolean);
+
+  tastespace.story = { outline: asked("outline"), whole: asked("story"), sections, forget: () => Object.keys(kept).forEach((what) => delete kept[what]) };
+})();

@@ -1,0 +1,79 @@
+"""The web page: files that never change while the service runs, so that browsers may keep them."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Response
+
+from tastespace.report import page
+from tastespace.service.problems import ProblemError
+
+router = APIRouter(include_in_schema=False)
+TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+# Nothing from elsewhere, and no scripts but ours. Plotly sets styles on the elements that it draws.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+FILES = {page.STYLE, page.ICON, page.PLOTLY, *page.PARTS, *page.VIEWS}
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A file as it is sent."""
+
+    content: bytes
+    compressed: bytes
+    tag: str
+    type: str
+
+
+@lru_cache(maxsize=32)
+def _asset(name: str) -> Asset:
+    content = page.read_plotly() if name == page.PLOTLY else page.read(name)
+    kind = TYPES[name.rpartition(".")[2]]
+    # Without a time inside, the same bytes in every worker.
+    return Asset(content, gzip.compress(content, 6, mtime=0), f'"{hashlib.sha256(content).hexdigest()[:16]}"', kind)
+
+
+@router.get("/")
+def index(accept_encoding: Annotated[str, Header()] = "", if_none_match: Annotated[str, Header()] = "") -> Response:
+    """The page itself."""
+    return _send(page.INDEX, accept_encoding, if_none_match)
+
+
+@router.get("/favicon.ico")
+def icon(accept_encoding: Annotated[str, Header()] = "", if_none_match: Annotated[str, Header()] = "") -> Response:
+    """Browsers ask for it unbidden."""
+    return _send(page.ICON, accept_encoding, if_none_match)
+
+
+@router.get("/page/{name}")
+def part(
+    name: str, accept_encoding: Annotated[str, Header()] = "", if_none_match: Annotated[str, Header()] = ""
+) -> Response:
+    """A file of the page."""
+    if name not in FILES:
+        raise ProblemError(404, "there is nothing here")
+    return _send(name, accept_encoding, if_none_match)
+
+
+def _send(name: str, encodings: str, known: str) -> Response:
+    """Compressed where that is understood, and nothing where it is there already."""
+    asset = _asset(name)
+    headers = {
+        "ETag": asset.tag,
+        "Cache-Control": "no-cache",  # kept, but asked about: another release has other files under the same names
+        "Vary": "Accept-Encoding",
+        "Content-Security-Policy": POLICY,
+    }
+    if asset.tag in known:
+        return Response(status_code=304, headers=headers)
+    if "gzip" in encodings:
+        return Response(asset.compressed, headers=headers | {"Content-Encoding": "gzip"}, media_type=asset.type)
+    return Response(asset.content, headers=headers, media_type=asset.type)
