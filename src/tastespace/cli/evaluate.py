@@ -64,7 +64,7 @@ def evaluate(
     """Measure a model on a file of test ratings, as far as it makes sense for what they say."""
     threshold = read_relevant(relevant)
     paths = [model] if against is None else [model, against]
-    recommenders = dict(zip(_names(paths), _loaded(paths, threads), strict=True))
+    recommenders = dict(zip(names_of(paths), _loaded(paths, threads), strict=True))
     if figures is not None:
         prepare_folder(figures)
     tested, since = read(test, **said), None if history is None else read(history, **said)
@@ -99,12 +99,12 @@ def evaluate(
         console.out.print(f"\nfigures written to {page}", markup=False)
 
 
-def _names(paths: list[Path]) -> list[str]:
+def names_of(paths: list[Path]) -> list[str]:
     """What models are called: the names of their folders if these differ, the whole paths if not."""
     names = [path.resolve().name for path in paths]
     names = names if len(set(names)) == len(names) else [str(path) for path in paths]
     if len(set(names)) < len(names):
-        raise typer.BadParameter(f"--against is the same model, {names[0]}; expected another one")
+        raise typer.BadParameter(f"the same model is there twice, {names[0]}; expected another one")
     return names
 
 

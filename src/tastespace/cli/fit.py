@@ -236,7 +236,7 @@ def _fit(
         if tested is not None:
             # Lists take time, and are made only where there is nothing else to measure.
             lists = sense_of(recommender, tested).is_of_lists
-            reports[label] = evaluate(recommender, tested, ranking=lists, groups=False, bootstrap=0)
+            reports[label] = evaluate(recommender, tested, ranking=lists, bootstrap=0)
         if refit:
             seconds += _timed(lambda: recommender.fit(observed, observer=observer, checkpoints=stages[1], start=other))
     measures = {key: report.to_dict() for key, report in reports.items()}

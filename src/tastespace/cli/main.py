@@ -25,6 +25,7 @@ from tastespace.cli.noise import noise
 from tastespace.cli.predict import predict
 from tastespace.cli.rank import rank
 from tastespace.cli.recommend import recommend
+from tastespace.cli.report import report
 from tastespace.cli.retrain import retrain
 from tastespace.cli.serve import serve
 from tastespace.cli.similar import similar
@@ -84,6 +85,7 @@ OF_MODELS = (
     noise,
     curves,
     index,
+    report,
 )
 for verb in (*OF_MODELS, serve, retrain, demo, doctor):
     app.command()(guarded(verb))

@@ -1,0 +1,146 @@
+"""One or several models as a page of their own: a single file with all that it needs, to be kept or sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tastespace.data.ratings import Ratings
+from tastespace.errors import DataError, InvalidParameterError
+from tastespace.evaluation.evaluate import evaluate
+from tastespace.models import Recommender
+from tastespace.models.posterior import Places
+from tastespace.progress import Observer, Progress, silent
+from tastespace.report import page
+from tastespace.report.listed import listed
+from tastespace.report.map_content import map_content, place_content
+from tastespace.report.model_story import model_story, plain
+from tastespace.report.taste_map import METHODS, taste_map, user_place
+from tastespace.version import __version__
+
+LIST_LENGTH = 10
+EXAMPLES = 2  # users whose lists are shown, if nobody is named
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A model of the report: its name there, and the manifest of its artifact."""
+
+    name: str
+    recommender: Recommender
+    manifest: Mapping[str, Any]
+
+
+def write_report(
+    models: list[Shown],
+    path: str | Path,
+    *,
+    users: list[str] | None = None,
+    test: Ratings | None = None,
+    method: str = "pca",
+    observer: Observer = silent,
+) -> Path:
+    """Write what the models say of themselves, maps of their items and some lists to one HTML file; its path.
+
+    `users` are those whose lists are shown: by default two of the first model, one with many ratings and one with few.
+    With `test` all models are measured on the same ratings; else the measures are those of their artifacts. `method` is
+    that of the maps, "pca" or "tsne". Needs the extra `plot`.
+    """
+    if not models:
+        raise InvalidParameterError("there is no model to report on; expected at least one")
+    if method not in METHODS:
+        raise InvalidParameterError(f"the map is {method!r}; expected one of {', '.join(METHODS)}")
+    path = check_path(path)
+    plotly = page.read_plotly().decode()
+    named = users if users is not None else _examples(models[0].recommender)
+    total, contents = len(models), []
+    for place, shown in enumerate(models):
+        observer(Progress(f"report on {shown.name}", place, total, {}))
+        contents.append(_content(shown, named, test, method))
+    observer(Progress("report", total, total, {}))
+    notes = {"made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "by": f"tastespace {__version__}"}
+    if test is not None:
+        notes["measured on"] = f"{len(test):,} ratings"
+    try:
+        path.write_text(_html({"models": contents, "notes": notes}, plotly), encoding="utf-8")
+    except OSError as error:
+        raise DataError(
+            f"cannot write ({error.strerror or error})", file=path, expected="a place to write to"
+        ) from error
+    return path
+
+
+def check_path(path: str | Path) -> Path:
+    """Refuse early a place where no file can be put."""
+    path = Path(path)
+    if path.is_dir():
+        raise DataError("is a folder", file=path, expected="the name of a file, such as report.html")
+    if not path.resolve().parent.is_dir():
+        raise DataError("is in a folder that is not there", file=path, expected="a folder that is; create it first")
+    return path
+
+
+def _content(shown: Shown, users: list[str], test: Ratings | None, method: str) -> dict[str, Any]:
+    recommender = shown.recommender
+    story = model_story(recommender, shown.manifest)
+    if test is not None:
+        story["measures"] = {"test": plain(evaluate(recommender, test, bootstrap=0).to_dict())}
+    drawn = taste_map(recommender, method) if isinstance(recommender.posterior_, Places) else None
+    lists = []
+    for user in users:
+        request = recommender.about([user])
+        if request.cold[0]:
+            continue
+        place = None if drawn is None else place_content(user_place(drawn, request))
+        lists.append({"user": user, "items": listed(recommender, request, LIST_LENGTH), "place": place})
+    shown_map = None if drawn is None else map_content(recommender, drawn)
+    return {"name": shown.name, "story": story, "map": shown_map, "lists": lists}
+
+
+def _examples(recommender: Recommender) -> list[str]:
+    """Somebody with many ratings and somebody with few; nobody, where they were not kept."""
+    ratings = recommender.ratings_
+    if not len(ratings):
+        return []
+    order = ratings.by_user.counts.argsort(kind="stable")
+    chosen = [int(order[len(order) * 9 // 10]), int(order[len(order) // 10])]
+    names = ratings.users.ids.cast(pl.String)
+    return [names[row] for row in dict.fromkeys(chosen)][:EXAMPLES]
+
+
+def _html(values: Mapping[str, Any], plotly: str) -> str:
+    scripts = "\n".join(f"<script>{_inside(page.read(name).decode())}</script>" for name in (*page.PARTS, page.REPORT))
+    title = escape(", ".join(model["name"] for model in values["models"]))
+    # Inside a script no less-than sign may stand for a tag; in JSON it can be written as a number.
+    content = json.dumps(values, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title} – tastespace</title>
+<link rel="icon" href="data:,">
+<style>{page.read(page.STYLE).decode()}</style>
+<script>{_inside(plotly)}</script>
+</head>
+<body>
+<main id="main"></main>
+<div id="status" role="status" class="unseen"></div>
+<script type="application/json" id="values">{content}</script>
+{scripts}
+</body>
+</html>
+"""
+
+
+def _inside(script: str) -> str:
+    """A script that can stand inside a page: nothing in it ends it."""
+    return script.replace("</script", "<\\/script")
