@@ -1,0 +1,54 @@
+"""What tests of the page have in common: how a view is opened, and how accessible it is."""
+
+from __future__ import annotations
+
+VIEWS = ("recommendations?user=3", "person", "map?user=3", "model")
+
+
+def go(page, site, view: str) -> None:
+    """Open a view and wait until it shows what it is about."""
+    page.goto(f"{site.url}#/{view}")
+    settled(page, view.partition("?")[0])
+
+
+def settled(page, view: str) -> None:
+    """Wait until a view has drawn what it was asked for."""
+    page.locator("main h1").wait_for()
+    if view == "recommendations":
+        page.locator("ol.cards, #trouble button").first.wait_for()
+        page.locator("[aria-busy]").wait_for(state="detached")
+    elif view == "person":
+        page.locator(".question h2").wait_for()
+        page.locator("section[aria-label='Your list'] ol.cards").wait_for()
+    elif view == "map":
+        page.locator(".map canvas").wait_for()
+    elif view == "model":
+        page.locator("main table").first.wait_for()
+
+
+def draw_all(page) -> None:
+    """Scroll to every figure and wait until it is drawn."""
+    figures = page.locator(".plot")
+    for place in range(figures.count()):
+        figures.nth(place).scroll_into_view_if_needed()
+        page.locator(".plot").nth(place).locator("svg.main-svg").first.wait_for()
+
+
+def serious(page) -> list[tuple[str, list[str]]]:
+    """What axe-core finds that keeps people out."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    return [
+        (one["id"], [node["html"][:150] for node in one["nodes"]][:3])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+def titles(page) -> list[str]:
+    return page.locator("ol.cards .title").all_inner_texts()
+
+
+def axe(page) -> None:
+    assert serious(page) == []

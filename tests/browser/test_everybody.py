@@ -1,0 +1,146 @@
+"""The page for everybody: without a pointer, in the dark, on a narrow screen, with a key, and while nobody answers."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from browser.conftest import site_of
+from browser.looking import VIEWS, axe, draw_all, go, settled, titles
+from browser.test_person import answered, rate
+
+
+def test_keys_alone_are_enough(page, site):
+    go(page, site, "recommendations?user=3")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    before = titles(page)
+    for _ in range(30):
+        if page.evaluate("document.activeElement.name") == "policy":
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.press("ArrowRight")
+    page.locator("#told").filter(has_text=re.compile(r"new in the list|same items")).wait_for()
+    assert page.get_by_label("Surely good").is_checked()
+    assert len(titles(page)) == len(before)
+    go(page, site, "person")
+    for _ in range(30):
+        if re.match(r"^4 for", page.evaluate("document.activeElement.getAttribute('aria-label')") or ""):
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    answered(page, 1)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_dark(open_page, site, view):
+    page = open_page(color_scheme="dark")
+    go(page, site, view)
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+    assert max(light) < 60
+    if view == "model":
+        draw_all(page)
+    axe(page)
+
+
+def test_colours_can_be_chosen(page, site):
+    go(page, site, "model")
+    page.locator("#theme-button").click()
+    page.locator("#theme-button").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.reload()
+    settled(page, "model")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_narrow(open_page, site, view):
+    page = open_page(viewport={"width": 375, "height": 740})
+    go(page, site, view)
+    if view == "model":
+        draw_all(page)
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 375
+    axe(page)
+
+
+def test_a_key_is_asked_for(open_page, film_model, tmp_path):
+    keys = tmp_path / "keys.toml"
+    keys.write_text(f'[[key]]\nname = "somebody"\nscope = "write"\nsecret = "{"k" * 40}"\n')
+    locked = site_of(film_model, tmp_path / "state", keys=str(keys))
+    try:
+        page = open_page()
+        page.goto(locked.url)
+        page.get_by_text("send an API key").wait_for()
+        page.locator("#key").fill("wrong" * 8)
+        page.keyboard.press("Enter")
+        page.get_by_text("is not known here").wait_for()
+        page.locator("#key").fill("k" * 40)
+        page.keyboard.press("Enter")
+        page.locator("ol.cards .card").first.wait_for()
+        page.complaints.clear()  # The browser itself logs every 401.
+    finally:
+        locked.server.end()
+
+
+def test_nothing_is_lost_while_the_service_is_down(open_page, film_model, tmp_path):
+    site = site_of(film_model, tmp_path / "state")
+    try:
+        page = open_page()
+        go(page, site, "person")
+        rate(page, "5")
+        answered(page, 1)
+        site.server.kill()
+        rate(page, "3")
+        page.locator("#trouble").filter(has_text="does not answer").wait_for()
+        page.get_by_text("not stored yet").wait_for()
+        page.get_by_role("link", name="Recommendations").click()
+        page.locator("#trouble").filter(has_text="does not answer").wait_for()
+        page.get_by_role("link", name="New person").click()
+        site.server.start()
+        page.reload()
+        settled(page, "person")
+        answered(page, 2)
+        page.complaints.clear()  # The browser itself logs connections that were refused.
+    finally:
+        site.server.end()
+
+
+def test_odd_titles_many_ratings_and_a_model_of_points(open_page, odd_model, tmp_path):
+    site = site_of(odd_model, tmp_path / "state")
+    try:
+        page = open_page(viewport={"width": 375, "height": 740})
+        go(page, site, "recommendations?user=many")
+        assert "does not know how sure it is" in page.locator("main").inner_text()
+        page.get_by_text("What many rated").click()
+        page.get_by_text("100 of 2,000 ratings").wait_for()
+        page.get_by_role("button", name="More").click()
+        page.get_by_text("200 of 2,000 ratings").wait_for()
+        assert page.evaluate("document.scrollingElement.scrollWidth") <= 375
+        assert page.locator("main img").count() == 0
+        axe(page)
+        page.get_by_role("link", name="New person").click()
+        page.get_by_role("heading", name="Rate something").wait_for()
+        page.get_by_label("Or rate what you have in mind").fill("גרנד")
+        page.locator(".question .rated li").first.wait_for()
+        assert page.locator(".question .rated li span[dir=auto]").first.inner_text() == "מלון גרנד בודפשט"
+        page.get_by_role("link", name="Taste map").click()
+        page.locator(".map canvas").wait_for()
+        page.get_by_role("link", name="Model").click()
+        page.get_by_text("Not measured: fit with --holdout 0.1").wait_for()
+        draw_all(page)
+        assert page.evaluate("document.scrollingElement.scrollWidth") <= 375
+    finally:
+        site.server.end()
+
+
+def test_without_titles_genres_or_ratings(open_page, bare_model, tmp_path):
+    site = site_of(bare_model, tmp_path / "state")
+    try:
+        page = open_page()
+        for view in ("recommendations?user=3", "recommendations?user=new", "person", "map?user=nobody", "model"):
+            go(page, site, view)
+            assert page.locator("#trouble").is_hidden()
+        go(page, site, "recommendations?user=3")
+        assert all(re.match(r"Item \d+", title) for title in titles(page))
+    finally:
+        site.server.end()

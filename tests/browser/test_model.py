@@ -1,0 +1,33 @@
+"""What the model says of itself, in a browser: every figure drawn, every table there."""
+
+from __future__ import annotations
+
+from browser.looking import axe, draw_all, go
+
+HEADINGS = (
+    "Fitted on",
+    "How good it is",
+    "For whom, and for what",
+    "Whether it is as sure as it should be",
+    "Noise: erratic raters, divisive items",
+    "Search",
+    "How it was found",
+)
+FIGURES = ("RMSE by users", "RMSE by items", "Intervals", "Where ratings fall", "Error by how sure it said to be")
+FIGURES += ("Raters by how erratic they are", "Items by how much they divide opinion", "noise sd", "log joint")
+
+
+def test_all_that_there_is_to_know_is_shown(page, site):
+    go(page, site, "model")
+    assert page.locator("main h2").all_inner_texts() == list(HEADINGS)
+    draw_all(page)
+    shown = page.locator("figure h3").all_inner_texts()
+    assert set(FIGURES) <= set(shown)
+    assert page.locator("figure").count() == page.locator("figure details").count()
+    for place in range(page.locator("figure details").count()):
+        twin = page.locator("figure details").nth(place)
+        twin.locator("summary").click()
+        assert twin.locator("tbody tr").count() > 0
+    assert page.get_by_role("table", name="Convergence").locator("tbody tr").count() >= 5
+    assert page.get_by_role("table", name="Erratic raters").locator("tbody tr").count() == 10
+    axe(page)

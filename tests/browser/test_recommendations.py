@@ -1,0 +1,104 @@
+"""The list of a user in a browser: cards, policies, filters, and what goes wrong."""
+
+from __future__ import annotations
+
+import re
+
+from browser.looking import axe, go, titles
+
+
+def test_a_card_says_what_how_sure_and_why(page, site):
+    go(page, site, "recommendations?user=3")
+    cards = page.locator("ol.cards .card")
+    assert cards.count() == 10
+    first = cards.first
+    assert re.match(r"Film \d+ \(\d{4}\)", first.locator(".title").inner_text())
+    assert first.locator(".chips li").count() >= 1
+    words = first.locator(".bar").get_attribute("aria-label")
+    expected, low, high = map(float, re.findall(r"\d+\.\d+", words))
+    assert 1 <= low < expected < high <= 5
+    assert "among the true best 10" in first.inner_text()
+    assert "Because of the ratings" in page.locator("ol.cards").inner_text()
+    first.locator("summary", has_text="How it was found").click()
+    assert "Every item was looked at." in first.inner_text()
+    axe(page)
+
+
+def test_the_bar_is_where_the_numbers_are(page, site):
+    go(page, site, "recommendations?user=3")
+    bar = page.locator(".bar").first
+    expected, low, high = map(float, re.findall(r"\d+\.\d+", bar.get_attribute("aria-label")))
+    box, wide, middle = bar.bounding_box(), bar.locator(".wide").bounding_box(), bar.locator(".middle").bounding_box()
+
+    def share(x):
+        return (x - box["x"]) / box["width"]
+
+    assert abs(share(wide["x"]) - (low - 1) / 4) < 0.02
+    assert abs(share(wide["x"] + wide["width"]) - (high - 1) / 4) < 0.02
+    assert abs(share(middle["x"] + middle["width"] / 2) - (expected - 1) / 4) < 0.02
+
+
+def test_a_policy_changes_the_list_for_all_to_see(page, site):
+    go(page, site, "recommendations")  # Of anybody little is sure.
+    before = titles(page)
+    page.get_by_label("Worth finding out").check()
+    page.locator("#told").filter(has_text=re.compile(r"new in the list|same items")).wait_for()
+    assert titles(page) != before
+    assert page.locator(".move").count() > 0
+    assert "policy=curious" in page.url
+    page.reload()
+    page.locator("ol.cards .card").first.wait_for()
+    assert page.get_by_label("Worth finding out").is_checked()
+
+
+def test_filters_hold(page, site):
+    go(page, site, "recommendations?user=3")
+    page.get_by_label("genres").select_option("Horror")
+    page.locator("#told").filter(has_text=re.compile(r"new in the list|same items")).wait_for()
+    cards = page.locator("ol.cards .card")
+    assert all("Horror" in card.inner_text() for card in cards.all())
+    page.get_by_label("year from").fill("2000")
+    page.get_by_label("year from").press("Enter")
+    page.wait_for_timeout(100)
+    page.locator("[aria-busy]").wait_for(state="detached")
+    years = [int(re.search(r"\((\d{4})\)", text)[1]) for text in titles(page)]
+    assert all(year >= 2000 for year in years)
+    page.get_by_label("year up to").fill("1900")
+    page.get_by_label("year up to").press("Enter")
+    page.locator("#told").filter(has_text="Nothing fits: loosen the filters.").wait_for()
+
+
+def test_a_wrong_condition_is_told_and_the_page_goes_on(page, site):
+    go(page, site, "recommendations?user=3")
+    page.get_by_label("other condition").fill("genre = = 3")
+    page.get_by_label("other condition").press("Enter")
+    trouble = page.locator("#trouble")
+    trouble.filter(has_text="expected").wait_for()
+    page.complaints.clear()  # The browser itself logs that an answer was 422.
+    page.get_by_label("other condition").fill("")
+    page.get_by_label("other condition").press("Enter")
+    page.locator("ol.cards .card").first.wait_for()
+    trouble.wait_for(state="hidden")
+
+
+def test_somebody_unknown_gets_the_list_for_anybody(page, site):
+    go(page, site, "recommendations?user=3")
+    page.get_by_label("User", exact=True).fill("nobody <b>here</b>")
+    page.get_by_role("button", name="Show").click()
+    page.get_by_text("Nothing is known of nobody <b>here</b> yet").first.wait_for()
+    assert page.locator("main b").count() == 0
+
+
+def test_users_are_suggested_and_their_ratings_shown(page, site):
+    go(page, site, "recommendations")
+    page.get_by_label("User", exact=True).fill("11")
+    page.locator("datalist#users option[value='11']").wait_for(state="attached")
+    page.get_by_role("button", name="Show").click()
+    page.get_by_text("What 11 rated").click()
+    page.get_by_text(re.compile(r"\d+ of \d+ ratings, newest first")).wait_for()
+
+
+def test_similar_items_are_named(page, site):
+    go(page, site, "recommendations?user=3")
+    page.get_by_role("button", name=re.compile("Similar to Film")).first.click()
+    page.get_by_text(re.compile(r"Similar: Film \d+;")).wait_for()
