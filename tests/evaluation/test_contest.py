@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -21,14 +22,17 @@ from tastespace import (
     evaluate,
     random_split,
 )
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import ConvergenceWarning, InvalidParameterError
 from tastespace.evaluation.contest import INTERRUPTED, NOT_BEGUN, contest
-from tastespace.evaluation.entrants import suitable_models, unsuitable
+from tastespace.evaluation.contestant import OF_ITS_OWN
+from tastespace.evaluation.entrants import suitable_models, suited, unsuitable
+from tastespace.inference.trace import HELD_OUT
 from tastespace.models import MODELS
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
 RESAMPLES = 50
+SHORT = {"n_factors": 2, "warmup": 3, "draws": 3, "chains": 1, "passes": 3, "epochs": 3}
 
 
 def short_bpmf(**more):
@@ -159,6 +163,21 @@ def test_errors_on_ratings_that_a_model_holds_out_itself_are_not_of_the_test(spl
     model = ALS(n_factors=2, early_stopping=True, seed=0)
     found = contest(split, {"als": model}, ranking=False, bootstrap=0, apart=False)
     assert len(found["als"].trace) == 1
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_only_searches_tell_errors_without_being_given_ratings_to_tell_them_of(split, name):
+    """What a model tells of ratings that it holds out itself must not be drawn as errors of the test ratings."""
+    model = suited(MODELS[name], split.train).set_params(seed=0)
+    if unsuitable(model, split.train) is not None:
+        pytest.skip("does not suit stars")
+    told = []
+    short = {key: value for key, value in SHORT.items() if hasattr(model, key)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.set_params(**short).fit(split.train, observer=told.append)
+    own = {event.phase for event in told if HELD_OUT in event.stats}
+    assert all(phase.startswith(OF_ITS_OWN) for phase in own), own
 
 
 def test_warnings_are_kept(found):

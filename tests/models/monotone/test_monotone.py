@@ -80,8 +80,10 @@ def test_the_number_of_clusters_is_chosen_on_ratings_held_out():
     model = MonotoneMF(**FIXED, regularisation=0.02).fit(world.ratings, observer=told.append)
     assert model.posterior_.table.way == "clusters"
     assert 2 <= len(model.posterior_.table.curves) - 1 <= 6
-    errors = {event.phase: event.stats["held-out rmse"] for event in told if event.phase.startswith("curves: ")}
-    assert errors["curves: 2 clusters"] < errors["curves: one"]
+    errors = {
+        event.phase: event.stats["held-out rmse"] for event in told if event.phase.startswith("searching curves: ")
+    }
+    assert errors["searching curves: 2 clusters"] < errors["searching curves: one"]
 
 
 @pytest.mark.statistical

@@ -97,7 +97,7 @@ class CurveSearch:
 
     def _found(self, way: Way, state: CurveState) -> Found:
         found = Found(way, state, self.cross_fit.rmse(state), len(state.curves) - 1 if way == "clusters" else 0)
-        self.observer(Progress(f"curves: {found.name}", 1, 1, {"held-out rmse": found.rmse}))
+        self.observer(Progress(f"searching curves: {found.name}", 1, 1, {"held-out rmse": found.rmse}))
         return found
 
 
