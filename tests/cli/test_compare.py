@@ -95,6 +95,16 @@ def test_variants_and_parameters(file):
 
 
 @pytest.mark.usefixtures("_in_this_process")
+def test_one_model_begins_from_another(file):
+    options = ("--models", "vb,own=vb,begun=vb", "--n-factors", 2, "--no-ranking", "--start", "begun=vb")
+    shorter = ("--set", "own.passes=1", "--set", "begun.passes=1")
+    said = as_json(file, *options, *shorter)
+    assert row_of(said, "begun")["start"] == "vb"
+    assert row_of(said, "own")["start"] is None
+    assert row_of(said, "begun")["rmse"] < row_of(said, "own")["rmse"] - 0.01
+
+
+@pytest.mark.usefixtures("_in_this_process")
 def test_a_test_file_and_other_splits(file, tmp_path):
     split = random_split(read(file), 0.3, seed=1)
     split.train.write(tmp_path / "train.csv")
@@ -165,6 +175,8 @@ def test_an_interrupt_shows_what_there_is(file, monkeypatch):
         (("--models", "mean", "--set", "mean.factors=3"), "no such parameter; expected one of seed"),
         (("--set", "ease.regularisation=3"), "does not suit these ratings"),
         (("--by", "luck"), "expected one of random, time"),
+        (("--start", "bpmf"), "expected NAME=OTHER"),
+        (("--models", "vb,bpmf", "--start", "bpmf=als"), "no model 'als' takes part; expected some of vb, bpmf"),
         (("--holdout", "0.0001"), "expected a larger share"),
         (("--holdout", "2"), "expected a number between 0 and 1"),
         (("--relevant", "much"), "expected a rating"),

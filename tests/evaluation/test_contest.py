@@ -12,6 +12,8 @@ from evaluation.failing import Broken, Gone, Killed
 from tastespace import (
     ALS,
     BPMF,
+    PMF,
+    VB,
     DampedBias,
     GlobalMean,
     ImplicitALS,
@@ -178,6 +180,73 @@ def test_only_searches_tell_errors_without_being_given_ratings_to_tell_them_of(s
         model.set_params(**short).fit(split.train, observer=told.append)
     own = {event.phase for event in told if HELD_OUT in event.stats}
     assert all(phase.startswith(OF_ITS_OWN) for phase in own), own
+
+
+@pytest.fixture(scope="module")
+def begun(split):
+    """Some that begin from others, and some that cannot."""
+    models = {
+        "descended": PMF(n_factors=2, regularisation=0.05, epochs=5, seed=0),
+        "believed": VB(n_factors=2, passes=20, tolerance=0.0, seed=0),
+        "first": VB(n_factors=2, passes=1, seed=0),
+        "first from believed": VB(n_factors=2, passes=1, seed=0),
+        "sampled": short_bpmf(),
+        "bad": VB(n_factors=-1),
+        "from bad": short_bpmf(),
+        "from mean": VB(n_factors=2, seed=0),
+        "mean": GlobalMean(),
+        "begun mean": GlobalMean(),
+    }
+    starts = {
+        **{"believed": "descended", "first from believed": "believed", "sampled": "first from believed"},
+        **{"from bad": "bad", "from mean": "mean", "begun mean": "believed"},
+    }
+    return contest(split, models, starts=starts, ranking=False, bootstrap=0, apart=False)
+
+
+def test_models_begin_from_others(begun, split):
+    descended = PMF(n_factors=2, regularisation=0.05, epochs=5, seed=0).fit(split.train)
+    believed = VB(n_factors=2, passes=20, tolerance=0.0, seed=0).fit(split.train, start=descended)
+    first = VB(n_factors=2, passes=1, seed=0).fit(split.train, start=believed)
+    with pytest.warns(ConvergenceWarning):
+        sampled = short_bpmf().fit(split.train, start=first)
+    for name, model in {"believed": believed, "first from believed": first, "sampled": sampled}.items():
+        expected = evaluate(model, split, ranking=False, bootstrap=0)["rmse"]
+        assert begun[name].value("rmse") == pytest.approx(expected, rel=1e-6)
+    assert begun["first from believed"].value("rmse") < begun["first"].value("rmse") - 0.01
+    assert {entry.model: entry.start for entry in begun}["sampled"] == "first from believed"
+    assert begun["sampled"].to_dict(10)["start"] == "first from believed"
+    assert begun["first"].to_dict(10)["start"] is None
+
+
+def test_steps_are_of_the_model_and_seconds_of_its_start_too(begun):
+    *way, _ = begun["sampled"].trace
+    assert [moment.step for moment in way] == list(range(1, 8))
+    # Four fits before the first draw: the first of the sweeps comes after what the start alone took.
+    assert len(begun["first from believed"].trace) == 2
+    assert begun["first from believed"].cost.seconds > begun["first from believed"].trace[0].seconds
+
+
+def test_what_cannot_begin_from_another_is_a_row(begun):
+    assert begun["from bad"].error.startswith("it begins from bad: n_factors is -1")
+    assert "GlobalMean does not begin from another model" in begun["begun mean"].error
+    assert "start is a GlobalMean, which has no factors" in begun["from mean"].error
+    assert begun["mean"].error is None
+
+
+@pytest.mark.parametrize(
+    ("starts", "said"),
+    [
+        ({"als": "nobody"}, "no model 'nobody' takes part; expected some of als, bpmf"),
+        ({"nobody": "als"}, "no model 'nobody' takes part"),
+        ({"als": "bpmf", "bpmf": "als"}, "begin from one another in a circle"),
+        ({"als": "als"}, "in a circle"),
+        (["als"], "expected names of models by names"),
+    ],
+)
+def test_starts_that_cannot_be_are_refused(split, starts, said):
+    with pytest.raises(InvalidParameterError, match=said):
+        contest(split, {"als": ALS(), "bpmf": short_bpmf()}, starts=starts, apart=False)
 
 
 def test_warnings_are_kept(found):

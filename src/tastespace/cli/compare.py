@@ -19,6 +19,7 @@ from tastespace.data.files import read
 from tastespace.data.ratings import Ratings
 from tastespace.data.splitting import Split
 from tastespace.errors import InvalidParameterError
+from tastespace.evaluation.beginnings import beginnings
 from tastespace.evaluation.contest import contest
 from tastespace.evaluation.contest_result import Contest
 from tastespace.evaluation.entrants import suitable_models, suited
@@ -45,6 +46,13 @@ def compare(
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="A parameter of one model, as model.key=value; can be repeated."),
+    ] = None,
+    starts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--start",
+            help="NAME=OTHER: model NAME begins from the items of OTHER, both names of --models; can be repeated.",
+        ),
     ] = None,
     n_factors: Annotated[
         int | None, typer.Option("--n-factors", help="Dimensions of the taste space, for all models that have one.")
@@ -91,6 +99,7 @@ def compare(
     threshold = read_relevant(relevant)
     wanted = None if models is None else _wanted(models)
     own = _settings(settings or [], MODELS if wanted is None else wanted)
+    begun = _starts(starts or [], MODELS if wanted is None else wanted)
     if figures is not None:
         prepare_folder(figures)
     split, how = _split(observe(ratings, said)[0], holdout, by, test, seed, said)
@@ -106,6 +115,7 @@ def compare(
             ranking=not no_ranking,
             bootstrap=bootstrap,
             seed=seed,
+            starts=begun,
             observer=_one_bar_a_model(observer),
         )
     content = found.to_dict()
@@ -178,6 +188,21 @@ def _settings(typed: list[str], models: Mapping[str, type[Recommender]]) -> dict
                     f"{', '.join(known)}"
                 )
         found[name] = found.get(name, {}) | values
+    return found
+
+
+def _starts(typed: list[str], models: Mapping[str, type[Recommender]]) -> dict[str, str]:
+    """By the name of a model, that of the one it begins from; what cannot be is refused before anything is read."""
+    found: dict[str, str] = {}
+    for start in typed:
+        name, separator, other = (piece.strip() for piece in start.partition("="))
+        if not separator or name in found:
+            reason = "is there twice" if separator else "does not say where to begin"
+            raise InvalidParameterError(
+                f"--start got {start!r}, where {name!r} {reason}; expected NAME=OTHER, such as sampled=vb, once a model"
+            )
+        found[name] = other
+    beginnings(found, models)
     return found
 
 

@@ -16,6 +16,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.splitting import Split, random_split
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.apart import attempt_apart, keep
+from tastespace.evaluation.beginnings import beginnings, cannot_begin, described
 from tastespace.evaluation.contest_result import Contest, Entry, Parts, compared
 from tastespace.evaluation.contestant import Outcome, Task, attempt
 from tastespace.evaluation.entrants import faults_of, oversized, suitable_models, unsuitable
@@ -39,6 +40,7 @@ def contest(
     ranking: bool = True,
     bootstrap: int = 1000,
     seed: int = 0,
+    starts: Mapping[str, str] | None = None,
     apart: bool = True,
     observer: Observer = silent,
 ) -> Contest:
@@ -47,6 +49,9 @@ def contest(
     `ratings` are split at random, a `share` of them being the test part; or they are a `Split` already. `models` are
     recommenders by any names, which are not changed; by default all that suit the ratings, with `seed`. `k`,
     `relevant`, `ranking` and `bootstrap` are as in `evaluate`; what is relevant is the same for all models.
+
+    `starts` are models that begin from others (see `Recommender.fit`), by name: `{"sampled": "believed"}` fits the
+    model "believed" once more, and "sampled" from its items. Time and memory of the start count.
 
     Each model has a process of its own, so that memory and processor time are its own, and a model that fails, even one
     whose process is killed, is an entry that says why. `apart=False` does without: nothing is said of memory, and a
@@ -63,21 +68,26 @@ def contest(
     entrants = suitable_models(split.train, seed=seed) if models is None else models
     kind = _kind(split)
     agreed = _relevant(relevant, kind, split)
+    begun = {} if starts is None else starts
+    before = beginnings(begun, entrants)
     entries: list[Entry] = []
     is_interrupted = False
     with _attempts(split, apart) as outcome_of:
         for place, (name, model) in enumerate(entrants.items()):
             if is_interrupted:
-                entries.append(_entry(name, model, Outcome(error=NOT_BEGUN), split))
+                entries.append(_entry(name, model, Outcome(error=NOT_BEGUN), split, begun.get(name)))
                 continue
-            task = Task(type(model), model.get_params(), k, agreed, ranking, bootstrap, seed)
+            firsts = before.get(name, ())
+            task = Task(
+                type(model), model.get_params(), k, agreed, ranking, bootstrap, seed, described(entrants, firsts)
+            )
             try:
                 observer(Progress("models", place, len(entrants)))
-                reason = wrong.get(name) or unsuitable(model, split.train) or oversized(model, split.train)
+                reason = _reason(name, entrants, wrong, split.train, firsts)
                 outcome = outcome_of(task, _named(name, observer)) if reason is None else Outcome(error=reason)
             except KeyboardInterrupt:
                 outcome, is_interrupted = Outcome(error=INTERRUPTED), True
-            entries.append(_entry(name, model, outcome, split))
+            entries.append(_entry(name, model, outcome, split, begun.get(name)))
     if not is_interrupted:
         observer(Progress("models", len(entrants), len(entrants)))
     return Contest(
@@ -123,11 +133,27 @@ def _named(name: str, observer: Observer) -> Observer:
     return lambda event: observer(replace(event, phase=f"{name}: {event.phase}"))
 
 
-def _entry(name: str, model: Recommender, outcome: Outcome, split: Split) -> Entry:
+def _reason(
+    name: str, entrants: Mapping[str, Recommender], wrong: Mapping[str, str], train: Ratings, before: tuple[str, ...]
+) -> str | None:
+    """Why it is no use to try; None if it may be."""
+
+    def of_itself(each: str) -> str | None:
+        return wrong.get(each) or unsuitable(entrants[each], train) or oversized(entrants[each], train)
+
+    reason = of_itself(name) or (cannot_begin(entrants[name]) if before else None)
+    for start in before if reason is None else ():
+        if (why := of_itself(start)) is not None:
+            return f"it begins from {start}: {why}"
+    return reason
+
+
+def _entry(name: str, model: Recommender, outcome: Outcome, split: Split, start: str | None) -> Entry:
     report = None if outcome.report is None else replace(outcome.report, test=split.test)
     return Entry(
         model=name,
         parameters=model.get_params(),
+        start=start,
         report=report,
         cost=outcome.cost,
         trace=outcome.trace,

@@ -42,6 +42,7 @@ class Entry:
     trace: tuple[Moment, ...] = ()  # held-out errors on the way; the last one is of the fitted model
     warnings: tuple[str, ...] = ()
     error: str | None = None
+    start: str | None = None  # the model of the contest that it began from; its cost has that one's in it
     behind: Mapping[str, Behind] = field(default_factory=dict[str, Behind])  # by measure
 
     @property
@@ -91,6 +92,7 @@ class Entry:
             if self.report is None
             else {name: plain_number(value) for name, value in self.report.measures.items()},
             "parameters": {name: _plain(value) for name, value in self.parameters.items()},
+            "start": self.start,
             "warnings": list(self.warnings),
             "error": self.error,
         }

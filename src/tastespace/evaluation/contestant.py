@@ -40,6 +40,7 @@ class Task:
     ranking: bool
     bootstrap: int
     seed: int
+    starts: tuple[tuple[type[Recommender], Mapping[str, Any]], ...] = ()  # fitted before, each from the one before
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def _out_of_memory(task: Task) -> str:
 def _measured(task: Task, split: Split, observer: Observer, is_alone: bool) -> Outcome:
     recommender = task.model(**task.parameters)
     recommender.check()
-    cost, listener = _fit(recommender, split, observer, is_alone)
+    cost, listener = _fit(recommender, task, split, observer, is_alone)
     report = evaluate(
         recommender,
         split,
@@ -144,19 +145,36 @@ def _measured(task: Task, split: Split, observer: Observer, is_alone: bool) -> O
     return Outcome(replace(report, test=None), cost, tuple(moments))
 
 
-def _fit(recommender: Recommender, split: Split, observer: Observer, is_alone: bool) -> tuple[Cost, Listener]:
+def _fit(
+    recommender: Recommender, task: Task, split: Split, observer: Observer, is_alone: bool
+) -> tuple[Cost, Listener]:
+    """What it cost, that of its start included."""
     if is_alone:
         memory.begin_peak()
     before = memory.resident_bytes() if is_alone else None
     began, processor = time.perf_counter(), time.process_time()
     listener = Listener(observer, began)
-    recommender.fit(split.train, held_out=split.test, observer=listener)
+    start = _started(task, split.train, observer)
+    recommender.fit(split.train, held_out=split.test, observer=listener, start=start)
     seconds, processor_seconds = time.perf_counter() - began, time.process_time() - processor
     peak = memory.peak_bytes() if is_alone else None
     if peak is None or before is None:
         return Cost(seconds, processor_seconds), listener
     added = max(peak - before, 0) / memory.MEGABYTE
     return Cost(seconds, processor_seconds, added, peak / memory.MEGABYTE), listener
+
+
+def _started(task: Task, train: Ratings, observer: Observer) -> Recommender | None:
+    """The fitted model to begin from. Nothing that is told of its errors is of the model in question."""
+    start: Recommender | None = None
+    for model, parameters in task.starts:
+        try:
+            start = model(**parameters).fit(
+                train, start=start, observer=lambda event: observer(replace(event, phase=f"start, {event.phase}"))
+            )
+        except TastespaceError as error:
+            raise TastespaceError(f"the {model.__name__} that it begins from: {error}") from error
+    return start
 
 
 def _moments(listener: Listener, recommender: Recommender) -> list[Moment]:
