@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tastespace import ALS, PMF, DampedBias, Ratings, evaluate, load, random_split, read, save
 from tastespace.data.streaming import RatingStream, Triples
 from tastespace.data.writing import write
-from tastespace.errors import DataError, DivergenceWarning, InvalidParameterError
+from tastespace.errors import ConvergenceWarning, DataError, DivergenceWarning, InvalidParameterError
 from tastespace.models.factorization.adaptive import AdaptivePrior
 from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
 from tastespace.models.factorization.best_epoch import KeepingBest, diverged, run
@@ -196,7 +196,8 @@ def test_a_bold_driver_gets_as_far_as_a_constant_rate(ratings, method, batch_siz
 def test_a_driver_who_never_gets_anywhere_says_so(ratings):
     """From 1e300 on, no number of halvings that anybody waits for is enough."""
     model = PMF(n_factors=3, regularisation=0.05, learning_rate=1e300, schedule="bold-driver", epochs=20, seed=1)
-    with pytest.warns(DivergenceWarning, match=r"never lowered the loss: each of \d+ .* learning_rate \(now 1e\+300\)"):
+    said = r"never lowered the loss: each of \d+ .* Take a smaller learning_rate \(now 1e\+300\)$"
+    with pytest.warns(DivergenceWarning, match=said):
         model.fit(ratings)
 
 
@@ -370,6 +371,23 @@ def test_a_state_with_a_penalty_above_the_loss_of_the_start_is_never_kept(rating
     for size in (1e3, 1e200, np.inf, np.nan):
         far = dataclasses.replace(start.items, factors=start.items.factors * size)
         assert not descent.is_sound(dataclasses.replace(start, items=far), start.loss)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize(("method", "batch_size"), WAYS)
+def test_a_rate_that_is_far_too_small_is_told(ratings, method, batch_size, ending):
+    options = {"n_factors": 2, "regularisation": 0.05, "epochs": 4, "seed": 0, "method": method, **ending}
+    said = r"hardly moved.* after \d epochs?\. Take a larger learning_rate \(now 1e-30\)"
+    with pytest.warns(ConvergenceWarning, match=said):
+        model = PMF(**options, batch_size=batch_size, learning_rate=1e-30).fit(ratings)
+    assert np.isfinite(model.predict([0], [0]).mean).all()
+
+
+def test_what_leaves_nothing_to_learn_is_not_put_down_to_the_rate():
+    equal = Ratings.from_arrays(np.repeat(np.arange(10), 10), np.tile(np.arange(10), 10), np.full(100, 4.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        PMF(n_factors=2, regularisation=0.05, epochs=4, learning_rate=1e-9, seed=0).fit(equal)
 
 
 def test_what_counts_as_divergence():

@@ -14,7 +14,7 @@ from tastespace import randomness, threads
 from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.data.streaming import ROWS_AT_ONCE, RatingStream, Triples
-from tastespace.errors import DivergenceWarning, InvalidParameterError, warn
+from tastespace.errors import ConvergenceWarning, DivergenceWarning, InvalidParameterError, warn
 from tastespace.inference.drivers import never, no_improvement
 from tastespace.models.factorization.adaptive import AdaptivePrior
 from tastespace.models.factorization.best_epoch import KeepingBest, Run, run
@@ -47,6 +47,7 @@ DEFAULT_STRENGTH = 0.036  # for ratings of standard deviation 1
 COARSE, FINE, MOST_TRIALS = 2.0, 1.4, 12  # steps of the search
 # Twice as weak may be no better, and four times may be: where the penalty is too strong for any factors at all.
 WORSE_IN_A_ROW = 2
+STUCK = 1e-4  # a loss that falls by a smaller share of itself in a whole run tells that steps are far too short
 MEANINGFUL = 1e-4  # a smaller relative gain is noise, and following it leads nowhere
 
 
@@ -184,6 +185,8 @@ class PMF(Recommender):
             trial, strengths = self._found(*split, strengths, rng, observer, given)
             errors = np.array([stats[HELD_OUT] for stats in trial.trace])
             epochs = trial.best_epoch if self.early_stopping else None
+            if given is None:  # Another model's items may be where descent would end.
+                self._say_if_stuck(trial, source)
             if not self.refit:
                 self._say_if_diverged(trial)
                 return self._posterior(split[0], trial.last.best, trial, errors)
@@ -198,6 +201,8 @@ class PMF(Recommender):
             )
         # What was held out told of it already, unless this is the first run, or the one that ran into it.
         self._say_if_diverged(final if split is None or final.has_diverged else trial)
+        if split is None and given is None:
+            self._say_if_stuck(final, source)
         return self._posterior(source, final.last.best, final, errors)
 
     def _needs_validation(self) -> bool:
@@ -380,11 +385,20 @@ class PMF(Recommender):
         if ran.best_epoch == 0:
             kept = "no epoch was better than the start, which is kept: nothing was learned of the items"
         first = ran.trace[0]["rate"]
-        warn(
-            f"gradient descent {what}; {kept}. Take a smaller learning_rate (now {first:g}), or "
-            "schedule='bold-driver', which finds one",
-            DivergenceWarning,
-        )
+        other = "" if self.schedule == "bold-driver" else ", or schedule='bold-driver', which finds one"
+        warn(f"gradient descent {what}; {kept}. Take a smaller learning_rate (now {first:g}){other}", DivergenceWarning)
+
+    def _say_if_stuck(self, ran: Run[DescentState], source: Source) -> None:
+        """A rate that somebody chose may be too small, too; what has no spread leaves nothing to be learned."""
+        if isinstance(self.learning_rate, str) or ran.has_diverged or not ran.trace:
+            return
+        first, last, n = ran.last.first_loss, ran.end_loss, len(ran.trace)
+        if source.figures.standard_deviation > 0 and last > (1 - STUCK) * first:
+            warn(
+                f"gradient descent has hardly moved: the loss was {first:.6g} at the start and is {last:.6g} after "
+                f"{n} epoch{'s' if n > 1 else ''}. Take a larger learning_rate (now {self.learning_rate:g}), or 'auto'",
+                ConvergenceWarning,
+            )
 
 
 def _times(strengths: Strengths, factor: float) -> Strengths:
