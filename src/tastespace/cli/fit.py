@@ -17,6 +17,7 @@ from tastespace.cli.observing import observe
 from tastespace.cli.options import Json, Threads, factors_of, read_config, read_settings
 from tastespace.cli.picking import Pick, picked, told
 from tastespace.cli.reading import OPTIONS, Said, check_table, reads
+from tastespace.cli.streamed import check_streamed, fit_streamed
 from tastespace.data.files import read
 from tastespace.data.layout import Layout
 from tastespace.data.ratings import Ratings
@@ -120,6 +121,10 @@ def fit(
     start: Annotated[
         Path | None, typer.Option("--start", help="Folder of a fitted model, from whose items this one begins.")
     ] = None,
+    stream: Annotated[
+        bool,
+        typer.Option("--stream", help="Read a Parquet file piece by piece: more ratings than memory. For pmf."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")] = False,
     json: Json = False,
 ) -> None:
@@ -145,6 +150,13 @@ def fit(
     pick = None if named is None else told(named, parameters)
     saving.check(None if pick is None else pick.recommender)
     said = check_table(settled.get("data", {})) | said
+    if stream:
+        needless = {"--test": test, "--holdout": holdout, "--half-life": half_life, "--start": start}
+        needless |= {"--checkpoint": checkpoint, "--dry-run": dry_run}
+        streaming = check_streamed(pick, said, needless)
+        assert out is not None
+        fit_streamed(ratings, streaming, out, json)
+        return
     observed, layout = observe(ratings, said)
     tested = None if test is None else read(test, **{key: value for key, value in said.items() if key != "items"})
     if half_life is not None:
