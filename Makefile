@@ -61,7 +61,7 @@ bench:
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install -q -r benchmarks/peers.txt
 	$(BENCH)/bin/python -m pip install -q .
-	for name in als bpmf likelihoods sphere rank update one_class bpmf_answers bpmf_ladder bpmf_netflix scaling recommend ingest shapes evaluate; do \
+	for name in als pmf pmf_variants bpmf vb starts likelihoods sphere rank update one_class bpmf_answers bpmf_ladder bpmf_netflix scaling recommend ingest shapes evaluate; do \
 	  $(BENCH)/bin/python benchmarks/$$name.py || exit 1; done
 
 docs: $(READY)
