@@ -29,9 +29,8 @@ def _before(name: str, starts: Mapping[str, str]) -> tuple[str, ...]:
     while starts.get(name) is not None:
         name = starts[name]
         if name in found:
-            raise InvalidParameterError(
-                f"{', '.join(reversed(found))} begin from one another in a circle; expected one that begins by itself"
-            )
+            circle = " begins from ".join([*found[found.index(name) :], name])
+            raise InvalidParameterError(f"{circle}: that is a circle; expected one that begins by itself")
         found.append(name)
     return tuple(reversed(found))
 
