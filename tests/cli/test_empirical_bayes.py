@@ -42,6 +42,18 @@ def test_fit_and_diagnose(model):
     assert str(recommender.learning_) in shown.stdout
 
 
+@pytest.mark.parametrize("name", ["monotone", "pmf"])
+def test_others_learn_it_too(folder, tmp_path, name):
+    fitted = tastespace(
+        *("fit", folder / "ratings.csv", "--model", name, "--n-factors", "2", "--regularisation", "empirical-bayes"),
+        *("--out", tmp_path / "model"),
+    )
+    assert fitted.returncode == 0, fitted.stderr
+    shown = tastespace("diagnose", tmp_path / "model")
+    assert shown.returncode == 0, shown.stderr
+    assert str(load(tmp_path / "model").learning_) in shown.stdout
+
+
 def test_json_has_what_was_learned(model):
     said = json.loads(tastespace("diagnose", model, "--json").stdout)
     assert said["learning"] == load(model).learning_.to_dict()

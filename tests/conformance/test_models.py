@@ -77,6 +77,15 @@ class TestAdaptivePMFWithoutBiases(RecommenderConformance):
         return PMF(n_factors=4, biases=False, **ways, **parameters)
 
 
+@SHORT
+class TestEmpiricalPMF(RecommenderConformance):
+    keeps_users = False
+    explanations_add_up = False
+
+    def make(self, **parameters):
+        return PMF(n_factors=4, regularisation="empirical-bayes:draws=20", **parameters)
+
+
 class TestSigmoidPMF(RecommenderConformance):
     explanations_add_up = False  # what a rating adds to the score, the sigmoid squeezes
 
@@ -259,6 +268,15 @@ class TestMonotoneMF(RecommenderConformance):
 
     def make(self, **parameters):
         return MonotoneMF(n_factors=4, sharing="one", regularisation=0.05, **parameters)
+
+
+@SHORT
+class TestEmpiricalCurves(RecommenderConformance):
+    keeps_users = False
+    explanations_add_up = False
+
+    def make(self, **parameters):
+        return MonotoneMF(n_factors=4, sharing="one", regularisation="empirical-bayes:draws=20", **parameters)
 
 
 class TestCurvePerUser(RecommenderConformance):

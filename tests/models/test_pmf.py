@@ -761,3 +761,38 @@ def test_defaults_predict_well_on_real_ratings(name, ceiling, datasets):
     """90:10 seed 0, D = 32, defaults; RMSE over all test ratings, cold ones included."""
     split = random_split(read(datasets / name), 0.1, seed=0)
     assert evaluate(PMF(seed=0).fit(split.train), split.test)["rmse"] <= ceiling
+
+
+def test_empirical_bayes_is_that_of_als(ratings):
+    """Both minimise the same loss, so that they have the same posterior, and the same draws of it."""
+    both = [
+        kind(n_factors=2, regularisation="empirical-bayes:draws=60", seed=0, threads=1).fit(ratings)
+        for kind in (PMF, ALS)
+    ]
+    assert both[0].regularisation_ == both[1].regularisation_
+    assert_array_equal(*(model.predict([0, 1, 2], [3, 4, 5]).mean for model in both))
+    assert both[0].predict([0], [1]).belief_sd is not None
+
+
+@pytest.mark.parametrize(
+    ("parameters", "complaint"),
+    [
+        ({"form": "raw"}, "the form is raw, and regularisation is 'empirical-bayes'"),
+        ({"form": "sigmoid"}, "the form is sigmoid, and regularisation is 'empirical-bayes'"),
+        ({"user_regularisation": 0.1}, "user_regularisation is 0.1, and regularisation is 'empirical-bayes'"),
+    ],
+)
+def test_what_empirical_bayes_cannot_do_is_refused(ratings, parameters, complaint):
+    with pytest.raises(InvalidParameterError, match=complaint):
+        PMF(regularisation="empirical-bayes", **parameters).fit(ratings)
+
+
+def test_empirical_bayes_needs_the_ratings_in_memory(ratings, tmp_path):
+    write(ratings, tmp_path / "ratings.parquet")
+    with pytest.raises(InvalidParameterError, match="needs all ratings in memory"):
+        PMF(regularisation="empirical-bayes").fit_parquet(tmp_path / "ratings.parquet")
+
+
+def test_strengths_are_told(ratings):
+    model = PMF(n_factors=2, regularisation=0.05, epochs=3, seed=0).fit(ratings)
+    assert dataclasses.astuple(model.regularisation_) == (0.05,) * 4

@@ -14,7 +14,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.inference import diagnostics
 from tastespace.inference.trace import Trace
 from tastespace.models import MODELS, Recommender
-from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning
+from tastespace.models.factorization.empirical_bayes.posterior import Learning
 from tastespace.report.diagnostics_figures import write_diagnostics
 from tastespace.report.evaluation_page import prepare_folder
 from tastespace.report.learning_figures import write_learning
@@ -54,8 +54,8 @@ def diagnose(
 
 def _learning(recommender: Recommender) -> Learning | None:
     """How the regularisation was learned, if it was."""
-    posterior = recommender.posterior_
-    return posterior.learning if isinstance(posterior, EmpiricalPosterior) else None
+    learning = getattr(recommender.posterior_, "learning", None)
+    return learning if isinstance(learning, Learning) else None
 
 
 def _trace(recommender: Recommender) -> Trace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,10 +11,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import kendalltau
 
 from tastespace import ALS, MonotoneMF, Ratings, evaluate, load, random_split, save
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import ConvergenceWarning, InvalidParameterError
 from tastespace.inference.drivers import ascend, never
 from tastespace.models.factorization.als import Factors
 from tastespace.models.factorization.monotone.curves import FAINT, isotonic, moments
+from tastespace.models.factorization.monotone.drawn import DrawnMonotonePosterior
 from tastespace.models.factorization.monotone.rules import CurvePerUser, OneCurve
 from tastespace.models.factorization.monotone.scale import Scale
 from tastespace.progress import silent
@@ -264,3 +266,60 @@ def test_an_update_fits_again():
 def test_a_start_is_taken(split, als):
     model = MonotoneMF(**FIXED, sharing="one", regularisation=0.05).fit(split.train, start=als)
     assert np.isfinite(model.posterior_.plain.losses).all()
+
+
+def test_empirical_bayes_draws_on_the_same_curves(split, clusters):
+    drawn = MonotoneMF(**{**clusters.get_params(), "regularisation": "empirical-bayes"}).fit(split.train)
+    assert isinstance(drawn.posterior_, DrawnMonotonePosterior)
+    own = rmse(drawn, split.test)
+    assert own < rmse(clusters, split.test) + 0.01  # it had one strength given, and learns all by itself
+    assert drawn.regularisation_.users > 0
+    assert drawn.learning_.strengths == drawn.regularisation_
+    plain = ALS(n_factors=clusters.n_factors, regularisation="empirical-bayes", seed=1).fit(split.train)
+    assert own < rmse(plain, split.test)  # curves pay here
+
+
+@pytest.mark.parametrize("sharing", ["one", "per-user", "clusters"])
+def test_what_was_drawn_is_saved(split, sharing, tmp_path):
+    """With its ratings an artifact answers as the model; without, as the model does from a history."""
+    few = {"n_factors": 3, "sharing": sharing, "n_clusters": 2, "regularisation": "empirical-bayes:draws=60"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # Few are enough to be saved.
+        model = MonotoneMF(**few, seed=0, threads=1).fit(split.train)
+    users, items = split.train.users.ids[:9], split.train.items.ids[:9]
+    save(model, tmp_path / "whole")
+    whole = load(tmp_path / "whole")
+    assert_array_equal(whole.predict(users, items).mean, model.predict(users, items).mean)
+    assert whole.learning_.to_dict() == model.learning_.to_dict()
+    assert_array_equal(whole.curves().values, model.curves().values)
+    save(model, tmp_path / "bare", with_ratings=False)
+    bare = load(tmp_path / "bare")
+    history = as_strangers(split.train.take(np.flatnonzero(split.train.user_rows < 9)))
+    strangers = history.users.ids
+    asked = bare.predict(strangers, items, history=history).mean
+    assert_array_equal(asked, model.predict(strangers, items, history=history).mean)
+    assert len(set(asked.tolist())) > 1
+    assert np.isfinite(bare.predict(users, items).mean).all()
+
+
+def test_a_user_is_folded_in_as_he_was_trained(split):
+    """One curve for all: a stranger with the ratings of a training user is believed to be he."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = MonotoneMF(n_factors=3, sharing="one", regularisation="empirical-bayes:draws=60", seed=0, threads=1)
+        model.fit(split.train)
+    own = split.train.take(np.flatnonzero(split.train.user_rows == 4))
+    stranger = as_strangers(own)
+    items = split.train.items.ids[:20]
+    asked = model.predict([stranger.users.ids[0]] * 20, items, history=stranger).mean
+    known = model.predict([own.users.ids[0]] * 20, items).mean
+    assert_allclose(asked, known, atol=1e-5)
+
+
+def as_strangers(ratings):
+    """The same ratings, by people nobody has heard of."""
+    return Ratings.from_arrays(1_000_000 + ratings.user_rows, ratings.item_ids(), ratings.values)
+
+
+def rmse(model, test):
+    return evaluate(model, test, ranking=False, groups=False, calibration=False, bootstrap=0)["rmse"]

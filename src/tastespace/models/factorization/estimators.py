@@ -16,16 +16,15 @@ from tastespace.inference.drivers import ascend, no_improvement, small_change
 from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
 from tastespace.models.factorization.bpmf import BPMF
 from tastespace.models.factorization.either_posterior import EitherPosterior
-from tastespace.models.factorization.empirical_bayes.inferring import EmpiricalFactorization
-from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning
+from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes, empirical_bayes_of
+from tastespace.models.factorization.finding_strengths import FindsStrengths
 from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
 from tastespace.models.factorization.point import PointPosterior
 from tastespace.models.factorization.rows import Points
 from tastespace.models.factorization.shrinkage.choosing import MOST_FACTORS, check_most_factors
 from tastespace.models.factorization.strength_search import DEFAULT_STRENGTH, Validation, search_strengths, standard
 from tastespace.models.parameters import choice, number, whole_number, whole_number_or_auto
-from tastespace.models.recommender import Recommender
 from tastespace.models.starting import Start
 from tastespace.progress import Observer
 
@@ -33,7 +32,7 @@ PATIENCE = 3  # sweeps without a better held-out error before early stopping sto
 
 
 @dataclass(kw_only=True)
-class ALS(Recommender):
+class ALS(FindsStrengths):
     """Matrix factorization by alternating least squares, with biases.
 
     rating = mean + user bias + item bias + user . item, minimising the squared error plus a penalty on each
@@ -93,13 +92,7 @@ class ALS(Recommender):
             number("regularisation", self.regularisation, above=0)
 
     def _check_empirical(self) -> None:
-        """Empirical Bayes learns all strengths, and has no sweeps to stop early."""
-        for name in ("user", "item", "user_bias", "item_bias"):
-            if (value := getattr(self, f"{name}_regularisation")) is not None:
-                raise InvalidParameterError(
-                    f"{name}_regularisation is {value:g}, and regularisation is 'empirical-bayes', which learns all "
-                    "strengths; expected None, or a regularisation that is a number or 'auto'"
-                )
+        super()._check_empirical()
         if self.early_stopping:
             raise InvalidParameterError(
                 "early_stopping is True, and regularisation is 'empirical-bayes', which holds nothing out and draws "
@@ -122,36 +115,7 @@ class ALS(Recommender):
         settings = empirical_bayes_of(self.regularisation)
         if settings is None:
             return self._inferred(given, observed, rng, observer)
-        learner = EmpiricalFactorization(
-            settings,
-            WEIGHTINGS[self.weighting],
-            self._known_factors(),
-            self.biases,
-            np.float32 if self.precision == "float32" else np.float64,
-            threads.resolve(self.threads),
-        )
-        return learner.infer(observed, rng, observer, held_out, given)
-
-    @property
-    def regularisation_(self) -> Strengths:
-        """The strengths that were found, or given, or learned; `as_grid` makes a grid of them."""
-        self.require_fitted()
-        posterior = self.posterior_
-        if isinstance(posterior, EmpiricalPosterior):
-            return posterior.learning.strengths
-        assert isinstance(posterior, PointPosterior)
-        return posterior.penalty.strengths
-
-    @property
-    def learning_(self) -> Learning:
-        """How empirical Bayes came to its precisions; another regularisation learns none."""
-        self.require_fitted()
-        if not isinstance(self.posterior_, EmpiricalPosterior):
-            raise InvalidParameterError(
-                f"this {type(self).__name__} has learned no precisions: its regularisation is "
-                f"{self.regularisation!r}; expected one fitted with regularisation='empirical-bayes'"
-            )
-        return self.posterior_.learning
+        return self._learner(settings, self._known_factors()).infer(observed, rng, observer, held_out, given)
 
     def _sized(self, observed: Ratings, rng: Generator, observer: Observer, given: Start | None = None) -> Self:
         """With a known number of factors: where it is to be found, by a short run of a sampler whose columns shrink."""
@@ -171,11 +135,10 @@ class ALS(Recommender):
     def n_factors_(self) -> int:
         """The number of factors: `n_factors`, or what was found."""
         self.require_fitted()
-        posterior = self.posterior_
-        if isinstance(posterior, EmpiricalPosterior):
-            return posterior.draws.n_factors
-        assert isinstance(posterior, PointPosterior)
-        return int(posterior.items.factors.shape[1])
+        found = self._factors
+        if isinstance(found, EmpiricalPosterior):
+            return found.draws.n_factors
+        return int(found.items.factors.shape[1])
 
     def _known_factors(self) -> int:
         assert not isinstance(self.n_factors, str)
@@ -208,10 +171,7 @@ class ALS(Recommender):
         return Points(factors, given.points.bias.astype(dtype) if self.biases else None)
 
     def _needs_validation(self) -> bool:
-        own = [self.user_regularisation, self.item_regularisation]
-        if self.biases:
-            own += [self.user_bias_regularisation, self.item_bias_regularisation]
-        return self.early_stopping or (self.regularisation == "auto" and None in own)
+        return self.early_stopping or (self.regularisation == "auto" and not self._all_given())
 
     def _best_sweeps(
         self, validation: Validation, penalty: Penalty, start: Factors | None, rng: Generator, observer: Observer
@@ -249,16 +209,6 @@ class ALS(Recommender):
             observer=observer,
         )
         return Penalty(self._overridden(best.strengths), weighting), best.state
-
-    def _overridden(self, strengths: Strengths) -> Strengths:
-        """The separate strengths where they are given, these where not."""
-        own = {
-            "users": self.user_regularisation,
-            "items": self.item_regularisation,
-            "user_bias": self.user_bias_regularisation,
-            "item_bias": self.item_bias_regularisation,
-        }
-        return replace(strengths, **{block: value for block, value in own.items() if value is not None})
 
     def _bind(self, observed: Ratings, penalty: Penalty) -> AlternatingLeastSquares:
         return AlternatingLeastSquares.bind(

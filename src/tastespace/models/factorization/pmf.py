@@ -29,6 +29,10 @@ from tastespace.models.factorization.descent import (
     Steps,
     visits,
 )
+from tastespace.models.factorization.either_posterior import EitherFormPosterior
+from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
+from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes, empirical_bayes_of
+from tastespace.models.factorization.finding_strengths import FindsStrengths
 from tastespace.models.factorization.form_posterior import FormPosterior
 from tastespace.models.factorization.forms import FORMS, Form, FormName
 from tastespace.models.factorization.pace import USUAL_SCHEDULES, usual_epochs, usual_patience, usual_rate
@@ -37,7 +41,6 @@ from tastespace.models.factorization.rows import score_pairs
 from tastespace.models.factorization.sources import Source, StreamedRatings, WholeRatings, triples_of
 from tastespace.models.factorization.strength_search import PLAIN
 from tastespace.models.parameters import choice, is_word, number, whole_number
-from tastespace.models.recommender import Recommender
 from tastespace.models.starting import Start
 from tastespace.models.updating import Seen
 from tastespace.progress import Observer, Progress, silent
@@ -52,7 +55,7 @@ MEANINGFUL = 1e-4  # a smaller relative gain is noise, and following it leads no
 
 
 @dataclass(kw_only=True)
-class PMF(Recommender):
+class PMF(FindsStrengths):
     """Probabilistic matrix factorization by gradient descent, with biases.
 
     rating = mean + user bias + item bias + user . item, minimising the squared error plus a penalty on each block, as
@@ -68,6 +71,8 @@ class PMF(Recommender):
 
     `regularisation` is the strength of all penalties: a number, "auto" (the default), which finds it on held-out
     ratings, or "adaptive", which learns it along with everything else (see `tastespace.models.factorization.adaptive`).
+    "empirical-bayes", or an `EmpiricalBayes`, is that of `ALS`: of the centred form both have the same posterior, whose
+    mean predicts. It is drawn from, not descended on, so that what is said of steps and epochs below plays no part.
     The separate strengths override it block by block; `weighting` is that of `ALS`.
 
     With `early_stopping` (the default) `validation_share` of the ratings is held out first, and the epoch that predicts
@@ -83,7 +88,7 @@ class PMF(Recommender):
     n_factors: int = 32
     form: FormName = "centred"
     method: Method = "stochastic"
-    regularisation: float | Literal["auto", "adaptive"] = "auto"
+    regularisation: float | str | EmpiricalBayes = "auto"
     user_regularisation: float | None = None
     item_regularisation: float | None = None
     user_bias_regularisation: float | None = None
@@ -102,7 +107,7 @@ class PMF(Recommender):
     validation_share: float = 0.1
     precision: Literal["float32", "float64"] = "float32"
 
-    posterior_class = FormPosterior
+    posterior_class = EitherFormPosterior
 
     def check(self) -> None:
         super().check()
@@ -123,20 +128,32 @@ class PMF(Recommender):
         number("validation_share", self.validation_share, above=0, below=1)
         if not is_word(self.learning_rate, "auto"):
             number("learning_rate", self.learning_rate, above=0)
-        if not is_word(self.regularisation, "auto", "adaptive"):
+        if empirical_bayes_of(self.regularisation) is not None:
+            self._check_empirical()
+        elif isinstance(self.regularisation, str):
+            choice("regularisation", self.regularisation, ["auto", "adaptive", "empirical-bayes"])
+        else:
             number("regularisation", self.regularisation, above=0)
         for name in ("user", "item", "user_bias", "item_bias"):
             if (value := getattr(self, f"{name}_regularisation")) is not None:
                 number(f"{name}_regularisation", value, above=0)
 
+    def _check_empirical(self) -> None:
+        super()._check_empirical()
+        if self.form != "centred":
+            raise InvalidParameterError(
+                f"the form is {self.form}, and regularisation is 'empirical-bayes', which expects ratings to be normal "
+                "around their mean; expected the form centred, or a regularisation that is a number or 'auto'"
+            )
+
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
-    ) -> FormPosterior:
+    ) -> FormPosterior | EmpiricalPosterior:
         return self._inferred(None, observed, rng, observer, held_out)
 
     def infer_from(
         self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> FormPosterior:
+    ) -> FormPosterior | EmpiricalPosterior:
         if self.form == "sigmoid":
             raise InvalidParameterError(
                 "the form is sigmoid, whose factors are not in units of ratings, as those of start are; expected the "
@@ -146,7 +163,10 @@ class PMF(Recommender):
 
     def _inferred(
         self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> FormPosterior:
+    ) -> FormPosterior | EmpiricalPosterior:
+        settings = empirical_bayes_of(self.regularisation)
+        if settings is not None:
+            return self._learner(settings, self.n_factors).infer(observed, rng, observer, held_out, given)
         watched = None if held_out is None else _matched(held_out, observed)
         posterior = self._learned(WholeRatings(observed), rng, observer, watched, given)
         # A training user is then where his ratings put a stranger.
@@ -161,6 +181,11 @@ class PMF(Recommender):
         have seen, unless told by a `history`. Users stay where descent has left them.
         """
         self.check()
+        if empirical_bayes_of(self.regularisation) is not None:
+            raise InvalidParameterError(
+                "regularisation is 'empirical-bayes', which needs all ratings in memory, and fit_parquet reads them in "
+                "pieces; expected a number, 'auto' or 'adaptive', or read the file and call fit"
+            )
         stream = RatingStream.scan(path, rows_at_once=rows_at_once)
         seed = randomness.resolve(self.seed)
         posterior = self._learned(StreamedRatings(stream), randomness.generator(seed), observer, None)
@@ -330,29 +355,13 @@ class PMF(Recommender):
 
     def _usual_strengths(self, source: Source) -> Strengths:
         """What a search, or adaptive priors, start from; or the number given."""
-        if not isinstance(self.regularisation, str):
+        if not isinstance(self.regularisation, str | EmpiricalBayes):
             return self._overridden(Strengths.tied(float(self.regularisation)))
         figures = source.figures
         form = Form.of(self.form, figures.mean, figures.standard_deviation, figures.range)
         strength = DEFAULT_STRENGTH * (1.0 if WEIGHTINGS[self.weighting].per_rating else PLAIN)
         # Strengths of factors have the unit of a score, those of biases have none.
         return self._overridden(Strengths(strength * form.unit, strength * form.unit, strength, strength))
-
-    def _all_given(self) -> bool:
-        own = [self.user_regularisation, self.item_regularisation]
-        if self.biases:
-            own += [self.user_bias_regularisation, self.item_bias_regularisation]
-        return None not in own
-
-    def _overridden(self, strengths: Strengths) -> Strengths:
-        """The separate strengths where they are given, these where not."""
-        own = {
-            "users": self.user_regularisation,
-            "items": self.item_regularisation,
-            "user_bias": self.user_bias_regularisation,
-            "item_bias": self.item_bias_regularisation,
-        }
-        return replace(strengths, **{block: float(value) for block, value in own.items() if value is not None})
 
     def _posterior(
         self, source: Source, state: DescentState, ran: Run[DescentState], errors: DoubleArray

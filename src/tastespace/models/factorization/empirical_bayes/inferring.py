@@ -49,7 +49,6 @@ class EmpiricalFactorization:
     has_biases: bool
     dtype: Any
     threads: int
-    offset: float | None = None  # what is taken from ratings before anything is learned; None for their mean
 
     def infer(
         self,
@@ -60,7 +59,7 @@ class EmpiricalFactorization:
         given: Start | None = None,
     ) -> EmpiricalPosterior:
         """Learn the precisions, then draw at them."""
-        offset, scale = observed.mean if self.offset is None else self.offset, observed.standard_deviation or 1.0
+        offset, scale = observed.mean, observed.standard_deviation or 1.0
         by_user, by_item = (Side.of(side, self.dtype, offset, scale) for side in (observed.by_user, observed.by_item))
         sweep = FactorSweep.bind(
             Observations(by_user, by_item),

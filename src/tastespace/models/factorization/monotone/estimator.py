@@ -13,10 +13,14 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids
 from tastespace.inference.drivers import ascend, small_change
 from tastespace.models.factorization.als import Factors
+from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
+from tastespace.models.factorization.empirical_bayes.settings import empirical_bayes_of
 from tastespace.models.factorization.estimators import ALS
 from tastespace.models.factorization.monotone.clusters import by_cluster
 from tastespace.models.factorization.monotone.cross_fit import CrossFit, CurvedRatings, CurveState, Fold
 from tastespace.models.factorization.monotone.curve_list import CurveList, curves_of_clusters, curves_of_users
+from tastespace.models.factorization.monotone.curves import values_at
+from tastespace.models.factorization.monotone.drawn import CurvePosterior, DrawnMonotonePosterior
 from tastespace.models.factorization.monotone.posterior import CurveTable, MonotonePosterior, Way
 from tastespace.models.factorization.monotone.rules import Straight
 from tastespace.models.factorization.monotone.scale import Scale
@@ -46,6 +50,10 @@ class MonotoneMF(ALS):
 
     Predictions are ratings: scores through the inverse of the curve. Within a user they have the order of the scores.
     With fewer than 100 ratings curves stay straight.
+
+    With `regularisation="empirical-bayes"` the curves are found with the regularisation "auto"; then the strengths are
+    learned, and factors drawn, from the ratings on their curves, as `ALS` does. Scores are means over these draws. The
+    curves are taken as certain, so that predictions are points.
     """
 
     sharing: Literal["auto", "one", "per-user", "clusters"] = "auto"
@@ -53,7 +61,7 @@ class MonotoneMF(ALS):
     pull: float = 20.0
     folds: int = 5
 
-    posterior_class = MonotonePosterior  # type: ignore[assignment]
+    posterior_class = CurvePosterior  # type: ignore[assignment]
 
     def check(self) -> None:
         super().check()
@@ -66,12 +74,33 @@ class MonotoneMF(ALS):
     def infer(  # type: ignore[override]  # what ALS concludes is a part of what this does
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> MonotonePosterior:
-        return self._on_curves(super().infer(observed, rng, observer, held_out), observed, rng, observer)
+        return self._sized(observed, rng, observer)._curved(None, observed, rng, observer)
 
     def infer_from(  # type: ignore[override]
         self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
     ) -> MonotonePosterior:
-        return self._on_curves(super().infer_from(start, observed, rng, observer, held_out), observed, rng, observer)
+        return self._sized(observed, rng, observer, start)._curved(start, observed, rng, observer)
+
+    def _curved(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> MonotonePosterior:
+        """With empirical Bayes the curves are those of the point estimate; draws of what is on them predict."""
+        settings = empirical_bayes_of(self.regularisation)
+        if settings is None:
+            return self._on_curves(self._inferred(given, observed, rng, observer), observed, rng, observer)
+        point = replace(self, regularisation="auto")._curved(given, observed, rng, observer)
+        table = point.table
+        values = values_at(table.curves[table.of_user], observed.user_rows, table.scale.places(observed.values)).astype(
+            np.float32
+        )
+        on_curves = replace(observed, values=values)
+        start = Start(point.item_points(), np.ones(observed.n_items, np.bool_))
+        drawn = self._learner(settings, self._known_factors()).infer(on_curves, rng, observer, None, start)
+        return DrawnMonotonePosterior(point.plain, table, drawn)
+
+    @property
+    def _factors(self) -> PointPosterior | EmpiricalPosterior:
+        posterior = self.posterior_
+        assert isinstance(posterior, MonotonePosterior)
+        return posterior.drawn if isinstance(posterior, DrawnMonotonePosterior) else posterior.plain
 
     def curves(self, user_ids: Ids | None = None, *, history: Any = None) -> CurveList:
         """How ratings are understood: the curve of each cluster of users, or of each of these users.
