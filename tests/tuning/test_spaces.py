@@ -96,3 +96,8 @@ def test_other_ends_are_what_a_model_is_told(ratings):
 def test_what_cannot_be_searched(fixed, ranges, message, ratings):
     with pytest.raises(InvalidParameterError, match=message):
         space_of("item-knn", ratings, fixed, ranges)
+
+
+def test_every_model_has_a_space():
+    """A model that is missing here would be refused as one with nothing to be tuned."""
+    assert set(SPACES) == set(MODELS)

@@ -129,6 +129,11 @@ SPACES: Mapping[str, Space] = {
         "learning_rate": Range(0.002, 0.1),
         "decay": Range(0.005, 0.5),
     },
+    "monotone": {
+        "n_factors": FACTORS,
+        "regularisation": Range(0.005, 0.5, unit=spread),
+        "pull": Range(1, 200),
+    },
     "vb": _RANK,
     "bpmf": _RANK,
     "sphere": _RANK,

@@ -23,8 +23,8 @@ class EmpiricalBayes:
     drawn meanwhile ("gibbs", "crank-nicolson" or "autoregressive": see
     `tastespace.models.factorization.empirical_bayes.row_moves`). Learning ends when the precisions have come to rest,
     after at most `most_steps`; then `draws` are kept. `tied` gives users and items one precision; only the product of
-    two is identified. `start` is a strength for all blocks to begin with, as `ALS` has it; None reads it off the
-    factors that ALS starts with.
+    two is identified. `start` is a strength for all blocks to begin with, as `ALS` has it; None is a weak one that
+    suits any scale.
     """
 
     steps: Literal["robbins-monro", "adam"] = "robbins-monro"
