@@ -92,8 +92,8 @@ class MonotoneMF(ALS):
             np.float32
         )
         on_curves = replace(observed, values=values)
-        start = Start(point.item_points(), np.ones(observed.n_items, np.bool_))
-        drawn = self._learner(settings, self._known_factors()).infer(on_curves, rng, observer, None, start)
+        # Not from the point: it is held down more than draws are, and chains take long to come away from it.
+        drawn = self._learner(settings, self._known_factors()).infer(on_curves, rng, observer, None, given)
         return DrawnMonotonePosterior(point.plain, table, drawn)
 
     @property
