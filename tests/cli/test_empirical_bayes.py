@@ -54,6 +54,14 @@ def test_others_learn_it_too(folder, tmp_path, name):
     assert str(load(tmp_path / "model").learning_) in shown.stdout
 
 
+def test_who_should_draw_more_is_told_how(folder, tmp_path):
+    few = ("--regularisation", "empirical-bayes:draws=4")
+    tastespace("fit", folder / "ratings.csv", "--model", "als", "--n-factors", "2", *few, "--out", tmp_path / "model")
+    shown = tastespace("diagnose", tmp_path / "model").stdout
+    assert "Not good enough" in shown
+    assert "draws are set by --regularisation empirical-bayes:draws=N" in shown
+
+
 def test_json_has_what_was_learned(model):
     said = json.loads(tastespace("diagnose", model, "--json").stdout)
     assert said["learning"] == load(model).learning_.to_dict()

@@ -15,6 +15,7 @@ from tastespace.inference import diagnostics
 from tastespace.inference.trace import Trace
 from tastespace.models import MODELS, Recommender
 from tastespace.models.factorization.empirical_bayes.posterior import Learning
+from tastespace.models.factorization.empirical_bayes.settings import NAME
 from tastespace.report.diagnostics_figures import write_diagnostics
 from tastespace.report.evaluation_page import prepare_folder
 from tastespace.report.learning_figures import write_learning
@@ -46,6 +47,8 @@ def diagnose(
     console.out.print(str(diagnosis), markup=False)
     if learning is not None:
         console.out.print(f"\n{learning}", markup=False)
+        if diagnosis.trouble is not None:
+            console.out.print(f"draws are set by --regularisation {NAME}:draws=N", markup=False)
     if recommender.seen_.updates:
         console.out.print(f"\nseen: {recommender.seen_}", markup=False)
     if figures is not None:
