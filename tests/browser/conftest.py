@@ -74,7 +74,7 @@ def odd_model(tmp_path_factory) -> Path:
     users, items = zip(*dict.fromkeys(pairs), strict=True)
     values = rng.integers(1, 6, len(users)).astype(float)
     ratings = Ratings.from_frame(pl.DataFrame({"user": users, "item": items, "rating": values}))
-    odd = ["מלון גרנד בודפשט", "<img src=x onerror=alert(1)>", "A" * 400, "Ein sehr langer Titel " * 20]
+    odd = ["מלון גרנד בודפשט", "<img src=x onerror=alert(1)>", "A" * 400, "A very long title " * 20]
     odd += ["\u202eright to left"]
     titles = [odd[place % len(odd)] if place % 7 == 0 else f"Thing {place}" for place in range(ratings.n_items)]
     ratings = ratings.with_items(pl.Series("title", titles), None)
