@@ -99,6 +99,25 @@ def test_the_same_request_is_carried_out_once(client):
     assert client.put("/v1/users/new/ratings/1", json={"rating": 4}, headers=key).status_code == 409
 
 
+def test_a_time_is_that_of_its_zone(client):
+    """SQLite keeps none."""
+    rated = {"user": "a", "item": "1", "rating": 5, "at": "2024-05-31T12:00:00+05:00"}
+    assert client.post("/v1/ratings", json={"ratings": [rated, {**rated, "item": "2", "at": "2024-05-31T12:00:00"}]})
+    told = {row["item"]: row["at"] for row in client.get("/v1/users/a/ratings").json()["ratings"]}
+    assert told == {"1": "2024-05-31T07:00:00+00:00", "2": "2024-05-31T12:00:00+00:00"}
+
+
+def test_a_body_must_be_said_to_be_json(client):
+    answer = client.put("/v1/users/3/ratings/1", content=b'{"rating": 5}', headers={"Content-Type": "text/plain"})
+    assert answer.status_code == 415
+    assert "Content-Type: application/json" in answer.json()["detail"]
+
+
+def test_a_mistake_in_a_condition_is_shown_below_it(client):
+    detail = client.get("/v1/users/3/recommendations", params={"where": "genre is Comedy"}).json()["detail"]
+    assert "\n  genre is Comedy\n" in detail
+
+
 def test_many_ratings_are_stored_all_or_none(client):
     good = {"user": "a", "item": "1", "rating": 5}
     bad = client.post("/v1/ratings", json={"ratings": [good, {"user": "a", "item": "nothing", "rating": 5}]})
@@ -127,6 +146,27 @@ def test_many_ratings_are_stored_all_or_none(client):
         ("PUT", "/v1/users/3/ratings/1", b'{"rating"', 400),
         ("POST", "/v1/ratings", b'{"ratings": []}', 422),
         ("POST", "/v1/recommendations", b'{"user": "3", "history": {"1": 5}}', 422),
+        ("PUT", "/v1/users/3/ratings/1", b'{"rating": 1e400}', 422),
+        ("PUT", "/v1/users/3/ratings/1", b'{"rating": ' + b"9" * 5000 + b"}", 400),
+        ("PUT", "/v1/users/3/ratings/1'%3B%20DROP%20TABLE%20ratings%3B--", b'{"rating": 5}', 404),
+        ("PUT", "/v1/users/3/ratings/..%5C..%5Cetc%5Cpasswd", b'{"rating": 5}', 404),
+        ("PUT", "/v1/users/a%1bb/ratings/1", b'{"rating": 5}', 422),
+        ("GET", "/v1/items/..%2F..%2Fetc%2Fpasswd", None, 404),
+        ("GET", "/v1/items/%7B%7B7*7%7D%7D", None, 404),
+        ("GET", "/v1/users/3/recommendations?policy=%7B%7B7*7%7D%7D", None, 422),
+        ("GET", "/v1/users/3/recommendations?where=1%20or%201%3D1", None, 422),
+        ("GET", "/v1/users/3/recommendations?where=" + "(" * 400 + "genre%20%3D%20Drama" + ")" * 400, None, 422),
+        ("GET", "/v1/users/3/recommendations?exclude=1&only=nothing", None, 404),
+        ("GET", "/v1/users/3/questions?n=1000", None, 422),
+        ("POST", "/v1/health", b"{}", 405),
+        ("POST", "/v1/recommendations", b"[" * 100_000, 400),
+        ("POST", "/v1/recommendations", b'{"user": "\\ud800"}', 422),
+        ("POST", "/v1/recommendations", b'{"where": "\\ud800"}', 422),
+        ("POST", "/v1/recommendations", b'{"history": {"1": 99}}', 422),
+        ("POST", "/v1/recommendations", b'{"history": {"1": 1e308}}', 422),
+        ("POST", "/v1/predictions", b'{"history": {"1": -1}, "items": ["2"]}', 422),
+        ("POST", "/v1/ratings", b'{"ratings": [{"user": "3", "item": "1", "rating": 5, "at": "9999-12-31"}]}', 422),
+        ("POST", "/v1/ratings", b'{"ratings": [{"user": "3", "item": "1", "rating": 5, "at": 1e300}]}', 422),
         ("POST", "/v1/recommendations", b" " * (5 << 20), 413),
     ],
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import os
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -13,8 +16,9 @@ from fastapi.testclient import TestClient
 
 from tastespace.service.answering import Answerer
 from tastespace.service.app import create_app, prepare
-from tastespace.service.guarding import Rates
+from tastespace.service.guarding import Guard, Rates
 from tastespace.service.logs import JsonLines
+from tastespace.service.metrics import Metrics
 
 
 def test_every_answer_has_an_id_and_safe_headers(client):
@@ -84,9 +88,56 @@ def test_a_fault_of_ours_is_told_without_a_trace(settings, monkeypatch, caplog):
     with TestClient(create_app(settings), raise_server_exceptions=False) as asking:
         answer = asking.get("/v1/users/1/recommendations", headers={"X-Request-ID": "find-me"})
     assert answer.status_code == 500
+    assert answer.headers["content-type"] == "application/problem+json"
     assert "secret" not in answer.text
     assert "Traceback" not in answer.text
+    assert answer.headers["X-Request-ID"] == "find-me"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert "a secret of the inside" in caplog.text  # where it belongs
+
+
+def test_whatever_is_logged_for_a_request_has_its_id(settings, monkeypatch, capsys):
+    """Also by parts that know of no request, in other threads."""
+    prepare(settings)
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(JsonLines())
+    logger = logging.getLogger("tastespace.service")
+
+    def fault(*given):
+        logger.warning("on the way")
+        raise RuntimeError("wrong")
+
+    monkeypatch.setattr(Answerer, "recommendations", fault)
+    monkeypatch.setattr(logger, "handlers", [lines])
+    with TestClient(create_app(settings), raise_server_exceptions=False) as asking:
+        asking.get("/v1/users/1/recommendations", headers={"X-Request-ID": "find-me"})
+    told = [json.loads(line) for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
+    assert [line["message"] for line in told] == ["on the way", "unexpected RuntimeError"]
+    assert {line["request_id"] for line in told} == {"find-me"}
+    assert "RuntimeError: wrong" in told[1]["trace"]
+
+
+def test_who_sends_too_slowly_is_told_so(settings):
+    async def never() -> dict:
+        await asyncio.sleep(10)
+        return {}
+
+    async def reads(scope, receive, send) -> None:
+        await receive()
+
+    async def ask() -> list[dict]:
+        sent: list[dict] = []
+
+        async def send(message) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-length", b"10")]}
+        await Guard(reads, replace(settings, seconds=0.05), Metrics(), None)(scope, never, send)
+        return sent
+
+    start, body = asyncio.run(ask())
+    assert start["status"] == 408
+    assert "did not arrive within 0.05 seconds" in json.loads(body["body"])["detail"]
 
 
 def test_log_lines_are_json_and_know_no_user(client, caplog):
@@ -116,6 +167,10 @@ def test_pages_of_other_sites_may_not_ask(client):
     assert "access-control-allow-origin" not in answer.headers
     rebound = client.get("/v1/health", headers={"Host": "elsewhere.example"})
     assert rebound.status_code == 400
+    assert rebound.headers["content-type"] == "application/problem+json"
+    assert "names another machine" in rebound.json()["detail"]
+    assert client.get("/v1/health", headers={"Host": "127.0.0.1:8000"}).status_code == 200
+    assert client.get("/v1/health", headers={"Host": "[::1]:8000"}).status_code == 200
 
 
 def test_pages_that_were_named_may(settings):
@@ -135,5 +190,28 @@ def test_metrics_are_counted(client):
     assert 'tastespace_beliefs_total{found="kept"} 1.0' in text
     assert 'tastespace_beliefs_total{found="concluded"} 1.0' in text
     assert "tastespace_ratings_stored_total 1.0" in text
-    assert 'status="200"' in text
+    assert 'route="/v1/users/{user}/recommendations",status="200"' in text
     assert "tastespace_model_activation 1.0" in text
+
+
+def test_metrics_of_several_workers(tmp_path):
+    """Counts of all are added, also of those that died; what answers is that of the living, also before a scrape."""
+    program = (
+        "import sys; from tastespace.service.metrics import Metrics; m = Metrics(); m.stored(2);"
+        "m.answers(int(sys.argv[1])); print(m.text().decode() if sys.argv[2:] else 'x'); sys.stdout.flush();"
+        "sys.stdin.read()"
+    )
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+
+    def worker(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", program, *arguments]
+        return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    dead = worker("1")
+    dead.communicate("")
+    with worker("5") as living:
+        assert living.stdout.readline()
+        told, _ = worker("6", "tell").communicate("")
+        living.communicate("")
+    assert "tastespace_ratings_stored_total 6.0" in told
+    assert "tastespace_model_activation 5.0" in told

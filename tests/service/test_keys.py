@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 
@@ -45,8 +46,6 @@ def key_file(tmp_path):
 
 @pytest.fixture
 def guarded(settings, key_file):
-    from dataclasses import replace
-
     told = replace(settings, keys=str(key_file), host="0.0.0.0")
     prepare(told)
     with TestClient(create_app(told)) as asking:
@@ -72,6 +71,16 @@ def test_each_scope_may_what_it_may(guarded, caplog, secret, list_status, rate_s
             assert rated.status_code == rate_status
             assert guarded.post("/v1/model/reload", headers=header).status_code == reload_status
     assert secret is None or secret not in caplog.text
+
+
+def test_keys_cannot_be_guessed_fast(settings, key_file):
+    told = replace(settings, keys=str(key_file), host="0.0.0.0", rate=2)
+    prepare(told)
+    with TestClient(create_app(told)) as asking:
+        wrong = [asking.get("/v1/model", headers={"X-API-Key": f"guess-{n}" * 4}).status_code for n in range(8)]
+        assert wrong[:4] == [401] * 4
+        assert 429 in wrong[4:]
+        assert asking.get("/v1/model", headers={"X-API-Key": READ}).status_code == 200  # Whoever has one may go on.
 
 
 def test_health_needs_no_key(guarded):
@@ -140,8 +149,6 @@ def test_other_machines_need_keys(host, is_local, monkeypatch):
 
 def test_a_key_expires_at_its_moment():
     key = read_keys(None, {"TASTESPACE_API_KEYS": f"a:read:{READ}"}).keys[0]
-    from dataclasses import replace
-
     key = replace(key, expires=datetime(2027, 1, 31, tzinfo=UTC))
     assert not key.has_expired(datetime(2027, 1, 30, 23, tzinfo=UTC))
     assert key.has_expired(datetime(2027, 1, 31, tzinfo=UTC))

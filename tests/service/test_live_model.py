@@ -12,6 +12,7 @@ from service.conftest import small_ratings
 
 from tastespace import ALS, artifact
 from tastespace.service.app import create_app, prepare
+from tastespace.service.live_model import LiveModel
 
 
 @pytest.fixture
@@ -154,3 +155,25 @@ def test_beliefs_kept_are_bounded(own_settings):
         for user in range(10):
             asking.get(f"/v1/users/{user}/recommendations")
         assert len(app.state.context.live.current._users) == 3
+
+
+def test_whoever_looks_for_another_model_goes_on_looking(two_workers, own_settings, monkeypatch, caplog):
+    """Whatever happens once must not keep a worker from following for ever."""
+    one, other = two_workers
+    with monkeypatch.context() as patch:
+        patch.setattr(LiveModel, "refresh", lambda self: 1 / 0)
+        wait_for(lambda: "ZeroDivisionError" in caplog.text)
+    publish(own_settings)
+    told = one.post("/v1/model/reload").json()["version"]
+    wait_for(lambda: version(other) == told)
+
+
+def test_a_new_artifact_that_waits_is_told_at_a_start(own_settings, caplog):
+    prepare(own_settings)
+    with TestClient(create_app(own_settings)) as asking:
+        served = version(asking)
+    assert "answered last" not in caplog.text
+    publish(own_settings)
+    with TestClient(create_app(own_settings)) as again:
+        assert version(again) == served
+    assert "POST /v1/model/reload takes it over" in caplog.text

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from datetime import UTC, datetime
 
 import numpy as np
 import polars as pl
 import pytest
 import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 from service.conftest import small_ratings
 
 from tastespace.errors import InvalidParameterError
@@ -16,12 +19,49 @@ from tastespace.service import tables
 from tastespace.service.store import DatabaseError, Once, Person, Rated, RepeatedKeyError, Store
 
 
-def test_the_tables_are_those_that_the_code_knows(store, database):
+def differences(store) -> list:
+    """What a migration would have to change for the tables to be those that the code knows."""
+    with store._engine.connect() as connection:
+        return compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), tables.metadata)
+
+
+def test_the_tables_are_those_that_the_code_knows(store):
     store.migrate()  # again: nothing to do
-    engine = store._engine
-    for table in tables.metadata.sorted_tables:
-        there = {column["name"] for column in sa.inspect(engine).get_columns(table.name)}
-        assert there == {column.name for column in table.columns}
+    assert differences(store) == []
+    with store._engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE people DROP COLUMN deleted_at"))
+    assert differences(store) != []  # This would have been noticed.
+
+
+def test_a_database_of_before_is_brought_up_to_date(database):
+    """Every migration runs on what the one before left, and loses nothing."""
+    old = Store(database)
+    old.migrate("0001")
+    assert differences(old) != []
+    old.rate([Rated("ann", "1", 4.0)], Once("shop", "k", "of this"), "answer")
+    old.migrate()
+    assert differences(old) == []
+    assert old.history("ann") == {"1": 4.0}
+    assert old.rate([Rated("ann", "1", 4.0)], Once("shop", "k", "of this"), "answer") == "answer"
+    old.close()
+
+
+def test_sqlite_waits_for_the_disk(tmp_path):
+    store = Store(f"sqlite:///{tmp_path / 'ratings.db'}")
+    with store._engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2  # FULL
+    store.close()
+
+
+def test_what_goes_wrong_is_told_without_what_people_rated(store):
+    with store._engine.begin() as connection:
+        connection.execute(sa.text("DROP TABLE ratings"))
+    with pytest.raises(DatabaseError) as told:
+        store.history("somebody-secret")
+    trace = "".join(traceback.format_exception(told.value))
+    assert "OperationalError" in trace or "ProgrammingError" in trace
+    assert "secret" not in trace.replace('store.history("somebody-secret")', "")  # the line of this file
 
 
 def test_a_rating_replaces_the_one_before_and_tells_that_the_user_changed(store):

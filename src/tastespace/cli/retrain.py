@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def retrain(
     model: Model,
-    database: Annotated[str, typer.Option("--db", help="URL of the ratings database.")],
+    database: Annotated[str, typer.Option("--db", envvar="TASTESPACE_DATABASE", help="URL of the ratings database.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write the new model to; may be MODEL itself.")],
     share: Annotated[
         float, typer.Option("--share", help="Of the ratings that MODEL has not seen, the latest are held out.")

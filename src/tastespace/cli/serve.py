@@ -22,7 +22,12 @@ def serve(
     port: Annotated[int, typer.Option("--port", help="Port to listen on; 0 for any.", min=0, max=65535)] = 8000,
     workers: Annotated[int, typer.Option("--workers", help="Processes that answer.", min=1)] = 1,
     database: Annotated[
-        str | None, typer.Option("--db", help="URL of the ratings database; SQLite in the state folder by default.")
+        str | None,
+        typer.Option(
+            "--db",
+            envvar="TASTESPACE_DATABASE",
+            help="URL of the ratings database; SQLite in the state folder by default.",
+        ),
     ] = None,
     state: Annotated[
         Path | None, typer.Option("--state", help="Folder of versions and database; MODEL-state by default.")
@@ -73,7 +78,6 @@ def serve(
 
 def _tell(settings: Settings, taken: int) -> None:
     """Where it is."""
-    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     if taken:
         console.err.print(f"{taken:,} ratings of the model are in the database now", markup=False)
-    console.out.print(f"serving {settings.model} at http://{shown}:{settings.port}/v1/", markup=False)
+    console.out.print(f"serving {settings.model} at http://{settings.shown_host}:{settings.port}/v1/", markup=False)

@@ -10,6 +10,7 @@ from fastapi import Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from tastespace.service.context import Context, context_of
+from tastespace.service.keys import Key
 from tastespace.service.problems import ProblemError
 
 bearer = HTTPBearer(auto_error=False, description="An API key.")
@@ -26,30 +27,45 @@ def needs(scope: str) -> Callable[..., Awaitable[str]]:
         key: Annotated[str | None, Security(header)],
     ) -> str:
         context = context_of(request)
-        name = _client(context, scope, request, token.credentials if token is not None else key)
-        request.state.client = name
-        wait = context.rates.wait(name)
-        if wait:
-            raise ProblemError(
-                429,
-                f"more than {context.settings.rate:g} requests a second; wait {wait:.1f} seconds",
-                {"Retry-After": str(int(wait) + 1)},
-            )
+        if not context.keys:
+            return _counted(request, _address(request))
+        secret = token.credentials if token is not None else key
+        found = None if secret is None else context.keys.find(secret)
+        if found is None or found.has_expired(datetime.now(UTC)):
+            _counted(request, _address(request))  # Whoever guesses may not do so faster than others may ask.
+            raise ProblemError(401, _complaint(secret, found), CHALLENGE)
+        name = _counted(request, f"key {found.name}")
+        if not found.allows(scope):
+            raise ProblemError(403, f"the API key may {found.scope}; this needs one that may {scope}")
         return name
 
     return client
 
 
-def _client(context: Context, scope: str, request: Request, secret: str | None) -> str:
-    if not context.keys:
-        return f"address {request.client.host if request.client else 'unknown'}"
+async def anybody(request: Request) -> str:
+    """A dependency: the address of whoever asks what needs no key."""
+    return _counted(request, _address(request))
+
+
+def _counted(request: Request, name: str) -> str:
+    """The client, who has not asked too often; from now on the log knows him."""
+    context: Context = context_of(request)
+    request.state.client = name
+    wait = context.rates.wait(name)
+    if wait:
+        raise ProblemError(
+            429,
+            f"more than {context.settings.rate:g} requests a second; wait {wait:.1f} seconds",
+            {"Retry-After": str(int(wait) + 1)},
+        )
+    return name
+
+
+def _address(request: Request) -> str:
+    return f"address {request.client.host if request.client else 'unknown'}"
+
+
+def _complaint(secret: str | None, key: Key | None) -> str:
     if secret is None:
-        raise ProblemError(401, "send an API key: Authorization: Bearer KEY", CHALLENGE)
-    key = context.keys.find(secret)
-    if key is None:
-        raise ProblemError(401, "the API key is not known here", CHALLENGE)
-    if key.has_expired(datetime.now(UTC)):
-        raise ProblemError(401, "the API key has expired; ask for a new one", CHALLENGE)
-    if not key.allows(scope):
-        raise ProblemError(403, f"the API key may {key.scope}; this needs one that may {scope}")
-    return f"key {key.name}"
+        return "send an API key: Authorization: Bearer KEY"
+    return "the API key is not known here" if key is None else "the API key has expired; ask for a new one"

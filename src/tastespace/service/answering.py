@@ -21,6 +21,7 @@ from tastespace.service.metrics import Metrics
 from tastespace.service.store import Store
 
 NOBODY = "you"  # whose history was sent, and no name
+MOST_QUESTIONS = 100  # Each takes as long as a list, and nobody answers more.
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ class Answerer:
         }
 
     def questions(self, curious: Curious) -> dict[str, Any]:
-        self._limit("n", curious.n)
+        self._limit("n", curious.n, MOST_QUESTIONS)
         history = self._history(curious)
         with self.loaded.asking() as remarks:
             questions = self.loaded.recommender.ask(
@@ -164,7 +165,7 @@ class Answerer:
         """The user with his ratings; within `asking`."""
         if about.user is None:
             assert history is not None
-            return self.loaded.about(NOBODY, history[1])
+            return self.loaded.about(NOBODY, history[1], is_sent=True)
         kept = self.loaded.known(about.user) if history is None else None
         self.metrics.believed(was_kept=kept is not None)
         if kept is not None:
@@ -175,9 +176,10 @@ class Answerer:
             self.loaded.keep(about.user, version, request)
         return request
 
-    def _limit(self, name: str, n: int) -> None:
-        if n > self.most_items:
-            raise InvalidParameterError(f"{name} is {n}; expected at most {self.most_items}")
+    def _limit(self, name: str, n: int, most: int | None = None) -> None:
+        most = self.most_items if most is None else min(most, self.most_items)
+        if n > most:
+            raise InvalidParameterError(f"{name} is {n}; expected at most {most}")
 
 
 def known_item(loaded: Loaded, item: str) -> int:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from threadpoolctl import threadpool_limits
 
 from tastespace import artifact
@@ -30,7 +29,7 @@ from tastespace.service.store import Store
 from tastespace.service.versions import Versions
 from tastespace.version import __version__
 
-LOCAL_HOSTS = ["localhost", "127.0.0.1", "[::1]", "testserver"]
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]", "testserver")
 
 
 def prepare(settings: Settings, observer: Observer = silent) -> int:
@@ -59,9 +58,16 @@ def create_app(settings: Settings) -> FastAPI:
     """The service as an ASGI application. `prepare` comes before it, once."""
     check_access(settings)
     store = Store(settings.database_url)
-    versions = Versions(settings.folder / "versions")
-    live = LiveModel(Path(settings.model).resolve(), store, versions, settings.cached_users, settings.kept_versions)
     metrics = Metrics()
+    versions = Versions(settings.folder / "versions")
+    live = LiveModel(
+        Path(settings.model).resolve(),
+        store,
+        versions,
+        settings.cached_users,
+        settings.kept_versions,
+        metrics.answers,
+    )
     maps = Maps(settings.folder / "maps", versions)
     context = Context(settings, read_keys(settings.keys), store, live, metrics, Rates(settings.rate), maps)
 
@@ -87,13 +93,9 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_url="/openapi.json",
     )
     app.state.context = context
-    for part in (running, recommending, items, people, pictures):
-        app.include_router(part.router, prefix="/v1")
-    app.include_router(pages.router)
+    for part in (running, recommending, items, people, pictures, pages):
+        app.include_router(part.router)
     problems.install(app)
-    if settings.is_local and not context.keys:
-        # A page of another site could otherwise reach a service on this machine under a name of its own.
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOCAL_HOSTS)
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -101,7 +103,9 @@ def create_app(settings: Settings) -> FastAPI:
             allow_methods=["GET", "POST", "PUT", "DELETE"],
             allow_headers=["Authorization", "X-API-Key", "Content-Type", "Idempotency-Key"],
         )
-    app.add_middleware(Guard, settings=settings, metrics=metrics)
+    # A page of another site could otherwise reach a service on this machine under a name of its own.
+    hosts = {*LOCAL_HOSTS, settings.shown_host} if settings.is_local and not context.keys else None
+    app.add_middleware(Guard, settings=settings, metrics=metrics, hosts=hosts)
     return app
 
 

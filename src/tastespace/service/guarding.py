@@ -8,17 +8,21 @@ import re
 import time
 import uuid
 from collections import OrderedDict
+from collections.abc import Collection
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tastespace.service.logs import REQUEST
 from tastespace.service.metrics import Metrics
 from tastespace.service.problems import problem
 from tastespace.service.settings import Settings
 
 log = logging.getLogger("tastespace.service.access")
+faults = logging.getLogger("tastespace.service")
 GOOD_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+PORT = re.compile(r":\d*$")
 SECURE = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -29,6 +33,9 @@ SECURE = {
 }
 
 
+FAULT = "something went wrong that should not; the log has it, under the X-Request-ID of this answer"
+
+
 class TooLargeError(HTTPException):
     """More was sent than may be."""
 
@@ -37,16 +44,18 @@ class TooLargeError(HTTPException):
 
 
 class Guard:
-    """The outermost layer of the application."""
+    """The outermost layer of the application: whatever happens within, the answer has an id and safe headers."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, hosts: Collection[str] | None) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
+        self._hosts = hosts  # names by which the service may be asked; None for any
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         exchange = _Exchange(scope, receive, send, self._settings)
+        REQUEST.set(exchange.id)
         began = time.perf_counter()
         try:
             await self._answer(exchange)
@@ -71,11 +80,24 @@ class Guard:
         if exchange.is_announced_too_large:
             await exchange.refuse(413, TooLargeError(self._settings.body_bytes).detail)
             return
+        if self._hosts is not None and exchange.host not in self._hosts:
+            known = ", ".join(sorted(self._hosts))
+            await exchange.refuse(400, f"the header Host names another machine; expected one of {known}")
+            return
+        seconds = self._settings.seconds
         try:
-            async with asyncio.timeout(self._settings.seconds):
+            async with asyncio.timeout(seconds):
                 await self._app(exchange.scope, exchange.receive, exchange.send)
         except TimeoutError:
-            await exchange.refuse(503, f"this took longer than {self._settings.seconds:g} seconds and was given up")
+            if exchange.has_arrived:
+                text = f"this took longer than {seconds:g} seconds and was given up; what it was to store may be stored"
+                await exchange.refuse(503, text)
+            else:
+                await exchange.refuse(408, f"the request did not arrive within {seconds:g} seconds; send it again")
+        except Exception as error:
+            # Here and not by the framework, whose answer would be outside of this layer.
+            faults.error("unexpected %s", type(error).__name__, exc_info=error)
+            await exchange.refuse(500, FAULT)
 
 
 class _Exchange:
@@ -87,9 +109,11 @@ class _Exchange:
         given = headers.get("x-request-id", "")
         self.id = given if GOOD_ID.fullmatch(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = self.id
+        self.host = PORT.sub("", headers.get("host", ""))
         length = headers.get("content-length", "")
         self.is_announced_too_large = length.isdigit() and (len(length) > 18 or int(length) > settings.body_bytes)
         self._received = 0
+        self.has_arrived = length in ("", "0") and "transfer-encoding" not in headers
         self._has_begun = False
         self.status = 500
 
@@ -99,6 +123,7 @@ class _Exchange:
             self._received += len(message.get("body", b""))
             if self._received > self._settings.body_bytes:
                 raise TooLargeError(self._settings.body_bytes)
+            self.has_arrived = not message.get("more_body", False)
         return message
 
     async def send(self, message: Message) -> None:

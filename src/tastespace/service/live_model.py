@@ -6,7 +6,7 @@ import logging
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from tastespace import artifact
+from tastespace.data.ratings import Ratings
 from tastespace.errors import ArtifactError, DataWarning, InvalidParameterError, TastespaceError, TastespaceWarning
 from tastespace.models import Recommender
 from tastespace.models.request import Request
@@ -70,11 +71,19 @@ class Loaded:
         while len(self._users) > self.most_users:
             self._users.popitem(last=False)
 
-    def about(self, user: str, history: dict[str, float]) -> Request:
-        """A user with exactly these ratings; those of items that the model does not know tell it nothing."""
+    def about(self, user: str, history: dict[str, float], *, is_sent: bool = False) -> Request:
+        """A user with exactly these ratings; those of items that the model does not know tell it nothing.
+
+        Ratings that were stored have been looked at then; those that are sent must be such as the model knows.
+        """
+        given = None
+        if history:
+            given = Ratings.from_arrays([user] * len(history), list(history), list(history.values()))
+        if given is not None and is_sent:
+            self.recommender.check_ratings(given)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)
-            return self.recommender.about([user], history=history or None, instead=True)
+            return self.recommender.about([user], history=given, instead=True)
 
     @cached_property
     def titles(self) -> pl.Series | None:
@@ -102,7 +111,17 @@ class Loaded:
 class LiveModel:
     """The current version, the same in every worker."""
 
-    def __init__(self, model: Path, store: Store, versions: Versions, most_users: int, kept_versions: int) -> None:
+    def __init__(
+        self,
+        model: Path,
+        store: Store,
+        versions: Versions,
+        most_users: int,
+        kept_versions: int,
+        changed: Callable[[int], None] = lambda activation: None,
+    ) -> None:
+        """`changed` hears the number of the activation that answers from now on."""
+        self._changed = changed
         self._model, self._store, self._versions = model, store, versions
         self._most_users, self._kept_versions = most_users, kept_versions
         self._swapping = threading.Lock()
@@ -127,10 +146,10 @@ class LiveModel:
             version = self._versions.take(self._model)
             loaded = self._load(version, 0)  # Tried before it is made known.
             activation = self._store.activate(version, "start")
-            loaded.activation = activation.id
-            self._current = loaded
+            self._answer_with(loaded, activation.id)
             return
-        self._current = self._load(activation.version, activation.id)
+        self._answer_with(self._load(activation.version, activation.id), activation.id)
+        self._tell_if_another_waits()
 
     def reload(self) -> Activation:
         """The artifact as it is now becomes the version that answers, in every worker; a bad one changes nothing."""
@@ -158,10 +177,9 @@ class LiveModel:
             if activation.id == self.current.activation:
                 return False
             try:
-                if activation.version == self.current.version:
-                    self.current.activation = activation.id
-                else:
-                    self._current = self._load(activation.version, activation.id)
+                is_same = activation.version == self.current.version
+                loaded = self.current if is_same else self._load(activation.version, activation.id)
+                self._answer_with(loaded, activation.id)
             except TastespaceError as error:
                 self._refused = activation.id
                 log.error("cannot load the version %s: %s", activation.version, error)
@@ -176,6 +194,9 @@ class LiveModel:
                 self.refresh()
             except TastespaceError as error:
                 log.warning("cannot look for another model: %s", error)
+            except Exception:
+                # Whoever stops looking answers with the old one forever.
+                log.exception("cannot look for another model")
 
     def stop(self) -> None:
         self._stopped.set()
@@ -195,12 +216,29 @@ class LiveModel:
         current = self.current
         loaded = current if version == current.version else self._load(version, current.activation)
         activation = self._store.activate(version, reason)
-        loaded.activation = activation.id
-        self._current = loaded
+        self._answer_with(loaded, activation.id)
         recent = {entry.version for entry in self._store.activations(self._kept_versions * 2)}
         self._versions.drop_others(recent | {version})
         log.info("the version %s answers now (%s)", version, reason)
         return activation
+
+    def _answer_with(self, loaded: Loaded, activation: int) -> None:
+        loaded.activation = activation
+        self._current = loaded
+        self._changed(activation)
+
+    def _tell_if_another_waits(self) -> None:
+        """Whoever fits again and starts again may expect the new model; what answered last answers, until told."""
+        try:
+            is_another = self._versions.name_of(self._model) != self.current.version
+        except ArtifactError:
+            return  # It is not needed: its version is.
+        if is_another:
+            log.warning(
+                "%s is not the version %s, which answered last and answers now; POST /v1/model/reload takes it over",
+                self._model,
+                self.current.version,
+            )
 
     def _load(self, version: str, activation: int) -> Loaded:
         path = self._versions.path(version)

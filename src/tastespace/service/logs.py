@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
 FIELDS = ("request_id", "client", "milliseconds")
+REQUEST: ContextVar[str | None] = ContextVar("request", default=None)  # the id of the one that is being answered
 
 
 class JsonLines(logging.Formatter):
@@ -20,6 +22,8 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if (request := REQUEST.get()) is not None:
+            entry["request_id"] = request  # also where whoever logs does not know that there is a request
         entry |= {name: value for name in FIELDS if (value := getattr(record, name, None)) is not None}
         if record.exc_info:
             entry["trace"] = self.formatException(record.exc_info)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
@@ -44,10 +45,23 @@ class Metrics:
     def believed(self, *, was_kept: bool) -> None:
         self._beliefs.labels("kept" if was_kept else "concluded").inc()
 
-    def text(self, activation: int) -> bytes:
+    def answers(self, activation: int) -> None:
+        """Which activation answers here, from now on."""
         self._activation.set(activation)
+
+    def text(self) -> bytes:
         if FOLDER_VARIABLE not in os.environ:
             return generate_latest(self._registry)
+        _leave_out_the_dead(Path(os.environ[FOLDER_VARIABLE]))
         everywhere = CollectorRegistry()
         multiprocess.MultiProcessCollector(everywhere)  # type: ignore[no-untyped-call]
         return generate_latest(everywhere)
+
+
+def _leave_out_the_dead(folder: Path) -> None:
+    """A worker that was killed answers with nothing any more; what it had counted still counts."""
+    for process in {int(file.stem.rpartition("_")[2]) for file in folder.glob("gauge_live*.db")}:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            multiprocess.mark_process_dead(process)  # type: ignore[no-untyped-call]

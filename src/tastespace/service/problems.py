@@ -41,6 +41,7 @@ TITLES = {
     403: "not allowed",
     404: "not there",
     405: "no such method",
+    408: "too slow",
     409: "conflict",
     413: "too large",
     415: "not JSON",
@@ -105,19 +106,23 @@ async def _of_validation(request: Request, error: Exception) -> JSONResponse:
         {"where": ".".join(_clean(str(part)) for part in one["loc"]), "what": _clean(one["msg"])}
         for one in error.errors()[:20]
     ]
+    if any(one["loc"] == ("body",) for one in error.errors()) and not _is_json(request):
+        return problem(415, "the body is not said to be JSON; expected a header Content-Type: application/json")
     unreadable = any(one["type"] == "json_invalid" for one in error.errors())
     detail = "; ".join(f"{one['where']}: {one['what']}" for one in errors[:3])
     return problem(400 if unreadable else 422, detail, errors=errors)
 
 
-async def _of_anything(request: Request, error: Exception) -> JSONResponse:
-    log.error("unexpected %s", type(error).__name__, exc_info=error)
-    return problem(500, "something went wrong that should not; the log has it, under the X-Request-ID of this answer")
+def _is_json(request: Request) -> bool:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "application/json" or kind.endswith("+json")
 
 
 def _clean(text: str) -> str:
-    """Printable, and not too long."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text[:1000])
+    """Printable, and not too long. Lines stay: a mistake in a condition is marked below it."""
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text[:1000]
+    )
 
 
 def install(app: FastAPI) -> None:
@@ -126,4 +131,3 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ProblemError, _of_problem)
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(RequestValidationError, _of_validation)
-    app.add_exception_handler(Exception, _of_anything)

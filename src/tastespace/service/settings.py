@@ -68,6 +68,11 @@ class Settings:
         except ValueError:
             return False
 
+    @property
+    def shown_host(self) -> str:
+        """As it stands in an address."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 

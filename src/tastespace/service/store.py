@@ -102,14 +102,16 @@ class Store:
         self._insert = sqlite.insert if self._is_sqlite else postgresql.insert
 
     def _options(self) -> dict[str, Any]:
+        # Errors go into the log; what people rated does not.
+        common: dict[str, Any] = {"pool_size": 8, "hide_parameters": True}
         if self._is_sqlite:
-            return {"connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False}, "pool_size": 8}
-        return {"pool_pre_ping": True, "pool_size": 8, "connect_args": {"connect_timeout": 5}}
+            return {**common, "connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False}}
+        return {**common, "pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
 
     def close(self) -> None:
         self._engine.dispose()
 
-    def migrate(self) -> None:
+    def migrate(self, revision: str = "head") -> None:
         """Bring the tables up to date; several may try at the same time."""
         config = Config()
         config.set_main_option("script_location", "tastespace.service:migrations")
@@ -117,7 +119,7 @@ class Store:
             if not self._is_sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7412365)"))  # any number, always the same
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            command.upgrade(config, revision)
 
     def ping(self) -> None:
         """Whether it answers."""

@@ -30,7 +30,7 @@ answered = Table(  # requests that must not be carried out twice
     Column("key", String, primary_key=True),
     Column("fingerprint", String, nullable=False),  # of what was asked
     Column("body", Text, nullable=False),  # of what was answered
-    Column("answered_at", DateTime(timezone=True), nullable=False),
+    Column("answered_at", DateTime(timezone=True), nullable=False, index=True),  # those of yesterday are dropped
 )
 
 imports = Table(

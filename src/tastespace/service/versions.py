@@ -23,7 +23,14 @@ class Versions:
         return self.folder / version
 
     def take(self, model: Path) -> str:
-        """Keep the artifact as it is now, whatever becomes of it: the same files, linked where that is possible.
+        """Keep the artifact as it is now, whatever becomes of it: the same files, linked where that is possible."""
+        version = self.name_of(model)
+        if not self.path(version).is_dir():
+            self._link(model, [artifact.MANIFEST, *artifact.read_manifest(model)["files"]], version)
+        return version
+
+    def name_of(self, model: Path) -> str:
+        """What the artifact as it is now is called.
 
         The name follows from the manifest, which has the seed, the parameters and the sizes of the files, and from the
         time of the largest of them.
@@ -35,10 +42,7 @@ class Versions:
         except OSError as error:
             raise ArtifactError(f"{model}: the artifact cannot be read ({error.strerror})") from error
         known_by = text + f"{posterior.st_size} {posterior.st_mtime_ns}".encode()
-        version = f"{manifest['model']}-{hashlib.sha256(known_by).hexdigest()[:12]}"
-        if not self.path(version).is_dir():
-            self._link(model, [artifact.MANIFEST, *manifest["files"]], version)
-        return version
+        return f"{manifest['model']}-{hashlib.sha256(known_by).hexdigest()[:12]}"
 
     def drop_others(self, kept: set[str]) -> None:
         """Remove the folders of versions that can no longer be gone back to."""

@@ -14,7 +14,7 @@ from tastespace.service.live_model import Loaded
 from tastespace.service.messages import Item, Items, SimilarItems
 from tastespace.service.routes.parts import ItemId, Limit, Offset, Reader, Shared, Where, answer
 
-router = APIRouter(tags=["items"])
+router = APIRouter(prefix="/v1", tags=["items"])
 
 
 @router.get("/items", response_model=Items)

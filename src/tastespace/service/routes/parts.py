@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import Depends, Path, Query, Response
+from fastapi import Depends, Path, Query, Request, Response
 from pydantic import AfterValidator
 
-from tastespace.service.access import needs
+from tastespace.service.access import anybody, needs
 from tastespace.service.context import Context, context_of
 from tastespace.service.messages import LONGEST_ID, Problem, printable
 
-Shared = Annotated[Context, Depends(context_of)]
+
+async def shared(request: Request) -> Context:
+    """A dependency; asynchronous, as a plain function would wait for a thread."""
+    return context_of(request)
+
+
+Shared = Annotated[Context, Depends(shared)]
+Anybody = Annotated[str, Depends(anybody)]
 Reader = Annotated[str, Depends(needs("read"))]
 Writer = Annotated[str, Depends(needs("write"))]
 Administrator = Annotated[str, Depends(needs("admin"))]
@@ -34,6 +41,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         404: "Unknown.",
         409: "In conflict with what was done before.",
         413: "Too large.",
+        415: "Not JSON.",
         422: "Not possible: the detail says why.",
         429: "Too many requests.",
         503: "Not now: the database or the model does not answer.",

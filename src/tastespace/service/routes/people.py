@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
@@ -26,7 +26,9 @@ from tastespace.service.messages import (
 from tastespace.service.routes.parts import ItemId, Limit, Offset, Reader, Shared, UserId, Writer, answer
 from tastespace.service.store import Once, Rated
 
-router = APIRouter(tags=["people"])
+router = APIRouter(prefix="/v1", tags=["people"])
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+AHEAD = timedelta(days=1)  # by which clocks may differ
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -112,7 +114,7 @@ def rate_many(context: Shared, client: Writer, bulk: Bulk, idempotency_key: Idem
         raise InvalidParameterError(
             f"there are {len(bulk.ratings)} ratings; expected at most {most}: send them in parts"
         )
-    new = [Rated(one.user, one.item, float(one.rating), _utc(one.at)) for one in bulk.ratings]
+    new = [Rated(one.user, one.item, float(one.rating), _moment(one.at)) for one in bulk.ratings]
     return _store(context, new, client, idempotency_key)
 
 
@@ -156,8 +158,14 @@ def _fingerprint(new: Iterable[Rated]) -> str:
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 
-def _utc(at: datetime | None) -> datetime | None:
-    return at if at is None or at.tzinfo is not None else at.replace(tzinfo=UTC)
+def _moment(at: datetime | None) -> datetime | None:
+    """In UTC, for SQLite forgets the zone; without one it is UTC already. A rating of next year would spoil splits."""
+    if at is None:
+        return None
+    aware = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+    if not EARLIEST <= aware <= datetime.now(UTC) + AHEAD:
+        raise InvalidParameterError(f"a rating is of {at.isoformat()}; expected a time from 1970 on that has passed")
+    return aware.astimezone(UTC)
 
 
 def _iso(at: datetime) -> str:

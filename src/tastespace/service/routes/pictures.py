@@ -11,7 +11,7 @@ from tastespace.service.context import Context
 from tastespace.service.picture_messages import Coming, Map, Method, Outline, Place, Sought, Story
 from tastespace.service.routes.parts import Reader, Shared, UserId, answer
 
-router = APIRouter(tags=["pictures"])
+router = APIRouter(prefix="/v1", tags=["pictures"])
 LATER: dict[int | str, dict[str, Any]] = {202: {"model": Coming, "description": "It is being made: ask again."}}
 
 

@@ -17,7 +17,7 @@ from tastespace.service.messages import (
 )
 from tastespace.service.routes.parts import Reader, Shared, UserId, Where, answer
 
-router = APIRouter(tags=["recommending"])
+router = APIRouter(prefix="/v1", tags=["recommending"])
 Items = Annotated[list[Id] | None, Query(max_length=1000)]
 
 

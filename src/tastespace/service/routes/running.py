@@ -10,10 +10,10 @@ from tastespace.errors import ArtifactError, InvalidParameterError
 from tastespace.service.context import Context
 from tastespace.service.messages import Health, ModelInfo, Ready, VersionInfo
 from tastespace.service.problems import ProblemError
-from tastespace.service.routes.parts import Administrator, Reader, Shared, answer
+from tastespace.service.routes.parts import Administrator, Anybody, Reader, Shared, answer
 from tastespace.service.store import Activation
 
-router = APIRouter(tags=["running"])
+router = APIRouter(prefix="/v1", tags=["running"])
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -24,7 +24,7 @@ async def health() -> Response:
 
 
 @router.get("/ready", response_model=Ready)
-def ready(context: Shared) -> Response:
+def ready(context: Shared, client: Anybody) -> Response:
     """Whether questions can be answered: a model is loaded, and the database is there."""
     context.store.ping()
     return answer({"status": "ready", "model": context.live.current.version})
@@ -33,7 +33,7 @@ def ready(context: Shared) -> Response:
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 def metrics(context: Shared, client: Reader) -> Response:
     """What was counted, for Prometheus."""
-    return Response(context.metrics.text(context.live.current.activation), headers={"Content-Type": CONTENT_TYPE})
+    return Response(context.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
 @router.get("/model", response_model=ModelInfo)

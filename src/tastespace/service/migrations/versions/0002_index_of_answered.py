@@ -1,0 +1,16 @@
+"""Old idempotency keys are dropped with every new one: they are found by an index, not by looking at all."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    op.create_index("ix_answered_answered_at", "answered", ["answered_at"])
+
+
+def downgrade() -> None:
+    op.drop_index("ix_answered_answered_at", "answered")
