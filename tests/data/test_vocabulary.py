@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tastespace.data.vocabulary as vocabulary_file
 from tastespace.data.vocabulary import Vocabulary, id_series, is_canonical_integer
 from tastespace.errors import DataError
 
@@ -137,3 +138,27 @@ def test_canonical_integers():
 def test_blank_ids_are_refused_as_they_are_in_files(blank):
     with pytest.raises(DataError, match="user: an id is blank; expected an id in every row"):
         Vocabulary.of(["a", blank], "user")
+
+
+MIXED = st.one_of(integers.map(str), strings, st.sampled_from(["007", "+7", "-0", "0", " 7", "9" * 19, "9" * 25, "٧"]))
+
+
+@given(st.one_of(st.lists(integers, unique=True), st.lists(MIXED, unique=True)), st.lists(MIXED))
+def test_few_ids_are_found_as_many_are(known, asked):
+    """A dictionary for few and a query for many say the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        few, few_rows = Vocabulary.of(known)
+        found, there = few.rows_of(asked), few.at(few.rows_of(asked))
+        patch.setattr(vocabulary_file, "SMALL", -1)
+        patch.setattr(vocabulary_file, "FEW", 2**40)
+        many, many_rows = Vocabulary.of(known)
+        assert many.ids.equals(few.ids)
+        np.testing.assert_array_equal(many_rows, few_rows)
+        np.testing.assert_array_equal(many.rows_of(asked), found)
+        assert many.at(found).equals(there)
+
+
+@pytest.mark.parametrize("n", [3, 3000])
+def test_a_blank_id_is_refused_among_few_and_many(n):
+    with pytest.raises(DataError, match="an id is blank"):
+        Vocabulary.of([*map(str, range(n)), " \t"])

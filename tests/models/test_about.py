@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tastespace import ALS, BPMF
+from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.randomness import generator
 from tastespace.testing.toys import gaussian
@@ -64,6 +65,32 @@ def test_all_of_training_instead_of_training_changes_nothing(model):
     instead = model.about([user], history=history, instead=True)
     assert (instead.asked.before.columns == row.columns).all()  # the draws have seen them
     np.testing.assert_allclose(model.recommend(instead, 5).scores, model.recommend([user], 5).scores, rtol=1e-5)
+
+
+def test_a_history_may_repeat_itself_and_differ_from_training(model):
+    """Of a pair the newest counts; what training had is known by item and value."""
+    trained = model.ratings_
+    users = trained.users.ids[:3].to_list()
+    given, expected, before = [], {}, {}
+    rng = generator(3)
+    for place, user in enumerate(users):
+        row = trained.by_user.take(np.array([place]))
+        had = dict(zip(row.columns.tolist(), row.values.tolist(), strict=True))
+        for item in rng.permutation(trained.n_items)[:20].tolist() * 2:
+            value = had[item] if item in had and rng.random() < 0.5 else float(rng.integers(1, 6))
+            given.append((user, trained.items.ids[item], value))
+            expected[place, item] = value
+        before |= {(place, item): value for item, value in had.items()}
+    history = Ratings.from_arrays(*zip(*given, strict=True))
+    asked = model.about(users, history=history, instead=True).asked
+
+    def listed(part):
+        return list(zip(part.rows().tolist(), part.columns.tolist(), part.values.tolist(), strict=True))
+
+    assert listed(asked.seen) == [(*pair, np.float32(value)) for pair, value in sorted(expected.items())]
+    still = [(*pair, value) for pair, value in sorted(expected.items()) if before.get(pair) == np.float32(value)]
+    assert still
+    assert listed(asked.before) == still
 
 
 def test_what_makes_no_sense(model):

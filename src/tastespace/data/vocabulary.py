@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,8 +19,12 @@ from tastespace.errors import DataError
 Ids = Any  # a polars or pandas series, a numpy array, or any iterable of strings or integers
 
 
+BLANKS = " \t\r\n"
+CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
 # Below one in so many, a dictionary made once is faster than a join, which looks at all ids every time.
 FEW = 100
+# Up to so many ids a query of polars takes longer than to go through them, and it waits for threads that others use.
+SMALL = 1000
 
 
 def id_series(values: Ids, name: str = "ids") -> pl.Series:
@@ -85,7 +90,7 @@ def is_missing(entry: Any) -> bool:
 
 def is_blank(texts: pl.Series) -> pl.Series:
     """Which texts are no ids, because there is nothing to be seen of them."""
-    return texts.str.strip_chars(" \t\r\n") == ""
+    return texts.str.strip_chars(BLANKS) == ""
 
 
 def is_canonical_integer(texts: pl.Series) -> pl.Series:
@@ -104,15 +109,26 @@ class Vocabulary:
     def of(cls, values: Ids, name: str = "ids") -> tuple[Vocabulary, IntArray]:
         """The vocabulary of these ids, and the row of each of them."""
         series = id_series(values, name)
+        if len(series) <= SMALL:
+            return cls._of_few(series, name)
         unique = series.unique(maintain_order=True)
         if unique.dtype == pl.String and is_blank(unique).any():
             raise DataError(f"{name}: an id is blank", expected="an id in every row")
         vocabulary = cls(unique)
         return vocabulary, vocabulary._join(series)
 
+    @classmethod
+    def _of_few(cls, series: pl.Series, name: str) -> tuple[Vocabulary, IntArray]:
+        """The same, without a query."""
+        row_of: dict[Any, int] = {}
+        rows = [row_of.setdefault(entry, len(row_of)) for entry in series.to_list()]
+        if series.dtype == pl.String and not all(entry.strip(BLANKS) for entry in row_of):
+            raise DataError(f"{name}: an id is blank", expected="an id in every row")
+        return cls(pl.Series(series.name, list(row_of), series.dtype)), np.array(rows, np.int32)
+
     @cached_property
     def _row_of(self) -> dict[Any, int]:
-        return {entry: row for row, entry in enumerate(self.ids)}
+        return {entry: row for row, entry in enumerate(self.ids.to_list())}
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -127,6 +143,9 @@ class Vocabulary:
             return self._join(series)
         if self.ids.dtype == pl.String:
             return self._join(series.cast(pl.String))
+        if self._is_few(series):
+            numbers = (int(text) if CANONICAL.fullmatch(text) else None for text in series.to_list())
+            return np.array([self._row_of.get(number, -1) for number in numbers], np.int32)
         rows = self._join(series.cast(pl.Int64, strict=False))
         rows[~is_canonical_integer(series).to_numpy()] = -1
         return rows
@@ -136,13 +155,20 @@ class Vocabulary:
         rows = np.asarray(rows)
         if len(self) and (rows >= 0).all():  # The usual case, in a hundredth of the time.
             return self.ids.gather(pl.Series(rows).cast(pl.UInt32))
+        if rows.size <= SMALL:
+            few = [self.ids[row] if row >= 0 else None for row in rows.tolist()]
+            return pl.Series(self.ids.name, few, self.ids.dtype)
         index = pl.Series(np.where(rows < 0, 0, rows)).cast(pl.UInt32)
         found = self.ids.gather(index) if len(self) else pl.Series(self.ids.name, [None] * len(rows), self.ids.dtype)
         return pl.select(pl.when(pl.Series(rows >= 0)).then(found)).to_series().alias(self.ids.name)
 
+    def _is_few(self, series: pl.Series) -> bool:
+        """Whether a dictionary finds these ids faster than a query."""
+        return FEW * len(series) < len(self) or max(len(series), len(self)) <= SMALL
+
     def _join(self, series: pl.Series) -> IntArray:
-        if FEW * len(series) < len(self):
-            return np.array([self._row_of.get(entry, -1) for entry in series], np.int32)
+        if self._is_few(series):
+            return np.array([self._row_of.get(entry, -1) for entry in series.to_list()], np.int32)
         table = pl.DataFrame({"id": self.ids, "row": np.arange(len(self), dtype=np.int32)})
         asked = pl.DataFrame({"id": series})
         found = asked.join(table, on="id", how="left", maintain_order="left")["row"]

@@ -71,7 +71,8 @@ def asked_users(
 
     With `instead` the history is all that they rated: they are strangers with this history.
     """
-    users = Vocabulary(id_series(user_ids, "user").unique(maintain_order=True))
+    ids = id_series(user_ids, "user")
+    users = Vocabulary(ids if len(ids) == 1 else ids.unique(maintain_order=True))
     rows = trained.users.rows_of(users.ids)
     before = trained.by_user.take(rows) if len(trained) else _nothing(len(users))
     since = _since(trained, users, _named(history, users), rating_range, takes_choices)
@@ -98,13 +99,20 @@ def _instead(users: Vocabulary, before: Compressed, since: pl.DataFrame | None) 
     if since is None or not since.height:
         nothing = _nothing(len(users))
         return Asked(users, strangers, nothing, nothing, np.zeros(len(users), np.bool_))
-    since = since.unique(["user", "item"], keep="last", maintain_order=True).sort("user", "item")
-    then = _frame(before.rows(), before.columns, before.values)
-    still = since.join(then, on=["user", "item", "value"], how="semi", maintain_order="left")
-    before, seen = (
-        Compressed.group(part["user"].to_numpy(), part["item"].to_numpy(), part["value"].to_numpy(), len(users))
-        for part in (still, since)
-    )
+    rows, items, values = (since[name].to_numpy() for name in ("user", "item", "value"))
+    width = 1 + max(int(items.max()), int(before.columns.max(initial=0)))
+    keys = rows.astype(np.int64) * width + items  # one number a pair
+    order = np.argsort(keys, kind="stable")
+    last = order[np.append(keys[order][1:] != keys[order][:-1], True)]  # of each pair the newest
+    rows, items, values, keys = rows[last], items[last], values[last], keys[last]
+    then = before.rows().astype(np.int64) * width + before.columns
+    places = np.searchsorted(then, keys)
+    found = np.minimum(places, max(len(then) - 1, 0))
+    still = np.zeros(len(keys), np.bool_)
+    if len(then):
+        still = (then[found] == keys) & (before.values[found] == values)
+    seen = Compressed.group(rows, items, values, len(users))
+    before = Compressed.group(rows[still], items[still], values[still], len(users))
     return Asked(users, strangers, before, seen, np.asarray(seen.counts > 0))
 
 
