@@ -13,10 +13,12 @@ from dataclasses import replace
 
 import httpx2 as httpx
 import pytest
+import uvicorn
 from fastapi.testclient import TestClient
 from service.server import Server
 
 from tastespace.service.app import create_app, prepare
+from tastespace.service.launching import listening
 from tastespace.service.store import DatabaseError, Rated, Store
 
 KILLS, WRITERS, BETWEEN = 20, 4, 5  # at least so many ratings from one kill to the next
@@ -84,12 +86,42 @@ def test_requests_that_are_being_answered_finish(server):
         connection.sendall(head.encode() + body[:10])
         time.sleep(0.3)
         os.kill(server.process, signal.SIGTERM)
-        time.sleep(0.3)
-        with pytest.raises(httpx.HTTPError):  # Nobody new is let in.
-            httpx.get(f"{server.url}/health", timeout=5)
+        wait_until_refused(server)  # Nobody new is let in.
         connection.sendall(body[10:])
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
     server.start()
+
+
+def test_who_is_connected_is_told_to_go_before_the_door_closes(server):
+    """A connection that was just closed under a question would have lost it."""
+    with httpx.Client(timeout=20) as client:
+        assert "connection" not in client.get(f"{server.url}/health").headers
+        os.kill(server.process, signal.SIGTERM)
+        answer = client.get(f"{server.url}/health")  # on the same connection, or a new one: both are still answered
+        while "connection" not in answer.headers:  # The signal may take a moment.
+            answer = client.get(f"{server.url}/health")
+        assert answer.status_code == 200
+        assert answer.headers["Connection"] == "close"
+    wait_until_refused(server)
+    server.start()
+
+
+def wait_until_refused(server) -> None:
+    for _ in range(600):
+        try:
+            socket.create_connection(("127.0.0.1", server.port), timeout=5).close()
+        except ConnectionRefusedError:
+            return
+        time.sleep(0.02)
+    raise AssertionError("the server still lets everybody in")
+
+
+def test_workers_send_their_answers_at_once():
+    """Answers have two parts: the second must not wait until the first is acknowledged."""
+    with listening(uvicorn.Config("none", host="127.0.0.1", port=0)) as bound:
+        bound.listen()
+        with socket.create_connection(bound.getsockname()[:2]), bound.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_the_database_goes_away_and_comes_back(settings, postgres):

@@ -14,9 +14,11 @@ from dataclasses import replace
 import pytest
 from fastapi.testclient import TestClient
 
+import tastespace.service.metrics as metrics_file
 from tastespace.service.answering import Answerer
 from tastespace.service.app import create_app, prepare
 from tastespace.service.guarding import Guard, Rates
+from tastespace.service.leaving import Leaving
 from tastespace.service.logs import JsonLines
 from tastespace.service.metrics import Metrics
 
@@ -132,7 +134,7 @@ def test_who_sends_too_slowly_is_told_so(settings):
             sent.append(message)
 
         scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-length", b"10")]}
-        await Guard(reads, replace(settings, seconds=0.05), Metrics(), None)(scope, never, send)
+        await Guard(reads, replace(settings, seconds=0.05), Metrics(), Leaving(), None)(scope, never, send)
         return sent
 
     start, body = asyncio.run(ask())
@@ -197,14 +199,14 @@ def test_metrics_are_counted(client):
 def test_metrics_of_several_workers(tmp_path):
     """Counts of all are added, also of those that died; what answers is that of the living, also before a scrape."""
     program = (
-        "import sys; from tastespace.service.metrics import Metrics; m = Metrics(); m.stored(2);"
+        "import runpy, sys; m = runpy.run_path(sys.argv.pop(1))['Metrics'](); m.stored(2);"  # the file alone: soon there
         "m.answers(int(sys.argv[1])); print(m.text().decode() if sys.argv[2:] else 'x'); sys.stdout.flush();"
         "sys.stdin.read()"
     )
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
 
     def worker(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", program, *arguments]
+        command = [sys.executable, "-c", program, metrics_file.__file__, *arguments]
         return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     dead = worker("1")

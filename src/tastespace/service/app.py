@@ -19,6 +19,7 @@ from tastespace.service import problems
 from tastespace.service.context import Context
 from tastespace.service.guarding import Guard, Rates
 from tastespace.service.keys import read_keys
+from tastespace.service.leaving import Leaving
 from tastespace.service.live_model import LiveModel
 from tastespace.service.maps import Maps
 from tastespace.service.metrics import Metrics
@@ -58,7 +59,7 @@ def create_app(settings: Settings) -> FastAPI:
     """The service as an ASGI application. `prepare` comes before it, once."""
     check_access(settings)
     store = Store(settings.database_url)
-    metrics = Metrics()
+    metrics, leaving = Metrics(), Leaving()
     versions = Versions(settings.folder / "versions")
     live = LiveModel(
         Path(settings.model).resolve(),
@@ -75,6 +76,7 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         threadpool_limits(1, user_api="blas")  # Workers are as many as cores; more threads would wait for one another.
         live.start()
+        leaving.watch()
         follower = threading.Thread(target=live.follow, args=(settings.poll_seconds,), name="follower", daemon=True)
         follower.start()
         yield
@@ -105,7 +107,7 @@ def create_app(settings: Settings) -> FastAPI:
         )
     # A page of another site could otherwise reach a service on this machine under a name of its own.
     hosts = {*LOCAL_HOSTS, settings.shown_host} if settings.is_local and not context.keys else None
-    app.add_middleware(Guard, settings=settings, metrics=metrics, hosts=hosts)
+    app.add_middleware(Guard, settings=settings, metrics=metrics, leaving=leaving, hosts=hosts)
     return app
 
 

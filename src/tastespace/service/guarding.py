@@ -14,6 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tastespace.service.leaving import Leaving
 from tastespace.service.logs import REQUEST
 from tastespace.service.metrics import Metrics
 from tastespace.service.problems import problem
@@ -46,15 +47,17 @@ class TooLargeError(HTTPException):
 class Guard:
     """The outermost layer of the application: whatever happens within, the answer has an id and safe headers."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, hosts: Collection[str] | None) -> None:
-        self._app, self._settings, self._metrics = app, settings, metrics
+    def __init__(
+        self, app: ASGIApp, settings: Settings, metrics: Metrics, leaving: Leaving, hosts: Collection[str] | None
+    ) -> None:
+        self._app, self._settings, self._metrics, self._leaving = app, settings, metrics, leaving
         self._hosts = hosts  # names by which the service may be asked; None for any
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, receive, send, self._settings)
+        exchange = _Exchange(scope, receive, send, self._settings, self._leaving)
         REQUEST.set(exchange.id)
         began = time.perf_counter()
         try:
@@ -103,8 +106,9 @@ class Guard:
 class _Exchange:
     """One request and its answer."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, settings: Settings) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, settings: Settings, leaving: Leaving) -> None:
         self.scope, self._receive, self._send, self._settings = scope, receive, send, settings
+        self._leaving = leaving
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
         self.id = given if GOOD_ID.fullmatch(given) else uuid.uuid4().hex
@@ -131,6 +135,8 @@ class _Exchange:
             self._has_begun, self.status = True, message["status"]
             headers = MutableHeaders(scope=message)
             headers["X-Request-ID"] = self.id
+            if self._leaving.is_near:
+                headers["Connection"] = "close"
             for name, value in SECURE.items():
                 headers.setdefault(name, value)
         await self._send(message)
