@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import resource
@@ -18,7 +19,7 @@ from fastapi.testclient import TestClient
 from service.server import Server
 
 from tastespace.service.app import create_app, prepare
-from tastespace.service.launching import listening
+from tastespace.service.launching import Workers, listening
 from tastespace.service.store import DatabaseError, Rated, Store
 
 KILLS, WRITERS, BETWEEN = 20, 4, 5  # at least so many ratings from one kill to the next
@@ -122,6 +123,16 @@ def test_workers_send_their_answers_at_once():
         bound.listen()
         with socket.create_connection(bound.getsockname()[:2]), bound.accept()[0] as accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_many_may_wait_to_be_let_in_though_workers_take_one_at_a_time():
+    with listening(uvicorn.Config("none", host="127.0.0.1", port=0)) as bound, contextlib.ExitStack() as waiting:
+        bound.listen(1)  # as a worker does
+        parent = object.__new__(Workers)  # A whole one would take over the signals of this process.
+        parent.sockets, parent.processes, parent.should_exit = [bound], [], threading.Event()
+        parent.keep_subprocess_alive()
+        for _ in range(100):
+            waiting.enter_context(socket.create_connection(bound.getsockname()[:2], timeout=0.5))
 
 
 def test_the_database_goes_away_and_comes_back(settings, postgres):

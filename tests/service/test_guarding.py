@@ -199,7 +199,7 @@ def test_metrics_are_counted(client):
 def test_metrics_of_several_workers(tmp_path):
     """Counts of all are added, also of those that died; what answers is that of the living, also before a scrape."""
     program = (
-        "import runpy, sys; m = runpy.run_path(sys.argv.pop(1))['Metrics'](); m.stored(2);"  # the file alone: soon there
+        "import runpy, sys; m = runpy.run_path(sys.argv.pop(1))['Metrics'](); m.stored(2);"  # the file alone, for speed
         "m.answers(int(sys.argv[1])); print(m.text().decode() if sys.argv[2:] else 'x'); sys.stdout.flush();"
         "sys.stdin.read()"
     )

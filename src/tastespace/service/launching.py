@@ -21,6 +21,7 @@ from tastespace.service.logs import log_config
 from tastespace.service.metrics import FOLDER_VARIABLE
 from tastespace.service.settings import VARIABLE, Settings
 
+QUEUE = 2048  # connections that wait to be taken
 SHUTDOWN_SECONDS = 10  # for requests that are being answered
 HEALTHY_SECONDS = 120  # for a worker to say that it lives: loading a large model takes a while
 
@@ -63,11 +64,17 @@ def launch(
 class Workers(Multiprocess):
     """Processes that answer on one socket, started again when they die."""
 
+    def keep_subprocess_alive(self) -> None:
+        # A worker sets the length of the queue to the number of connections that it takes at a time (`_run`).
+        for shared in self.sockets:
+            shared.listen(QUEUE)
+        super().keep_subprocess_alive()
+
     def terminate_all(self) -> None:
         # It waits for them. With a socket of its own open, whoever comes meanwhile would wait in a queue that nobody
         # looks into any more.
-        for listening in self.sockets:
-            listening.close()
+        for shared in self.sockets:
+            shared.close()
         super().terminate_all()
 
 
@@ -85,6 +92,7 @@ def listening(config: uvicorn.Config) -> socket.socket:
 def _run(config: uvicorn.Config) -> None:
     """Until told to stop; a server that could not start is an error."""
     if config.workers > 1:
+        config.backlog = 1  # taken at a time: a worker that took all that wait would leave none to the others
         workers = Workers(config, [listening(config)])
         workers.run()
         started = not any(process.exitcode == STARTUP_FAILURE for process in workers.processes)
