@@ -7,16 +7,27 @@ READY := $(VENV)/.ready
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo serve test test-all lint format sanitize bench docs constraints clean
+.PHONY: demo serve pictures test test-all lint format sanitize bench docs constraints clean
 
 demo: $(READY)
 	tastespace demo
 
 # A service on the embedded data, fitted first if it is not there yet.
 SERVED := build/served
+FIT_SERVED := tastespace fit movielens-demo --out $(SERVED) --holdout 0.1 --refit --set noise=per-user-and-item
 serve: $(READY)
-	test -f $(SERVED)/manifest.json || tastespace fit movielens-demo --out $(SERVED)
+	test -f $(SERVED)/manifest.json || $(FIT_SERVED)
 	tastespace serve $(SERVED)
+
+# The pictures of the page in docs/images, by the browser that the tests use.
+PICTURES_PORT := 8765
+pictures: $(READY)
+	test -f $(SERVED)/manifest.json || $(FIT_SERVED)
+	tastespace serve $(SERVED) --port $(PICTURES_PORT) --log-level warning & serving=$$!; \
+	  until python -c 'import urllib.request as u; u.urlopen("http://127.0.0.1:$(PICTURES_PORT)/v1/ready")' 2>/dev/null; \
+	  do sleep 1; done; \
+	  python tests/browser/pictures.py http://127.0.0.1:$(PICTURES_PORT)/ docs/images; taken=$$?; \
+	  kill $$serving; exit $$taken
 
 test: $(READY)
 	python -m pytest -n 2 -m "not slow"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from browser.pictures import ARGUMENTS
 from service.server import Server
 
 import tastespace as ts
@@ -19,8 +20,6 @@ from tastespace.service.settings import Settings
 from tastespace.testing.toys import gaussian
 
 GENRES = ("Drama", "Comedy", "Horror", "Documentary")
-ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"]
-ARGUMENTS += ["--no-first-run", "--disable-component-update", "--disable-sync"]
 WAIT = 30_000  # milliseconds: the machine may be busy
 
 

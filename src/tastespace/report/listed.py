@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from tastespace.arrays import IntArray
@@ -14,7 +15,7 @@ from tastespace.models.explaining import Explanation
 from tastespace.models.request import Request
 from tastespace.ranking import Ranking
 
-REASONS = 3  # ratings that an explanation names
+REASONS = 3  # ratings that are named as speaking for an item
 
 
 def listed(recommender: Recommender, request: Request, n: int) -> list[dict[str, Any]]:
@@ -22,7 +23,7 @@ def listed(recommender: Recommender, request: Request, n: int) -> list[dict[str,
     ranking = recommender.recommend(request, n)
     explanation = None
     if (ranking.item_rows >= 0).any():
-        explanation = recommender.explain(request, ranking.item_ids.drop_nulls(), n=REASONS)
+        explanation = recommender.explain(request, ranking.item_ids.drop_nulls())
     return entries(recommender.ratings_, ranking, explanation)
 
 
@@ -80,12 +81,18 @@ def _value(cell: Any) -> Any:
 
 
 def _reasons(explanation: Explanation, place: int) -> list[dict[str, Any]]:
+    """Of the user's ratings those that speak most for an item, then the one that speaks most against it."""
+    effects = explanation.contributions[place]
+    order = np.argsort(-effects, kind="stable")
+    chosen = [row for row in order[:REASONS] if effects[row] > 0]
+    chosen += [row for row in order[-1:] if effects[row] < 0]
+    titles = explanation.rated_titles
     return [
         {
-            "item": str(row["item"]),
-            "title": row.get("title"),
-            "rating": rounded(row["rating"]),
-            "contribution": rounded(row["contribution"]),
+            "item": str(explanation.rated_ids[int(row)]),
+            "title": None if titles is None else titles[int(row)],
+            "rating": rounded(explanation.ratings[row]),
+            "contribution": rounded(effects[row]),
         }
-        for row in explanation.of(place).rows(named=True)
+        for row in chosen
     ]

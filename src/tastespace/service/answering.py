@@ -12,7 +12,7 @@ from tastespace.errors import InvalidParameterError, UnknownIdError
 from tastespace.models.policies import policy_of
 from tastespace.models.posterior import Prediction
 from tastespace.models.request import Request
-from tastespace.report.listed import REASONS, attributes_of, entries, rounded
+from tastespace.report.listed import attributes_of, entries, rounded
 from tastespace.report.map_content import place_content
 from tastespace.report.taste_map import TasteMap, user_place
 from tastespace.service.live_model import Loaded
@@ -52,7 +52,7 @@ class Answerer:
             )
             explanation = None
             if wanted.explain and (ranking.item_rows >= 0).any():
-                explanation = model.explain(request, ranking.item_ids.drop_nulls(), n=REASONS)
+                explanation = model.explain(request, ranking.item_ids.drop_nulls())
         return {
             "user": wanted.user,
             "cold": bool(ranking.cold[0]),

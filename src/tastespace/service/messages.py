@@ -119,7 +119,9 @@ class Entry(BaseModel):
     interval: tuple[float, float] | None = Field(default=None, description="Holds a rating with a probability of 90 %.")
     top_n_probability: float | None = Field(default=None, description="That the item is one of the user's true best n.")
     levels: dict[str, float] | None = None
-    because: list[Reason] | None = None
+    because: list[Reason] | None = Field(
+        default=None, description="The ratings that speak most for the item, then the one that speaks most against it."
+    )
 
 
 class Recommendations(BaseModel):

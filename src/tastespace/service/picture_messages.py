@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from tastespace.service.messages import About
 
 Method = Literal["pca", "tsne"]
+Pair = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
 class Sought(About):
@@ -45,8 +46,8 @@ class Place(BaseModel):
     model: str
     method: Method
     remarks: list[str]
-    middle: tuple[float, float]
-    draws: list[tuple[float, float]] | None = Field(description="One for each draw of what is believed of the user.")
+    middle: Pair
+    draws: list[Pair] | None = Field(description="One for each draw of what is believed of the user.")
 
 
 class Outline(BaseModel):
@@ -56,7 +57,7 @@ class Outline(BaseModel):
 
     version: str
     kind: str = Field(alias="class")
-    range: tuple[float, float] = Field(description="The lowest and the highest rating.")
+    range: Pair = Field(description="The lowest and the highest rating.")
     levels: list[float] | None = Field(description="What ratings can be, where they are few.")
     takes_choices: bool
     can: dict[str, bool]
