@@ -47,11 +47,13 @@ def _attributes(about: pl.DataFrame | None, rows: IntArray) -> dict[str, dict[st
         if own.dtype.is_numeric():
             found[column.name] = {"numbers": plain(own)}
             continue
-        values = common_values(own, MOST_COLOURS)
+        is_list = isinstance(own.dtype, pl.List)
+        texts = own.cast(pl.List(pl.String) if is_list else pl.String)
+        values = common_values(texts, MOST_COLOURS)
         place = {value: position for position, value in enumerate(values)}
-        lists = own.to_list() if isinstance(own.dtype, pl.List) else [[value] for value in own.to_list()]
+        lists = texts.to_list() if is_list else [[value] for value in texts.to_list()]
         found[column.name] = {
             "values": values,
-            "of": [[place[str(value)] for value in entry or () if str(value) in place] for entry in lists],
+            "of": [[place[value] for value in entry or () if value in place] for entry in lists],
         }
     return found

@@ -68,9 +68,12 @@ def write_report(
     notes = {"made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "by": f"tastespace {__version__}"}
     if test is not None:
         notes["measured on"] = f"{len(test):,} ratings"
+    coming = path.with_name(f".{path.name}-coming")  # A report that is there stays until this one is whole.
     try:
-        path.write_text(_html({"models": contents, "notes": notes}, plotly), encoding="utf-8")
+        coming.write_text(_html({"models": contents, "notes": notes}, plotly), encoding="utf-8")
+        coming.replace(path)
     except OSError as error:
+        coming.unlink(missing_ok=True)
         raise DataError(
             f"cannot write ({error.strerror or error})", file=path, expected="a place to write to"
         ) from error

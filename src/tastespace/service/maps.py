@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from tastespace import artifact
@@ -19,8 +21,14 @@ from tastespace.report.taste_map import TasteMap, taste_map
 from tastespace.service.live_model import Loaded
 from tastespace.service.versions import Versions
 
+try:
+    import fcntl
+except ImportError:  # Windows: each worker makes its own map.
+    fcntl = None  # type: ignore[assignment]
+
 log = logging.getLogger("tastespace.service")
 PATIENCE = 3.0  # seconds that a request waits: most maps are there by then
+Key = tuple[str, str]  # version and method
 
 
 class Maps:
@@ -28,10 +36,10 @@ class Maps:
 
     def __init__(self, folder: Path, versions: Versions) -> None:
         self._folder, self._versions = folder, versions
-        self._made: dict[tuple[str, str], TasteMap] = {}
-        self._written: dict[tuple[str, str], bytes] = {}
-        self._making: dict[tuple[str, str], threading.Thread] = {}
-        self._failed: dict[tuple[str, str], TastespaceError] = {}
+        self._made: dict[Key, TasteMap] = {}
+        self._written: dict[Key, bytes] = {}
+        self._making: dict[Key, threading.Thread] = {}
+        self._failed: dict[Key, Exception] = {}
         self._lock = threading.Lock()
 
     def get(self, loaded: Loaded, method: str, patience: float = PATIENCE) -> TasteMap | None:
@@ -59,10 +67,11 @@ class Maps:
         shown, key = self.get(loaded, method), (loaded.version, method)
         if shown is None:
             return None
-        if key not in self._written:
+        written = self._written.get(key)
+        if written is None:
             content = {"model": loaded.version, **map_content(loaded.recommender, shown)}
-            self._written[key] = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
-        return self._written[key]
+            written = self._written[key] = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
+        return written
 
     def _forget_others(self, version: str) -> None:
         """Maps of versions that answer no more need no memory; their files stay, for a way back."""
@@ -73,83 +82,88 @@ class Maps:
     def _make(self, loaded: Loaded, method: str) -> None:
         key, path = (loaded.version, method), self._folder / loaded.version / f"{method}.safetensors"
         try:
-            shown = self._kept(path, method)
-            if shown is None:
-                if not self._begin(path):
-                    return  # Another worker is at it; the next request looks again.
-                try:
-                    shown = taste_map(loaded.recommender, method)
-                    self._keep(path, shown)
-                finally:
-                    _mark(path).unlink(missing_ok=True)
-            with self._lock:
-                self._made[key] = shown
-        except TastespaceError as error:
+            shown = self._kept_or_new(loaded, method, path)
+        except Exception as error:  # Nobody else would hear of it: whoever asks next does.
+            if not isinstance(error, TastespaceError):
+                log.exception("a map by %s cannot be made", method)
             with self._lock:
                 self._failed[key] = error
-        except OSError as error:
-            log.error("cannot keep a map in %s: %s", self._folder, error.strerror)
+            return
+        if shown is not None:
+            with self._lock:
+                self._made[key] = shown
 
-    def _begin(self, path: Path) -> bool:
-        """Whether this worker is the one to make it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        mark = _mark(path)
-        if mark.exists() and not _is_alive(mark):
-            mark.unlink(missing_ok=True)
-        try:
-            with mark.open("x") as file:
-                file.write(str(os.getpid()))
-        except FileExistsError:
-            return False
-        return True
-
-    def _kept(self, path: Path, method: str) -> TasteMap | None:
-        if not path.is_file():
-            return None
-        try:
-            arrays = artifact.read_arrays(path)
-            explained = float(arrays["explained"][0])
-            return TasteMap(
-                method,
-                np.array(arrays["item_rows"]),
-                np.array(arrays["places"]),
-                np.array(arrays["usual"]),
-                None if np.isnan(explained) else explained,
-            )
-        except (TastespaceError, ValueError, KeyError, IndexError) as error:
-            log.warning("the map %s cannot be read, and is made again: %s", path.name, error)
-            return None
+    def _kept_or_new(self, loaded: Loaded, method: str, path: Path) -> TasteMap | None:
+        """None while another worker is at it."""
+        n_items = loaded.recommender.ratings_.n_items
+        shown = _kept(path, method, n_items)
+        if shown is not None:
+            return shown
+        with _alone(path) as is_ours:
+            if not is_ours:
+                return None
+            shown = _kept(path, method, n_items)  # Another worker may have been done a moment ago.
+            if shown is None:
+                shown = taste_map(loaded.recommender, method)
+                self._keep(path, shown)
+        return shown
 
     def _keep(self, path: Path, shown: TasteMap) -> None:
-        """Written beside its place and moved there, so that nobody reads half of it."""
-        explained = np.nan if shown.explained is None else shown.explained
-        arrays = {
-            "item_rows": np.ascontiguousarray(shown.item_rows),
-            "places": np.ascontiguousarray(shown.places),
-            "usual": np.ascontiguousarray(shown.usual),
-            "explained": np.array([explained]),
-        }
+        """Written beside its place and moved there, so that nobody reads half of it; without room it is not kept."""
         coming = path.with_name(f".{path.name}-{threading.get_ident()}")
-        save_file(arrays, coming)
-        coming.replace(path)
-        for entry in self._folder.iterdir():
-            if not self._versions.path(entry.name).is_dir():  # Nobody can go back to it.
-                shutil.rmtree(entry, ignore_errors=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save_file(_arrays(shown), coming)
+            coming.replace(path)
+            for entry in self._folder.iterdir():
+                if not self._versions.path(entry.name).is_dir():  # Nobody can go back to it.
+                    shutil.rmtree(entry, ignore_errors=True)
+        except (OSError, SafetensorError) as error:
+            log.error("a map cannot be kept in %s: %s", self._folder, error)
 
 
-def _mark(path: Path) -> Path:
-    """A file that says who is making a map."""
-    return path.with_suffix(".making")
-
-
-def _is_alive(mark: Path) -> bool:
-    """Whether the process that left a mark still runs; one that is just being written counts."""
+@contextmanager
+def _alone(path: Path) -> Iterator[bool]:
+    """Whether no other process makes this map; the claim ends with the process, however that ends."""
+    if fcntl is None:
+        yield True
+        return
     try:
-        text = mark.read_text()
-        if text:
-            os.kill(int(text), 0)
-    except (ProcessLookupError, FileNotFoundError, ValueError):
-        return False
-    except PermissionError:
-        return True  # It runs, as somebody else.
-    return True
+        path.parent.mkdir(parents=True, exist_ok=True)
+        claim = path.with_suffix(".making").open("a")
+    except OSError:  # Nothing can be written here: it is made for this worker alone.
+        yield True
+        return
+    with claim:
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = True
+        except BlockingIOError:
+            is_ours = False
+        yield is_ours
+
+
+def _arrays(shown: TasteMap) -> dict[str, np.ndarray]:
+    explained = np.nan if shown.explained is None else shown.explained
+    arrays = {"item_rows": shown.item_rows, "places": shown.places, "usual": shown.usual}
+    return {name: np.ascontiguousarray(array) for name, array in arrays.items()} | {"explained": np.array([explained])}
+
+
+def _kept(path: Path, method: str, n_items: int) -> TasteMap | None:
+    """What was kept, if it is whole."""
+    if not path.is_file():
+        return None
+    try:
+        found = {name: np.array(array) for name, array in artifact.read_arrays(path).items()}
+        rows, places, usual = found["item_rows"], found["places"], found["usual"]
+        explained = float(found["explained"][0])
+        if places.shape != (len(rows), 2) or usual.shape != rows.shape:
+            raise ValueError("its parts do not fit one another")
+        if not (np.isfinite(places).all() and np.isfinite(usual).all()):
+            raise ValueError("it has places that are no numbers")
+        if not len(rows) or rows.dtype != np.int32 or rows.min() < 0 or rows.max() >= n_items:
+            raise ValueError("it is of other items")
+        return TasteMap(method, rows, places, usual, None if np.isnan(explained) else explained)
+    except (TastespaceError, OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        log.warning("the map %s cannot be read, and is made again: %s", path, error)
+        return None

@@ -20,6 +20,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+METHODS = ["GET", "HEAD"]
 FILES = {page.STYLE, page.ICON, page.PLOTLY, *page.PARTS, *page.VIEWS}
 
 
@@ -37,23 +38,23 @@ class Asset:
 def _asset(name: str) -> Asset:
     content = page.read_plotly() if name == page.PLOTLY else page.read(name)
     kind = TYPES[name.rpartition(".")[2]]
-    # Without a time inside, the same bytes in every worker.
-    return Asset(content, gzip.compress(content, 6, mtime=0), f'"{hashlib.sha256(content).hexdigest()[:16]}"', kind)
+    # Without a time inside, the same bytes in every worker. The tag is weak: it stands for both forms.
+    return Asset(content, gzip.compress(content, 6, mtime=0), f'W/"{hashlib.sha256(content).hexdigest()[:16]}"', kind)
 
 
-@router.get("/")
+@router.api_route("/", methods=METHODS)
 def index(accept_encoding: Annotated[str, Header()] = "", if_none_match: Annotated[str, Header()] = "") -> Response:
     """The page itself."""
     return _send(page.INDEX, accept_encoding, if_none_match)
 
 
-@router.get("/favicon.ico")
+@router.api_route("/favicon.ico", methods=METHODS)
 def icon(accept_encoding: Annotated[str, Header()] = "", if_none_match: Annotated[str, Header()] = "") -> Response:
     """Browsers ask for it unbidden."""
     return _send(page.ICON, accept_encoding, if_none_match)
 
 
-@router.get("/page/{name}")
+@router.api_route("/page/{name}", methods=METHODS)
 def part(
     name: str, accept_encoding: Annotated[str, Header()] = "", if_none_match: Annotated[str, Header()] = ""
 ) -> Response:
@@ -72,8 +73,17 @@ def _send(name: str, encodings: str, known: str) -> Response:
         "Vary": "Accept-Encoding",
         "Content-Security-Policy": POLICY,
     }
-    if asset.tag in known:
+    if asset.tag.removeprefix("W/") in known:
         return Response(status_code=304, headers=headers)
-    if "gzip" in encodings:
+    if _takes_gzip(encodings):
         return Response(asset.compressed, headers=headers | {"Content-Encoding": "gzip"}, media_type=asset.type)
     return Response(asset.content, headers=headers, media_type=asset.type)
+
+
+def _takes_gzip(encodings: str) -> bool:
+    """Whether a browser named it, and not as what it does not want."""
+    for one in encodings.split(","):
+        name, _, weight = one.partition(";")
+        if name.strip().lower() == "gzip":
+            return weight.replace(" ", "").lower() not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
