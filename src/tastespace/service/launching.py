@@ -17,6 +17,7 @@ from uvicorn.supervisors import Multiprocess
 from tastespace.errors import InvalidParameterError
 from tastespace.progress import Observer, silent
 from tastespace.service.app import prepare
+from tastespace.service.heap import share_one_heap
 from tastespace.service.logs import log_config
 from tastespace.service.metrics import FOLDER_VARIABLE
 from tastespace.service.settings import VARIABLE, Settings
@@ -34,6 +35,7 @@ def launch(
     ready: Callable[[Settings, int], None] = lambda settings, taken: None,
 ) -> None:
     """Serve until told to stop. `ready` hears the settings with the port in use, and how many ratings were taken."""
+    share_one_heap()
     settings = replace(settings, port=_free_port(settings))
     taken = prepare(settings, observer)
     ready(settings, taken)
