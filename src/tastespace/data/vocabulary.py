@@ -164,7 +164,7 @@ class Vocabulary:
 
     def _is_few(self, series: pl.Series) -> bool:
         """Whether a dictionary finds these ids faster than a query."""
-        return FEW * len(series) < len(self) or max(len(series), len(self)) <= SMALL
+        return FEW * len(series) < len(self) or (len(series) <= SMALL and len(self) <= FEW * SMALL)
 
     def _join(self, series: pl.Series) -> IntArray:
         if self._is_few(series):
