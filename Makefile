@@ -25,7 +25,7 @@ pictures: $(READY)
 	test -f $(SERVED)/manifest.json || $(FIT_SERVED)
 	tastespace serve $(SERVED) --port $(PICTURES_PORT) --log-level warning & serving=$$!; \
 	  until python -c 'import urllib.request as u; u.urlopen("http://127.0.0.1:$(PICTURES_PORT)/v1/ready")' 2>/dev/null; \
-	  do sleep 1; done; \
+	  do kill -0 $$serving || exit 1; sleep 1; done; \
 	  python tests/browser/pictures.py http://127.0.0.1:$(PICTURES_PORT)/ docs/images; taken=$$?; \
 	  kill $$serving; exit $$taken
 

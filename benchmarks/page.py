@@ -187,7 +187,7 @@ def fresh_page(browser: Any) -> Iterator[Any]:
 
 
 def address(server: Server) -> str:
-    return server.url.removesuffix("/v1") + "/"
+    return str(server.url).removesuffix("/v1") + "/"
 
 
 def spread(milliseconds: list[float]) -> dict[str, float]:

@@ -14,6 +14,7 @@ from service.server import Server
 import tastespace as ts
 from tastespace import artifact
 from tastespace.data.ratings import Ratings
+from tastespace.models.indexing import tune_index
 from tastespace.randomness import generator
 from tastespace.service.app import prepare
 from tastespace.service.settings import Settings
@@ -32,6 +33,11 @@ class Site:
     @property
     def url(self) -> str:
         return self.server.url.removesuffix("/v1") + "/"
+
+    def end(self, page) -> None:
+        """The page first: it would complain that nobody answers."""
+        page.close()
+        self.server.end()
 
 
 def films(n_users: int = 120, n_items: int = 90) -> Ratings:
@@ -53,13 +59,14 @@ def films(n_users: int = 120, n_items: int = 90) -> Ratings:
 
 @pytest.fixture(scope="session")
 def film_model(tmp_path_factory) -> Path:
-    """Fitted with all that the page can show: measures, uneven noise, an index."""
+    """Fitted with all that the page can show: measures, uneven noise; the index is chosen among few."""
     folder = tmp_path_factory.mktemp("models") / "films"
     split = ts.random_split(films(), 0.1, seed=0)
     model = ts.BPMF(n_factors=3, chains=2, warmup=30, draws=30, noise="per-user-and-item", seed=1, threads=1)
     model.fit(split.train)
     measures = {"holdout": ts.evaluate(model, split.test, ranking=False, bootstrap=0).to_dict()}
     artifact.save(model, folder, measures=measures)
+    artifact.save_index(folder, tune_index(model, seconds=1, structures=["exact"], seed=0, threads=1))
     return folder
 
 

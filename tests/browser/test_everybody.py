@@ -30,6 +30,12 @@ def test_keys_alone_are_enough(page, site):
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     answered(page, 1)
+    # The focus stays in the question, so that the next answer is near.
+    assert page.evaluate("document.activeElement.textContent") == "And this?"
+    for _ in range(4):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    answered(page, 2)
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -67,8 +73,8 @@ def test_a_key_is_asked_for(open_page, film_model, tmp_path):
     keys = tmp_path / "keys.toml"
     keys.write_text(f'[[key]]\nname = "somebody"\nscope = "write"\nsecret = "{"k" * 40}"\n')
     locked = site_of(film_model, tmp_path / "state", keys=str(keys))
+    page = open_page()
     try:
-        page = open_page()
         page.goto(locked.url)
         page.get_by_text("send an API key").wait_for()
         page.locator("#key").fill("wrong" * 8)
@@ -79,13 +85,47 @@ def test_a_key_is_asked_for(open_page, film_model, tmp_path):
         page.locator("ol.cards .card").first.wait_for()
         page.complaints.clear()  # The browser itself logs every 401.
     finally:
-        locked.server.end()
+        locked.end(page)
+
+
+def test_a_browser_that_keeps_nothing_is_enough(page, site):
+    page.add_init_script(
+        "for (const kind of ['localStorage', 'sessionStorage'])"
+        " Object.defineProperty(window, kind, { get() { throw new DOMException('no', 'SecurityError'); } })"
+    )
+    go(page, site, "person")
+    rate(page, "4")
+    answered(page, 1)
+    page.locator("#theme-button").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+
+
+def test_a_view_that_comes_late_does_not_show(page, site):
+    def slowly(route):
+        page.wait_for_timeout(700)
+        route.continue_()
+
+    page.route("**/v1/model/story", slowly)
+    page.goto(f"{site.url}#/model")
+    page.get_by_role("link", name="Recommendations").click()
+    page.locator("ol.cards .card").first.wait_for()
+    page.wait_for_timeout(1200)
+    assert page.locator("main h1").inner_text() == "Recommendations"
+
+
+def test_after_the_skip_link_a_reload_shows_the_same(page, site):
+    go(page, site, "recommendations?user=3")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.reload()
+    page.get_by_role("heading", name="For 3").wait_for()
 
 
 def test_nothing_is_lost_while_the_service_is_down(open_page, film_model, tmp_path):
     site = site_of(film_model, tmp_path / "state")
+    page = open_page()
     try:
-        page = open_page()
         go(page, site, "person")
         rate(page, "5")
         answered(page, 1)
@@ -102,13 +142,13 @@ def test_nothing_is_lost_while_the_service_is_down(open_page, film_model, tmp_pa
         answered(page, 2)
         page.complaints.clear()  # The browser itself logs connections that were refused.
     finally:
-        site.server.end()
+        site.end(page)
 
 
 def test_odd_titles_many_ratings_and_a_model_of_points(open_page, odd_model, tmp_path):
     site = site_of(odd_model, tmp_path / "state")
+    page = open_page(viewport={"width": 375, "height": 740})
     try:
-        page = open_page(viewport={"width": 375, "height": 740})
         go(page, site, "recommendations?user=many")
         assert "does not know how sure it is" in page.locator("main").inner_text()
         page.get_by_text("What many rated").click()
@@ -130,17 +170,18 @@ def test_odd_titles_many_ratings_and_a_model_of_points(open_page, odd_model, tmp
         draw_all(page)
         assert page.evaluate("document.scrollingElement.scrollWidth") <= 375
     finally:
-        site.server.end()
+        site.end(page)
 
 
 def test_without_titles_genres_or_ratings(open_page, bare_model, tmp_path):
     site = site_of(bare_model, tmp_path / "state")
+    page = open_page()
     try:
-        page = open_page()
         for view in ("recommendations?user=3", "recommendations?user=new", "person", "map?user=nobody", "model"):
             go(page, site, view)
             assert page.locator("#trouble").is_hidden()
+            assert "null" not in page.locator("main").inner_text()
         go(page, site, "recommendations?user=3")
         assert all(re.match(r"Item \d+", title) for title in titles(page))
     finally:
-        site.server.end()
+        site.end(page)

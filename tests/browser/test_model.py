@@ -14,7 +14,13 @@ HEADINGS = (
     "How it was found",
 )
 FIGURES = ("RMSE by users", "RMSE by items", "Intervals", "Where ratings fall", "Error by how sure it said to be")
-FIGURES += ("Raters by how erratic they are", "Items by how much they divide opinion", "noise sd", "log joint")
+FIGURES += (
+    "Raters by how erratic they are",
+    "Items by how much they divide opinion",
+    "noise sd",
+    "log joint",
+    "What was tried",
+)
 
 
 def test_all_that_there_is_to_know_is_shown(page, site):

@@ -119,7 +119,7 @@ BAD = {
     ),
     "JSON list as id": (b'{"user": [1], "item": 2, "rating": 3}\n', 1, "[1] is not a user id", "an id"),
     "JSON word as rating": (b'{"user": 1, "item": 2, "rating": "x"}\n', 1, "'x' is not a rating", "a finite number"),
-    "Parquet cut off": (parquet()[:200], None, "cut off or damaged", "a whole one"),
+    "Parquet cut off": (parquet()[:200], None, "cut off or damaged", "a whole Parquet file"),
     "Parquet without rows": (parquet(user=[], item=[], rating=[]), None, "the table has no rows", "ratings"),
     "Parquet null": (
         parquet(rating=[1.0, None]),

@@ -22,7 +22,7 @@ from tastespace.report import page
 from tastespace.report.listed import listed
 from tastespace.report.map_content import map_content, place_content
 from tastespace.report.model_story import model_story, plain
-from tastespace.report.taste_map import METHODS, taste_map, user_place
+from tastespace.report.taste_map import LEAST_ITEMS, METHODS, taste_map, user_place
 from tastespace.version import __version__
 
 LIST_LENGTH = 10
@@ -95,7 +95,8 @@ def _content(shown: Shown, users: list[str], test: Ratings | None, method: str) 
     story = model_story(recommender, shown.manifest)
     if test is not None:
         story["measures"] = {"test": plain(evaluate(recommender, test, bootstrap=0).to_dict())}
-    drawn = taste_map(recommender, method) if isinstance(recommender.posterior_, Places) else None
+    has_map = isinstance(recommender.posterior_, Places) and recommender.ratings_.n_items >= LEAST_ITEMS
+    drawn = taste_map(recommender, method) if has_map else None
     lists = []
     for user in users:
         request = recommender.about([user])

@@ -96,6 +96,7 @@ def _attributes(recommender: Recommender) -> dict[str, dict[str, Any]]:
     for column in about if about is not None else ():
         if column.dtype.is_numeric():
             numbers = column.drop_nulls()
+            numbers = numbers.drop_nans() if numbers.dtype.is_float() else numbers
             if len(numbers):
                 found[column.name] = {"least": plain(numbers.min()), "most": plain(numbers.max())}
         else:

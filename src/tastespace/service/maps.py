@@ -47,8 +47,7 @@ class Maps:
         key = (loaded.version, method)
         with self._lock:
             self._forget_others(loaded.version)
-            if key in self._failed:
-                raise self._failed[key]
+            self._complain(key)
             if key in self._made:
                 return self._made[key]
             thread = self._making.get(key)
@@ -58,8 +57,7 @@ class Maps:
                 thread.start()
         thread.join(patience)
         with self._lock:
-            if key in self._failed:
-                raise self._failed[key]
+            self._complain(key)
             return self._made.get(key)
 
     def content(self, loaded: Loaded, method: str) -> bytes | None:
@@ -72,6 +70,15 @@ class Maps:
             content = {"model": loaded.version, **map_content(loaded.recommender, shown)}
             written = self._written[key] = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
         return written
+
+    def _complain(self, key: Key) -> None:
+        """Raise what went wrong; what may be a passing fault is tried again by the next request."""
+        error = self._failed.get(key)
+        if error is None:
+            return
+        if not isinstance(error, TastespaceError):
+            del self._failed[key]
+        raise error.with_traceback(None)  # It would grow with every request, and hold what it went through.
 
     def _forget_others(self, version: str) -> None:
         """Maps of versions that answer no more need no memory; their files stay, for a way back."""
@@ -140,6 +147,8 @@ def _alone(path: Path) -> Iterator[bool]:
             is_ours = True
         except BlockingIOError:
             is_ours = False
+        except OSError:  # A share without locks: each worker makes its own.
+            is_ours = True
         yield is_ours
 
 

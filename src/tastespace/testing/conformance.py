@@ -130,7 +130,9 @@ class RecommenderConformance:
         for file in sorted((tmp_path / "1").iterdir()):
             assert file.read_bytes() == (tmp_path / "2" / file.name).read_bytes(), file.name
 
+    @pytest.mark.filterwarnings("ignore::tastespace.errors.TastespaceWarning")
     def test_a_fresh_seed_is_kept_and_repeats_the_fit(self, ratings: Ratings) -> None:
+        """Any seed at all: with some of them descent diverges, and says so."""
         first = self.make().fit(ratings)
         again = self.make(seed=first.seed_).fit(ratings)
         for name, array in first.posterior_.arrays().items():

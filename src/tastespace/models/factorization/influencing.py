@@ -22,7 +22,7 @@ from tastespace.models.factorization.beliefs import Belief
 from tastespace.models.factorization.item_draws import ItemDraws
 from tastespace.models.factorization.kept_noise import Answers
 
-BLOCK = 2048  # ratings at once
+BLOCK = 128  # ratings at once: with all their draws they should fit into a cache
 SLOWEST = 1e-6  # slope of an expected rating below which it hardly moves, as a share of the steepest
 
 

@@ -12,9 +12,39 @@ const tastespace = {};
     }
   }
 
+  // What a browser keeps; where it must keep nothing, this page remembers.
+  const memory = {};
+  const store = (kind) => ({
+    get(name) {
+      try {
+        return window[kind].getItem(name);
+      } catch {
+        return memory[name] ?? null;
+      }
+    },
+    set(name, text) {
+      memory[name] = text;
+      try {
+        window[kind].setItem(name, text);
+      } catch {
+        // It is remembered as long as the page is open.
+      }
+    },
+    remove(name) {
+      delete memory[name];
+      try {
+        window[kind].removeItem(name);
+      } catch {
+        // It was never there.
+      }
+    },
+  });
+  const local = store("localStorage");
+  const session = store("sessionStorage");
+
   const key = {
-    get: () => sessionStorage.getItem(KEY) || "",
-    set: (text) => (text ? sessionStorage.setItem(KEY, text) : sessionStorage.removeItem(KEY)),
+    get: () => session.get(KEY) || "",
+    set: (text) => (text ? session.set(KEY, text) : session.remove(KEY)),
   };
 
   async function send(path, { method = "GET", body, signal } = {}) {
@@ -52,14 +82,9 @@ const tastespace = {};
     }
   }
 
-  function told(problem, status) {
-    const detail = problem && problem.detail ? problem.detail : `The service refused (status ${status}).`;
-    const errors = (problem && problem.errors) || [];
-    const parts = errors.map((error) => [error.where, error.message].filter(Boolean).join(": "));
-    return parts.length ? `${detail} (${parts.join("; ")})` : detail;
-  }
+  const told = (problem, status) => problem?.detail || `The service refused (status ${status}).`;
 
   const path = (...parts) => parts.map(encodeURIComponent).join("/");
 
-  Object.assign(tastespace, { ask, path, key, Trouble });
+  Object.assign(tastespace, { ask, path, key, local, Trouble });
 })();

@@ -156,7 +156,9 @@
       }
     }
 
+    const renew = tastespace.later(() => listed.renew(), 300);
     const soon = () => {
+      renew();
       if (!state.waiting) {
         state.waiting = true;
         requestAnimationFrame(draw);
@@ -252,6 +254,7 @@
     // Keys move the map below a mark in its middle; what is nearest to the mark is meant.
     const KEYS = { ArrowLeft: [40, 0], ArrowRight: [-40, 0], ArrowUp: [0, 40], ArrowDown: [0, -40] };
     canvas.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return; // the browser's own
       if (KEYS[event.key]) move(...KEYS[event.key]);
       else if (event.key === "+" || event.key === "=") zoom(1.3);
       else if (event.key === "-") zoom(1 / 1.3);
@@ -288,7 +291,7 @@
       heard, legend, listed);
     reset();
     new ResizeObserver(resize).observe(canvas);
-    document.addEventListener("tastespace:theme", draw);
+    canvas.redraw = draw;
 
     return {
       element,

@@ -22,7 +22,7 @@
   }
 
   // Wide: nine of ten ratings. Narrow: what is believed of the expected rating. A line at its middle.
-  function bar(entry, [low, high]) {
+  function bar(entry, [low, high], isChoice) {
     const place = (value) => Math.max(0, Math.min(100, (100 * (value - low)) / (high - low || 1)));
     const between = (from, to, kind) => {
       const band = make("i", { class: kind });
@@ -32,7 +32,7 @@
     };
     const middle = make("i", { class: "middle" });
     middle.style.left = `${place(entry.score)}%`;
-    const words = told(entry);
+    const words = told(entry, isChoice);
     const shown = make("span", { class: "bar", role: "img", "aria-label": words });
     if (entry.interval) shown.append(between(...entry.interval, "wide"));
     if (entry.belief_sd !== null && entry.belief_sd !== undefined)
@@ -41,17 +41,18 @@
     return make("div", {}, shown, make("div", { class: "ends", "aria-hidden": "true" }, make("span", { text: number(low, 1) }), make("span", { text: number(high, 1) })));
   }
 
-  function told(entry) {
+  function told(entry, isChoice) {
     const middle = `expected ${number(entry.score)}`;
-    return entry.interval ? `${middle}, nine of ten ratings from ${number(entry.interval[0])} to ${number(entry.interval[1])}` : middle;
+    return entry.interval ? `${middle}, nine of ten ${isChoice ? "outcomes" : "ratings"} from ${number(entry.interval[0])} to ${number(entry.interval[1])}` : middle;
   }
 
   // Ratings that speak for it, and those against.
-  function reasons(entry, whose) {
+  function reasons(entry, whose, isChoice) {
     const found = (entry.because || []).filter((reason) => reason.contribution);
     const told = (chosen) => chosen.map((reason) => {
       const sign = reason.contribution > 0 ? "+" : "−";
-      return `${reason.title || reason.item} (rated ${number(reason.rating, 1)}: ${sign}${number(Math.abs(reason.contribution))})`;
+      const deed = !isChoice ? `rated ${tastespace.figure(reason.rating)}` : reason.rating === 1 ? "chosen once" : `chosen ${tastespace.figure(reason.rating)} times`;
+      return `${reason.title || reason.item} (${deed}: ${sign}${number(Math.abs(reason.contribution))})`;
     }).join("; ");
     const [pro, contra] = [found.filter((reason) => reason.contribution > 0), found.filter((reason) => reason.contribution < 0)];
     return [
@@ -67,7 +68,7 @@
     return then === entry.rank ? "" : then > entry.rank ? `▲ ${then - entry.rank}` : `▼ ${entry.rank - then}`;
   }
 
-  function card(entry, { range, n, before, foundBy, whose, actions, tag }) {
+  function card(entry, { range, n, before, foundBy, whose, isChoice, actions, tag }) {
     const move = moved(entry, before);
     const chance = entry.top_n_probability;
     return make("li", { class: move === "new" ? "card fresh" : "card", "data-item": entry.item },
@@ -75,12 +76,12 @@
       make("div", {},
         heading(entry, tag),
         chips(entry.attributes),
-        reasons(entry, whose),
+        reasons(entry, whose, isChoice),
         foundBy ? make("details", {}, make("summary", { text: "How it was found" }), make("p", { class: "why", text: `${foundBy[0].toUpperCase()}${foundBy.slice(1)}.` })) : null,
         actions ? actions(entry) : null),
       make("div", { class: "sure" },
-        bar(entry, range),
-        make("div", {}, make("strong", { text: number(entry.score) }), entry.interval ? ` · 90 %: ${number(entry.interval[0], 1)} to ${number(entry.interval[1], 1)}` : ""),
+        bar(entry, range, isChoice),
+        make("div", {}, make("strong", { text: number(Math.max(range[0], Math.min(range[1], entry.score))) }), entry.interval ? ` · 90 %: ${number(entry.interval[0], 1)} to ${number(entry.interval[1], 1)}` : ""),
         chance === null || chance === undefined ? null : make("div", {},
           `among the true best ${n}: ${percent(chance)}`,
           make("meter", { min: "0", max: "1", value: String(chance), "aria-label": `Probability of being among the true best ${n}` }))));
@@ -92,11 +93,11 @@
 
   function cardTable(entries, caption) {
     const columns = ["rank", "item", "expected", "belief sd", "90 % from", "to", "among the best"];
-    const rows = entries.map((entry) => [
+    const rows = () => entries.map((entry) => [
       String(entry.rank), entry.title || entry.item, number(entry.score), number(entry.belief_sd),
       number(entry.interval && entry.interval[0]), number(entry.interval && entry.interval[1]), percent(entry.top_n_probability),
     ]);
-    return twin(() => table(caption, columns, rows, { texts: [1] }));
+    return twin(() => table(caption, columns, rows(), { texts: [1] }));
   }
 
   // How wide intervals are on the whole: what shrinks while a person answers.

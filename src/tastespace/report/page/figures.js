@@ -43,10 +43,13 @@
       if (!element.isConnected) return;
       try {
         const library = await plotly();
-        await library.react(plot, traces(), merged(layout, height), { displayModeBar: false, responsive: true });
+        await library.react(plot, traces(), merged(layout, height), { displayModeBar: false });
+        if (!plot.dataset.drawn) new ResizeObserver(() => plot.isConnected && library.Plots.resize(plot)).observe(plot);
         plot.dataset.drawn = "yes";
       } catch (error) {
         if (!(error instanceof tastespace.Trouble)) console.error(error);
+        plot.removeAttribute("role"); // Words, no picture.
+        plot.removeAttribute("aria-label");
         plot.replaceChildren(make("p", { class: "note", text: error.message }));
       }
     };
@@ -58,7 +61,7 @@
       }
     }, { rootMargin: "600px" });
     watcher.observe(plot);
-    document.addEventListener("tastespace:theme", () => plot.dataset.drawn && draw());
+    plot.redraw = () => plot.dataset.drawn && draw();
     return element;
   }
 

@@ -6,9 +6,10 @@
   const main = document.getElementById("main");
   const dark = matchMedia("(prefers-color-scheme: dark)");
   let shown = "";
+  let turn = 0;
 
   function theme() {
-    const wanted = localStorage.getItem(THEME) || "auto";
+    const wanted = tastespace.local.get(THEME) || "auto";
     const now = wanted === "auto" ? (dark.matches ? "dark" : "light") : wanted;
     document.documentElement.dataset.theme = now;
     const button = document.getElementById("theme-button");
@@ -19,8 +20,8 @@
 
   function nextTheme() {
     const order = ["auto", "light", "dark"];
-    const wanted = order[(order.indexOf(localStorage.getItem(THEME) || "auto") + 1) % order.length];
-    localStorage.setItem(THEME, wanted);
+    const wanted = order[(order.indexOf(tastespace.local.get(THEME) || "auto") + 1) % order.length];
+    tastespace.local.set(THEME, wanted);
     theme();
   }
 
@@ -37,7 +38,7 @@
   };
 
   async function open() {
-    if (location.hash === "#main") return main.focus();
+    const mine = ++turn;
     const [view, state] = address();
     const isOther = shown !== view;
     shown = view;
@@ -47,11 +48,14 @@
       else link.removeAttribute("aria-current");
     }
     clearTrouble();
+    const stage = make("div"); // A view that comes late draws on a stage that nobody sees any more.
+    main.replaceChildren(stage);
     try {
-      await tastespace.views[view].show(main, state, go(view));
-      if (isOther) say(`${tastespace.views[view].title} is shown.`);
+      await tastespace.views[view].show(stage, state, go(view));
+      if (mine === turn && isOther) say(`${tastespace.views[view].title} is shown.`);
     } catch (error) {
-      main.replaceChildren(make("h1", { text: tastespace.views[view].title }), make("p", { class: "quiet", text: "This cannot be shown now." }));
+      if (mine !== turn) return;
+      stage.replaceChildren(make("h1", { text: tastespace.views[view].title }), make("p", { class: "quiet", text: "This cannot be shown now." }));
       showTrouble(error, open);
     }
   }
@@ -74,6 +78,10 @@
     document.getElementById("key-form").hidden = true;
     tastespace.story.forget();
     open();
+  });
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault(); // The address belongs to the views.
+    main.focus();
   });
   document.getElementById("theme-button").addEventListener("click", nextTheme);
   dark.addEventListener("change", theme);

@@ -21,14 +21,26 @@
     const about = make("p", { class: "quiet" });
     let shown = null;
     let map = null;
+    // Of several questions of a kind the last one counts.
+    let [turn, asked, sought] = [0, 0, 0];
+    let loading = new AbortController();
 
     const loadMap = async () => {
+      const mine = ++turn;
+      asked++;
+      sought++;
+      loading.abort();
+      const stop = (loading = new AbortController());
+      shown = null;
       place.replaceChildren(make("p", { class: "quiet", text: "The map is being drawn…" }));
       try {
-        const waiting = () => place.replaceChildren(make("p", { class: "quiet", text: "The map is made for the first time, which may take a minute or more. It is kept then." }));
-        map = await ask(`map?method=${current.method}`, { patience: PATIENCE, waiting });
+        const waiting = () => !main.isConnected ? stop.abort() : mine === turn && place.replaceChildren(make("p", { class: "quiet", text: "The map is made for the first time, which may take a minute or more. It is kept then." }));
+        const got = await ask(`map?method=${current.method}`, { patience: PATIENCE, waiting, signal: stop.signal });
+        if (mine !== turn || !main.isConnected) return;
+        map = got;
         tastespace.clearTrouble();
       } catch (error) {
+        if (mine !== turn || !main.isConnected) return;
         place.replaceChildren(make("p", { class: "quiet", text: "There is no map." }));
         return tastespace.showTrouble(error, loadMap);
       }
@@ -45,24 +57,31 @@
 
     const locate = async () => {
       if (!shown) return;
+      const mine = ++sought;
       if (!current.user) return shown.show(null);
       try {
-        const found = await ask(`${path("users", current.user, "place")}?method=${current.method}`, { patience: PATIENCE });
+        const found = await ask("place", { method: "POST", body: { user: current.user, method: current.method }, patience: PATIENCE });
+        if (mine !== sought || !main.isConnected) return;
+        if (found.model !== map.model) return loadMap(); // Another model answers now, with another map.
+        tastespace.clearTrouble();
         shown.show(found);
         const spread = found.draws ? tastespace.ellipse(found.draws) : null;
         const words = `${current.user} is at ${number(found.middle[0])}, ${number(found.middle[1])}` + (spread ? `; nine of ten draws of what is believed lie within ${number(spread[0])} and ${number(spread[1])} of it.` : ".");
         whereabouts.textContent = words;
         say(words);
       } catch (error) {
-        tastespace.showTrouble(error, locate);
+        if (mine === sought && main.isConnected) tastespace.showTrouble(error, locate);
       }
     };
 
     const choose = async (item) => {
+      const mine = ++asked;
       side.replaceChildren(make("h2", { dir: "auto", text: shown.nameOf(item) }), make("p", { class: "quiet", text: `${count(map.ratings[item])} ratings` }));
       shown.mark([item], item);
       try {
         const found = await ask(`${path("items", map.items[item], "similar")}?n=10`);
+        if (mine !== asked || !main.isConnected) return;
+        tastespace.clearTrouble();
         const places = new Map(map.items.map((id, position) => [id, position]));
         const near = found.items.map((one) => places.get(one.item)).filter((position) => position !== undefined);
         shown.mark([item, ...near], item);
@@ -70,7 +89,7 @@
           places.has(one.item) ? make("button", { type: "button", class: "plain", text: one.title || one.item, onclick: () => { shown.goTo(places.get(one.item)); choose(places.get(one.item)); } }) : one.title || one.item,
           ` ${number(one.similarity)}`))) : make("p", { text: "Nothing is like it." }));
       } catch (error) {
-        tastespace.showTrouble(error, () => choose(item));
+        if (mine === asked && main.isConnected) tastespace.showTrouble(error, () => choose(item));
       }
     };
 

@@ -16,8 +16,12 @@
     return element;
   }
 
-  const number = (value, digits = 2) =>
-    value === null || value === undefined ? "–" : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  const formats = {}; // Made once: that takes longer than to use them.
+  const number = (value, digits = 2) => {
+    if (value === null || value === undefined) return "–";
+    formats[digits] = formats[digits] || new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    return formats[digits].format(value);
+  };
   const count = (value) => value.toLocaleString("en");
   const figure = (value) => {
     if (value === null || value === undefined) return "–";
@@ -84,6 +88,9 @@
   };
   const options = (choices, chosen) =>
     choices.map(([value, text]) => make("option", { value, text, selected: value === chosen }));
+
+  // Figures and maps that are on the page take the new colours; others are forgotten with their views.
+  document.addEventListener("tastespace:theme", () => document.querySelectorAll(".plot, .map canvas").forEach((drawn) => drawn.redraw?.()));
 
   // Called at most once in a while, with the last of what came meanwhile.
   function later(action, milliseconds) {

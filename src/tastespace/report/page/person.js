@@ -1,27 +1,36 @@
 "use strict";
 // Somebody new: the page asks, and after every answer list and uncertainty change before one's eyes.
 (() => {
-  const { make, ask, path, number, count, cards, cardTable, heading, chips, meanWidth, labelled, say, later } = tastespace;
+  const { make, ask, path, number, count, figure, cards, cardTable, heading, chips, meanWidth, labelled, say, later, local } = tastespace;
   const STORE = "tastespace-person"; // who this browser is, what was skipped, and what could not be sent yet
+  const LATER = [401, 403, 408, 409, 429]; // refused now, not for ever
 
   function remembered() {
     try {
-      const kept = JSON.parse(localStorage.getItem(STORE));
+      const kept = JSON.parse(local.get(STORE));
       if (kept && typeof kept.user === "string") return { user: kept.user, skipped: kept.skipped || [], pending: kept.pending || {} };
     } catch {
       // Nothing that could be read: somebody new.
     }
-    return { user: `guest-${crypto.getRandomValues(new Uint32Array(2)).join("")}`, skipped: [], pending: {} };
+    const somebody = { user: `guest-${crypto.getRandomValues(new Uint32Array(2)).join("")}`, skipped: [], pending: {} };
+    keep(somebody);
+    return somebody;
   }
 
-  const keep = (person) => localStorage.setItem(STORE, JSON.stringify(person));
+  const keep = (person) => local.set(STORE, JSON.stringify(person));
+
+  // What can be said of an item: the levels of the model, or eleven steps over its range.
+  function levelsOf({ levels, range: [low, high] }) {
+    if (levels) return levels;
+    const step = (place) => Number((low + ((high - low) * place) / 10).toPrecision(3));
+    return Array.from({ length: 11 }, (_, place) => Math.max(low, Math.min(high, step(place))));
+  }
 
   function buttons(story, rate, entry) {
     const name = entry.title || entry.item;
-    if (story.takes_choices) return make("div", { class: "stars" }, make("button", { type: "button", class: "main", text: "I would choose it", onclick: () => rate(entry, 1) }));
-    const levels = story.levels || Array.from({ length: 11 }, (_, step) => story.range[0] + ((story.range[1] - story.range[0]) * step) / 10);
+    if (story.takes_choices) return make("div", { class: "stars" }, make("button", { type: "button", class: "main", text: "I would choose it", "aria-label": `Choose ${name}`, onclick: () => rate(entry, 1) }));
     return make("div", { class: "stars", role: "group", "aria-label": `Your rating of ${name}` },
-      levels.map((level) => make("button", { type: "button", text: number(level, Number.isInteger(level) ? 0 : 1), "aria-label": `${number(level, Number.isInteger(level) ? 0 : 1)} for ${name}`, onclick: () => rate(entry, level) })));
+      levelsOf(story).map((level) => make("button", { type: "button", text: figure(level), "aria-label": `${figure(level)} for ${name}`, onclick: () => rate(entry, level) })));
   }
 
   function sureFigure(steps) {
@@ -36,70 +45,115 @@
     });
   }
 
+  // Rate what one has in mind, by its title.
+  function searchItems(rate, story) {
+    const results = make("ul", { class: "rated" });
+    let turn = 0;
+    const find = later(async (text) => {
+      const mine = ++turn;
+      if (!text.trim()) return results.replaceChildren();
+      try {
+        const found = await ask(`items?limit=6&search=${encodeURIComponent(text.trim())}`);
+        if (mine !== turn) return;
+        results.replaceChildren(...found.items.map((item) => make("li", {}, make("span", { dir: "auto", text: item.title || item.item }), buttons(story, rate, item))));
+        if (!found.items.length) results.append(make("li", {}, make("span", { class: "quiet", text: "No such title." })));
+        say(`${found.items.length} found.`);
+      } catch (error) {
+        if (mine === turn) tastespace.showTrouble(error);
+      }
+    }, 200);
+    const input = make("input", { type: "search", maxlength: "200", autocomplete: "off", oninput: (event) => find(event.target.value) });
+    return make("div", {}, labelled("Or rate what you have in mind", input), results);
+  }
+
   async function show(main) {
     const story = await tastespace.story.outline();
     let person = remembered();
     let steps = []; // how sure the model was, a step a state of the ratings
     let before = null;
+    let coming = 0;
+    let sending = Promise.resolve();
     const question = make("section", { class: "panel question", "aria-label": "Question" });
     const rated = make("section", { class: "panel", "aria-label": "What you said" });
     const list = make("section", { "aria-label": "Your list" });
     const gauge = make("section", { "aria-label": "How sure" });
-    let coming = 0;
 
-    const rate = async (entry, value) => {
-      person.pending[entry.item] = { value, title: entry.title || entry.item };
-      keep(person);
-      await send();
+    // Another tab may have changed who this is, or what waits to be sent.
+    const current = () => {
+      const now = remembered();
+      if (now.user !== person.user) {
+        steps = [];
+        before = null;
+      }
+      person = now;
+      return person;
     };
 
-    // What was said is kept until the service has it.
-    const send = async () => {
+    const rate = (entry, value) => {
+      current().pending[entry.item] = { value, title: entry.title || entry.item };
+      keep(person);
+      return send();
+    };
+
+    // What was said is kept until the service has it; one after another, so that the last word counts.
+    const send = () => (sending = sending.then(sendAll));
+
+    const sendAll = async () => {
+      const whose = current().user;
       for (const [item, { value }] of Object.entries(person.pending)) {
         try {
-          await ask(path("users", person.user, "ratings", item), { method: "PUT", body: { rating: value } });
-          delete person.pending[item];
-          keep(person);
+          await ask(path("users", whose, "ratings", item), { method: "PUT", body: { rating: value } });
+          settle(whose, item, value);
         } catch (error) {
-          tastespace.showTrouble(error, send);
-          if (error.status >= 400 && error.status < 500 && error.status !== 401 && error.status !== 403 && error.status !== 429) {
-            delete person.pending[item]; // It never will be taken; the message says why.
-            keep(person);
-          }
+          if (error.status >= 400 && error.status < 500 && !LATER.includes(error.status)) settle(whose, item, value); // It never will be taken; the message says why.
+          if (!main.isConnected) return;
           drawRated(null);
+          tastespace.showTrouble(error, send);
           return;
         }
       }
+      if (!main.isConnected) return;
       tastespace.clearTrouble();
       await refresh();
+    };
+
+    // Sent, or refused for good; unless something else was said meanwhile.
+    const settle = (whose, item, value) => {
+      const now = current();
+      if (now.user === whose && now.pending[item] && now.pending[item].value === value) delete now.pending[item];
+      keep(now);
     };
 
     const undo = async (item) => {
+      await sending;
       try {
-        if (person.pending[item]) delete person.pending[item];
+        if (current().pending[item]) delete person.pending[item];
         else await ask(path("users", person.user, "ratings", item), { method: "DELETE" });
         keep(person);
-        await refresh();
-        say("Taken back.");
       } catch (error) {
-        tastespace.showTrouble(error, () => undo(item));
+        if (error.status !== 404) return tastespace.showTrouble(error, () => undo(item)); // 404: it is gone already.
       }
+      await refresh();
+      say("Taken back.");
     };
 
     const forget = async () => {
+      await sending;
       try {
-        await ask(path("users", person.user), { method: "DELETE" });
+        await ask(path("users", current().user), { method: "DELETE" });
       } catch (error) {
         if (error.status !== 404) return tastespace.showTrouble(error, forget);
       }
-      localStorage.removeItem(STORE);
-      person = remembered();
-      keep(person);
-      steps = [];
-      before = null;
-      tastespace.clearTrouble();
+      local.remove(STORE);
+      current();
       await refresh();
       say("All that you said is deleted.");
+    };
+
+    const skip = (item) => {
+      current().skipped = [...person.skipped, item].slice(-500);
+      keep(person);
+      return refresh();
     };
 
     const refresh = async () => {
@@ -111,7 +165,9 @@
           ask("recommendations", { method: "POST", body: { ...about, n: 10, explain: true } }),
           story.can.ask ? ask("questions", { method: "POST", body: { ...about, n: 3, exclude: person.skipped.length ? person.skipped : undefined } }) : null,
         ]);
-        if (turn !== coming) return;
+        if (turn !== coming || !main.isConnected) return;
+        tastespace.clearTrouble();
+        if (found.model !== story.version) tastespace.story.forget();
         const step = { ratings: said.total, sd: asked ? asked.sd : null, width: meanWidth(found.items) };
         steps = [...steps.filter((one) => one.ratings < said.total), step];
         drawQuestion(asked, said);
@@ -119,43 +175,56 @@
         drawList(found);
         drawGauge();
       } catch (error) {
-        tastespace.showTrouble(error, refresh);
+        if (turn === coming && main.isConnected) tastespace.showTrouble(error, refresh);
       }
     };
 
+    const search = searchItems((entry, value) => {
+      search.querySelector("input").value = "";
+      search.querySelector("ul").replaceChildren();
+      return rate(entry, value);
+    }, story);
+
     const drawQuestion = (asked, said) => {
       const next = asked && asked.items[0];
-      const search = searchItems(rate, story);
-      if (!next) {
-        question.replaceChildren(make("h2", { text: story.can.ask ? "No more questions" : "Rate something" }),
-          make("p", { class: "quiet", text: story.can.ask ? "Everything that could be asked was answered or skipped." : `${story.class} does not know what an answer would tell. Search for what you know.` }), search);
-        return;
-      }
-      question.replaceChildren(
+      const wasHeld = question.contains(document.activeElement) && !search.contains(document.activeElement);
+      const parts = next ? [
         make("h2", { text: said.total ? "And this?" : "Do you know this?" }),
         heading(next), chips(next.attributes),
         buttons(story, rate, next),
         make("p", { class: "quiet", text: `Chosen because the answer tells most: it takes away ${tastespace.percent(next.reduction, 1)} of the uncertainty.` }),
-        make("button", { type: "button", text: "I do not know it", onclick: () => { person.skipped = [...person.skipped, next.item].slice(-500); keep(person); refresh(); } }),
-        search);
+        make("button", { type: "button", text: "I do not know it", onclick: () => skip(next.item) }),
+      ] : [
+        make("h2", { text: story.can.ask ? "No more questions" : "Rate something" }),
+        make("p", { class: "quiet", text: story.can.ask ? "Everything that could be asked was answered or skipped." : `${story.class} does not know what an answer would tell. Search for what you know.` }),
+      ];
+      // The search stays where it is, with what is being typed into it.
+      if (search.parentNode !== question) question.append(search);
+      while (question.firstChild !== search) question.firstChild.remove();
+      search.before(...parts.filter(Boolean));
+      if (wasHeld) {
+        const first = question.querySelector("h2");
+        first.tabIndex = -1;
+        first.focus();
+      }
     };
 
+    const entryOf = (title, words, item) => make("li", {}, make("span", { dir: "auto", text: title }),
+      make("span", {}, `${words} `, make("button", { type: "button", class: "plain", text: "Undo", "aria-label": `Undo ${title}`, onclick: () => undo(item) })));
+    const wordOf = (value) => (story.takes_choices ? "chosen" : figure(value));
+
     const drawRated = (said) => {
-      const waiting = Object.entries(person.pending);
-      const pending = waiting.map(([item, one]) => make("li", {}, make("span", { dir: "auto", text: one.title }), make("span", {}, `${number(one.value, 1)} – not stored yet `, make("button", { type: "button", class: "plain", text: "Undo", "aria-label": `Undo ${one.title}`, onclick: () => undo(item) }))));
-      if (!said) {
-        rated.querySelector(".pending")?.remove();
-        rated.append(make("ul", { class: "rated pending" }, pending));
-        return;
+      const pending = Object.entries(person.pending).map(([item, one]) => entryOf(one.title, `${wordOf(one.value)} – not stored yet`, item));
+      if (said) {
+        rated.replaceChildren(...[
+          make("h2", { text: `What you said (${count(said.total)})` }),
+          said.total ? make("ul", { class: "rated" }, said.ratings.map((one) => entryOf(one.title || one.item, wordOf(one.rating), one.item)))
+            : make("p", { class: "quiet", text: "Nothing yet. Answers are stored, and can be taken back." }),
+          said.total ? make("div", { class: "controls" }, make("button", { type: "button", text: "Undo the last", onclick: () => undo(said.ratings[0].item) }), make("button", { type: "button", text: "Delete all of it", onclick: forget })) : null,
+          make("p", { class: "quiet", text: `You are ${person.user}.` }),
+        ].filter(Boolean));
       }
-      rated.replaceChildren(...[
-        make("h2", { text: `What you said (${count(said.total)})` }),
-        said.total ? make("ul", { class: "rated" }, said.ratings.map((one) => make("li", {}, make("span", { dir: "auto", text: one.title || one.item }),
-          make("span", {}, `${number(one.rating, 1)} `, make("button", { type: "button", class: "plain", text: "Undo", "aria-label": `Undo ${one.title || one.item}`, onclick: () => undo(one.item) })))))
-          : make("p", { class: "quiet", text: "Nothing yet. Answers are stored, and can be taken back." }),
-        said.total ? make("div", { class: "controls" }, make("button", { type: "button", text: "Undo the last", onclick: () => undo(said.ratings[0].item) }), make("button", { type: "button", text: "Delete all of it", onclick: forget })) : null,
-        make("p", { class: "quiet", text: `You are ${person.user}.` }),
-      ].filter(Boolean));
+      rated.querySelector(".pending")?.remove();
       if (pending.length) rated.append(make("ul", { class: "rated pending" }, pending));
     };
 
@@ -165,7 +234,7 @@
       list.replaceChildren(
         make("h2", { text: found.cold ? "What anybody is recommended" : "Your list" }),
         ...found.remarks.map((remark) => make("p", { class: "note", text: remark })),
-        cards(found.items, { range: story.range, n: 10, before, foundBy: null, whose: "what you said" }),
+        cards(found.items, { range: story.range, n: 10, before, foundBy: null, whose: "what you said", isChoice: story.takes_choices }),
         cardTable(found.items, "The same list"));
       before = new Map(found.items.map((entry) => [entry.item, entry.rank]));
     };
@@ -179,31 +248,12 @@
       gauge.replaceChildren(make("div", { class: "figures-row" }, shown), steps.length > 1 && now.sd !== null ? sureFigure(steps) : "");
     };
 
-    keep(person);
     main.replaceChildren(
       make("h1", { text: "New person" }),
       make("p", { class: "quiet", text: "Nobody knows you here yet. Rate a few things, and watch the list and its uncertainty change." }),
       make("div", { class: "beside" }, make("div", {}, question, rated), make("div", {}, gauge, list)));
     if (Object.keys(person.pending).length) await send();
     else await refresh();
-  }
-
-  // Rate what one has in mind, by its title.
-  function searchItems(rate, story) {
-    const results = make("ul", { class: "rated" });
-    const find = later(async (text) => {
-      if (!text.trim()) return results.replaceChildren();
-      try {
-        const found = await ask(`items?limit=6&search=${encodeURIComponent(text.trim())}`);
-        results.replaceChildren(...(found.items.length ? found.items : []).map((item) => make("li", {}, make("span", { dir: "auto", text: item.title || item.item }), buttons(story, rate, item))));
-        if (!found.items.length) results.append(make("li", {}, make("span", { class: "quiet", text: "No such title." })));
-        say(`${found.items.length} found.`);
-      } catch (error) {
-        tastespace.showTrouble(error);
-      }
-    }, 200);
-    const input = make("input", { type: "search", maxlength: "200", autocomplete: "off", oninput: (event) => find(event.target.value) });
-    return make("div", {}, labelled("Or rate what you have in mind", input), results);
   }
 
   tastespace.views.person = { title: "New person", show };

@@ -11,12 +11,13 @@
   ];
 
   // A condition as the service reads it, from what was chosen.
+  const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
+
   function condition(state, attributes) {
     const parts = [];
     for (const [name, about] of Object.entries(attributes)) {
-      const column = /^[A-Za-z_]\w*$/.test(name) ? name : null;
-      if (!column) continue;
-      if (about.values && state[`is_${name}`]) parts.push(`${column} = "${state[`is_${name}`].replaceAll('"', '""')}"`);
+      const column = quoted(name);
+      if (about.values && state[`is_${name}`]) parts.push(`${column} = ${quoted(state[`is_${name}`])}`);
       if (!about.values && state[`from_${name}`]) parts.push(`${column} >= ${Number(state[`from_${name}`])}`);
       if (!about.values && state[`to_${name}`]) parts.push(`${column} <= ${Number(state[`to_${name}`])}`);
     }
@@ -74,12 +75,14 @@
 
   function userSearch(state, change) {
     const names = make("datalist", { id: "users" });
+    let turn = 0;
     const suggest = later(async (text) => {
+      const mine = ++turn;
       try {
         const { users } = await ask(`users?limit=20&search=${encodeURIComponent(text)}`);
-        names.replaceChildren(...users.map((user) => make("option", { value: user })));
+        if (mine === turn) names.replaceChildren(...users.map((user) => make("option", { value: user })));
       } catch (error) {
-        tastespace.showTrouble(error);
+        say(`No names can be suggested: ${error.message}`); // The list itself says what is wrong, and how to go on.
       }
     }, 150);
     const input = make("input", { type: "search", id: "user", list: "users", value: state.user || "", maxlength: "200", autocomplete: "off", placeholder: "anybody", oninput: (event) => suggest(event.target.value) });
@@ -124,6 +127,7 @@
     button.addEventListener("click", async () => {
       try {
         const found = await ask(`${path("items", entry.item, "similar")}?n=5`);
+        tastespace.clearTrouble();
         place.textContent = found.items.length ? `Similar: ${found.items.map((one) => one.title || one.item).join("; ")}` : "Nothing is like it.";
       } catch (error) {
         tastespace.showTrouble(error);
@@ -141,17 +145,20 @@
 
     const load = async () => {
       asked.abort();
-      asked = new AbortController();
+      const mine = (asked = new AbortController());
       list.setAttribute("aria-busy", "true");
       try {
-        const found = await ask("recommendations", { method: "POST", body: query(current, story), signal: asked.signal });
+        const found = await ask("recommendations", { method: "POST", body: query(current, story), signal: mine.signal });
+        if (mine !== asked || !main.isConnected) return;
         tastespace.clearTrouble();
+        if (found.model !== story.version) tastespace.story.forget();
         render(found);
       } catch (error) {
+        if (mine !== asked || !main.isConnected) return;
         tastespace.showTrouble(error, load);
         if (error.status >= 400 && error.status < 500) list.replaceChildren(make("p", { class: "quiet", text: "No list for this: change what was asked." }));
       } finally {
-        list.removeAttribute("aria-busy");
+        if (mine === asked) list.removeAttribute("aria-busy");
       }
     };
 
@@ -169,7 +176,7 @@
         make("h2", { text: current.user ? `For ${current.user}` : "For anybody", dir: "auto" }),
         make("p", { class: "quiet", id: "told", text: words.join(" ") }),
         ...found.remarks.map((remark) => make("p", { class: "note", text: remark })),
-        tastespace.cards(found.items, { range: story.range, n, before, foundBy: found.found_by, whose, actions: story.can.map ? similar : null }),
+        tastespace.cards(found.items, { range: story.range, n, before, foundBy: found.found_by, whose, isChoice: story.takes_choices, actions: story.can.map ? similar : null }),
         cardTable(found.items, "The same list"));
       before = new Map(found.items.map((entry) => [entry.item, entry.rank]));
     };
@@ -177,7 +184,7 @@
     const change = (what) => {
       if (what.user !== undefined && what.user !== (current.user || "")) before = null;
       Object.assign(current, what);
-      if (what.policy === "thompson") current.draw = Math.floor(Math.random() * 1e6);
+      if (current.policy === "thompson" && (what.policy || what.user !== undefined)) current.draw = Math.floor(Math.random() * 1e6);
       go(current);
       if (what.user !== undefined) rated.replaceChildren(...(current.user ? [history(current.user)] : []));
       load();
@@ -186,7 +193,7 @@
     const rated = make("div", {}, current.user ? history(current.user) : null);
     main.replaceChildren(
       make("h1", { text: "Recommendations" }),
-      make("p", { class: "quiet", text: "Each bar says what rating to expect: dark is what is believed of the mean, light holds nine of ten ratings." }),
+      make("p", { class: "quiet", text: story.takes_choices ? "Each bar says how much is preferred: dark is what is believed of it, light holds nine of ten outcomes." : "Each bar says what rating to expect: dark is what is believed of the mean, light holds nine of ten ratings." }),
       userSearch(current, change),
       story.can.uncertainty ? policySwitch(current, change) : make("p", { class: "quiet", text: `${story.class} predicts a point and does not know how sure it is: lists are by the expected rating.` }),
       filters(current, story.attributes, change),

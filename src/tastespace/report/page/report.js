@@ -23,8 +23,15 @@
       return make("section", { class: "panel", "aria-label": `Taste map of ${model.name}` },
         models.length > 1 ? make("h3", { text: model.name }) : null,
         make("div", { class: "controls" }, tastespace.labelled("Colour", by)), shown.element, told,
-        user ? make("p", { class: "quiet", text: `The cross is ${user.user}; the ellipse holds nine of ten draws of what is believed.` }) : null);
+        user ? make("p", { class: "quiet", text: placeWords(user) }) : null);
     }))];
+  }
+
+  function placeWords({ user, place }) {
+    const at = `The cross is ${user}, at ${tastespace.number(place.middle[0])}, ${tastespace.number(place.middle[1])}`;
+    if (!place.draws) return `${at}.`;
+    const [long, short] = tastespace.ellipse(place.draws);
+    return `${at}; the ellipse, of ${tastespace.number(long)} and ${tastespace.number(short)}, holds nine of ten draws of what is believed.`;
   }
 
   function lists() {
@@ -36,7 +43,7 @@
         const list = model.lists.find((one) => one.user === user);
         if (!list) return make("p", { class: "quiet", text: `${model.name} does not know ${user}.` });
         return make("div", {}, models.length > 1 ? make("h4", { text: model.name }) : null,
-          tastespace.cards(list.items, { range: model.story.range, n: list.items.length, before: null, foundBy: null, whose: "the ratings", tag: models.length > 1 ? "h5" : "h4" }),
+          tastespace.cards(list.items, { range: model.story.range, n: list.items.length, before: null, foundBy: null, whose: "the ratings", isChoice: model.story.takes_choices, tag: models.length > 1 ? "h5" : "h4" }),
           tastespace.cardTable(list.items, `List of ${user}${models.length > 1 ? `, ${model.name}` : ""}`));
       }))))];
   }

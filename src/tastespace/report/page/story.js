@@ -82,11 +82,8 @@
 
   function calibration(models) {
     const found = with_(models, (story) => (tested(story) ? tested(story)[1].calibration : null));
-    const reliable = with_(models, (story) => (tested(story) ? tested(story)[1].reliability : null));
-    if (!found.length && !reliable.length) return [];
-    const parts = [make("h2", { text: "Whether it is as sure as it should be" })];
-    if (found.length) parts.push(make("div", { class: "pair" }, coverage(found), spread(found), confidence(found)));
-    return parts;
+    if (!found.length) return [];
+    return [make("h2", { text: "Whether it is as sure as it should be" }), make("div", { class: "pair" }, coverage(found), spread(found), confidence(found))];
   }
 
   function coverage(found) {
