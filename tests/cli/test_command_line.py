@@ -77,7 +77,8 @@ def test_fit_json_with_holdout(folder, tmp_path):
     said = as_json(tastespace("fit", folder / "ratings.csv", "--out", tmp_path / "m", *options))
     n = len((folder / "ratings.csv").read_text().splitlines()) - 1
     order = {"kendall_tau", "pairwise_accuracy", "ndcg_rated@5", "ndcg_rated@10", "ndcg_rated@20"}
-    assert said["holdout"].keys() == {"rmse", "mae", "crps", "log_score", "kind", "n", "cold", "calibration"} | order
+    told = {"rmse", "mae", "crps", "log_score", "kind", "n", "cold", "calibration", "groups"}
+    assert said["holdout"].keys() == told | order
     assert said["holdout"]["n"] == int(0.2 * n)
     assert said["n_ratings"] == n - int(0.2 * n)
     assert said["fit_seconds"] > 0
