@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -20,6 +21,7 @@ from service.server import Server
 
 from tastespace.service.app import create_app, prepare
 from tastespace.service.launching import Workers, listening
+from tastespace.service.leaving import let_nobody_in
 from tastespace.service.store import DatabaseError, Rated, Store
 
 KILLS, WRITERS, BETWEEN = 20, 4, 5  # at least so many ratings from one kill to the next
@@ -123,6 +125,17 @@ def test_workers_send_their_answers_at_once():
         bound.listen()
         with socket.create_connection(bound.getsockname()[:2]), bound.accept()[0] as accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a packet filter of Linux")
+def test_who_waits_can_still_be_taken_when_nobody_is_let_in():
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as early:
+        let_nobody_in(door)
+        with pytest.raises(TimeoutError):
+            socket.create_connection(door.getsockname(), timeout=0.2)
+        early.sendall(b"hello")
+        with door.accept()[0] as taken:
+            assert taken.recv(5) == b"hello"
 
 
 def test_many_may_wait_to_be_let_in_though_workers_take_one_at_a_time():

@@ -18,6 +18,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.progress import Observer, silent
 from tastespace.service.app import prepare
 from tastespace.service.heap import share_one_heap
+from tastespace.service.leaving import let_nobody_in
 from tastespace.service.logs import log_config
 from tastespace.service.metrics import FOLDER_VARIABLE
 from tastespace.service.settings import VARIABLE, Settings
@@ -76,6 +77,7 @@ class Workers(Multiprocess):
         # It waits for them. With a socket of its own open, whoever comes meanwhile would wait in a queue that nobody
         # looks into any more.
         for shared in self.sockets:
+            let_nobody_in(shared)
             shared.close()
         super().terminate_all()
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import signal
+import socket
+import struct
+import sys
 import threading
 from types import FrameType
 
-SECONDS = 1.0  # from the signal until nobody is let in any more
+SECONDS = 1.0  # from the signal until the door closes
+SO_ATTACH_FILTER = 26  # of Linux
 
 
 class Leaving:
@@ -33,3 +38,15 @@ class Leaving:
             loop.call_soon_threadsafe(loop.call_later, SECONDS, servers_own, number, None)
 
         signal.signal(signal.SIGTERM, leave)
+
+
+def let_nobody_in(listening: socket.socket) -> None:
+    """Leave new connections unanswered from now on, in all processes that share the socket, as Linux can.
+
+    Those that wait in its queue can still be taken; when a socket with some in it is closed, they are lost. A client
+    that was not answered tries again after a second, and is refused then.
+    """
+    if sys.platform != "linux":
+        return
+    drop = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # a packet filter: return, keep 0 bytes
+    listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(drop)))
