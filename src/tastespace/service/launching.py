@@ -9,6 +9,7 @@ import socket
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from types import FrameType
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
@@ -82,8 +83,24 @@ class Workers(Multiprocess):
         super().terminate_all()
 
 
+class Alone(uvicorn.Server):
+    """The one process that answers."""
+
+    def __init__(self, config: uvicorn.Config, door: socket.socket) -> None:
+        super().__init__(config)
+        self._door = door
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        super().run([self._door] if sockets is None else sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if not self.should_exit:  # Until it looks, a tenth of a second later, it takes those that wait.
+            let_nobody_in(self._door)
+        super().handle_exit(sig, frame)
+
+
 def listening(config: uvicorn.Config) -> socket.socket:
-    """The socket that workers share.
+    """The socket that connections come to; workers share it.
 
     Connections take over from it that they send at once. asyncio asks for that only where a socket says that it is for
     TCP, which uvicorn's does not: the second part of every answer then waited 40 ms for the first to be acknowledged.
@@ -101,7 +118,7 @@ def _run(config: uvicorn.Config) -> None:
         workers.run()
         started = not any(process.exitcode == STARTUP_FAILURE for process in workers.processes)
     else:
-        server = uvicorn.Server(config)
+        server = Alone(config, listening(config))
         with contextlib.suppress(KeyboardInterrupt):
             server.run()
         started = server.started
