@@ -111,9 +111,12 @@ def site(film_model, tmp_path_factory):
     running.server.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """Debian's Chromium, or a skip that says what to install."""
+    """Debian's Chromium, or a skip that says what to install.
+
+    Ended with each file of tests: as long as it runs, so does an event loop, and no other test may have one.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'tastespace[dev]'")
     program = shutil.which("chromium")
     if program is None:
