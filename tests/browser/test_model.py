@@ -33,7 +33,7 @@ def test_all_that_there_is_to_know_is_shown(page, site):
     for place in range(page.locator("figure details").count()):
         twin = page.locator("figure details").nth(place)
         twin.locator("summary").click()
-        assert twin.locator("tbody tr").count() > 0
+        twin.locator("tbody tr").first.wait_for()
     assert page.get_by_role("table", name="Convergence").locator("tbody tr").count() >= 5
     assert page.get_by_role("table", name="Erratic raters").locator("tbody tr").count() == 10
     axe(page)
