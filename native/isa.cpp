@@ -30,6 +30,7 @@ bool supported(const std::string &name) {
     isa::fill_cells(table);       \
     isa::fill_choices(table);     \
     isa::fill_confident(table);   \
+    isa::fill_drawn(table);       \
     isa::fill_latent(table);      \
     isa::fill_moments(table);     \
     isa::fill_pairs(table);       \

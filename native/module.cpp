@@ -7,7 +7,9 @@
 #include "compress.hpp"
 #include "confident_module.hpp"
 #include "descent_module.hpp"
+#include "drawn_module.hpp"
 #include "latent_module.hpp"
+#include "mixtures_module.hpp"
 #include "moments_driver.hpp"
 #include "neighbours_module.hpp"
 #include "parallel.hpp"
@@ -246,10 +248,12 @@ NB_MODULE(_native, module) {
   bind_candidates(module);
   bind_cells(module);
   bind_descent(module);
+  bind_drawn(module);
   bind_variational(module);
   bind_choices(module);
   bind_confident(module);
   bind_latent(module);
+  bind_mixtures(module);
   bind_records(module);
   bind_sphere(module);
   bind_trees(module);

@@ -7,6 +7,7 @@
 #include "choices.hpp"
 #include "confident.hpp"
 #include "descent.hpp"
+#include "drawn.hpp"
 #include "latent.hpp"
 #include "moments.hpp"
 #include "pairs.hpp"
@@ -27,6 +28,7 @@ struct Table {
   CellsKernel cells;
   ChoicesKernel choices;
   ConfidentKernel confident;
+  DrawnKernel drawn;
   LatentKernel<float> latent_float;
   LatentKernel<double> latent_double;
   MomentsKernel moments;
@@ -49,6 +51,7 @@ struct Table {
   void fill_cells(Table &table);       \
   void fill_choices(Table &table);     \
   void fill_confident(Table &table);   \
+  void fill_drawn(Table &table);       \
   void fill_latent(Table &table);      \
   void fill_moments(Table &table);     \
   void fill_pairs(Table &table);       \

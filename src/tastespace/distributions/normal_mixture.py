@@ -22,22 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr, ndtri
 
-from tastespace.arrays import DoubleArray, FloatMatrix
+from tastespace import _native
+from tastespace.arrays import DoubleArray, FloatMatrix, contiguous
 
-BISECTIONS = 40  # each halves the interval: to 1e-12 of its width
-HALLEY_STEPS = 6  # nearly all quantiles need one or two
-SMALL_STEP = 0.01  # of the narrowest component: Halley's next step would be about its cube
 BLOCK = 1 << 15  # components looked at together: they stay in the cache
-CELLS = 1024  # of the table of the normal distribution function, a standard deviation
-REACH = 8  # where the table ends: beyond are 6e-16
 INTEGRATION_STEP = 0.75  # in sds of the narrowest component
 INTEGRATION_REACH = 5.0  # sds beyond which F (1 - F) is nothing
 TERM_COST = 8  # of a term of the double sum, in terms of the integral
 SMALLEST = float(np.finfo(np.float64).tiny)  # what a probability counts as at least when its logarithm is taken
-
-_TABLE = ndtr(np.linspace(-REACH, REACH, 2 * REACH * CELLS + 1)).astype(np.float32)
-_TABLE[0], _TABLE[-1] = 0.0, 1.0
-_RISES = np.append(np.diff(_TABLE), np.float32(0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,21 +68,23 @@ class NormalMixture:
         return np.asarray(1 / np.sum(self.weights.astype(np.float64) ** 2, axis=1))
 
     def cdf(self, values: NDArray[Any], *, inclusive: bool = True) -> DoubleArray:
-        """P(quantity <= value), one value a quantity, to 1e-6; P(quantity < value) if not `inclusive`.
+        """P(quantity <= value) to 1e-6, at one value a quantity or at a row of them; P(quantity < value) if not
+        `inclusive`.
 
         The two differ only where a component has no spread and stands on the value.
         """
-        below = np.empty(len(self))
-        for rows in self._blocks():
-            part = self.take(rows)
-            below[rows] = part._average(standard_cdf(part._standard(values[rows], inclusive=inclusive)))
-        return below
+        values = np.asarray(values, np.float64)
+        at = contiguous(values.reshape(len(self), values.shape[1] if values.ndim == 2 else 1), np.float64)
+        below = np.empty(at.shape)
+        _native.mixture_cdf(*self._components, at, below, weights=self._weights, inclusive=inclusive)
+        return below.reshape(values.shape)
 
     def quantile(self, probability: float) -> DoubleArray:
         """Where the distribution function reaches a probability between 0 and 1."""
         found = np.empty(len(self))
-        for rows in self._blocks():
-            found[rows] = self.take(rows)._quantile(probability)
+        _native.mixture_quantile(
+            *self._components, probability, float(ndtri(probability)), found, weights=self._weights
+        )
         return found
 
     def log_density(self, values: NDArray[Any], *, least_sd: float = 0.0) -> DoubleArray:
@@ -109,7 +103,7 @@ class NormalMixture:
         found = np.empty(len(self))
         for rows in self._blocks():
             part = self.take(rows)
-            left, right = (part._standard(ends[rows], np.float64) for ends in (low, high))
+            left, right = (part._standard(ends[rows]) for ends in (low, high))
             with np.errstate(invalid="ignore"):
                 is_above = left + right > 0
             # Far above the mean both are 1 less next to nothing: so look from the other side.
@@ -159,50 +153,22 @@ class NormalMixture:
             total += distances * (1 / self.means.shape[1] if self.weights is None else self.weights[:, draw])
         return total / 2
 
-    def _quantile(self, probability: float) -> DoubleArray:
-        """Halley's method from the quantile of a normal of the same mean and sd, bracketed; then by halves."""
-        # The quantile of a mixture lies between the least and the greatest of its components'.
-        of_components = self.means + ndtri(probability) * self.sds.astype(np.float64)
-        low, high = of_components.min(1), of_components.max(1)
-        found = np.clip(self.mean() + ndtri(probability) * self.sd(), low, high)
-        enough = SMALL_STEP * self.sds.min(1)
-        left = np.flatnonzero(high > low)
-        for _ in range(HALLEY_STEPS):
-            part, at = self.take(left), found[left]
-            excess, density, slope = part._around(at, probability)
-            low[left], high[left] = np.where(excess < 0, at, low[left]), np.where(excess < 0, high[left], at)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                moved = at - 2 * excess * density / (2 * density**2 - excess * slope)
-            is_inside = (moved >= low[left]) & (moved <= high[left])  # not so where it is NaN
-            found[left] = np.where(is_inside, moved, (low[left] + high[left]) / 2)
-            left = left[~(is_inside & (np.abs(moved - at) <= enough[left]))]
-            if not len(left):
-                return found
-        found[left] = self.take(left)._bisected(probability, low[left], high[left])
-        return found
-
-    def _bisected(self, probability: float, low: DoubleArray, high: DoubleArray) -> DoubleArray:
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2
-            is_below = self.cdf(middle) < probability
-            low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
-        return np.asarray((low + high) / 2)
-
-    def _around(self, values: DoubleArray, probability: float) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
-        """The distribution function less a probability, its density, and the slope of that."""
-        standard = self._standard(values)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            heights = np.exp(-np.square(standard) / 2) / (self.sds * np.float32(np.sqrt(2 * np.pi)))
-            slopes = self._average(-standard * heights / self.sds)
-        return self._average(standard_cdf(standard)) - probability, self._average(heights), slopes
-
-    def _standard(self, values: NDArray[Any], kind: Any = np.float32, *, inclusive: bool = True) -> NDArray[Any]:
+    def _standard(self, values: NDArray[Any]) -> DoubleArray:
         """(value - mean) / sd of each component. One without spread is a step; on its own place it counts as below."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            standard = (np.asarray(values, kind)[:, None] - self.means) / self.sds
+            standard = (np.asarray(values, np.float64)[:, None] - self.means) / self.sds
         if not self.sds.all():
-            standard[np.isnan(standard)] = np.inf if inclusive else -np.inf
+            standard[np.isnan(standard)] = np.inf
         return standard
+
+    @property
+    def _components(self) -> tuple[FloatMatrix, FloatMatrix]:
+        """As kernels want them."""
+        return contiguous(self.means, np.float32), contiguous(self.sds, np.float32)
+
+    @property
+    def _weights(self) -> FloatMatrix | None:
+        return None if self.weights is None else contiguous(self.weights, np.float32)
 
     def _average(self, of_components: NDArray[Any]) -> DoubleArray:
         if self.weights is None:
@@ -212,18 +178,6 @@ class NormalMixture:
     def _blocks(self) -> list[slice]:
         step = max(1, BLOCK // max(self.means.shape[1], 1))
         return [slice(start, min(start + step, len(self))) for start in range(0, len(self), step)]
-
-
-def standard_cdf(standard: NDArray[Any]) -> NDArray[np.float32]:
-    """The standard normal distribution function to 3e-7, from a table: several times as fast as computing it."""
-    place = np.asarray(standard, np.float32) * np.float32(CELLS)
-    place += np.float32(REACH * CELLS)
-    np.clip(place, 0, 2 * REACH * CELLS, out=place)
-    cell = place.astype(np.int32)
-    place -= cell
-    place *= _RISES.take(cell, mode="clip")
-    place += _TABLE.take(cell, mode="clip")
-    return place
 
 
 def _mean_distance(distance: NDArray[Any], sds: NDArray[Any]) -> DoubleArray:

@@ -139,8 +139,11 @@ class NormalRatings:
     @cached_property
     def _edges(self) -> DoubleArray:
         """P(rating <= midpoint) between levels, from 0 below the lowest to 1 above the highest; n x (L + 1)."""
-        below = [self.mixture.cdf(np.full(len(self), midpoint)) for midpoint in self._scale.midpoints]
-        return np.stack([np.zeros(len(self)), *below, np.ones(len(self))], axis=1)
+        midpoints = self._scale.midpoints
+        edges = np.zeros((len(self), len(midpoints) + 2))
+        edges[:, 1:-1] = self.mixture.cdf(np.broadcast_to(midpoints, (len(self), len(midpoints))))
+        edges[:, -1] = 1.0
+        return edges
 
     def _both_sides(self, values: NDArray[Any]) -> tuple[DoubleArray, DoubleArray]:
         """P(rating < value) and P(rating <= value) before it is cut, which are the same where everything has spread."""

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from tastespace.arrays import FloatMatrix, IntArray
+from tastespace import _native
+from tastespace.arrays import FloatMatrix, IntArray, contiguous
 from tastespace.models.posterior import Uncertain
 from tastespace.models.searching import forbid
 from tastespace.ranking import Rules, Sureness
@@ -67,9 +68,9 @@ class Sure:
                     items = np.union1d(row[listed], pool[user][pool[user] >= 0])
                     scores = self.posterior.draw_scores(self.belief, user, DRAWS, self.rng_of(user), items)
                     places = np.searchsorted(items, row[listed])
-                k = min(n, scores.shape[1])
-                edge = np.partition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k]
-                probabilities[user, listed] = np.mean(scores[:, places] >= edge[:, None], axis=0)
+                shares = np.empty(len(listed), np.float32)
+                _native.top_shares(scores, contiguous(places, np.int32), min(n, scores.shape[1]), shares)
+                probabilities[user, listed] = shares
         return probabilities
 
     def _allow(self, scores: FloatMatrix, user: int) -> None:

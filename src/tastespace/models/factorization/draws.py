@@ -164,16 +164,15 @@ class DrawsPosterior:
     def draw_scores(
         self, belief: UserBeliefs, belief_row: int, n: int, rng: Generator, items: IntArray | None = None
     ) -> FloatMatrix:
-        draws, n_draws = self.draws, self.draws.items.shape[1]
+        draws = self.draws
         chosen, vectors, biases = self._drawn(belief, belief_row, n, rng)
-        meant = draws.items if items is None else draws.items[items]
-        if n == n_draws and (chosen == np.arange(n)).all():  # All draws: the items are read as they lie in memory.
-            scores = np.einsum("msw,sw->sm", meant, vectors)
-        else:
-            scores = np.empty((n, len(meant)), np.float32)
-            for s in np.unique(chosen):  # The vectors that meet the same items, at once.
-                scores[chosen == s] = vectors[chosen == s] @ meant[:, s].T
-        return np.asarray(draws.offset + draws.scale * (scores + biases[:, None]), np.float32)
+        rows = np.arange(len(draws.items), dtype=np.int32) if items is None else contiguous(items, np.int32)
+        scores = np.empty((n, len(rows)), np.float32)
+        _native.drawn_scores(draws.items, rows, contiguous(chosen, np.int32), contiguous(vectors, np.float32), scores)
+        scores += biases[:, None]
+        scores *= np.float32(draws.scale)
+        scores += np.float32(draws.offset)
+        return scores
 
     @property
     def items_are_certain(self) -> bool:
@@ -199,10 +198,13 @@ class DrawsPosterior:
         # Every draw as often as it counts, as far as n allows: systematic sampling.
         edges = (np.arange(n) + rng.random()) / n
         chosen = np.minimum(np.searchsorted(np.cumsum(some.weights[row], dtype=np.float64), edges), n_draws - 1)
+        means, roots = some.means[row], some.roots[row]
         if n == n_draws and not self.weighs_by_evidence:
-            chosen = np.arange(n)
+            chosen = np.arange(n)  # each once, as they lie in memory
+        else:
+            means, roots = means[chosen], roots[chosen]
         noise = rng.standard_normal((n, draws.items.shape[2]), np.float32)
-        people = some.means[row, chosen] + np.einsum("sij,sj->si", some.roots[row, chosen], noise)
+        people = means + np.einsum("sij,sj->si", roots, noise)
         if not draws.has_biases:
             return chosen, people, np.zeros(n, np.float32)
         return chosen, np.hstack([people[:, :n_factors], np.ones((n, 1), np.float32)]), people[:, n_factors]
