@@ -17,6 +17,7 @@ from tastespace.data.levels import level_names
 from tastespace.distributions.rating_distribution import ExpectedRating, RatingDistribution
 from tastespace.errors import InvalidParameterError
 from tastespace.frames import to_pandas
+from tastespace.models.capability import Capability
 from tastespace.models.parameters import number
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Outlook:
 
 
 @runtime_checkable
-class Uncertain(Protocol[AskedBelief]):
+class Uncertain(Capability, Protocol[AskedBelief]):
     """Capability of a posterior that knows how sure it is."""
 
     @property
@@ -108,7 +109,7 @@ class Inquiry:
 
 
 @runtime_checkable
-class Inquires(Protocol[AskedBelief]):
+class Inquires(Capability, Protocol[AskedBelief]):
     """Capability of a posterior that knows beforehand how much an answer would tell."""
 
     def inquire(
@@ -128,7 +129,7 @@ class Inquires(Protocol[AskedBelief]):
 
 
 @runtime_checkable
-class Influenced(Protocol[AskedBelief]):
+class Influenced(Capability, Protocol[AskedBelief]):
     """Capability of a posterior that knows at once what all ratings of a user did, without asking rating by rating."""
 
     def influences(self, belief: AskedBelief, item_rows: IntArray) -> FloatMatrix:
@@ -140,7 +141,7 @@ class Influenced(Protocol[AskedBelief]):
 
 
 @runtime_checkable
-class Remembers(Protocol):
+class Remembers(Capability, Protocol):
     """Capability of a posterior that answers for training users from their ratings, which it does not keep itself."""
 
     @property
@@ -154,7 +155,7 @@ class Remembers(Protocol):
 
 
 @runtime_checkable
-class Reweighs(Protocol[Belief]):
+class Reweighs(Capability, Protocol[Belief]):
     """Capability of a posterior of draws: those that explain new ratings better can count more."""
 
     def reweighed(self, folded: Belief, trained: Compressed) -> Belief:
@@ -163,7 +164,7 @@ class Reweighs(Protocol[Belief]):
 
 
 @runtime_checkable
-class InnerProduct(Protocol[AskedBelief]):
+class InnerProduct(Capability, Protocol[AskedBelief]):
     """Capability of a posterior: score = query . item vector + offset, so its items can be indexed."""
 
     def query_vectors(self, belief: AskedBelief) -> FloatMatrix: ...
@@ -174,7 +175,7 @@ class InnerProduct(Protocol[AskedBelief]):
 
 
 @runtime_checkable
-class DrawsQueries(Protocol[AskedBelief]):
+class DrawsQueries(Capability, Protocol[AskedBelief]):
     """Capability of a posterior that has inner products and is uncertain: a draw of a user is a query, too."""
 
     @property
@@ -190,7 +191,7 @@ class DrawsQueries(Protocol[AskedBelief]):
 
 
 @runtime_checkable
-class Scored(Protocol[AskedBelief]):
+class Scored(Capability, Protocol[AskedBelief]):
     """Capability of a posterior whose scores are no inner products: all items of a few users at a time."""
 
     def scores(self, belief: AskedBelief, belief_rows: IntArray, threads: int) -> FloatMatrix:
@@ -199,7 +200,7 @@ class Scored(Protocol[AskedBelief]):
 
 
 @runtime_checkable
-class Latent(Protocol[AskedBelief]):
+class Latent(Capability, Protocol[AskedBelief]):
     """Capability of a posterior whose scores may be no ratings: these follow from them, and not as a straight line.
 
     Items are searched by score. What is shown, and decides between the best found, is the expected rating (`predict`).
@@ -222,7 +223,7 @@ class Latent(Protocol[AskedBelief]):
 
 
 @runtime_checkable
-class Places(Protocol[AskedBelief]):
+class Places(Capability, Protocol[AskedBelief]):
     """Capability of a posterior: users and items are points of a taste space, alike where they lie in one direction.
 
     A place has the factors only. A bias says how much is thought of a thing, not of what kind it is.
@@ -238,7 +239,7 @@ class Places(Protocol[AskedBelief]):
 
 
 @runtime_checkable
-class ComparesItems(Protocol):
+class ComparesItems(Capability, Protocol):
     """Capability of a posterior without places that knows in a way of its own how alike two items are."""
 
     def item_similarities(self, item_rows: IntArray, threads: int) -> FloatMatrix:
@@ -250,7 +251,7 @@ class ComparesItems(Protocol):
 
 
 @runtime_checkable
-class ComparesUsers(Protocol[AskedBelief]):
+class ComparesUsers(Capability, Protocol[AskedBelief]):
     """Capability of a posterior without places that knows in a way of its own how alike two users are."""
 
     def user_similarities(self, belief: AskedBelief, belief_rows: IntArray, threads: int) -> FloatMatrix:

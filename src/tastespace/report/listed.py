@@ -30,10 +30,12 @@ def listed(recommender: Recommender, request: Request, n: int) -> list[dict[str,
 def entries(ratings: Ratings, ranking: Ranking, explanation: Explanation | None) -> list[dict[str, Any]]:
     """The entries of the first list of a ranking."""
     titles = None if ranking.titles is None else ranking.titles.to_list()
-    items, sure = ranking.item_ids.to_list(), ranking.sureness
+    items, sure, levels = ranking.item_ids.to_list(), ranking.sureness, ranking.level_names
     about = attributes_of(ratings, ranking.item_rows[0][ranking.item_rows[0] >= 0])
+    scores = ranking.scores[0].tolist()
+    figures = {} if sure is None else {name: getattr(sure, name)[0].tolist() for name in sure.NAMES}
     found: list[dict[str, Any]] = []
-    for place, row in enumerate(ranking.item_rows[0]):
+    for place, row in enumerate(ranking.item_rows[0].tolist()):
         if row < 0:
             continue
         entry: dict[str, Any] = {
@@ -41,16 +43,16 @@ def entries(ratings: Ratings, ranking: Ranking, explanation: Explanation | None)
             "item": str(items[place]),
             "title": None if titles is None else titles[place],
             "attributes": about[len(found)],
-            "score": rounded(ranking.scores[0, place]),
+            "score": rounded(scores[place]),
         }
         if sure is not None:
-            entry["belief_sd"] = rounded(sure.belief_sd[0, place])
-            entry["rating_sd"] = rounded(sure.rating_sd[0, place])
-            entry["interval"] = [rounded(sure.low[0, place]), rounded(sure.high[0, place])]
-            entry["top_n_probability"] = rounded(sure.top_n_probability[0, place])
+            entry["belief_sd"] = rounded(figures["belief_sd"][place])
+            entry["rating_sd"] = rounded(figures["rating_sd"][place])
+            entry["interval"] = [rounded(figures["low"][place]), rounded(figures["high"][place])]
+            entry["top_n_probability"] = rounded(figures["top_n_probability"][place])
             if sure.level_probabilities is not None:
                 chances = sure.level_probabilities[0, place].tolist()
-                entry["levels"] = {name: rounded(p) for name, p in zip(ranking.level_names, chances, strict=True)}
+                entry["levels"] = {name: rounded(p) for name, p in zip(levels, chances, strict=True)}
         if explanation is not None:
             entry["because"] = _reasons(explanation, len(found))
         found.append(entry)
@@ -62,7 +64,8 @@ def attributes_of(ratings: Ratings, rows: IntArray) -> list[dict[str, Any]]:
     about = ratings.item_attributes
     if about is None:
         return [{} for _ in rows]
-    return [{name: _value(cell) for name, cell in row.items()} for row in about[rows].iter_rows(named=True)]
+    # One by one: a query would take longer than so few rows, and wait for threads that others use.
+    return [{name: _value(cell) for name, cell in about.row(row, named=True).items()} for row in rows.tolist()]
 
 
 def rounded(value: Any) -> float | None:
