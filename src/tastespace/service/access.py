@@ -26,20 +26,14 @@ def needs(scope: str) -> Callable[..., Awaitable[str]]:
         token: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)],
         key: Annotated[str | None, Security(header)],
     ) -> str:
-        context = context_of(request)
-        if not context.keys:
-            return _counted(request, _address(request))
-        secret = token.credentials if token is not None else key
-        found = None if secret is None else context.keys.find(secret)
-        if found is None or found.has_expired(datetime.now(UTC)):
-            _counted(request, _address(request))  # Whoever guesses may not do so faster than others may ask.
-            raise ProblemError(401, _complaint(secret, found), CHALLENGE)
-        name = _counted(request, f"key {found.name}")
-        if not found.allows(scope):
-            raise ProblemError(403, f"the API key may {found.scope}; this needs one that may {scope}")
-        return name
+        return _client(request, scope, token, key)
 
     return client
+
+
+async def client_of(request: Request, scope: str) -> str:
+    """The same, for a route that reads its request itself."""
+    return _client(request, scope, await bearer(request), await header(request))
 
 
 async def anybody(request: Request) -> str:
@@ -58,6 +52,21 @@ def _counted(request: Request, name: str) -> str:
             f"more than {context.settings.rate:g} requests a second; wait {wait:.1f} seconds",
             {"Retry-After": str(int(wait) + 1)},
         )
+    return name
+
+
+def _client(request: Request, scope: str, token: HTTPAuthorizationCredentials | None, key: str | None) -> str:
+    context = context_of(request)
+    if not context.keys:
+        return _counted(request, _address(request))
+    secret = token.credentials if token is not None else key
+    found = None if secret is None else context.keys.find(secret)
+    if found is None or found.has_expired(datetime.now(UTC)):
+        _counted(request, _address(request))  # Whoever guesses may not do so faster than others may ask.
+        raise ProblemError(401, _complaint(secret, found), CHALLENGE)
+    name = _counted(request, f"key {found.name}")
+    if not found.allows(scope):
+        raise ProblemError(403, f"the API key may {found.scope}; this needs one that may {scope}")
     return name
 
 

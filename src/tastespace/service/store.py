@@ -24,6 +24,8 @@ from tastespace.service.tables import activations, answered, imports, people, ra
 BLOCK = 10_000  # rows sent to the database at once
 BUSY_SECONDS = 10  # to wait for another writer
 REMEMBERED = timedelta(days=1)  # how long a request is known to have been carried out
+# Asked with every request: put together once.
+ONE_PERSON = sa.select(people.c.version, people.c.deleted_at).where(people.c.id == sa.bindparam("user"))
 
 
 class DatabaseError(TastespaceError):
@@ -95,10 +97,12 @@ class Store:
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
         self.url = parsed.render_as_string(hide_password=True)
         self._engine = sa.create_engine(parsed, **self._options())
+        # Who reads has connections of his own: to turn one back and forth takes longer than what he asks most.
+        self._reading = sa.create_engine(parsed, **self._options(), isolation_level="AUTOCOMMIT")
         if self._is_sqlite:
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
+            sa.event.listen(self._reading, "connect", _prepare_sqlite)
             sa.event.listen(self._engine, "begin", _begin_at_once)
-        self._reading = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self._insert = sqlite.insert if self._is_sqlite else postgresql.insert
 
     def _options(self) -> dict[str, Any]:
@@ -110,6 +114,7 @@ class Store:
 
     def close(self) -> None:
         self._engine.dispose()
+        self._reading.dispose()
 
     def migrate(self, revision: str = "head") -> None:
         """Bring the tables up to date; several may try at the same time."""
@@ -130,9 +135,7 @@ class Store:
 
     def person(self, user: str) -> Person:
         with self._connected() as connection:
-            row = connection.execute(
-                sa.select(people.c.version, people.c.deleted_at).where(people.c.id == user)
-            ).first()
+            row = connection.execute(ONE_PERSON, {"user": user}).first()
         return Person() if row is None else Person(row.version, row.deleted_at is not None)
 
     def history(self, user: str) -> dict[str, float]:
@@ -353,8 +356,7 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
 
 def _begin_at_once(connection: sa.Connection) -> None:
     """A writer says so at the beginning: two that read first and then write would refuse each other."""
-    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _blocks(rows: list[Any]) -> Iterator[list[Any]]:

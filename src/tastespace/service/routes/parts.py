@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Query, Request, Response
 from pydantic import AfterValidator
 
 from tastespace.service.access import anybody, needs
+from tastespace.service.answering import as_json
 from tastespace.service.context import Context, context_of
 from tastespace.service.messages import LONGEST_ID, Problem, printable
 
@@ -49,6 +49,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def answer(content: dict[str, Any], status: int = 200) -> Response:
-    """As JSON. The content is ours and plain, and need not be looked through again."""
-    return Response(json.dumps(content, ensure_ascii=False, allow_nan=False), status, media_type="application/json")
+def answer(content: dict[str, Any] | str, status: int = 200) -> Response:
+    """As JSON, which it may be already."""
+    text = content if isinstance(content, str) else as_json(content)
+    return Response(text, status, media_type="application/json")

@@ -4,54 +4,40 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
+from tastespace.service.access import client_of
+from tastespace.service.context import context_of
 from tastespace.service.messages import (
+    LONGEST_ID,
     Curious,
     Guess,
-    Id,
     Predictions,
     QuestionList,
     Recommendations,
     Wanted,
 )
 from tastespace.service.routes.parts import Reader, Shared, UserId, Where, answer
+from tastespace.service.routes.queries import declared, read
 
 router = APIRouter(prefix="/v1", tags=["recommending"])
-Items = Annotated[list[Id] | None, Query(max_length=1000)]
+# What of a list can be said in a query: all but the history of somebody without a name.
+WISHES = tuple(name for name in Wanted.model_fields if name not in ("user", "history"))
+USER = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID, "examples": ["7"]}
 
 
-@router.get("/users/{user}/recommendations", response_model=Recommendations)
-def recommendations_of_user(
-    context: Shared,
-    client: Reader,
-    user: UserId,
-    n: Annotated[int, Query(ge=1)] = 10,
-    policy: Annotated[str, Query(max_length=100, examples=["cautious:c=2"])] = "mean",
-    exclude: Items = None,
-    only: Items = None,
-    where: Where = None,
-    include_seen: bool = False,
-    diversity: Annotated[float, Query(ge=0, le=1)] = 0.0,
-    popularity_damping: Annotated[float, Query(ge=0, le=1000)] = 0.0,
-    explain: bool = False,
-    uncertainty: bool = True,
-) -> Response:
+@router.get(
+    "/users/{user}/recommendations",
+    response_model=Recommendations,
+    openapi_extra=declared(Wanted, {"user": USER}, WISHES),
+)
+async def recommendations_of_user(request: Request) -> Response:
     """The best items for a user, by what he has rated up to now."""
-    wanted = Wanted(
-        user=user,
-        n=n,
-        policy=policy,
-        exclude=exclude,
-        only=only,
-        where=where,
-        include_seen=include_seen,
-        diversity=diversity,
-        popularity_damping=popularity_damping,
-        explain=explain,
-        uncertainty=uncertainty,
-    )
-    return answer(context.answerer.recommendations(wanted))
+    context = context_of(request)
+    await client_of(request, "read")
+    wanted = read(request, Wanted, WISHES)
+    return await run_in_threadpool(lambda: answer(context.answerer.recommendations(wanted)))
 
 
 @router.post("/recommendations", response_model=Recommendations)

@@ -1,0 +1,44 @@
+"""A request read in one go from path and query, as a message says it.
+
+FastAPI goes through parameters and dependencies one by one: with those of a list of recommendations that took a
+millisecond of a processor, more than to find the list. For the few routes that are asked all the time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+
+Asked = TypeVar("Asked", bound=BaseModel)
+SECURITY: list[dict[str, list[str]]] = [{"HTTPBearer": []}, {"APIKeyHeader": []}]
+
+
+def read(request: Request, message: type[Asked], names: tuple[str, ...]) -> Asked:
+    """The message: what the path has, and of the query these names; others are not looked at."""
+    given: dict[str, Any] = dict(request.path_params)
+    query = request.query_params
+    for name in names:
+        if name in query:
+            given[name] = query.getlist(name) if _is_many(message, name) else query[name]
+    try:
+        return message.model_validate(given, strict=False)  # All is text here, and becomes what is wanted.
+    except ValidationError as error:
+        of_path = request.path_params
+        raise RequestValidationError(
+            [one | {"loc": ("path" if one["loc"][0] in of_path else "query", *one["loc"])} for one in error.errors()]
+        ) from None
+
+
+def declared(message: type[BaseModel], path: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """The same for the OpenAPI document; `path` has the schema of each parameter in it."""
+    properties = message.model_json_schema()["properties"]
+    places = [{"name": name, "in": "path", "required": True, "schema": schema} for name, schema in path.items()]
+    places += [{"name": name, "in": "query", "required": False, "schema": properties[name]} for name in names]
+    return {"parameters": places, "security": SECURITY}
+
+
+def _is_many(message: type[BaseModel], name: str) -> bool:
+    return "list" in str(message.model_fields[name].annotation)
