@@ -12,7 +12,8 @@ from service.conftest import small_ratings
 
 from tastespace import ALS, artifact
 from tastespace.service.app import create_app, prepare
-from tastespace.service.live_model import LiveModel
+from tastespace.models import Recommender
+from tastespace.service.live_model import LONGEST_ANSWER, MOST_ANSWERS, LiveModel
 
 
 @pytest.fixture
@@ -155,6 +156,37 @@ def test_beliefs_kept_are_bounded(own_settings):
         for user in range(10):
             asking.get(f"/v1/users/{user}/recommendations")
         assert len(app.state.context.live.current._users) == 3
+
+
+def test_answers_are_kept_until_a_rating_comes(own_settings, monkeypatch):
+    prepare(own_settings)
+    app = create_app(own_settings)
+    with TestClient(app) as asking:
+        computed = []
+        recommend = Recommender.recommend
+        monkeypatch.setattr(
+            Recommender,
+            "recommend",
+            lambda self, *given, **named: computed.append(1) or recommend(self, *given, **named),
+        )
+        first = asking.get("/v1/users/3/recommendations")
+        assert asking.get("/v1/users/3/recommendations").content == first.content
+        assert len(computed) == 1
+        other = asking.get("/v1/users/3/recommendations", params={"policy": "cautious"})
+        assert other.json()["policy"] == "cautious"
+        assert len(computed) == 2
+        best = first.json()["items"][0]["item"]
+        asking.put(f"/v1/users/3/ratings/{best}", json={"rating": 1})
+        assert best not in [entry["item"] for entry in asking.get("/v1/users/3/recommendations").json()["items"]]
+        asking.delete(f"/v1/users/3/ratings/{best}")
+        assert asking.get("/v1/users/3/recommendations").content == first.content
+        assert len(computed) == 4
+        for n in range(1, 30):
+            asking.get("/v1/users/3/recommendations", params={"n": n})
+        (known,) = app.state.context.live.current._users.values()
+        assert len(known.answers) == MOST_ANSWERS
+        asking.get("/v1/users/3/recommendations", params={"n": 1000, "include_seen": True, "explain": True})
+        assert all(len(answer) <= LONGEST_ANSWER for answer in known.answers.values())
 
 
 def test_whoever_looks_for_another_model_goes_on_looking(two_workers, own_settings, monkeypatch, caplog):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -15,13 +16,22 @@ from tastespace.models.request import Request
 from tastespace.report.listed import attributes_of, entries, rounded
 from tastespace.report.map_content import place_content
 from tastespace.report.taste_map import TasteMap, user_place
-from tastespace.service.live_model import Loaded
+from tastespace.service.live_model import Known, Loaded
 from tastespace.service.messages import About, Curious, Guess, Wanted
 from tastespace.service.metrics import Metrics
 from tastespace.service.store import Store
 
 NOBODY = "you"  # whose history was sent, and no name
 MOST_QUESTIONS = 100  # Each takes as long as a list, and nobody answers more.
+
+
+@dataclass(eq=False)
+class Told:
+    """What a question goes by: what is believed already, or else ratings."""
+
+    version: int = 0
+    known: Known | None = None  # of a user; concluded, if it was not there
+    history: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +43,22 @@ class Answerer:
     metrics: Metrics
     most_items: int
 
-    def recommendations(self, wanted: Wanted) -> dict[str, Any]:
+    def recommendations(self, wanted: Wanted) -> str:
+        """As JSON: the same question about the same ratings has the same answer, which is kept for a while."""
         self._limit("n", wanted.n)
-        history = self._history(wanted)
+        told, question = self._told(wanted), wanted.model_dump_json()
+        kept = None if told.known is None else told.known.answers.get(question)
+        if kept is not None:
+            self.metrics.believed(was_kept=True)
+            return kept
+        answer = as_json(self._recommended(wanted, told))
+        if told.known is not None:
+            told.known.answered(question, answer)
+        return answer
+
+    def _recommended(self, wanted: Wanted, told: Told) -> dict[str, Any]:
         with self.loaded.asking() as remarks:
-            request, model = self._about(wanted, history), self.loaded.recommender
+            request, model = self._about(wanted, told), self.loaded.recommender
             ranking = model.recommend(
                 request,
                 wanted.n,
@@ -65,9 +86,9 @@ class Answerer:
 
     def predictions(self, guess: Guess) -> dict[str, Any]:
         self._limit("the number of items", len(guess.items))
-        history = self._history(guess)
+        told = self._told(guess)
         with self.loaded.asking() as remarks:
-            prediction = self.loaded.recommender.predict(self._about(guess, history), guess.items)
+            prediction = self.loaded.recommender.predict(self._about(guess, told), guess.items)
             items = _predicted(prediction, guess.coverage)
         return {
             "user": guess.user,
@@ -79,10 +100,10 @@ class Answerer:
 
     def questions(self, curious: Curious) -> dict[str, Any]:
         self._limit("n", curious.n, MOST_QUESTIONS)
-        history = self._history(curious)
+        told = self._told(curious)
         with self.loaded.asking() as remarks:
             questions = self.loaded.recommender.ask(
-                self._about(curious, history),
+                self._about(curious, told),
                 curious.n,
                 exclude=curious.exclude or "seen",
                 only=curious.only,
@@ -133,9 +154,9 @@ class Answerer:
         }
 
     def place(self, about: About, shown: TasteMap) -> dict[str, Any]:
-        history = self._history(about)
+        told = self._told(about)
         with self.loaded.asking() as remarks:
-            found = place_content(user_place(shown, self._about(about, history)))
+            found = place_content(user_place(shown, self._about(about, told)))
         return {
             "user": about.user,
             "model": self.loaded.version,
@@ -144,42 +165,41 @@ class Answerer:
             **found,
         }
 
-    def _history(self, about: About) -> tuple[int, dict[str, float]] | None:
-        """The version and the ratings of a user, where they are not those of a belief that is kept."""
+    def _told(self, about: About) -> Told:
+        """What there is to go by, before the model is asked."""
         if about.history is not None:
             if about.user is not None:
                 raise InvalidParameterError(
                     "got a user and a history; expected one of them: ratings of users are stored"
                 )
-            return 0, about.history
+            return Told(history=about.history)
         if about.user is None:
-            return 0, {}
+            return Told()
         # The version is read first: a rating that comes between the two makes the belief newer than it is said to be,
         # which costs one more fold-in and never answers with what is past.
         version = self.store.person(about.user).version
-        if self.loaded.has(about.user, version):
-            return None
-        return version, self.store.history(about.user)
+        known = self.loaded.known(about.user, version)
+        return Told(version, known) if known is not None else Told(version, history=self.store.history(about.user))
 
-    def _about(self, about: About, history: tuple[int, dict[str, float]] | None) -> Request:
+    def _about(self, about: About, told: Told) -> Request:
         """The user with his ratings; within `asking`."""
         if about.user is None:
-            assert history is not None
-            return self.loaded.about(NOBODY, history[1], is_sent=True)
-        kept = self.loaded.known(about.user) if history is None else None
-        self.metrics.believed(was_kept=kept is not None)
-        if kept is not None:
-            return kept
-        version, ratings = history or (-1, self.store.history(about.user))  # It was dropped a moment ago.
-        request = self.loaded.about(about.user, ratings)
-        if version >= 0:
-            self.loaded.keep(about.user, version, request)
-        return request
+            return self.loaded.about(NOBODY, told.history, is_sent=True)
+        self.metrics.believed(was_kept=told.known is not None)
+        if told.known is None:
+            told.known = Known(told.version, self.loaded.about(about.user, told.history))
+        self.loaded.keep(about.user, told.known)
+        return told.known.request
 
     def _limit(self, name: str, n: int, most: int | None = None) -> None:
         most = self.most_items if most is None else min(most, self.most_items)
         if n > most:
             raise InvalidParameterError(f"{name} is {n}; expected at most {most}")
+
+
+def as_json(content: dict[str, Any]) -> str:
+    """As text. The content is ours and plain, and need not be looked through again."""
+    return json.dumps(content, ensure_ascii=False, allow_nan=False)
 
 
 def known_item(loaded: Loaded, item: str) -> int:

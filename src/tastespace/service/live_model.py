@@ -30,6 +30,25 @@ log = logging.getLogger("tastespace.service")
 _ASKING = threading.Lock()
 
 
+MOST_ANSWERS, LONGEST_ANSWER = 8, 1 << 16  # kept of a user; letters of one
+
+
+@dataclass(eq=False)
+class Known:
+    """What is believed of a user, concluded from one version of his ratings, and what was answered from it."""
+
+    version: int
+    request: Request
+    answers: OrderedDict[str, str] = field(default_factory=OrderedDict)
+
+    def answered(self, question: str, answer: str) -> None:
+        if len(answer) > LONGEST_ANSWER:
+            return
+        self.answers[question] = answer
+        while len(self.answers) > MOST_ANSWERS:
+            self.answers.popitem(last=False)
+
+
 @dataclass(eq=False)
 class Loaded:
     """One version in memory, with the users that were asked about last. One request at a time asks it."""
@@ -39,7 +58,7 @@ class Loaded:
     recommender: Recommender
     manifest: dict[str, Any]
     most_users: int
-    _users: OrderedDict[str, tuple[int, Request]] = field(default_factory=OrderedDict)
+    _users: OrderedDict[str, Known] = field(default_factory=OrderedDict)
 
     @contextmanager
     def asking(self) -> Iterator[list[str]]:
@@ -52,21 +71,14 @@ class Loaded:
             str(warning.message) for warning in caught if issubclass(warning.category, TastespaceWarning)
         )
 
-    def has(self, user: str, version: int) -> bool:
-        """Whether it is kept what is believed of a user, concluded from this version of his ratings."""
+    def known(self, user: str, version: int) -> Known | None:
+        """What is kept of a user, if it was concluded from this version of his ratings."""
         entry = self._users.get(user)
-        return entry is not None and entry[0] == version
+        return None if entry is None or entry.version != version else entry
 
-    def known(self, user: str) -> Request | None:
-        """What is believed of a user, if it is kept. Ask within `asking`."""
-        entry = self._users.get(user)
-        if entry is None:
-            return None
-        self._users.move_to_end(user)
-        return entry[1]
-
-    def keep(self, user: str, version: int, request: Request) -> None:
-        self._users[user] = (version, request)
+    def keep(self, user: str, known: Known) -> None:
+        """As the user asked about last; within `asking`."""
+        self._users[user] = known
         self._users.move_to_end(user)
         while len(self._users) > self.most_users:
             self._users.popitem(last=False)
