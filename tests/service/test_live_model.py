@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 from service.conftest import small_ratings
 
 from tastespace import ALS, artifact
-from tastespace.service.app import create_app, prepare
 from tastespace.models import Recommender
+from tastespace.service.app import create_app, prepare
 from tastespace.service.live_model import LONGEST_ANSWER, MOST_ANSWERS, LiveModel
 
 
