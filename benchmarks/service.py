@@ -3,8 +3,8 @@
 BPMF on MovieLens 1M (all ratings, D = 32, 2 chains of 50 draws) with an index, served by two workers with SQLite. The
 load comes from wrk (Debian's package) on the same machine, which so has its share of the two cores:
 
-known      lists of 6 to 14 (10 on average) with intervals and probabilities for 100 users in turn, whose beliefs are
-           kept; of every user so many lengths in turn that no answer is kept, and each list is found anew
+known      lists of 10 with intervals and probabilities for 100 users in turn, whose beliefs are kept; every time another
+           item is excluded, one that does not exist, so that no answer was kept and each list is found anew
 again      lists of 10 of the same users, which were asked for before: answers that are kept
 strangers  lists of 10 for people with 50 ratings each, sent along: every request folds in
 lists      as known, without how sure each entry is
@@ -39,7 +39,7 @@ from tastespace.models.indexing import tune_index
 CONNECTIONS = (1, 8, 32)
 KNOWN, STRANGERS, HISTORY = 100, 200, 50
 SECONDS, MEMORY_SECONDS = 10, 600
-LENGTHS = range(6, 15)  # one more than answers are kept of a user
+QUESTIONS = 60  # in turn, of each user: of half of them, which one worker gets, far more than answers are kept
 LEAST = {"known": 500.0, "again": 500.0, "strangers": 100.0}
 MOST_P99 = 100.0  # ms, at 8 connections
 
@@ -161,7 +161,7 @@ def questions(folder: Path) -> dict[str, list[tuple[str, str, str | None]]]:
     ratings, rng = recommender.ratings_, np.random.default_rng(0)
     users = rng.choice(ratings.users.ids.to_numpy(), KNOWN, replace=False)
     again = [("GET", f"/v1/users/{user}/recommendations", None) for user in users]
-    known = [("GET", f"{path}?n={n}", None) for n in LENGTHS for _, path, _ in again]
+    known = [("GET", f"{path}?exclude=none-{k}", None) for k in range(QUESTIONS) for _, path, _ in again]
     lists = [("GET", f"{path}&uncertainty=false", None) for _, path, _ in known]
     strangers = []
     items = ratings.items.ids.to_numpy()
@@ -203,8 +203,8 @@ def answers(options: Any) -> list[str]:
 def memory(options: Any) -> list[str]:
     folder = model(options)
     asked, server = questions(folder), Server(folder)
-    users = [path.split("/")[3] for _, path, _ in asked["known"]]
-    mixed = [*asked["known"], *(("PUT", f"/v1/users/{user}/ratings/1", '{"rating": 4}') for user in users)]
+    users = [path.split("/")[3] for _, path, _ in asked["again"]]
+    mixed = [*asked["again"], *(("PUT", f"/v1/users/{user}/ratings/1", '{"rating": 4}') for user in users)]
     measured, errors = [], 0.0
     try:
         load(server.url, mixed, 8, 20)
