@@ -56,6 +56,22 @@ struct NormalMixture {
 
   double weight(int64_t s) const { return weights ? double(weights[s]) : 1.0 / double(n); }
 
+  // The variance within components and that between them, around a centre.
+  double variance(double centre) const {
+    double total = 0;
+    for (int64_t s = 0; s < n; ++s) {
+      const double apart = double(means[s]) - centre, sd = double(sds[s]);
+      total += weight(s) * (apart * apart + sd * sd);
+    }
+    return total;
+  }
+
+  double mean() const {
+    double total = 0;
+    for (int64_t s = 0; s < n; ++s) total += weight(s) * double(means[s]);
+    return total;
+  }
+
   // P(quantity <= value), or P(quantity < value): they differ where a step stands on the value.
   double below(double value, bool inclusive) const {
     const NormalTable &table = NormalTable::get();
@@ -74,19 +90,15 @@ struct NormalMixture {
   // from the quantile of a normal of the same mean and sd, bracketed, and at last by halves.
   double quantile(double probability, double standard) const {
     // The quantile of a mixture lies between the least and the greatest of its components'.
-    double low = std::numeric_limits<double>::infinity(), high = -low, narrowest = low, mean = 0, variance = 0;
+    double low = std::numeric_limits<double>::infinity(), high = -low, narrowest = low;
     for (int64_t s = 0; s < n; ++s) {
       const double of_component = double(means[s]) + standard * double(sds[s]);
       low = std::min(low, of_component);
       high = std::max(high, of_component);
       narrowest = std::min(narrowest, double(sds[s]));
-      mean += weight(s) * double(means[s]);
     }
-    for (int64_t s = 0; s < n; ++s) {
-      const double apart = double(means[s]) - mean, sd = double(sds[s]);
-      variance += weight(s) * (apart * apart + sd * sd);
-    }
-    double at = std::min(std::max(mean + standard * std::sqrt(variance), low), high);
+    const double centre = mean();
+    double at = std::min(std::max(centre + standard * std::sqrt(variance(centre)), low), high);
     if (!(high > low)) return at;
     for (int step = 0; step < halley_steps; ++step) {
       const Around here = around(at);

@@ -56,12 +56,26 @@ void mixture_quantile(Matrix<const float> means, Matrix<const float> sds, double
     out.data()[row] = mixture(means, sds, shares, row).quantile(probability, standard);
 }
 
+void mixture_sd(Matrix<const float> means, Matrix<const float> sds, Vector<double> out,
+                OptionalMatrix<const float> weights) {
+  require_mixtures(means, sds, weights);
+  require(out.size() == means.shape(0), "out: one a mixture");
+  const float *shares = pointer(weights);
+  nb::gil_scoped_release release;
+  for (int64_t row = 0; row < int64_t(means.shape(0)); ++row) {
+    const NormalMixture one = mixture(means, sds, shares, row);
+    out.data()[row] = std::sqrt(one.variance(one.mean()));
+  }
+}
+
 }  // namespace
 
 void bind_mixtures(nb::module_ &module) {
   module.def("mixture_cdf", &mixture_cdf, "means"_a, "sds"_a, "values"_a, "out"_a.noconvert(), nb::kw_only(),
              "weights"_a = nb::none(), "inclusive"_a = true,
              "The distribution functions of mixtures of normals, each at values of its own.");
+  module.def("mixture_sd", &mixture_sd, "means"_a, "sds"_a, "out"_a.noconvert(), nb::kw_only(),
+             "weights"_a = nb::none(), "The standard deviations of mixtures of normals.");
   module.def("mixture_quantile", &mixture_quantile, "means"_a, "sds"_a, "probability"_a, "standard"_a,
              "out"_a.noconvert(), nb::kw_only(), "weights"_a = nb::none(),
              "Where mixtures of normals reach a probability, of which `standard` is the standard normal's quantile.");

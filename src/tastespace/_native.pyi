@@ -189,6 +189,9 @@ def mixture_cdf(means: Annotated[NDArray[numpy.float32], dict(shape=(None, None)
     The distribution functions of mixtures of normals, each at values of its own.
     """
 
+def mixture_sd(means: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], sds: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu')], *, weights: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None = None) -> None:
+    """The standard deviations of mixtures of normals."""
+
 def mixture_quantile(means: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], sds: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], probability: float, standard: float, out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu')], *, weights: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None = None) -> None:
     """
     Where mixtures of normals reach a probability, of which `standard` is the standard normal's quantile.

@@ -53,12 +53,9 @@ class NormalMixture:
 
     def sd(self) -> DoubleArray:
         """The spread of the components' means, and their own."""
-        variance, centre = np.empty(len(self)), self.mean()
-        for rows in self._blocks():  # In double, where no square is too large; a part at a time, for that takes room.
-            part = self.take(rows)
-            apart = part.means.astype(np.float64) - centre[rows, None]
-            variance[rows] = part._average(apart**2 + part.sds.astype(np.float64) ** 2)
-        return np.sqrt(variance)
+        found = np.empty(len(self))
+        _native.mixture_sd(*self._components, found, weights=self._weights)
+        return found
 
     @property
     def effective_components(self) -> DoubleArray:

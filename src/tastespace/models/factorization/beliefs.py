@@ -61,6 +61,9 @@ class UserBeliefs:
 
     def blocks(self, rows: IntArray) -> Iterator[tuple[slice, Belief]]:
         """Beliefs about all users among these rows, block by block: which users, and what is believed."""
+        if len(self) <= self.block and len(rows):
+            yield slice(0, len(self)), self._at(0)
+            return
         for number in np.unique(rows // self.block):
             first = int(number) * self.block
             yield slice(first, min(first + self.block, len(self))), self._at(first)

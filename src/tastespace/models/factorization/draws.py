@@ -133,8 +133,9 @@ class DrawsPosterior:
                 biases=draws.has_biases,
                 threads=threads,
             )
-            for row in np.unique(inside[items < 0]):
-                here = (inside == row) & (items < 0)
+            is_unknown = items < 0
+            for row in np.unique(inside[is_unknown]) if is_unknown.any() else ():
+                here = (inside == row) & is_unknown
                 of_sds[here] = np.sqrt(of_sds[here] ** 2 + draws.unknown_item_variance(some, int(row)))
             means[pairs], sds[pairs] = of_means, of_sds
             if weights is not None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from tastespace.service.access import client_of
 from tastespace.service.context import context_of
@@ -37,7 +37,8 @@ async def recommendations_of_user(request: Request) -> Response:
     context = context_of(request)
     await client_of(request, "read")
     wanted = read(request, Wanted, WISHES)
-    return await run_in_threadpool(lambda: answer(context.answerer.recommendations(wanted)))
+    text = await run_sync(context.answerer.recommendations, wanted, limiter=context.listing)
+    return answer(text)
 
 
 @router.post("/recommendations", response_model=Recommendations)
