@@ -3,7 +3,7 @@
 BPMF on MovieLens 1M (all ratings, D = 32, 2 chains of 50 draws) with an index, served by two workers with SQLite. The
 load comes from wrk (Debian's package) on the same machine, which so has its share of the two cores:
 
-known      lists of 10 with intervals and probabilities for 100 users in turn, whose beliefs are kept; every time another
+known      lists of 10 with intervals and probabilities for 100 users in turn, whose beliefs are kept; each time another
            item is excluded, one that does not exist, so that no answer was kept and each list is found anew
 again      lists of 10 of the same users, which were asked for before: answers that are kept
 strangers  lists of 10 for people with 50 ratings each, sent along: every request folds in
