@@ -21,6 +21,7 @@ from tastespace.arrays import FloatMatrix, IntArray
 from tastespace.models.factorization.beliefs import Belief
 from tastespace.models.factorization.item_draws import ItemDraws
 from tastespace.models.factorization.kept_noise import Answers
+from tastespace.threads import one_blas_thread
 
 BLOCK = 128  # ratings at once: with all their draws they should fit into a cache
 SLOWEST = 1e-6  # slope of an expected rating below which it hardly moves, as a share of the steepest
@@ -35,29 +36,38 @@ def influences(
     answers: Callable[[IntArray], Answers],
 ) -> FloatMatrix:
     """What a unit of each rating of a user adds to the expected rating of each item; items x ratings."""
-    weights = belief.weights[row]
-    slopes = _by_draw(answers(item_rows).slope, len(item_rows), len(weights))
-    meeting = _through(draws, belief, row, item_rows) * (slopes * weights[:, None])[:, :, None]
+    with one_blas_thread():
+        return _influences(draws, belief, row, item_rows, rated_rows, answers)
+
+
+def _influences(
+    draws: ItemDraws,
+    belief: Belief,
+    row: int,
+    item_rows: IntArray,
+    rated_rows: IntArray,
+    answers: Callable[[IntArray], Answers],
+) -> FloatMatrix:
+    weights, root = belief.weights[row], belief.roots[row]
+    slopes = np.broadcast_to(answers(item_rows).slope, (len(item_rows), len(weights)))
+    # S x_i of each item once: a rating is then only multiplied by it, in all draws at once.
+    met = _met(draws, item_rows, slopes * weights).transpose(1, 0, 2)
+    pull = np.matmul(np.matmul(met, root), root.transpose(0, 2, 1)).transpose(1, 0, 2).reshape(len(item_rows), -1)
     moved = np.empty((len(item_rows), len(rated_rows)), np.float32)
     for start in range(0, len(rated_rows), BLOCK):
         some = rated_rows[start : start + BLOCK]
         told = answers(some)
-        slope = _by_draw(told.slope, len(some), len(weights))
-        variance = _by_draw(told.variance, len(some), len(weights))
+        slope = np.asarray(told.slope)
         slope = np.maximum(slope, SLOWEST * float(slope.max(initial=0.0)))
-        pushed = _through(draws, belief, row, some) / (variance * slope)[:, :, None]
-        moved[:, start : start + BLOCK] = np.matmul(meeting, pushed.transpose(0, 2, 1)).sum(axis=0)
+        push = _met(draws, some, np.broadcast_to(1 / (told.variance * slope), (len(some), len(weights))))
+        moved[:, start : start + BLOCK] = pull @ push.reshape(len(some), -1).T
     return moved
 
 
-def _through(draws: ItemDraws, belief: Belief, row: int, item_rows: IntArray) -> FloatMatrix:
-    """x^T T for each item, with the root T of the user's covariance; draws x items x W."""
-    met = draws.items[item_rows].transpose(1, 0, 2).copy()
+def _met(draws: ItemDraws, item_rows: IntArray, factors: FloatMatrix) -> FloatMatrix:
+    """What meets a user, (v, 1) of each item in each draw, times a factor each; items x draws x W."""
+    met = draws.items[item_rows]
     if draws.has_biases:
         met[:, :, -1] = 1.0
-    return np.asarray(np.matmul(met, belief.roots[row]), np.float32)
-
-
-def _by_draw(values: FloatMatrix, n: int, n_draws: int) -> FloatMatrix:
-    """As draws x items, also where one value stands for all."""
-    return np.broadcast_to(values, (n, n_draws)).T
+    met *= factors[:, :, None].astype(np.float32)
+    return met
