@@ -19,6 +19,7 @@ from tastespace.service.logs import REQUEST
 from tastespace.service.metrics import Metrics
 from tastespace.service.problems import problem
 from tastespace.service.settings import Settings
+from tastespace.service.slashes import keep_slashes
 
 log = logging.getLogger("tastespace.service.access")
 faults = logging.getLogger("tastespace.service")
@@ -107,6 +108,7 @@ class _Exchange:
     """One request and its answer."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, settings: Settings, leaving: Leaving) -> None:
+        keep_slashes(scope)
         self.scope, self._receive, self._send, self._settings = scope, receive, send, settings
         self._leaving = leaving
         headers = Headers(scope=scope)

@@ -11,6 +11,7 @@ from tastespace.service.access import anybody, needs
 from tastespace.service.answering import as_json
 from tastespace.service.context import Context, context_of
 from tastespace.service.messages import LONGEST_ID, Problem, printable
+from tastespace.service.slashes import with_slashes
 
 
 async def shared(request: Request) -> Context:
@@ -23,8 +24,18 @@ Anybody = Annotated[str, Depends(anybody)]
 Reader = Annotated[str, Depends(needs("read"))]
 Writer = Annotated[str, Depends(needs("write"))]
 Administrator = Annotated[str, Depends(needs("admin"))]
-UserId = Annotated[str, Path(min_length=1, max_length=LONGEST_ID, examples=["7"]), AfterValidator(printable)]
-ItemId = Annotated[str, Path(min_length=1, max_length=LONGEST_ID, examples=["318"]), AfterValidator(printable)]
+UserId = Annotated[
+    str,
+    Path(min_length=1, max_length=LONGEST_ID, examples=["7"]),
+    AfterValidator(with_slashes),
+    AfterValidator(printable),
+]
+ItemId = Annotated[
+    str,
+    Path(min_length=1, max_length=LONGEST_ID, examples=["318"]),
+    AfterValidator(with_slashes),
+    AfterValidator(printable),
+]
 Where = Annotated[
     str | None,
     Query(max_length=1000, description="A condition on items.", examples=["genre = Comedy and year >= 1990"]),

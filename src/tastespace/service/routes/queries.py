@@ -12,13 +12,15 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
+from tastespace.service.slashes import with_slashes
+
 Asked = TypeVar("Asked", bound=BaseModel)
 SECURITY: list[dict[str, list[str]]] = [{"HTTPBearer": []}, {"APIKeyHeader": []}]
 
 
 def read(request: Request, message: type[Asked], names: tuple[str, ...]) -> Asked:
     """The message: what the path has, and of the query these names; others are not looked at."""
-    given: dict[str, Any] = dict(request.path_params)
+    given: dict[str, Any] = {name: with_slashes(part) for name, part in request.path_params.items()}
     query = request.query_params
     for name in names:
         if name in query:
