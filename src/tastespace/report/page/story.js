@@ -81,9 +81,31 @@
   }
 
   function calibration(models) {
-    const found = with_(models, (story) => (tested(story) ? tested(story)[1].calibration : null));
-    if (!found.length) return [];
-    return [make("h2", { text: "Whether it is as sure as it should be" }), make("div", { class: "pair" }, coverage(found), spread(found), confidence(found))];
+    const measured = (what) => with_(models, (story) => (tested(story) ? tested(story)[1][what] : null));
+    const [found, reliable] = [measured("calibration"), measured("reliability")];
+    const figures = [...(reliable.length ? [reliability(reliable)] : []), ...(found.length ? [coverage(found), spread(found), confidence(found)] : [])];
+    if (!figures.length) return [];
+    return [make("h2", { text: "Whether it is as sure as it should be" }), make("div", { class: "pair" }, ...figures)];
+  }
+
+  function reliability(found) {
+    const filled = (bins) => bins.filter((bin) => bin.n);
+    const barred = found.some(([, bins]) => bins.some((bin) => bin.interval));
+    const label = (bin) => `${percent(bin.low)} to ${percent(bin.high)}`;
+    return figureOf({
+      title: "Yes and no",
+      words: "How often a yes came, by the probability that was told for it: on the line all is as it is said." + (barred ? " Bars hold the share in 95 % of cases." : ""),
+      traces: () => [{ x: [0, 1], y: [0, 1], mode: "lines", line: { dash: "dot", color: tastespace.colour("quiet") }, hoverinfo: "skip", showlegend: false },
+        ...found.map(([name, bins], place) => ({
+          name, mode: "lines+markers", x: filled(bins).map((bin) => bin.predicted), y: filled(bins).map((bin) => bin.yes),
+          text: filled(bins).map((bin) => `${count(bin.n)} test ratings`), hovertemplate: "told %{x:.1%}, came %{y:.1%}<br>%{text}",
+          error_y: { visible: barred, type: "data", symmetric: false, thickness: 1, array: filled(bins).map((bin) => (bin.interval ? bin.interval[1] - bin.yes : 0)), arrayminus: filled(bins).map((bin) => (bin.interval ? bin.yes - bin.interval[0] : 0)) },
+          marker: { color: tastespace.lineColours()[place % 5] }, line: { color: tastespace.lineColours()[place % 5] },
+        }))],
+      layout: { ...legend(found), xaxis: { title: { text: "probability told" }, tickformat: ".0%", range: [-0.02, 1.02] }, yaxis: { title: { text: "share of yes" }, tickformat: ".0%", range: [-0.03, 1.03] } },
+      table: () => table("Yes and no", ["probability told", ...found.flatMap(([name]) => [`${name}: test ratings`, `${name}: told`, `${name}: yes`])],
+        found[0][1].map((bin, place) => [label(bin), ...found.flatMap(([, bins]) => { const own = bins[place]; return own && own.n ? [own.n, percent(own.predicted, 1), percent(own.yes, 1)] : [0, "–", "–"]; })])),
+    });
   }
 
   function coverage(found) {
