@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 # Importing an editable install rebuilds changed kernels, with the cmake of the environment.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export NO_MKDOCS_2_WARNING := 1
+# Programs that are started again and again would otherwise compile all of it every time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo serve pictures test test-all lint format sanitize bench docs constraints clean
 
@@ -30,7 +32,7 @@ pictures: $(READY)
 	  kill $$serving; exit $$taken
 
 test: $(READY)
-	python -m pytest -n 2 -m "not slow"
+	python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-all: $(READY)
 	python -m pytest -n 2

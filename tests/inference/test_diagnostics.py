@@ -83,13 +83,13 @@ def test_effective_draws_and_errors_of_autoregressive_chains(correlation):
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("chains", "draws", "belief", "correlation"),
-    [(2, 25, 0.75, 0.0), (2, 50, 0.75, 0.3), (2, 10, 0.4, 0.0), (1, 50, 0.75, 0.0), (4, 25, 0.8, 0.2)],
+    [(2, 50, 0.75, 0.3), (2, 10, 0.4, 0.0), (1, 50, 0.75, 0.0)],
 )
 def test_good_chains_bring_no_warning(chains, draws, belief, correlation):
-    """Twelve traces each. A false alarm needs a quarter of 100 pairs above the limit of R-hat, whose chance is at most
+    """Six traces each. A false alarm needs a quarter of 100 pairs above the limit of R-hat, whose chance is at most
     0.09 for a pair, or an error a quarter above what is expected on average over them: less than once in a million."""
     rng = generator(2)
-    for _ in range(12):
+    for _ in range(6):
         trace = made_up(rng, chains=chains, draws=draws, belief=belief, correlation=correlation)
         assert check_convergence(trace) is None
 

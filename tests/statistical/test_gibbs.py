@@ -415,7 +415,7 @@ def test_steps_and_simulations_keep_the_joint_distribution(parameters, inner_swe
         partial(sampler, parameters, inner_sweeps=inner_sweeps),
         WHERE,
         functionals(model.has_biases),
-        n=4000,
+        n=3000,
         rng=generator(7),
     )
     result.assert_passes()
@@ -456,7 +456,7 @@ def calibration(bind, n):
 
 def test_posteriors_are_calibrated():
     """From the start at ALS that a fit makes, too."""
-    result = calibration(partial(sampler, {}), n=200)
+    result = calibration(partial(sampler, {}), n=100)
     result.assert_passes()
     for row in result.rows:
         assert abs(row.correlation) < 0.15, result

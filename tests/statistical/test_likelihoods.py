@@ -180,7 +180,13 @@ def test_the_log_joint_is_that_of_the_story(name):
 STEPS = {"levels": 5000, "two levels": 3500}
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
+# Special cases of others, which are always looked at: these in `make test-all`.
+SPECIAL = ("two levels", "uneven, alpha fixed")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SPECIAL else name for name in LIKELIHOODS]
+)
 def test_steps_and_simulations_keep_the_joint_distribution(name):
     likelihood = LIKELIHOODS[name]
     result = geweke(
@@ -210,7 +216,9 @@ def calibration(likelihood):
     )
 
 
-@pytest.mark.parametrize("name", ["uneven", "levels", "probit", "logistic"])
+@pytest.mark.parametrize(
+    "name", ["uneven", "probit", *(pytest.param(name, marks=pytest.mark.slow) for name in ("levels", "logistic"))]
+)
 def test_posteriors_are_calibrated(name):
     """From the start that a fit makes, too."""
     calibration(LIKELIHOODS[name]).assert_passes()
