@@ -53,6 +53,7 @@ def launch(
                 host=settings.host,
                 port=settings.port,
                 workers=settings.workers,
+                loop="asyncio",  # which takes one connection at a time (`_run`): uvloop takes all that wait
                 log_config=log_config(level),
                 access_log=False,  # The guard writes a line a request, with its id.
                 server_header=False,

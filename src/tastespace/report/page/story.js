@@ -4,6 +4,7 @@
   const { make, table, figureOf, figure, number, percent, count } = tastespace;
   const NAMES = { rmse: "RMSE", mae: "MAE", crps: "CRPS", log_score: "log score", kendall_tau: "Kendall tau-b", pairwise_accuracy: "pairwise accuracy", auc: "AUC", map: "MAP", mrr: "MRR", ndcg: "NDCG", ndcg_rated: "NDCG (rated items)", hit_rate: "hit rate", log_loss: "log loss" };
   const HIDDEN = new Set(["kind", "groups", "calibration", "lists", "intervals", "reliability"]);
+  const TIMES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
   const kept = {};
 
   // Of the model that answers; asked once, and again after trouble.
@@ -225,7 +226,7 @@
           { mode: "markers", x: one.curve.map((point) => point.accuracy), y: one.curve.map((point) => point.speedup), text: one.curve.map((point) => point.description), hovertemplate: "%{text}<br>accuracy %{x:.3f}, %{y:.1f}×<extra></extra>", marker: { size: 9 } },
           { mode: "markers", x: [one.chosen.accuracy], y: [one.chosen.speedup], text: [one.chosen.description], hovertemplate: "chosen: %{text}<extra></extra>", marker: { size: 16, symbol: "star" } },
         ],
-        layout: { xaxis: { title: { text: "share of the true best that is found" }, tickformat: ".0%" }, yaxis: { type: "log", title: { text: "times as fast as a scan" } } },
+        layout: { xaxis: { title: { text: "share of the true best that is found" }, tickformat: ".0%" }, yaxis: { type: "log", tickvals: TIMES, ticktext: TIMES.map(String), title: { text: "times as fast as a scan" } } },
         table: () => table("What was tried", ["structure", "accuracy", "times as fast", "microseconds"], [one.chosen, ...one.curve].map((point, place) => [(place ? "" : "chosen: ") + point.description, number(point.accuracy, 3), number(point.speedup, 1), Math.round(point.microseconds)])),
       })))];
   }
