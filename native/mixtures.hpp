@@ -54,36 +54,38 @@ struct NormalMixture {
   const float *weights;  // which sum to 1; null for equal ones
   int64_t n;
 
-  double weight(int64_t s) const { return weights ? double(weights[s]) : 1.0 / double(n); }
+  double weight(int64_t s) const { return weights ? double(weights[s]) : 1.0; }
+  // What sums are divided by, once: a hundred times 0.01 is more than 1.
+  double total() const { return weights ? 1.0 : double(n); }
 
   // The variance within components and that between them, around a centre.
   double variance(double centre) const {
-    double total = 0;
+    double sum = 0;
     for (int64_t s = 0; s < n; ++s) {
       const double apart = double(means[s]) - centre, sd = double(sds[s]);
-      total += weight(s) * (apart * apart + sd * sd);
+      sum += weight(s) * (apart * apart + sd * sd);
     }
-    return total;
+    return sum / total();
   }
 
   double mean() const {
-    double total = 0;
-    for (int64_t s = 0; s < n; ++s) total += weight(s) * double(means[s]);
-    return total;
+    double sum = 0;
+    for (int64_t s = 0; s < n; ++s) sum += weight(s) * double(means[s]);
+    return sum / total();
   }
 
   // P(quantity <= value), or P(quantity < value): they differ where a step stands on the value.
   double below(double value, bool inclusive) const {
     const NormalTable &table = NormalTable::get();
-    double total = 0;
+    double sum = 0;
     for (int64_t s = 0; s < n; ++s) {
       const double apart = value - double(means[s]);
       if (sds[s] > 0)
-        total += weight(s) * double(table.at(apart / double(sds[s])).below);
+        sum += weight(s) * double(table.at(apart / double(sds[s])).below);
       else
-        total += apart > 0 || (inclusive && apart == 0) ? weight(s) : 0.0;
+        sum += apart > 0 || (inclusive && apart == 0) ? weight(s) : 0.0;
     }
-    return total;
+    return std::min(sum / total(), 1.0);  // Weights sum to 1 but for rounding.
   }
 
   // Where the distribution function reaches a probability, of which the standard normal's quantile is `standard`:
@@ -142,7 +144,7 @@ struct NormalMixture {
       sums.density += density;
       sums.slope -= density * standard / sd;
     }
-    return sums;
+    return {sums.below / total(), sums.density / total(), sums.slope / total()};
   }
 };
 

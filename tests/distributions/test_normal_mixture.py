@@ -48,6 +48,15 @@ def test_the_table_of_the_normal_distribution():
     assert found[-4:].tolist() == [0, 1, 0, 1]
 
 
+def test_probabilities_stay_within_their_range():
+    """A hundred times 0.01 is more than 1."""
+    for n_draws in (3, 7, 10, 49, 100, 1000):
+        mixture = NormalMixture(np.zeros((1, n_draws), np.float32), np.ones((1, n_draws), np.float32))
+        assert mixture.cdf(np.array([[-50.0, 50.0]])).tolist() == [[0.0, 1.0]]
+        even = NormalMixture(mixture.means, mixture.sds, np.full((1, n_draws), 1 / n_draws, np.float32))
+        assert even.cdf(np.array([50.0]))[0] <= 1
+
+
 def test_distribution_function(mixture, rng):
     for found in (mixture, weighted(mixture, rng)):
         values = 3 + rng.standard_normal(len(found))

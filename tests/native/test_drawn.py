@@ -14,10 +14,14 @@ def test_scores_equal_the_formula(width, rng):
     users = rng.standard_normal((12, width)).astype(np.float32)
     rows, chosen = rng.permutation(90)[:70].astype(np.int32), rng.integers(0, 5, 12).astype(np.int32)
     expected = np.einsum("kdw,dw->dk", items[rows][:, chosen].astype(float), users)
+    found = []
     for threads in (1, 2):
         out = np.empty((12, 70), np.float32)
         _native.drawn_scores(items, rows, chosen, users, out, threads=threads)
         np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
+        found.append(out)
+    np.testing.assert_array_equal(*found)
+    _native.drawn_scores(items, rows[:0], chosen, users, np.empty((12, 0), np.float32))
 
 
 @pytest.mark.parametrize("n_places", [3, 60])

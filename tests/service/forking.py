@@ -11,6 +11,7 @@ import sys
 import uvicorn
 
 from tastespace.service.app import of_environment
+from tastespace.service.launching import SPOKEN
 from tastespace.service.logs import log_config
 
 
@@ -20,7 +21,8 @@ def main(port: int) -> None:
             return
         process = os.fork()
         if not process:
-            uvicorn.run(of_environment(), host="127.0.0.1", port=port, log_config=log_config("ERROR"), access_log=False)
+            settled = {"log_config": log_config("ERROR"), "access_log": False, **SPOKEN}
+            uvicorn.run(of_environment(), host="127.0.0.1", port=port, **settled)
             os._exit(0)
         sys.stdout.write(f"{process}\n")
         sys.stdout.flush()

@@ -107,6 +107,31 @@ def test_a_time_is_that_of_its_zone(client):
     assert told == {"1": "2024-05-31T07:00:00+00:00", "2": "2024-05-31T12:00:00+00:00"}
 
 
+def test_a_query_says_what_is_wrong_and_where(client):
+    two = client.get("/v1/users/3/recommendations", params={"n": 5}).json()["items"][:2]
+    excluded = [entry["item"] for entry in two]
+    left = client.get("/v1/users/3/recommendations", params={"exclude": excluded, "n": 30}).json()["items"]
+    assert not set(excluded) & {entry["item"] for entry in left}
+    wrong = client.get("/v1/users/3/recommendations", params={"n": "many", "diversity": 2})
+    assert wrong.status_code == 422
+    assert [one["where"] for one in wrong.json()["errors"]] == ["query.n", "query.diversity"]
+    wrong = client.get("/v1/users/%20/recommendations")
+    assert [one["where"] for one in wrong.json()["errors"]] == ["path.user"]
+    plain = client.get("/v1/users/3/recommendations", params={"uncertainty": "false"}).json()["items"][0]
+    assert "interval" not in plain
+
+
+def test_the_document_of_lists_is_whole(client):
+    document = client.get("/openapi.json").json()
+    told = document["paths"]["/v1/users/{user}/recommendations"]["get"]
+    names = {place["name"]: place["in"] for place in told["parameters"]}
+    assert names.pop("user") == "path"
+    assert set(names.values()) == {"query"}
+    assert {"n", "policy", "where", "exclude", "only", "explain", "uncertainty"} <= set(names)
+    schemes = set(document["components"]["securitySchemes"])
+    assert {name for one in told["security"] for name in one} == schemes
+
+
 def test_a_body_must_be_said_to_be_json(client):
     answer = client.put("/v1/users/3/ratings/1", content=b'{"rating": 5}', headers={"Content-Type": "text/plain"})
     assert answer.status_code == 415

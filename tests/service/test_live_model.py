@@ -12,8 +12,9 @@ from service.conftest import small_ratings
 
 from tastespace import ALS, artifact
 from tastespace.models import Recommender
+from tastespace.service import live_model
 from tastespace.service.app import create_app, prepare
-from tastespace.service.live_model import LONGEST_ANSWER, MOST_ANSWERS, LiveModel
+from tastespace.service.live_model import MOST_ANSWERS, Known, LiveModel
 
 
 @pytest.fixture
@@ -185,8 +186,85 @@ def test_answers_are_kept_until_a_rating_comes(own_settings, monkeypatch):
             asking.get("/v1/users/3/recommendations", params={"n": n})
         (known,) = app.state.context.live.current._users.values()
         assert len(known.answers) == MOST_ANSWERS
-        asking.get("/v1/users/3/recommendations", params={"n": 1000, "include_seen": True, "explain": True})
-        assert all(len(answer) <= LONGEST_ANSWER for answer in known.answers.values())
+
+
+def test_what_is_long_is_not_kept(own_settings, monkeypatch):
+    """Neither answers nor questions: anybody may ask."""
+    prepare(own_settings)
+    app = create_app(own_settings)
+    with TestClient(app) as asking:
+        path = "/v1/recommendations"
+        answer = asking.post(path, json={"user": "3", "n": 3})
+        (known,) = app.state.context.live.current._users.values()
+        (kept,) = known.answers.items()
+        assert kept[1] == answer.text
+        assert asking.post(path, json={"user": "3", "n": 3, "exclude": ["none"] * 10_000}).status_code == 200
+        assert len(known.answers) == 1
+        assert asking.post(path, json={"user": "3", "n": 3, "exclude": ["none"] * 10_001}).status_code == 422
+        monkeypatch.setattr(live_model, "LONGEST_ANSWER", 100)
+        asking.post(path, json={"user": "3", "n": 4})
+        assert len(known.answers) == 1
+
+
+def test_whoever_asks_again_is_kept(own_settings):
+    """Also where his answer was kept: he is no stranger after others have asked."""
+    few = replace(own_settings, cached_users=3)
+    prepare(few)
+    app = create_app(few)
+    with TestClient(app) as asking:
+        for user in (1, 2, 3, 1, 4, 1, 5):
+            asking.get(f"/v1/users/{user}/recommendations")
+        assert list(app.state.context.live.current._users) == ["4", "1", "5"]
+
+
+def test_something_newer_is_not_replaced(own_settings):
+    prepare(own_settings)
+    app = create_app(own_settings)
+    with TestClient(app) as asking:
+        asking.get("/v1/users/3/recommendations")
+        loaded = app.state.context.live.current
+        (newer,) = loaded._users.values()
+        loaded.keep("3", Known(newer.version - 1, newer.request))
+        assert loaded.known("3", newer.version) is newer
+
+
+def test_answers_of_another_model_and_of_the_deleted_are_not_kept(own_settings):
+    prepare(own_settings)
+    with TestClient(create_app(own_settings)) as asking:
+        first = asking.get("/v1/users/3/recommendations").json()
+        publish(own_settings)
+        asking.post("/v1/model/reload")
+        second = asking.get("/v1/users/3/recommendations").json()
+        assert second["model"] != first["model"]
+        asking.post("/v1/model/rollback")
+        assert asking.get("/v1/users/3/recommendations").json() == first
+        asking.delete("/v1/users/3")
+        assert asking.get("/v1/users/3/recommendations").json()["cold"]
+
+
+def test_answers_are_never_older_than_an_acknowledged_rating(own_settings):
+    """One rates while others ask the same: what was acknowledged before a question is in its answer."""
+    prepare(own_settings)
+    with TestClient(create_app(own_settings)) as asking:
+        items = [entry["item"] for entry in asking.get("/v1/users/3/recommendations?n=8").json()["items"]]
+        rated, wrong, is_over = [], [], threading.Event()
+
+        def look():
+            while not is_over.is_set():
+                before = set(rated)
+                told = asking.get("/v1/users/3/recommendations?n=8").json()["items"]
+                wrong.extend(entry["item"] for entry in told if entry["item"] in before)
+
+        lookers = [threading.Thread(target=look) for _ in range(3)]
+        for looker in lookers:
+            looker.start()
+        for item in items:
+            assert asking.put(f"/v1/users/3/ratings/{item}", json={"rating": 4}).status_code == 200
+            rated.append(item)
+        is_over.set()
+        for looker in lookers:
+            looker.join()
+        assert not wrong
 
 
 def test_whoever_looks_for_another_model_goes_on_looking(two_workers, own_settings, monkeypatch, caplog):

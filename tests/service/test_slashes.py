@@ -15,6 +15,7 @@ from tastespace import ALS, artifact
 from tastespace.data.ratings import Ratings
 from tastespace.service.app import create_app, prepare
 from tastespace.service.settings import Settings
+from tastespace.service.slashes import STAND_IN
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,9 @@ def ask_everything(client):
     assert client.get("/v1/users/u/3").status_code == 404
     assert client.get("/page/..%2Fstyle.css").status_code == 404
     assert client.get("/v1/users/%2F%2F/recommendations").json()["cold"]
+    # What stands for a slash meanwhile is no letter of an id.
+    rating = {"user": "a" + STAND_IN, "item": "10.1/7", "rating": 3}
+    assert client.post("/v1/ratings", json={"ratings": [rating]}).status_code == 422
 
 
 def test_within_the_application(slashed, tmp_path):

@@ -10,6 +10,7 @@ import polars as pl
 
 from tastespace.arrays import IntArray
 from tastespace.data.ratings import Ratings
+from tastespace.data.vocabulary import HANDFUL
 from tastespace.models import Recommender
 from tastespace.models.explaining import Explanation
 from tastespace.models.request import Request
@@ -64,8 +65,11 @@ def attributes_of(ratings: Ratings, rows: IntArray) -> list[dict[str, Any]]:
     about = ratings.item_attributes
     if about is None:
         return [{} for _ in rows]
-    # One by one: a query would take longer than so few rows, and wait for threads that others use.
-    return [{name: _value(cell) for name, cell in about.row(row, named=True).items()} for row in rows.tolist()]
+    if len(rows) <= HANDFUL:
+        found = [about.row(row, named=True) for row in rows.tolist()]
+    else:
+        found = about[rows].rows(named=True)
+    return [{name: _value(cell) for name, cell in row.items()} for row in found]
 
 
 def rounded(value: Any) -> float | None:

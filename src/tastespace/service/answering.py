@@ -46,7 +46,8 @@ class Answerer:
     def recommendations(self, wanted: Wanted) -> str:
         """As JSON: the same question about the same ratings has the same answer, which is kept for a while."""
         self._limit("n", wanted.n)
-        told, question = self._told(wanted), wanted.model_dump_json()
+        told = self._told(wanted)
+        question = "" if wanted.user is None else wanted.model_dump_json()
         kept = None if told.known is None else told.known.answers.get(question)
         if kept is not None:
             self.metrics.believed(was_kept=True)
@@ -188,7 +189,7 @@ class Answerer:
         self.metrics.believed(was_kept=told.known is not None)
         if told.known is None:
             told.known = Known(told.version, self.loaded.about(about.user, told.history))
-        self.loaded.keep(about.user, told.known)
+            self.loaded.keep(about.user, told.known)
         return told.known.request
 
     def _limit(self, name: str, n: int, most: int | None = None) -> None:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
@@ -18,6 +19,7 @@ from uvicorn.supervisors import Multiprocess
 from tastespace.errors import InvalidParameterError
 from tastespace.progress import Observer, silent
 from tastespace.service.app import prepare
+from tastespace.service.heads import BoundedHeads
 from tastespace.service.heap import share_one_heap
 from tastespace.service.leaving import let_nobody_in
 from tastespace.service.logs import log_config
@@ -27,6 +29,8 @@ from tastespace.service.settings import VARIABLE, Settings
 QUEUE = 2048  # connections that wait to be taken
 SHUTDOWN_SECONDS = 10  # for requests that are being answered
 HEALTHY_SECONDS = 120  # for a worker to say that it lives: loading a large model takes a while
+# asyncio's loop takes one connection at a time (`_run`): uvloop would take all that wait.
+SPOKEN: dict[str, Any] = {"loop": "asyncio", "http": BoundedHeads}
 
 
 def launch(
@@ -53,7 +57,7 @@ def launch(
                 host=settings.host,
                 port=settings.port,
                 workers=settings.workers,
-                loop="asyncio",  # which takes one connection at a time (`_run`): uvloop takes all that wait
+                **SPOKEN,
                 log_config=log_config(level),
                 access_log=False,  # The guard writes a line a request, with its id.
                 server_header=False,

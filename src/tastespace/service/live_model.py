@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +30,7 @@ log = logging.getLogger("tastespace.service")
 _ASKING = threading.Lock()
 
 
-MOST_ANSWERS, LONGEST_ANSWER = 8, 1 << 16  # kept of a user; letters of one
+MOST_ANSWERS, LONGEST_ANSWER = 8, 1 << 16  # kept of a user; letters of one, with its question
 
 
 @dataclass(eq=False)
@@ -42,7 +42,7 @@ class Known:
     answers: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
     def answered(self, question: str, answer: str) -> None:
-        if len(answer) > LONGEST_ANSWER:
+        if len(question) + len(answer) > LONGEST_ANSWER:
             return
         self.answers[question] = answer
         while len(self.answers) > MOST_ANSWERS:
@@ -72,12 +72,19 @@ class Loaded:
         )
 
     def known(self, user: str, version: int) -> Known | None:
-        """What is kept of a user, if it was concluded from this version of his ratings."""
+        """What is kept of a user, if it was concluded from this version of his ratings: he is the last asked about."""
         entry = self._users.get(user)
-        return None if entry is None or entry.version != version else entry
+        if entry is None or entry.version != version:
+            return None
+        with suppress(KeyError):  # Another thread may have dropped him meanwhile.
+            self._users.move_to_end(user)
+        return entry
 
     def keep(self, user: str, known: Known) -> None:
-        """As the user asked about last; within `asking`."""
+        """Unless something newer is kept; within `asking`."""
+        before = self._users.get(user)
+        if before is not None and before.version > known.version:
+            return
         self._users[user] = known
         self._users.move_to_end(user)
         while len(self._users) > self.most_users:

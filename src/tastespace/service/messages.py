@@ -8,7 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from tastespace.service.slashes import STAND_IN
+
 LONGEST_ID = 200
+MOST_NAMED = 10_000  # items in a filter
 
 
 def _text(value: Any) -> Any:
@@ -18,7 +21,7 @@ def _text(value: Any) -> Any:
 
 def printable(text: str) -> str:
     """Refuse what nobody can see or type."""
-    if any(unicodedata.category(letter) in ("Cc", "Cs", "Cn") for letter in text):
+    if STAND_IN in text or any(unicodedata.category(letter) in ("Cc", "Cs", "Cn") for letter in text):
         raise ValueError("has control characters")
     if not text.strip():
         raise ValueError("is blank")
@@ -45,9 +48,14 @@ class About(Message):
 class Filters(Message):
     """What may be shown."""
 
-    exclude: list[Id] | None = Field(default=None, description="Never these items.")
-    only: list[Id] | None = Field(default=None, description="None but these items.")
-    where: str | None = Field(default=None, max_length=1000, examples=["genre = Comedy and year >= 1990"])
+    exclude: list[Id] | None = Field(default=None, max_length=MOST_NAMED, description="Never these items.")
+    only: list[Id] | None = Field(default=None, max_length=MOST_NAMED, description="None but these items.")
+    where: str | None = Field(
+        default=None,
+        max_length=1000,
+        description="A condition on items.",
+        examples=["genre = Comedy and year >= 1990"],
+    )
 
 
 class Wanted(About, Filters):

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 from starlette.types import Scope
 
 ENCODED = re.compile(rb"%2f", re.IGNORECASE)
-STAND_IN = "\uf02f"  # from the area for private use: in no id
+STAND_IN = "\uf02f"  # from the area for private use; no id that is sent may have it
 
 
 def keep_slashes(scope: Scope) -> None:

@@ -107,10 +107,11 @@ class Store:
 
     def _options(self) -> dict[str, Any]:
         # Errors go into the log; what people rated does not.
-        common: dict[str, Any] = {"pool_size": 8, "hide_parameters": True}
+        common: dict[str, Any] = {"pool_size": 5, "hide_parameters": True}
         if self._is_sqlite:
             return {**common, "connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False}}
-        return {**common, "pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
+        # Both pools together stay below twenty: of PostgreSQL's usual hundred connections every worker has its share.
+        return {**common, "max_overflow": 4, "pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
 
     def close(self) -> None:
         self._engine.dispose()

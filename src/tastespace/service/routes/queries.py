@@ -6,16 +6,18 @@ millisecond of a processor, more than to find the list. For the few routes that 
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
+from tastespace.service.access import bearer, header
 from tastespace.service.slashes import with_slashes
 
 Asked = TypeVar("Asked", bound=BaseModel)
-SECURITY: list[dict[str, list[str]]] = [{"HTTPBearer": []}, {"APIKeyHeader": []}]
+SECURITY: list[dict[str, list[str]]] = [{bearer.scheme_name: []}, {header.scheme_name: []}]
 
 
 def read(request: Request, message: type[Asked], names: tuple[str, ...]) -> Asked:
@@ -42,5 +44,7 @@ def declared(message: type[BaseModel], path: dict[str, Any], names: tuple[str, .
     return {"parameters": places, "security": SECURITY}
 
 
+@cache
 def _is_many(message: type[BaseModel], name: str) -> bool:
-    return "list" in str(message.model_fields[name].annotation)
+    annotation = message.model_fields[name].annotation
+    return any(get_origin(kind) is list for kind in (annotation, *get_args(annotation)))

@@ -8,7 +8,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 
 from tastespace.service.access import client_of
-from tastespace.service.context import context_of
+from tastespace.service.context import Context, context_of
 from tastespace.service.messages import (
     LONGEST_ID,
     Curious,
@@ -34,17 +34,18 @@ USER = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID, "examples": [
 )
 async def recommendations_of_user(request: Request) -> Response:
     """The best items for a user, by what he has rated up to now."""
-    context = context_of(request)
     await client_of(request, "read")
-    wanted = read(request, Wanted, WISHES)
-    text = await run_sync(context.answerer.recommendations, wanted, limiter=context.listing)
-    return answer(text)
+    return await _listed(context_of(request), read(request, Wanted, WISHES))
+
+
+async def _listed(context: Context, wanted: Wanted) -> Response:
+    return answer(await run_sync(context.answerer.recommendations, wanted, limiter=context.listing))
 
 
 @router.post("/recommendations", response_model=Recommendations)
-def recommendations(context: Shared, client: Reader, wanted: Wanted) -> Response:
+async def recommendations(context: Shared, client: Reader, wanted: Wanted) -> Response:
     """The best items for a user, or for anybody with a history, which is not stored."""
-    return answer(context.answerer.recommendations(wanted))
+    return await _listed(context, wanted)
 
 
 @router.post("/predictions", response_model=Predictions)
