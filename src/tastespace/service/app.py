@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import FastAPI
+from pydantic.warnings import UnsupportedFieldAttributeWarning
 from starlette.middleware.cors import CORSMiddleware
 from threadpoolctl import threadpool_limits
 
@@ -113,4 +115,6 @@ def create_app(settings: Settings) -> FastAPI:
 
 def of_environment() -> FastAPI:
     """The application of a worker, with the settings that its parent left."""
+    # FastAPI silences it while it prepares a route; where two threads silence something at once, one may come through.
+    warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
     return create_app(Settings.from_json(os.environ[VARIABLE]))
