@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from browser.conftest import site_of
+from browser.conftest import films, site_of
 from browser.looking import VIEWS, axe, draw_all, go, settled, titles
 from browser.test_person import answered, rate
+
+import tastespace as ts
+from tastespace import artifact
 
 
 def test_keys_alone_are_enough(page, site):
@@ -133,6 +136,12 @@ def test_nothing_is_lost_while_the_service_is_down(open_page, film_model, tmp_pa
         rate(page, "3")
         page.locator("#trouble").filter(has_text="does not answer").wait_for()
         page.get_by_text("not stored yet").wait_for()
+        rate(page, "1")  # the same question: the last word counts
+        page.get_by_text("1 – not stored yet").wait_for()
+        page.get_by_role("button", name=re.compile("^Undo ")).last.click()
+        page.get_by_text("not stored yet").wait_for(state="detached")  # Who takes something back sees it, also now.
+        rate(page, "3")
+        page.get_by_text("3 – not stored yet").wait_for()
         page.get_by_role("link", name="Recommendations").click()
         page.locator("#trouble").filter(has_text="does not answer").wait_for()
         page.get_by_role("link", name="New person").click()
@@ -165,6 +174,10 @@ def test_odd_titles_many_ratings_and_a_model_of_points(open_page, odd_model, tmp
         assert page.locator(".question .rated li span[dir=auto]").first.inner_text() == "מלון גרנד בודפשט"
         page.get_by_role("link", name="Taste map").click()
         page.locator(".map canvas").wait_for()
+        page.get_by_label("Find an item").fill("A" * 400)
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="Most like it").wait_for()
+        assert page.evaluate("document.scrollingElement.scrollWidth") <= 375
         page.get_by_role("link", name="Model").click()
         page.get_by_text("Not measured: fit with --holdout 0.1").wait_for()
         draw_all(page)
@@ -183,5 +196,68 @@ def test_without_titles_genres_or_ratings(open_page, bare_model, tmp_path):
             assert "null" not in page.locator("main").inner_text()
         go(page, site, "recommendations?user=3")
         assert all(re.match(r"Item \d+", title) for title in titles(page))
+        go(page, site, "map?user=nobody")
+        page.locator("#whereabouts").filter(has_text="Nothing is known of nobody yet").wait_for()
     finally:
         site.end(page)
+
+
+def test_an_empty_database_and_a_model_without_its_ratings(open_page, film_model, tmp_path):
+    """Nothing was ever stored, and the model does not know what it was trained on."""
+    artifact.save(artifact.load(film_model), tmp_path / "model", with_ratings=False)
+    site = site_of(tmp_path / "model", tmp_path / "state")
+    page = open_page()
+    try:
+        go(page, site, "recommendations?user=3")
+        assert page.locator("ol.cards .card").count() == 10
+        page.get_by_role("link", name="New person").click()
+        page.get_by_role("heading", name="Rate something").wait_for()
+        page.get_by_label("Or rate what you have in mind").fill("Film 12")
+        page.get_by_role("button", name="5 for Film 12").click()
+        answered(page, 1)
+        page.get_by_role("heading", name="Your list").wait_for()
+        for view in ("Taste map", "Model"):
+            page.get_by_role("link", name=view).click()
+            page.get_by_role("heading", name=view, level=1).wait_for()
+        page.locator("main table").first.wait_for()
+        assert page.locator("#trouble").is_hidden()
+    finally:
+        site.end(page)
+
+
+def test_scores_that_are_no_ratings_are_called_so(open_page, tmp_path):
+    """Counts of raters are not cut to five stars."""
+    artifact.save(ts.Popular().fit(films()), tmp_path / "model")
+    site = site_of(tmp_path / "model", tmp_path / "state")
+    page = open_page()
+    try:
+        go(page, site, "recommendations?user=3")
+        shown = [float(text) for text in page.locator("ol.cards .sure strong").all_inner_texts()]
+        assert min(shown) > 5
+        assert shown == sorted(shown, reverse=True)
+        assert page.locator("ol.cards .bar").count() == 0
+        assert "score" in page.locator("ol.cards .sure").first.inner_text()
+    finally:
+        site.end(page)
+
+
+def test_a_key_that_may_only_read_sees_everything(open_page, film_model, tmp_path):
+    keys = tmp_path / "keys.toml"
+    keys.write_text(f'[[key]]\nname = "somebody"\nscope = "read"\nsecret = "{"k" * 40}"\n')
+    locked = site_of(film_model, tmp_path / "state", keys=str(keys))
+    page = open_page()
+    try:
+        page.goto(f"{locked.url}#/person")
+        page.get_by_text("send an API key").wait_for()
+        page.locator("#key").fill("k" * 40)
+        page.keyboard.press("Enter")
+        settled(page, "person")
+        rate(page, "4")
+        page.locator("#trouble").filter(has_text="this needs one that may write").wait_for()
+        page.reload()
+        settled(page, "person")  # The answer waits, and the view is there all the same.
+        page.get_by_text("4 – not stored yet").wait_for()
+        page.locator("#trouble").filter(has_text="this needs one that may write").wait_for()
+        page.complaints.clear()  # The browser itself logs every 401 and 403.
+    finally:
+        locked.end(page)

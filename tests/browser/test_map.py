@@ -47,6 +47,15 @@ def test_items_are_drawn_named_and_compared(page, site):
     axe(page)
 
 
+def test_a_whole_title_is_found_before_longer_ones(page, site):
+    go(page, site, "map")
+    heading = page.locator("section[aria-label='What is meant'] h2")
+    for title in ("Film 1", "film 7"):
+        page.get_by_label("Find an item").fill(title)
+        page.keyboard.press("Enter")
+        heading.filter(has_text=re.compile(f"^{title}$", re.IGNORECASE)).wait_for()
+
+
 def test_a_user_has_a_place_and_a_spread(page, site):
     go(page, site, "map")
     page.get_by_label("Show a user").fill("3")

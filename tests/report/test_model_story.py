@@ -15,7 +15,7 @@ from tastespace.randomness import generator
 from tastespace.report.model_story import NOISIEST, common_values, model_outline, model_story, plain
 from tastespace.testing.toys import counts, gaussian
 
-OUTLINE = {"class", "range", "levels", "takes_choices", "can", "attributes"}
+OUTLINE = {"class", "range", "levels", "takes_choices", "scores_are_ratings", "can", "attributes"}
 STORY = OUTLINE | {"model", "parameters", "data", "seen", "measures", "chains", "course", "noise", "index"}
 QUICK = {"n_factors": 2, "warmup": 10, "draws": 60, "seed": 1, "threads": 1}
 

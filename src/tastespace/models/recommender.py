@@ -64,6 +64,7 @@ class Recommender(ABC):
     threads: int | None = None
 
     posterior_class: ClassVar[type[Any]]
+    scores_are_ratings: ClassVar[bool] = True  # those of lists are expected ratings, or chances of a choice
     is_its_ratings: ClassVar[bool] = False  # the posterior holds the training ratings, and is nothing without them
 
     @abstractmethod

@@ -31,6 +31,7 @@ def model_outline(recommender: Recommender) -> dict[str, Any]:
         "range": plain(list(recommender.rating_range_)),
         "levels": _levels(recommender),
         "takes_choices": recommender.takes_choices,
+        "scores_are_ratings": recommender.scores_are_ratings,
         "can": _abilities(recommender),
         "attributes": _attributes(recommender),
     }
@@ -84,7 +85,7 @@ def _abilities(recommender: Recommender) -> dict[str, bool]:
     posterior = recommender.posterior_
     return {
         "uncertainty": isinstance(posterior, Uncertain),
-        "ask": isinstance(posterior, Inquires),
+        "ask": isinstance(posterior, Inquires) and len(recommender.ratings_) > 0,  # What to ask about goes by counts.
         "map": isinstance(posterior, Places),
     }
 

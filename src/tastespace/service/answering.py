@@ -157,12 +157,14 @@ class Answerer:
     def place(self, about: About, shown: TasteMap) -> dict[str, Any]:
         told = self._told(about)
         with self.loaded.asking() as remarks:
-            found = place_content(user_place(shown, self._about(about, told)))
+            request = self._about(about, told)
+            found = place_content(user_place(shown, request))
         return {
             "user": about.user,
             "model": self.loaded.version,
             "method": shown.method,
             "remarks": remarks,
+            "cold": bool(request.cold[0]),
             **found,
         }
 

@@ -46,6 +46,7 @@ class Place(BaseModel):
     model: str
     method: Method
     remarks: list[str]
+    cold: bool = Field(description="Nothing is known of the user: this is where anybody is.")
     middle: Pair
     draws: list[Pair] | None = Field(description="One for each draw of what is believed of the user.")
 
@@ -60,6 +61,7 @@ class Outline(BaseModel):
     range: Pair = Field(description="The lowest and the highest rating.")
     levels: list[float] | None = Field(description="What ratings can be, where they are few.")
     takes_choices: bool
+    scores_are_ratings: bool = Field(description="Else scores of lists are of another kind, such as counts of raters.")
     can: dict[str, bool]
     attributes: dict[str, dict[str, Any]]
 

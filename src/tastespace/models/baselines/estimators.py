@@ -58,6 +58,7 @@ class Popular(Recommender):
     """Recommends what most people rated. Scores count raters; predicted ratings are the mean."""
 
     posterior_class = BiasPosterior
+    scores_are_ratings = False
 
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None

@@ -41,6 +41,7 @@ class EASE(OneClass):
     most_items: int = 20_000
 
     posterior_class = LinearPosterior
+    scores_are_ratings = False
 
     def check(self) -> None:
         super().check()

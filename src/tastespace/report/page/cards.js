@@ -22,7 +22,8 @@
   }
 
   // Wide: nine of ten ratings. Narrow: what is believed of the expected rating. A line at its middle.
-  function bar(entry, [low, high], isChoice) {
+  function bar(entry, range, isChoice) {
+    const [low, high] = range;
     const place = (value) => Math.max(0, Math.min(100, (100 * (value - low)) / (high - low || 1)));
     const between = (from, to, kind) => {
       const band = make("i", { class: kind });
@@ -32,7 +33,7 @@
     };
     const middle = make("i", { class: "middle" });
     middle.style.left = `${place(entry.score)}%`;
-    const words = told(entry, isChoice);
+    const words = told(entry, range, isChoice);
     const shown = make("span", { class: "bar", role: "img", "aria-label": words });
     if (entry.interval) shown.append(between(...entry.interval, "wide"));
     if (entry.belief_sd !== null && entry.belief_sd !== undefined)
@@ -41,8 +42,12 @@
     return make("div", {}, shown, make("div", { class: "ends", "aria-hidden": "true" }, make("span", { text: number(low, 1) }), make("span", { text: number(high, 1) })));
   }
 
-  function told(entry, isChoice) {
-    const middle = `expected ${number(entry.score)}`;
+  // Scores are not cut to the range, so that they keep their order; what is shown of them is. Without a range they are no
+  // ratings at all.
+  const expected = (entry, range) => number(range ? Math.max(range[0], Math.min(range[1], entry.score)) : entry.score);
+
+  function told(entry, range, isChoice) {
+    const middle = `expected ${expected(entry, range)}`;
     return entry.interval ? `${middle}, nine of ten ${isChoice ? "outcomes" : "ratings"} from ${number(entry.interval[0])} to ${number(entry.interval[1])}` : middle;
   }
 
@@ -80,8 +85,8 @@
         foundBy ? make("details", {}, make("summary", { text: "How it was found" }), make("p", { class: "why", text: `${foundBy[0].toUpperCase()}${foundBy.slice(1)}.` })) : null,
         actions ? actions(entry) : null),
       make("div", { class: "sure" },
-        bar(entry, range, isChoice),
-        make("div", {}, make("strong", { text: number(Math.max(range[0], Math.min(range[1], entry.score))) }), entry.interval ? ` · 90 %: ${number(entry.interval[0], 1)} to ${number(entry.interval[1], 1)}` : ""),
+        range ? bar(entry, range, isChoice) : null,
+        make("div", {}, range ? "" : "score ", make("strong", { text: expected(entry, range) }), entry.interval ? ` · 90 %: ${number(entry.interval[0], 1)} to ${number(entry.interval[1], 1)}` : ""),
         chance === null || chance === undefined ? null : make("div", {},
           `among the true best ${n}: ${percent(chance)}`,
           make("meter", { min: "0", max: "1", value: String(chance), "aria-label": `Probability of being among the true best ${n}` }))));
@@ -91,10 +96,10 @@
     return make("ol", { class: "cards" }, entries.map((entry) => card(entry, options)));
   }
 
-  function cardTable(entries, caption) {
-    const columns = ["rank", "item", "expected", "belief sd", "90 % from", "to", "among the best"];
+  function cardTable(entries, caption, range) {
+    const columns = ["rank", "item", range ? "expected" : "score", "belief sd", "90 % from", "to", "among the best"];
     const rows = () => entries.map((entry) => [
-      String(entry.rank), entry.title || entry.item, number(entry.score), number(entry.belief_sd),
+      String(entry.rank), entry.title || entry.item, expected(entry, range), number(entry.belief_sd),
       number(entry.interval && entry.interval[0]), number(entry.interval && entry.interval[1]), percent(entry.top_n_probability),
     ]);
     return twin(() => table(caption, columns, rows(), { texts: [1] }));
@@ -106,5 +111,8 @@
     return widths.length ? widths.reduce((sum, width) => sum + width, 0) / widths.length : null;
   }
 
-  Object.assign(tastespace, { cards, cardTable, heading, chips, meanWidth });
+  // Of what is shown on cards; null where scores are no ratings.
+  const scaleOf = (story) => (story.scores_are_ratings ? story.range : null);
+
+  Object.assign(tastespace, { cards, cardTable, heading, chips, meanWidth, scaleOf });
 })();

@@ -66,7 +66,7 @@
         tastespace.clearTrouble();
         shown.show(found);
         const spread = found.draws ? tastespace.ellipse(found.draws) : null;
-        const words = `${current.user} is at ${number(found.middle[0])}, ${number(found.middle[1])}` + (spread ? `; nine of ten draws of what is believed lie within ${number(spread[0])} and ${number(spread[1])} of it.` : ".");
+        const words = (found.cold ? `Nothing is known of ${current.user} yet: this is where anybody is. ` : "") + `${current.user} is at ${number(found.middle[0])}, ${number(found.middle[1])}` + (spread ? `; nine of ten draws of what is believed lie within ${number(spread[0])} and ${number(spread[1])} of it.` : ".");
         whereabouts.textContent = words;
         say(words);
       } catch (error) {
@@ -102,7 +102,10 @@
     search.addEventListener("change", () => {
       if (!shown || !search.value.trim()) return;
       const sought = search.value.trim().toLowerCase();
-      const found = [...map.items.keys()].filter((item) => shown.nameOf(item).toLowerCase().includes(sought)).sort((a, b) => map.ratings[b] - map.ratings[a])[0];
+      // The whole title before its beginning, and that before a part of it; of several the one that most have rated.
+      const fit = (name) => (name === sought ? 2 : name.startsWith(sought) ? 1 : name.includes(sought) ? 0 : -1);
+      const fits = map.items.map((_, item) => fit(shown.nameOf(item).toLowerCase()));
+      const found = [...map.items.keys()].filter((item) => fits[item] >= 0).sort((a, b) => fits[b] - fits[a] || map.ratings[b] - map.ratings[a])[0];
       if (found === undefined) return say("No such title on the map."), side.replaceChildren(make("p", { text: `No item on the map is called “${search.value.trim()}”.` }));
       shown.goTo(found);
       choose(found);

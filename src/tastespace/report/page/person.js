@@ -37,7 +37,7 @@
     const points = steps.filter((step) => step.sd !== null);
     return tastespace.figureOf({
       title: "How unsure, answer by answer",
-      words: "Standard deviation of what is believed of your ratings; the first is before any answer.",
+      words: `Standard deviation of what is believed of your ratings; the first is ${points[0].ratings ? "that when this page was opened" : "before any answer"}.`,
       height: 230,
       traces: () => [{ x: points.map((step) => step.ratings), y: points.map((step) => step.sd), mode: "lines+markers", name: "sd" }],
       layout: { xaxis: { title: { text: "ratings given" }, dtick: Math.max(1, Math.ceil(points.length / 8)) }, yaxis: { rangemode: "tozero" } },
@@ -108,7 +108,8 @@
           if (error.status >= 400 && error.status < 500 && !LATER.includes(error.status)) settle(whose, item, value); // It never will be taken; the message says why.
           if (!main.isConnected) return;
           drawRated(null);
-          tastespace.showTrouble(error, send);
+          if (!question.childElementCount) await refresh(); // Nothing can be stored, but all can be seen.
+          if (main.isConnected) tastespace.showTrouble(error, send);
           return;
         }
       }
@@ -124,12 +125,15 @@
       keep(now);
     };
 
-    const undo = async (item) => {
-      await sending;
+    const undo = (item) => (sending = sending.then(() => takeBack(item)));
+
+    const takeBack = async (item) => {
       try {
-        if (current().pending[item]) delete person.pending[item];
-        else await ask(path("users", person.user, "ratings", item), { method: "DELETE" });
-        keep(person);
+        if (current().pending[item]) {
+          delete person.pending[item];
+          keep(person);
+          drawRated(null); // Also where the service is away.
+        } else await ask(path("users", person.user, "ratings", item), { method: "DELETE" });
       } catch (error) {
         if (error.status !== 404) return tastespace.showTrouble(error, () => undo(item)); // 404: it is gone already.
       }
@@ -137,8 +141,21 @@
       say("Taken back.");
     };
 
-    const forget = async () => {
-      await sending;
+    // Whatever was said last by the time it is its turn.
+    const undoLast = () => (sending = sending.then(async () => {
+      const waiting = Object.keys(current().pending);
+      if (waiting.length) return takeBack(waiting[waiting.length - 1]);
+      try {
+        const { ratings } = await ask(`${path("users", person.user, "ratings")}?limit=1`);
+        if (ratings.length) await takeBack(ratings[0].item);
+      } catch (error) {
+        tastespace.showTrouble(error, undoLast);
+      }
+    }));
+
+    const forget = () => (sending = sending.then(forgetAll));
+
+    const forgetAll = async () => {
       try {
         await ask(path("users", current().user), { method: "DELETE" });
       } catch (error) {
@@ -196,7 +213,7 @@
         make("button", { type: "button", text: "I do not know it", onclick: () => skip(next.item) }),
       ] : [
         make("h2", { text: story.can.ask ? "No more questions" : "Rate something" }),
-        make("p", { class: "quiet", text: story.can.ask ? "Everything that could be asked was answered or skipped." : `${story.class} does not know what an answer would tell. Search for what you know.` }),
+        make("p", { class: "quiet", text: story.can.ask ? "Everything that could be asked was answered or skipped." : `${story.class} cannot tell here what an answer would say. Search for what you know.` }),
       ];
       // The search stays where it is, with what is being typed into it.
       if (search.parentNode !== question) question.append(search);
@@ -220,7 +237,7 @@
           make("h2", { text: `What you said (${count(said.total)})` }),
           said.total ? make("ul", { class: "rated" }, said.ratings.map((one) => entryOf(one.title || one.item, wordOf(one.rating), one.item)))
             : make("p", { class: "quiet", text: "Nothing yet. Answers are stored, and can be taken back." }),
-          said.total ? make("div", { class: "controls" }, make("button", { type: "button", text: "Undo the last", onclick: () => undo(said.ratings[0].item) }), make("button", { type: "button", text: "Delete all of it", onclick: forget })) : null,
+          said.total ? make("div", { class: "controls" }, make("button", { type: "button", text: "Undo the last", onclick: undoLast }), make("button", { type: "button", text: "Delete all of it", onclick: forget })) : null,
           make("p", { class: "quiet", text: `You are ${person.user}.` }),
         ].filter(Boolean));
       }
@@ -234,8 +251,8 @@
       list.replaceChildren(
         make("h2", { text: found.cold ? "What anybody is recommended" : "Your list" }),
         ...found.remarks.map((remark) => make("p", { class: "note", text: remark })),
-        cards(found.items, { range: story.range, n: 10, before, foundBy: null, whose: "what you said", isChoice: story.takes_choices }),
-        cardTable(found.items, "The same list"));
+        cards(found.items, { range: tastespace.scaleOf(story), n: 10, before, foundBy: null, whose: "what you said", isChoice: story.takes_choices }),
+        cardTable(found.items, "The same list", tastespace.scaleOf(story)));
       before = new Map(found.items.map((entry) => [entry.item, entry.rank]));
     };
 
@@ -244,7 +261,7 @@
       const first = steps[0];
       const shown = [];
       if (now.width !== null) shown.push(make("div", {}, make("div", { class: "big", id: "width", text: number(now.width) }), make("div", { class: "quiet", text: "mean width of the intervals" })));
-      if (now.sd !== null) shown.push(make("div", {}, make("div", { class: "big", id: "sd", text: number(now.sd, 3) }), make("div", { class: "quiet", text: steps.length > 1 ? `uncertainty, ${tastespace.percent(1 - now.sd / first.sd)} less than at first` : "uncertainty of your ratings" })));
+      if (now.sd !== null) shown.push(make("div", {}, make("div", { class: "big", id: "sd", text: number(now.sd, 3) }), make("div", { class: "quiet", text: steps.length > 1 ? `uncertainty, ${tastespace.percent(1 - now.sd / first.sd)} less than ${first.ratings ? "when this page was opened" : "at first"}` : "uncertainty of your ratings" })));
       gauge.replaceChildren(make("div", { class: "figures-row" }, shown), steps.length > 1 && now.sd !== null ? sureFigure(steps) : "");
     };
 

@@ -176,8 +176,8 @@
         make("h2", { text: current.user ? `For ${current.user}` : "For anybody", dir: "auto" }),
         make("p", { class: "quiet", id: "told", text: words.join(" ") }),
         ...found.remarks.map((remark) => make("p", { class: "note", text: remark })),
-        tastespace.cards(found.items, { range: story.range, n, before, foundBy: found.found_by, whose, isChoice: story.takes_choices, actions: story.can.map ? similar : null }),
-        cardTable(found.items, "The same list"));
+        tastespace.cards(found.items, { range: tastespace.scaleOf(story), n, before, foundBy: found.found_by, whose, isChoice: story.takes_choices, actions: story.can.map ? similar : null }),
+        cardTable(found.items, "The same list", tastespace.scaleOf(story)));
       before = new Map(found.items.map((entry) => [entry.item, entry.rank]));
     };
 
