@@ -38,7 +38,9 @@ def test_items_are_drawn_named_and_compared(page, site):
     side.get_by_role("heading", name="Most like it").wait_for()
     assert side.locator("h2").inner_text() == name
     assert side.locator("ol li").count() == 10
-    side.locator("ol li button").first.click()
+    side.locator("ol li button").first.focus()
+    page.keyboard.press("Enter")
+    side.locator("h2:focus").wait_for()
     side.locator("h2").filter(has_not_text=re.compile(f"^{name}$")).wait_for()
     page.get_by_label("Colour", exact=True).select_option("ratings")
     page.locator(".legend .scale").wait_for()

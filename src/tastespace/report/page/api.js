@@ -4,6 +4,7 @@ const tastespace = {};
 
 (() => {
   const KEY = "tastespace-key";
+  const PATIENCE = 40_000; // milliseconds: the service gives a request up after 30 seconds, unless told otherwise
 
   class Trouble extends Error {
     constructor(message, status) {
@@ -51,8 +52,9 @@ const tastespace = {};
     const headers = { Accept: "application/json" };
     if (key.get()) headers.Authorization = `Bearer ${key.get()}`;
     if (body !== undefined) headers["Content-Type"] = "application/json";
+    const limit = AbortSignal.timeout(PATIENCE);
     try {
-      return await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+      return await fetch(path, { method, headers, signal: signal ? AbortSignal.any([signal, limit]) : limit, body: body === undefined ? undefined : JSON.stringify(body) });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new Trouble("The service does not answer. Is it still running? Nothing was lost: try again.", 0);

@@ -76,7 +76,9 @@
 
     const choose = async (item) => {
       const mine = ++asked;
+      const goOn = tastespace.heldFocus(side);
       side.replaceChildren(make("h2", { dir: "auto", text: shown.nameOf(item) }), make("p", { class: "quiet", text: `${count(map.ratings[item])} ratings` }));
+      goOn();
       shown.mark([item], item);
       try {
         const found = await ask(`${path("items", map.items[item], "similar")}?n=10`);

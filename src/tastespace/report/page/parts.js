@@ -63,6 +63,17 @@
     if (status) status.textContent = message;
   };
 
+  // Whoever was in a part that is drawn anew goes on at its heading: without a focus a screen reader begins at the top.
+  function heldFocus(part) {
+    if (!part.contains(document.activeElement)) return () => {};
+    return () => {
+      const first = part.querySelector("h2");
+      if (!first || part.contains(document.activeElement)) return;
+      first.tabIndex = -1;
+      first.focus();
+    };
+  }
+
   function clearTrouble() {
     const place = document.getElementById("trouble");
     if (place) place.replaceChildren(), (place.hidden = true);
@@ -103,5 +114,6 @@
 
   Object.assign(tastespace, {
     make, number, count, figure, percent, table, twin, say, showTrouble, clearTrouble, colour, isDark, labelled, options, later,
+    heldFocus,
   });
 })();

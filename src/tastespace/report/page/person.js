@@ -198,13 +198,14 @@
 
     const search = searchItems((entry, value) => {
       search.querySelector("input").value = "";
+      search.querySelector("input").focus();
       search.querySelector("ul").replaceChildren();
       return rate(entry, value);
     }, story);
 
     const drawQuestion = (asked, said) => {
       const next = asked && asked.items[0];
-      const wasHeld = question.contains(document.activeElement) && !search.contains(document.activeElement);
+      const goOn = search.contains(document.activeElement) ? () => {} : tastespace.heldFocus(question);
       const parts = next ? [
         make("h2", { text: said.total ? "And this?" : "Do you know this?" }),
         heading(next), chips(next.attributes),
@@ -219,11 +220,7 @@
       if (search.parentNode !== question) question.append(search);
       while (question.firstChild !== search) question.firstChild.remove();
       search.before(...parts.filter(Boolean));
-      if (wasHeld) {
-        const first = question.querySelector("h2");
-        first.tabIndex = -1;
-        first.focus();
-      }
+      goOn();
     };
 
     const entryOf = (title, words, item) => make("li", {}, make("span", { dir: "auto", text: title }),
@@ -231,6 +228,7 @@
     const wordOf = (value) => (story.takes_choices ? "chosen" : figure(value));
 
     const drawRated = (said) => {
+      const goOn = tastespace.heldFocus(rated);
       const pending = Object.entries(person.pending).map(([item, one]) => entryOf(one.title, `${wordOf(one.value)} – not stored yet`, item));
       if (said) {
         rated.replaceChildren(...[
@@ -243,6 +241,7 @@
       }
       rated.querySelector(".pending")?.remove();
       if (pending.length) rated.append(make("ul", { class: "rated pending" }, pending));
+      goOn();
     };
 
     const drawList = (found) => {
