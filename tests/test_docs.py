@@ -18,6 +18,13 @@ PAGES = [
     "README.md",
     *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("docs/**/*.md")) if "```python" in path.read_text()),
 ]
+# Those that take longest: in `make test-all`.
+LONG = (
+    "docs/how-to/compare-models.md",
+    "docs/coming-from/implicit.md",
+    "docs/how-to/evaluation-done-right.md",
+    "docs/coming-from/lightfm.md",
+)
 # A fenced block, and the comment that may stand on the line above it.
 BLOCK = re.compile(r"^(?P<mark><!-- not run -->\n+)?```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -65,7 +72,9 @@ def short_chains(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
 @pytest.mark.usefixtures("short_chains")
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.slow) if page in LONG else page for page in PAGES]
+)
 def test_the_python_of_a_page_runs(page, ratings_files, tmp_path, monkeypatch):
     for file in ratings_files.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())

@@ -117,6 +117,7 @@ def test_killed_whatever_the_likelihood_it_ends_with_the_same_bytes(kind, tmp_pa
     survive(tmp_path, tmp_path, kills=8, seed=3, more=KINDS[kind])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
 def test_killed_with_a_hold_out_and_a_second_fit(folder, tmp_path):
     options = ("fit", folder / "ratings.csv", *SWEEPS, "--holdout", 0.1, "--refit")
@@ -142,7 +143,7 @@ LIMITED = [
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limits of file sizes")
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_full_disk_stops_the_run_cleanly(folder, tmp_path, threads):
     """No file may be larger than 60 kB: checkpoints grow with what is watched, and one is too large."""
     state = tmp_path / "state"

@@ -309,7 +309,10 @@ def test_progress_is_told(ratings):
 
 
 @pytest.mark.filterwarnings("ignore:.*ratings have no time")
-@pytest.mark.parametrize(("name", "ceiling"), [("ml-100k/u.data", 0.897), ("ml-1m/ratings.parquet", 0.850)])
+@pytest.mark.parametrize(
+    ("name", "ceiling"),
+    [("ml-100k/u.data", 0.897), pytest.param("ml-1m/ratings.parquet", 0.850, marks=pytest.mark.slow)],
+)
 def test_defaults_predict_well_on_real_ratings(name, ceiling, datasets):
     """90:10 seed 0, D = 32, defaults; RMSE over all test ratings, cold ones included."""
     split = random_split(read(datasets / name), 0.1, seed=0)

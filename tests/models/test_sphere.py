@@ -115,8 +115,11 @@ def newer(ratings, item, n=12):
     return Ratings.from_arrays(users[:n], [item] * n, np.full(n, float(ratings.values.max())))
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "uneven", "ordinal", "probit", "logistic"])
-@pytest.mark.parametrize("biases", [True, "on-sphere"])
+@pytest.mark.parametrize(
+    ("likelihood", "biases"),
+    [("gaussian", True), ("gaussian", "on-sphere"), ("uneven", True), ("ordinal", "on-sphere"), ("probit", True)]
+    + [("logistic", "on-sphere")],
+)
 def test_new_items_are_put_on_the_sphere(likelihood, biases):
     ratings, parameters = RATINGS, {"likelihood": likelihood}
     if likelihood == "uneven":

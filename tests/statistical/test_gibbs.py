@@ -405,8 +405,12 @@ def test_broken_twins_disagree_in_the_broken_block(twin, expected):
 
 @pytest.mark.parametrize(
     ("parameters", "inner_sweeps"),
-    [({}, 1), ({"biases": False}, 1), ({"likelihood": FIXED}, 1), ({}, 2)],
-    ids=["biases", "no biases", "fixed noise", "two inner sweeps"],
+    [
+        pytest.param({}, 1, id="biases"),
+        pytest.param({"biases": False}, 1, id="no biases"),
+        pytest.param({"likelihood": FIXED}, 1, id="fixed noise", marks=pytest.mark.slow),
+        pytest.param({}, 2, id="two inner sweeps", marks=pytest.mark.slow),
+    ],
 )
 def test_steps_and_simulations_keep_the_joint_distribution(parameters, inner_sweeps):
     model = story(**parameters)
@@ -464,6 +468,7 @@ def test_posteriors_are_calibrated():
             assert row.coverage(level).p_value > 1e-6 / (2 * len(result.rows)), result
 
 
+@pytest.mark.slow
 def test_posteriors_of_broken_twins_are_not():
     """Those whose faults are large. For the small ones ranks are too few: that is what Geweke's test is for."""
     stale = calibration(TWINS["stale moments"], n=100)

@@ -117,7 +117,9 @@ def compared(model, n, transition=None):
         {"sampler": "metropolis", "steps": 10},
         {"sampler": "geodesic", "has_biases": False, "concentration": None},
         {"sampler": "slice", "likelihood": Probit(0.3)},
-        {"sampler": "geodesic", "likelihood": UnevenNoise(Gamma(5.0, 5.0)), "joint": True},
+        pytest.param(
+            {"sampler": "geodesic", "likelihood": UnevenNoise(Gamma(5.0, 5.0)), "joint": True}, marks=pytest.mark.slow
+        ),
     ],
     ids=["geodesic", "slice, joint", "metropolis", "no biases, uniform", "probit", "uneven"],
 )
@@ -196,6 +198,7 @@ def test_posteriors_are_calibrated():
         assert row.coverage(0.9).p_value > 1e-6 / len(result.rows), result
 
 
+@pytest.mark.slow
 def test_posteriors_of_a_broken_twin_are_not():
     assert calibration(story(steps=10, moves=ConcentrationDropped), n=100).p_value < 1e-6
 

@@ -103,7 +103,7 @@ def test_a_level_that_nobody_uses_any_longer_stays_one():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("kind", ["gaussian", "ordinal"])
+@pytest.mark.parametrize("kind", ["gaussian", pytest.param("ordinal", marks=pytest.mark.slow)])
 def test_a_restart_ends_where_a_full_fit_does(kind):
     """Predictions of unrated pairs: apart by what two runs of the sampler are apart, and nearer than the old model."""
     news = parts(kind)[1]
