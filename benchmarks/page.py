@@ -338,10 +338,10 @@ def policies(options: argparse.Namespace, browser: Any, server: Server) -> dict[
             with fresh_page(browser) as page:
                 found = switches(page, f"{address(server)}#/recommendations?user={user}", options.quick)
             with closing(HTTPConnection(urlsplit(server.url).netloc)) as connection:
-                ask(connection, user, "mean")
-                for row in found:
+                ask(connection, user, "mean", 10)
+                for place, row in enumerate(found):
                     before = processor_time(server)
-                    row |= {"group": group, "service": ask(connection, user, row["policy"])}
+                    row |= {"group": group, "service": ask(connection, user, row["policy"], 30 + place)}
                     rows.append({**row, "processor": processor_time(server) - before})
 
     def summed(chosen: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -365,12 +365,15 @@ def policies(options: argparse.Namespace, browser: Any, server: Server) -> dict[
 
 
 def switches(page: Any, place: str, quick: bool) -> list[dict[str, Any]]:
-    """Each policy in turn, from another one."""
-    page.goto(place)
-    page.locator("ol.cards .card").first.wait_for()
-    page.evaluate(WATCH_SWITCHES)
-    busy, found = thread_time(page), []
-    for _ in range(1 if quick else TURNS):
+    """Each policy in turn, from another one; lists of another length every turn, so that no answer is kept, but for the
+    one that a page begins with and comes back to."""
+    found = []
+    for turn in range(1 if quick else TURNS):
+        page.goto("about:blank")
+        page.goto(f"{place}&n={10 + turn}")
+        page.locator("ol.cards .card").first.wait_for()
+        page.evaluate(WATCH_SWITCHES)
+        busy = thread_time(page)
         for policy in (*list(POLICIES)[1:], "mean"):
             page.evaluate("() => { window.switched = null; }")
             before = busy()
@@ -390,9 +393,9 @@ def processor_time(server: Server) -> float:
     return 1000 * ticks / os.sysconf("SC_CLK_TCK")
 
 
-def ask(connection: HTTPConnection, user: str, policy: str) -> float:
+def ask(connection: HTTPConnection, user: str, policy: str, n: int) -> float:
     """The question that the page asks, without a browser: ms."""
-    body = json.dumps({"user": user, "n": 10, "explain": True, "policy": policy})
+    body = json.dumps({"user": user, "n": n, "explain": True, "policy": policy})
     began = time.perf_counter()
     connection.request("POST", "/v1/recommendations", body, {"Content-Type": "application/json"})
     answer = connection.getresponse()
