@@ -169,7 +169,8 @@ class DrawsPosterior:
         chosen, vectors, biases = self._drawn(belief, belief_row, n, rng)
         rows = np.arange(len(draws.items), dtype=np.int32) if items is None else contiguous(items, np.int32)
         scores = np.empty((n, len(rows)), np.float32)
-        _native.drawn_scores(draws.items, rows, contiguous(chosen, np.int32), contiguous(vectors, np.float32), scores)
+        meeting, users = contiguous(chosen, np.int32), contiguous(vectors, np.float32)
+        _native.drawn_scores(draws.items, rows, meeting, users, scores, threads=belief.threads)
         scores += biases[:, None]
         scores *= np.float32(draws.scale)
         scores += np.float32(draws.offset)

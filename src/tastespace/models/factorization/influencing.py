@@ -37,30 +37,19 @@ def influences(
 ) -> FloatMatrix:
     """What a unit of each rating of a user adds to the expected rating of each item; items x ratings."""
     with one_blas_thread():
-        return _influences(draws, belief, row, item_rows, rated_rows, answers)
-
-
-def _influences(
-    draws: ItemDraws,
-    belief: Belief,
-    row: int,
-    item_rows: IntArray,
-    rated_rows: IntArray,
-    answers: Callable[[IntArray], Answers],
-) -> FloatMatrix:
-    weights, root = belief.weights[row], belief.roots[row]
-    slopes = np.broadcast_to(answers(item_rows).slope, (len(item_rows), len(weights)))
-    # S x_i of each item once: a rating is then only multiplied by it, in all draws at once.
-    met = _met(draws, item_rows, slopes * weights).transpose(1, 0, 2)
-    pull = np.matmul(np.matmul(met, root), root.transpose(0, 2, 1)).transpose(1, 0, 2).reshape(len(item_rows), -1)
-    moved = np.empty((len(item_rows), len(rated_rows)), np.float32)
-    for start in range(0, len(rated_rows), BLOCK):
-        some = rated_rows[start : start + BLOCK]
-        told = answers(some)
-        slope = np.asarray(told.slope)
-        slope = np.maximum(slope, SLOWEST * float(slope.max(initial=0.0)))
-        push = _met(draws, some, np.broadcast_to(1 / (told.variance * slope), (len(some), len(weights))))
-        moved[:, start : start + BLOCK] = pull @ push.reshape(len(some), -1).T
+        weights, root = belief.weights[row], belief.roots[row]
+        slopes = np.broadcast_to(answers(item_rows).slope, (len(item_rows), len(weights)))
+        # S x_i of each item once: a rating is then only multiplied by it, in all draws at once.
+        met = _met(draws, item_rows, slopes * weights).transpose(1, 0, 2)
+        pull = np.matmul(np.matmul(met, root), root.transpose(0, 2, 1)).transpose(1, 0, 2).reshape(len(item_rows), -1)
+        moved = np.empty((len(item_rows), len(rated_rows)), np.float32)
+        for start in range(0, len(rated_rows), BLOCK):
+            some = rated_rows[start : start + BLOCK]
+            told = answers(some)
+            slope = np.asarray(told.slope)
+            slope = np.maximum(slope, SLOWEST * float(slope.max(initial=0.0)))
+            push = _met(draws, some, np.broadcast_to(1 / (told.variance * slope), (len(some), len(weights))))
+            moved[:, start : start + BLOCK] = pull @ push.reshape(len(some), -1).T
     return moved
 
 
