@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
@@ -15,24 +16,23 @@ class Metrics:
     """The counters of one worker."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
+        self._counted = CollectorRegistry()
+        here: Any = {"registry": self._counted}
         self._seconds = Histogram(
             "tastespace_request_seconds",
             "Time to answer, by method, route and status.",
             ["method", "route", "status"],
             buckets=BUCKETS,
-            registry=self._registry,
+            **here,
         )
-        self._ratings = Counter(
-            "tastespace_ratings_stored", "Ratings stored, replaced ones included.", registry=self._registry
-        )
+        self._ratings = Counter("tastespace_ratings_stored", "Ratings stored, replaced ones included.", **here)
         self._beliefs = Counter(
-            "tastespace_beliefs", "Users asked about, by whether they were known.", ["found"], registry=self._registry
+            "tastespace_beliefs", "Users asked about, by whether they were known.", ["found"], **here
         )
         self._activation = Gauge(
             "tastespace_model_activation",
             "Which activation of a model answers; the least of all workers.",
-            registry=self._registry,
+            **here,
             multiprocess_mode="livemin",
         )
 
@@ -51,7 +51,7 @@ class Metrics:
 
     def text(self) -> bytes:
         if FOLDER_VARIABLE not in os.environ:
-            return generate_latest(self._registry)
+            return generate_latest(self._counted)
         _leave_out_the_dead(Path(os.environ[FOLDER_VARIABLE]))
         everywhere = CollectorRegistry()
         multiprocess.MultiProcessCollector(everywhere)  # type: ignore[no-untyped-call]

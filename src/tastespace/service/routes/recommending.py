@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import TypeAdapter
 
 from tastespace.service.access import client_of
 from tastespace.service.context import Context, context_of
 from tastespace.service.messages import (
-    LONGEST_ID,
     Curious,
     Guess,
+    Id,
     Predictions,
     QuestionList,
     Recommendations,
@@ -24,7 +25,7 @@ from tastespace.service.routes.queries import declared, read
 router = APIRouter(prefix="/v1", tags=["recommending"])
 # What of a list can be said in a query: all but the history of somebody without a name.
 WISHES = tuple(name for name in Wanted.model_fields if name not in ("user", "history"))
-USER = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID, "examples": ["7"]}
+USER = {**TypeAdapter(Id).json_schema(), "examples": ["7"]}
 
 
 @router.get(
