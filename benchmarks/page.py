@@ -344,8 +344,7 @@ def policies(options: argparse.Namespace, browser: Any, server: Server) -> dict[
                     row |= {"group": group, "service": ask(connection, user, row["policy"], 30 + place)}
                     rows.append({**row, "processor": processor_time(server) - before})
 
-    def summed(chosen: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        these = [row for row in rows if chosen(row)]
+    def summed(these: list[dict[str, Any]]) -> dict[str, Any]:
         parts = {part: spread([row[part] for row in these]) for part in ("total", "fetch", "service")}
         worked = {part: round(float(np.mean([row[part] for row in these])), 1) for part in ("page", "processor")}
         return {
@@ -357,9 +356,9 @@ def policies(options: argparse.Namespace, browser: Any, server: Server) -> dict[
         }
 
     return {
-        "all": summed(lambda row: True),
-        "by_policy": {name: summed(lambda row, name=name: row["policy"] == name) for name in POLICIES},  # type: ignore[misc]
-        "by_user": {name: summed(lambda row, name=name: row["group"] == name) for name in users},  # type: ignore[misc]
+        "all": summed(rows),
+        "by_policy": {name: summed([row for row in rows if row["policy"] == name]) for name in POLICIES},
+        "by_user": {name: summed([row for row in rows if row["group"] == name]) for name in users},
         "ratings": {name: [n for _, n in some] for name, some in users.items()},
     }
 

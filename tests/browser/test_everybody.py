@@ -72,10 +72,15 @@ def test_narrow(open_page, site, view):
     axe(page)
 
 
+def locked_site(model, folder, scope):
+    """A service for whoever has the key of forty k."""
+    keys = folder / "keys.toml"
+    keys.write_text(f'[[key]]\nname = "somebody"\nscope = "{scope}"\nsecret = "{"k" * 40}"\n')
+    return site_of(model, folder / "state", keys=str(keys))
+
+
 def test_a_key_is_asked_for(open_page, film_model, tmp_path):
-    keys = tmp_path / "keys.toml"
-    keys.write_text(f'[[key]]\nname = "somebody"\nscope = "write"\nsecret = "{"k" * 40}"\n')
-    locked = site_of(film_model, tmp_path / "state", keys=str(keys))
+    locked = locked_site(film_model, tmp_path, "write")
     page = open_page()
     try:
         page.goto(locked.url)
@@ -242,9 +247,7 @@ def test_scores_that_are_no_ratings_are_called_so(open_page, tmp_path):
 
 
 def test_a_key_that_may_only_read_sees_everything(open_page, film_model, tmp_path):
-    keys = tmp_path / "keys.toml"
-    keys.write_text(f'[[key]]\nname = "somebody"\nscope = "read"\nsecret = "{"k" * 40}"\n')
-    locked = site_of(film_model, tmp_path / "state", keys=str(keys))
+    locked = locked_site(film_model, tmp_path, "read")
     page = open_page()
     try:
         page.goto(f"{locked.url}#/person")
