@@ -28,7 +28,7 @@ import numpy as np
 from movielens import Learned
 
 from tastespace import ALS, Ratings, Split
-from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
+from tastespace.models.factorization.als.sweep import ALSState, AlternatingLeastSquares
 
 OURS = "tastespace"
 CHOLESKY, CG, LENSKIT = "cmfrec Cholesky", "cmfrec CG", "LensKit BiasedMF"
@@ -131,7 +131,7 @@ def thread_times(data: Path | None, n_factors: int, rounds: int) -> dict[int, ha
     model = ALS(n_factors=n_factors, regularisation=COMMON_STRENGTH, sweeps=1, seed=0, threads=1)
     train = movielens.split(data).train
     posterior = model.fit(train).posterior_
-    state, rng = Factors(posterior.users, posterior.items), np.random.default_rng(0)
+    state, rng = ALSState(posterior.users, posterior.items), np.random.default_rng(0)
 
     def sweep(threads: int) -> Callable[[], Any]:
         transition = AlternatingLeastSquares.bind(

@@ -29,11 +29,11 @@ import numpy as np
 import polars as pl
 
 import tastespace as ts
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
 from tastespace.errors import TastespaceWarning
 from tastespace.evaluation.resampling import Sums, bootstrap, middle
 from tastespace.models import BPMF
-from tastespace.models.questions import RATED
+from tastespace.models.base.active_learning import RATED
 from tastespace.randomness import generator
 from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE
 from tastespace.report.evaluation_figures import RUST, SEA, STEADY
@@ -135,7 +135,7 @@ class People:
         for _ in range(MOST):
             yield known
             given = [known[name].to_numpy() for name in ("user", "item", "rating")]
-            belief = self.model.posterior_.fold_in(Compressed.group_ascending(*given, len(self.names)), 2)
+            belief = self.model.posterior_.fold_in(CSR.group_ascending(*given, len(self.names)), 2)
             left = self.candidates.join(known, on=["user", "item"], how="anti")
             chosen = []
             for (user,), own in left.group_by("user", maintain_order=True):

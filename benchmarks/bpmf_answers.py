@@ -25,7 +25,7 @@ import numpy as np
 from gibbs_peers import rmse
 
 import tastespace as ts
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
 from tastespace.errors import ConvergenceWarning, DataWarning
 
 N_FACTORS = 32
@@ -58,7 +58,7 @@ def latencies(data: Path | None, quick: bool) -> dict[str, dict[str, float]]:
     own = np.flatnonzero(ratings.user_rows == user)[:N_RATINGS]
     items, values = ratings.item_rows[own], ratings.values[own]
     order = np.argsort(items)
-    history = Compressed(np.array([0, N_RATINGS]), items[order], values[order])
+    history = CSR(np.array([0, N_RATINGS]), items[order], values[order])
     rated = dict(zip(ratings.items.at(items).to_list(), values.tolist(), strict=True))
     stranger = ts.Ratings.from_arrays(["me"] * N_RATINGS, list(rated), list(rated.values()))
     an_item = ratings.items.ids[:1]

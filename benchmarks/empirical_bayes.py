@@ -27,15 +27,14 @@ from numpy.random import Generator
 from tastespace import ALS, EmpiricalBayes, Split, evaluate, random_split, read
 from tastespace.errors import ConvergenceWarning
 from tastespace.inference.drivers import ascend, never
-from tastespace.inference.stochastic_approximation import RobbinsMonro, StochasticApproximation
-from tastespace.models.factorization.empirical_bayes import inferring
-from tastespace.models.factorization.empirical_bayes.learning import FactorEvidence
-from tastespace.models.factorization.empirical_bayes.precisions import Coordinates
+from tastespace.inference.samplers.stochastic_approximation import RobbinsMonro, StochasticApproximation
+from tastespace.models.factorization.als.sweep import WEIGHTINGS
+from tastespace.models.factorization.empirical_bayes import inference
+from tastespace.models.factorization.empirical_bayes.inference import FactorEvidence
 from tastespace.models.factorization.empirical_bayes.row_moves import GibbsMove, MovedRows
-from tastespace.models.factorization.empirical_bayes.sweep import FactorSweep
-from tastespace.models.factorization.likelihoods import Observations
-from tastespace.models.factorization.penalty import WEIGHTINGS
-from tastespace.models.factorization.rows import Side
+from tastespace.models.factorization.empirical_bayes.sweep import Coordinates, FactorSweep
+from tastespace.models.factorization.likelihoods.base import Observations
+from tastespace.models.factorization.rows import RatingBlock
 from tastespace.progress import silent
 from tastespace.randomness import generator
 
@@ -156,7 +155,10 @@ class AsPrinted(FactorEvidence):
 def of_printed(options: argparse.Namespace) -> list[str]:
     """Sixty steps by either gradient, in units of the ratings' standard deviation; in double, as priors vanish."""
     train = parts_of(options).train
-    sides = (Side.of(side, np.float64, train.mean, train.standard_deviation) for side in (train.by_user, train.by_item))
+    sides = (
+        RatingBlock.of(side, np.float64, train.mean, train.standard_deviation)
+        for side in (train.by_user, train.by_item)
+    )
     weighting = WEIGHTINGS["plain"]
     sweep = FactorSweep.bind(
         Observations(*sides), weighting, N_FACTORS, has_biases=True, move=GibbsMove(), dtype=np.float64, threads=1
@@ -190,7 +192,7 @@ def of_transitions(options: argparse.Namespace) -> list[str]:
     parts, rows = parts_of(options), []
     schedules = {"gibbs": (10, 20, 40, 80, 160), "not mirrored": (10, 20, 40, 80, 160)}
     schedules |= {"crank-nicolson": (100,), "autoregressive": (100,)}
-    inferring.TRANSITIONS["not mirrored"] = NotMirrored()
+    inference.TRANSITIONS["not mirrored"] = NotMirrored()
     for name, kept in schedules.items():
         for draws in kept[:1] if options.quick else kept:
             settings = EmpiricalBayes(transition=name, draws=draws, most_steps=100 if "mirrored" in name else 300)

@@ -43,7 +43,7 @@ def measure(folder: Path, rounds: int) -> dict[str, Any]:
         "evaluate": lambda: ts.evaluate(als, test),
         "without intervals": lambda: ts.evaluate(als, test, bootstrap=0),
         "predicted ratings only": lambda: ts.evaluate(als, test, ranking=False),
-        "compare": lambda: ts.compare(report, other),
+        "compare": lambda: ts.compare_reports(report, other),
     }
     timings = harness.alternate(work, rounds)
     return {

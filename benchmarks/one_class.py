@@ -291,8 +291,8 @@ def sweep_times(data: Path | None, name: str, n_factors: int, threads: int, roun
     from implicit.cpu import _als
 
     from tastespace import Ratings
-    from tastespace.models.factorization.one_class.alternating import AlternatingChoices, Factors, Ridge
-    from tastespace.models.factorization.one_class.confidence import Confidence
+    from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState, Ridge
+    from tastespace.models.factorization.implicit.cells import Confidence
 
     chosen, ridge, strength = choices(data, name), SAME["regularisation"], SAME["strength"]
     rows, columns = chosen.nonzero()
@@ -318,7 +318,7 @@ def sweep_times(data: Path | None, name: str, n_factors: int, threads: int, roun
         return float(_als.calculate_loss(weighted, of_users, of_items, ridge))
 
     def run_ours() -> None:
-        state = Factors(start[0][users], start[1][items])
+        state = ImplicitState(start[0][users], start[1][items])
         for _ in range(SWEEPS):
             state = sweep.moved(state)
         back = [np.empty_like(part) for part in start]

@@ -16,8 +16,8 @@ import tastespace as ts
 from tastespace.data.shapes import Shape
 from tastespace.data.sources import SOURCES
 from tastespace.errors import ConvergenceWarning
+from tastespace.evaluation.retrieval import item_vectors, sampled_queries
 from tastespace.models import Recommender
-from tastespace.models.indexing import item_vectors, sampled_queries
 
 N_FACTORS = 20
 NETFLIX = Shape(n_users=48_019, n_items=17_770, n_ratings=10_048_050, activity=0.63, popularity=0.8)

@@ -15,10 +15,10 @@ import harness
 import numpy as np
 
 from tastespace import synthetic
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
 from tastespace.data.shapes import SHAPES
-from tastespace.models.factorization.penalty import Penalty, Strengths, Weighting
-from tastespace.models.factorization.rows import Points, Side, solve_rows
+from tastespace.models.factorization.als.sweep import Penalty, Strengths, Weighting
+from tastespace.models.factorization.rows import Factors, RatingBlock, solve_rows
 
 LARGEST, SMALLEST = 100e6, 1e6
 N_FACTORS = 32
@@ -35,24 +35,24 @@ class Problem:
         self.n_ratings = len(ratings)
         # The ratings of a user stand together already: no need for a copy to group them.
         offsets = np.searchsorted(ratings.user_rows, np.arange(n_users + 1, dtype=np.int32)).astype(np.int64)
-        unordered = Compressed(offsets, ratings.item_rows, ratings.values - np.float32(ratings.mean))
+        unordered = CSR(offsets, ratings.item_rows, ratings.values - np.float32(ratings.mean))
         del ratings
         by_item = unordered.transposed(n_items)
         del unordered
         by_user = by_item.transposed(n_users)  # its columns ascend, as those of Ratings do
         penalty = Penalty(Strengths.tied(0.05), Weighting(per_rating=1.0, base=100.0))
-        self.by_user = Side(by_user.offsets, by_user.columns, by_user.values)
-        self.by_item = Side(by_item.offsets, by_item.columns, by_item.values)
+        self.by_user = RatingBlock(by_user.offsets, by_user.columns, by_user.values)
+        self.by_item = RatingBlock(by_item.offsets, by_item.columns, by_item.values)
         self.user_prior = penalty.prior("users", N_FACTORS, by_user.counts, np.float32)
         self.item_prior = penalty.prior("items", N_FACTORS, by_item.counts, np.float32)
         factors = rng.standard_normal((n_users, N_FACTORS), np.float32) * np.float32(0.1)
-        self.users = Points(factors, np.zeros(n_users, np.float32))
+        self.users = Factors(factors, np.zeros(n_users, np.float32))
         self.items = self.solve_items(1)
 
-    def solve_items(self, threads: int) -> Points:
+    def solve_items(self, threads: int) -> Factors:
         return solve_rows(self.by_item, self.users, self.item_prior, name="item", threads=threads).points
 
-    def solve_users(self, threads: int) -> Points:
+    def solve_users(self, threads: int) -> Factors:
         return solve_rows(self.by_user, self.items, self.user_prior, name="user", threads=threads).points
 
 

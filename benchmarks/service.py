@@ -34,7 +34,7 @@ import numpy as np
 
 import tastespace as ts
 from tastespace import artifact
-from tastespace.models.indexing import tune_index
+from tastespace.evaluation.retrieval import tune_index
 
 CONNECTIONS = (1, 8, 32)
 KNOWN, STRANGERS, HISTORY = 100, 200, 50

@@ -32,17 +32,16 @@ import tastespace as ts
 from tastespace.errors import ConvergenceWarning
 from tastespace.evaluation.groups import LABELS, group_of
 from tastespace.evaluation.resampling import Sums, bootstrap, middle
-from tastespace.inference.dual_averaging import DualAveraging
-from tastespace.inference.figures import effective_for_mean
-from tastespace.inference.mixing import correlations
-from tastespace.models.factorization.gibbs import GibbsState, GibbsSweep
-from tastespace.models.factorization.likelihoods import Responses
-from tastespace.models.factorization.moving import NORMAL_ROWS, Moved, RowMoves
-from tastespace.models.factorization.point import PointPosterior
-from tastespace.models.factorization.rows import Points, Side, solve_rows
+from tastespace.inference.diagnosis import correlations, effective_for_mean
+from tastespace.inference.samplers.hamiltonian import DualAveraging
+from tastespace.models.factorization.als.posterior import PointPosterior
+from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
+from tastespace.models.factorization.likelihoods.base import Responses
+from tastespace.models.factorization.row_updates import NORMAL_ROWS, Moved, RowMoves
+from tastespace.models.factorization.rows import Factors, RatingBlock, solve_rows
 from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, SphereMoves
 from tastespace.models.factorization.sphere.moves import STEPS as DEFAULT_STEPS
-from tastespace.models.factorization.watching import Watched
+from tastespace.models.factorization.watch import Watched
 from tastespace.randomness import generator
 
 FREE, SPHERE = "BPMF", "sphere"
@@ -298,7 +297,7 @@ class Step:
         places = np.concatenate([np.arange(side.offsets[item], side.offsets[item + 1]) for item in items])
         some = replace(side, offsets=offsets, columns=side.columns[places], targets=side.targets[places])
         bias = self.state.items.bias
-        points = Points(self.state.items.factors[items], None if bias is None else bias[items])
+        points = Factors(self.state.items.factors[items], None if bias is None else bias[items])
         return Step(self.sweep, replace(self.state, items=points), replace(self.responses, side=some))
 
     def some(self) -> Step:
@@ -310,7 +309,7 @@ class Step:
         assert isinstance(self.sweep.item_moves, SphereMoves)
         return replace(self.sweep.item_moves, sampler=sampler, steps=steps, warmup=warmup)
 
-    def moved(self, moves: RowMoves, items: Points, tuning: DualAveraging | None, rng: Any) -> Moved:
+    def moved(self, moves: RowMoves, items: Factors, tuning: DualAveraging | None, rng: Any) -> Moved:
         return moves.moved(self.responses, self.state.users, self.state.item_population, items, tuning, rng, 1)
 
     def tuned(self, moves: SphereMoves, rng: Any) -> Moved:
@@ -516,7 +515,7 @@ def least_squares(data: Path | None, n_factors: int, biases: bool) -> dict[str, 
         free_posterior.items,
         factors=(free_posterior.items.factors * (median / np.maximum(lengths, 1e-12))[:, None]).astype(np.float32),
     )
-    side = Side.of(parts.train.by_user, np.float32, free_posterior.mean)
+    side = RatingBlock.of(parts.train.by_user, np.float32, free_posterior.mean)
     prior = free_posterior.penalty.prior("users", n_factors, parts.train.by_user.counts, np.float32)
     refitted = solve_rows(side, cut, prior, name="user", threads=1).points
     own = np.linalg.norm(posterior.items.factors.astype(np.float64), axis=1)
@@ -545,8 +544,8 @@ def _rise(train: ts.Ratings, common: Mapping[str, Any], precision: str) -> float
     return float((np.diff(losses) / losses[:-1]).max())
 
 
-def _learned(posterior: PointPosterior, users: Points, items: Points) -> movielens.Learned:
-    def bias(points: Points) -> np.ndarray:
+def _learned(posterior: PointPosterior, users: Factors, items: Factors) -> movielens.Learned:
+    def bias(points: Factors) -> np.ndarray:
         return np.zeros(len(points.factors)) if points.bias is None else points.bias
 
     return movielens.Learned(posterior.mean, bias(users), bias(items), users.factors, items.factors)

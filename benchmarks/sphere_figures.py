@@ -15,8 +15,8 @@ from sphere import Step
 
 import tastespace as ts
 from tastespace.evaluation.groups import LABELS, group_of
-from tastespace.models.factorization.point import PointPosterior
-from tastespace.models.factorization.rows import Points
+from tastespace.models.factorization.als.posterior import PointPosterior
+from tastespace.models.factorization.rows import Factors
 from tastespace.randomness import generator
 from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE
 from tastespace.report.evaluation_figures import RUST, SEA, as_svg, new_figure
@@ -53,7 +53,7 @@ def paths(data: Path | None, n_factors: int, proposals: int) -> dict[str, np.nda
         if sampler == "metropolis":
             tuning = sphere.settled(tuned.tuned(tuned.moves(sampler, STEPS, sphere.TUNING), generator(3)).tuning)
         moves, rng, path = step.moves(sampler, steps), generator(7), [start]
-        points = Points((sphere.RADIUS * start)[None].astype(np.float32), step.state.items.bias)
+        points = Factors((sphere.RADIUS * start)[None].astype(np.float32), step.state.items.bias)
         for _ in range(n):
             points = step.moved(moves, points, tuning, rng).points
             path.append(points.factors[0].astype(np.float64) / sphere.RADIUS)

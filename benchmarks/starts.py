@@ -15,7 +15,7 @@ from typing import Any
 import harness
 
 import tastespace as ts
-from tastespace.data.splitting import Split
+from tastespace.data.splits import Split
 from tastespace.errors import ConvergenceWarning
 from tastespace.progress import Progress
 

@@ -26,7 +26,7 @@ import numpy as np
 
 import tastespace as ts
 from tastespace.errors import TastespaceWarning
-from tastespace.models.factorization import bpmf, updating
+from tastespace.models.factorization.gibbs import bpmf, update
 
 TEST_SHARE, NEW_SHARE, NEW_ITEMS = 0.1, 0.1, 0.05
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -94,7 +94,7 @@ def ways(data: Path | None, name: str, quick: bool, seed: int) -> dict[str, Row]
     bpmf.RESTART_THIN = 2
     every_second = measured(fitted, ratings.take(new), ratings.take(test), (10,))
     found["restart, 10 sweeps, thin 2"] = every_second["restart, 10 sweeps"]
-    bpmf.RESTART_THIN = updating.RESTART_THIN
+    bpmf.RESTART_THIN = update.RESTART_THIN
     return found
 
 

@@ -4,7 +4,7 @@ import polars as pl
 
 import tastespace as ts
 from tastespace.data.sources import SOURCES
-from tastespace.index.exact import Exact
+from tastespace.index.structures.exact import Exact
 
 ratings = SOURCES["movielens-demo"]()
 model = ts.ALS(regularisation=0.055, seed=0).fit(ratings)

@@ -6,7 +6,7 @@ import numpy as np
 
 import tastespace as ts
 from tastespace.data.sources import SOURCES
-from tastespace.report.sureness_figures import list_picture, narrowing_picture, policies_picture
+from tastespace.report.uncertainty_figures import list_picture, narrowing_picture, policies_picture
 
 ratings = SOURCES["movielens-demo"]()
 is_stranger = (ratings.user_ids() == 22).to_numpy()

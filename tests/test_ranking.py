@@ -17,17 +17,16 @@ from reference import diversity as reference
 from tastespace import ALS, Popular, Ratings, load, save
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import ConvergenceWarning, DataError, InvalidParameterError, UnknownIdError
-from tastespace.evaluation import catalogue
-from tastespace.index.exact import Exact
+from tastespace.evaluation.metrics import catalogue
+from tastespace.index.structures.exact import Exact
 from tastespace.models import MODELS
-from tastespace.models.damping import Damping, standing_of
-from tastespace.models.diversity import pool_size
-from tastespace.models.factorization.rows import Points
-from tastespace.models.likeness import CoRatedItems, directions
-from tastespace.models.posterior import Latent
-from tastespace.models.searching import score_blocks
+from tastespace.models.base.candidates import score_blocks
+from tastespace.models.base.posterior import Latent
+from tastespace.models.base.ranking import rules_of
+from tastespace.models.base.reranking import Damping, pool_size, standing_of
+from tastespace.models.base.similarity import CoRatedItems, directions
+from tastespace.models.factorization.rows import Factors
 from tastespace.randomness import generator
-from tastespace.ranking import rules_of
 from tastespace.testing.toys import tastes
 
 N_USERS, N_ITEMS = 25, 40
@@ -191,7 +190,7 @@ def test_nothing_forbidden_is_shown_and_the_best_allowed_is(name, request_, n, d
 
 def test_the_property_test_sees_a_mistake(monkeypatch):
     """A broken twin: rules that forget what a user has seen."""
-    import tastespace.models.recommender as recommender
+    import tastespace.models.base.recommender as recommender
 
     def forgetful(*arguments, exclude="seen", **rest):
         return rules_of(*arguments, exclude=None if isinstance(exclude, str) else exclude, **rest)
@@ -333,7 +332,7 @@ def test_seen_items_with_a_list_of_those_that_are_not_wanted():
 
 @pytest.mark.parametrize("strength", [None, 0.3])
 def test_what_all_users_are_asked_by_is_made_once(strength, monkeypatch):
-    import tastespace.models.searching as module
+    import tastespace.models.base.candidates as module
 
     model, calls = fitted("als"), []
     searched = model.posterior_ if strength is None else Damping(model.posterior_, COUNTS).of(strength)
@@ -441,7 +440,7 @@ def test_diversity_needs_tastes_or_ratings(tmp_path):
 
 @pytest.mark.parametrize("name", ["als", "item-knn", "user-knn"])
 def test_blocks_of_users_change_nothing(name, monkeypatch):
-    import tastespace.models.diversity as module
+    import tastespace.models.base.reranking as module
 
     model = fitted(name)
     whole = model.recommend(range(N_USERS), 5, diversity=0.5, popularity_damping=0.1)
@@ -464,8 +463,8 @@ def test_damping_has_no_unit():
     stretched = replace(
         posterior,
         mean=16 * posterior.mean + 7,
-        users=Points(16 * posterior.users.factors, 16 * posterior.users.bias),
-        items=Points(posterior.items.factors, 16 * posterior.items.bias),
+        users=Factors(16 * posterior.users.factors, 16 * posterior.users.bias),
+        items=Factors(posterior.items.factors, 16 * posterior.items.bias),
     )
     other = ALS().restore(RATINGS, stretched, 1, RATINGS.range)
     expected = model.recommend(range(N_USERS), popularity_damping=0.3)

@@ -28,16 +28,16 @@ import polars as pl
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
 from tastespace.data.kinds import Kind, check_kind
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import ArtifactError, InvalidParameterError, TastespaceWarning, warn
 from tastespace.index.trials import StoredIndex
-from tastespace.instructions import instruction_set
 from tastespace.models import MODELS, EmpiricalBayes, Recommender
-from tastespace.models.updating import Seen
+from tastespace.models.base.update import TrainingSummary
 from tastespace.stored_index import BAD_INDEX, check_fits, complaint, index_entry, restored_index
+from tastespace.threads import instruction_set
 from tastespace.version import __version__
 
 FORMAT = "tastespace"
@@ -219,7 +219,11 @@ def _restored(path: Path, manifest: Mapping[str, Any]) -> Recommender:
     recommender = model(**{name: value for name, value in manifest["parameters"].items() if name in known})
     posterior = model.posterior_class.from_arrays(read_arrays(path / "posterior.safetensors"))
     # Older artifacts do not say: all was learned from what there is.
-    seen = Seen(data["n_ratings"], data["n_users"], data["n_items"]) if seen is None else Seen.from_dict(seen)
+    seen = (
+        TrainingSummary(data["n_ratings"], data["n_users"], data["n_items"])
+        if seen is None
+        else TrainingSummary.from_dict(seen)
+    )
     rating_range = (float(data["minimum"]), float(data["maximum"]))
     recommender.restore(_read_ratings(path, data), posterior, manifest["seed"], rating_range, seen)
     _try_out(recommender)
@@ -353,9 +357,9 @@ def _read_ratings(path: Path, data: Mapping[str, Any]) -> Ratings:
     users = Vocabulary(pl.read_parquet(path / "users.parquet")["id"].alias("user"))
     items = pl.read_parquet(path / "items.parquet")
     attributes = [name for name in items.columns if name.startswith("attribute:")]
-    by_user = Compressed(np.zeros(len(users) + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+    by_user = CSR(np.zeros(len(users) + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
     if (path / "ratings.safetensors").exists():
-        by_user = Compressed(**read_arrays(path / "ratings.safetensors"))
+        by_user = CSR(**read_arrays(path / "ratings.safetensors"))
     ratings = Ratings(
         users=users,
         items=Vocabulary(items["id"].alias("item")),

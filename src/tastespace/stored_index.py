@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from tastespace.arrays import FloatMatrix
 from tastespace.errors import ArtifactError, InvalidParameterError, MissingExtraError
 from tastespace.index import INDEXES
-from tastespace.index.storing import described, restored
-from tastespace.index.trials import StoredIndex, Target, Trial
+from tastespace.index.trials import StoredIndex, Target, Trial, described, restored
 from tastespace.models import Recommender
-from tastespace.models.posterior import InnerProduct
+from tastespace.models.base.posterior import InnerProduct
 
 SAMPLE = 1000  # item vectors that tell those of one model from those of another
 # What comes of an index with other content than was saved, of a newer version, or that needs what is not installed.

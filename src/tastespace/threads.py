@@ -11,6 +11,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from tastespace import _native
 from tastespace.errors import InvalidParameterError
 
 MOST = 1024  # more would only cost memory
@@ -56,3 +57,11 @@ def _controller(n_modules: int) -> ThreadpoolController:
     They come with modules: as long as there are as many of these, there are no others.
     """
     return ThreadpoolController()
+
+
+def instruction_set() -> str:
+    """The best that this processor has, or the one that TASTESPACE_ISA names."""
+    try:
+        return _native.instruction_set()
+    except RuntimeError as error:
+        raise InvalidParameterError(str(error)) from error

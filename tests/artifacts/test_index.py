@@ -15,12 +15,12 @@ from numpy.testing import assert_array_equal
 from tastespace import ALS, BPMF, ItemKNN, artifact, load, save, stored_index
 from tastespace.artifact import save_index
 from tastespace.errors import ArtifactError, InvalidParameterError, NonFiniteStateError, TastespaceWarning
-from tastespace.index import graph
-from tastespace.index.exact import Exact
-from tastespace.index.graph import Graph
 from tastespace.index.growing import Growing
-from tastespace.index.inverted_file import InvertedFile
-from tastespace.index.reduced import Reduced
+from tastespace.index.reduction import Reduced
+from tastespace.index.structures import graph
+from tastespace.index.structures.exact import Exact
+from tastespace.index.structures.graph import Graph
+from tastespace.index.structures.inverted_file import InvertedFile
 from tastespace.index.trials import StoredIndex, Target, Trial
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes

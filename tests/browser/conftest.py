@@ -14,7 +14,7 @@ from service.server import Server
 import tastespace as ts
 from tastespace import artifact
 from tastespace.data.ratings import Ratings
-from tastespace.models.indexing import tune_index
+from tastespace.evaluation.retrieval import tune_index
 from tastespace.randomness import generator
 from tastespace.service.app import prepare
 from tastespace.service.settings import Settings

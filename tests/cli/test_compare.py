@@ -12,9 +12,9 @@ from evaluation.failing import Killed
 
 from tastespace import DampedBias, evaluate, random_split, read
 from tastespace.cli import compare
-from tastespace.evaluation.contest import contest
 from tastespace.models import MODELS
 from tastespace.randomness import generator
+from tastespace.selection.compare_models import compare_models
 from tastespace.testing.toys import tastes
 
 QUICK = ("--bootstrap", 20)
@@ -30,7 +30,7 @@ def file(tmp_path_factory):
 @pytest.fixture
 def _in_this_process(monkeypatch):
     """A second Python would take longer to start than all models to fit."""
-    monkeypatch.setattr(compare, "contest", functools.partial(contest, apart=False))
+    monkeypatch.setattr(compare, "contest", functools.partial(compare_models, apart=False))
 
 
 def run(*arguments, code=0):
@@ -154,7 +154,7 @@ def test_an_interrupt_shows_what_there_is(file, monkeypatch):
             if event.phase == "models" and event.step == 1:
                 raise KeyboardInterrupt
 
-        return contest(split, models, **options | {"apart": False, "observer": interrupt})
+        return compare_models(split, models, **options | {"apart": False, "observer": interrupt})
 
     monkeypatch.setattr(compare, "contest", interrupted)
     said = as_json(file, "--models", "mean,bias,als", code=130)

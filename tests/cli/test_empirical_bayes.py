@@ -9,7 +9,7 @@ import pytest
 from cli.program import tastespace
 
 from tastespace import load
-from tastespace.data.writing import write
+from tastespace.data.formats.writers import write
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 from cli.program import tastespace
 
-from tastespace import BPMF, DampedBias, Popular, compare, evaluate, load, random_split, read, save
+from tastespace import BPMF, DampedBias, Popular, compare_reports, evaluate, load, random_split, read, save
 from tastespace.errors import ConvergenceWarning
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -102,7 +102,7 @@ def test_against_another_model(folder):
     one, other = (evaluate(load(folder / name), test) for name in ("bias", "popular"))
     assert said["rmse"] == one["rmse"]
     assert said["against"]["rmse"] == other["rmse"]
-    assert said["comparison"] == json.loads(json.dumps(compare(one, other).to_dict()))
+    assert said["comparison"] == json.loads(json.dumps(compare_reports(one, other).to_dict()))
 
 
 @pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the extra plot")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tastespace.cli import console
-from tastespace.cli.level_bars import BLOCKS, LETTERS, WIDEST, bars
+from tastespace.cli.console import BLOCKS, LETTERS, WIDEST, bars
 
 
 @pytest.fixture(autouse=True)

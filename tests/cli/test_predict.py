@@ -9,7 +9,7 @@ import pytest
 from cli.program import as_a_process, tastespace
 
 from tastespace import BPMF, Ratings, save
-from tastespace.cli.level_bars import BLOCKS, LETTERS
+from tastespace.cli.console import BLOCKS, LETTERS
 from tastespace.randomness import generator
 
 STARS = [f"{k / 2:g}" for k in range(1, 11)]

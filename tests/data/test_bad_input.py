@@ -16,7 +16,7 @@ import zstandard
 from typer.testing import CliRunner
 
 from tastespace.cli.main import app
-from tastespace.data.files import read
+from tastespace.data.formats.files import read
 from tastespace.errors import DataError
 
 GOOD = b"user,item,rating,time\n1,2,3,100\n"

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from tastespace import Ratings, read
-from tastespace.data.files import read_history, sniff
+from tastespace.data.formats.files import read_history, sniff
 from tastespace.errors import DataError, DataWarning, InvalidParameterError
 
 ONCE = {

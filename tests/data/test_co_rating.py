@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.testing import assert_allclose
 
-from tastespace.data.co_rating import RaterBits, n_words
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
+from tastespace.models.base.similarity import RaterBits, n_words
 from tastespace.randomness import generator
 
 
@@ -15,7 +15,7 @@ def test_many_users_and_an_item_that_nobody_rated():
     rng = generator(5)
     rated = rng.random((200, 4)) < [0.5, 0.1, 0.9, 0]
     users, items = np.nonzero(rated)
-    raters = Compressed.group(items.astype(np.int32), users.astype(np.int32), np.ones(len(users), np.float32), 4)
+    raters = CSR.group(items.astype(np.int32), users.astype(np.int32), np.ones(len(users), np.float32), 4)
     bits = RaterBits.of(raters, 200)
     every = bits.cosines(np.arange(4)[:, None], np.arange(4))
     common, counts = rated.T.astype(float) @ rated, np.maximum(rated.sum(axis=0), 1)
@@ -28,5 +28,5 @@ def test_words_have_room_for_all_users():
 
 
 def test_nobody_rated_anything():
-    nothing = Compressed(np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+    nothing = CSR(np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
     assert RaterBits.of(nothing, 0).cosines(np.array([0]), np.array([1])).tolist() == [0]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tastespace.data.attributes import Attributes
-from tastespace.data.conditions import MOST_NESTED, Condition
+from tastespace.data.filters import MOST_NESTED, Condition
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 

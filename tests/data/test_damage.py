@@ -6,9 +6,9 @@ import pytest
 from cli.program import tastespace
 
 from tastespace import PMF, read
-from tastespace.data.layout import sniff
-from tastespace.data.streaming import RatingStream
-from tastespace.data.writing import write
+from tastespace.data.formats.layout import sniff
+from tastespace.data.formats.streaming import RatingStream
+from tastespace.data.formats.writers import write
 from tastespace.errors import DataError
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes

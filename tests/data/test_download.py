@@ -21,11 +21,11 @@ from urllib.error import URLError
 
 import pytest
 
-from tastespace.data import download as module
-from tastespace.data.download import digest_of, download, readable_size
-from tastespace.data.locks import held
 from tastespace.data.sources import SOURCES
+from tastespace.data.sources import download as module
+from tastespace.data.sources.download import digest_of, download, readable_size
 from tastespace.errors import DataError, DataWarning
+from tastespace.storage import held
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
 MD5 = "md5:" + hashlib.md5(CONTENT).hexdigest()
@@ -430,8 +430,8 @@ def test_an_interruption_keeps_the_part(here, target):
 TAKE_TURNS = """
 import sys
 from pathlib import Path
-from tastespace.data.download import download
-from tastespace.data.locks import held
+from tastespace.data.sources.download import download
+from tastespace.storage import held
 from tastespace.data.sources import SOURCES
 url, target, checksum = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
 with held(target.parent / "lock"):
@@ -532,7 +532,7 @@ def test_no_room_to_unpack_keeps_the_download(here, source, tmp_path, monkeypatc
     def no_room(folder, n_bytes):
         raise DataError("no room")
 
-    monkeypatch.setattr("tastespace.data.archives.require_space", no_room)
+    monkeypatch.setattr("tastespace.data.sources.archives.require_space", no_room)
     with pytest.raises(DataError, match="no room"):
         source.load(cache=tmp_path)
     monkeypatch.undo()

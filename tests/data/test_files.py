@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference.triples import triples
 
-from tastespace.data.files import read, read_history, read_pairs, sniff
-from tastespace.data.layout import Layout
+from tastespace.data.formats.files import read, read_history, read_pairs, sniff
+from tastespace.data.formats.layout import Layout
 from tastespace.errors import DataError, DataWarning, InvalidParameterError
 
 DATA = os.environ.get("TASTESPACE_DATA")

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from reference.triples import triples
 
-from tastespace.data.files import read
+from tastespace.data.formats.files import read
 from tastespace.errors import DataError, DataWarning
 
 GENRES = "unknown|0\nAction|1\nDrama|2\n\n"

@@ -7,7 +7,7 @@ import gzip
 import polars as pl
 import pytest
 
-from tastespace.data.item_lists import read_item_list
+from tastespace.data.formats.files import read_item_list
 from tastespace.errors import DataError
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tastespace.data.files import read
+from tastespace.data.formats.files import read
 from tastespace.data.ratings import Ratings
 from tastespace.data.shapes import HALF_STARS, SHAPES, STARS, Shape, gini, shape_named
 from tastespace.errors import InvalidParameterError

@@ -16,12 +16,11 @@ import polars as pl
 import pytest
 
 import tastespace as ts
-from tastespace.data import netflix
-from tastespace.data.archives import unpack
-from tastespace.data.netflix import is_netflix, read_netflix
-from tastespace.data.sources import SOURCES, book_crossing, load, resolve
-from tastespace.data.sources.cache import cache_folder
-from tastespace.data.sources.obtaining import obtain
+from tastespace.data.formats import netflix
+from tastespace.data.formats.netflix import is_netflix, read_netflix
+from tastespace.data.sources import SOURCES, books, dataset, resolve
+from tastespace.data.sources.archives import unpack
+from tastespace.data.sources.source import cache_folder, obtain
 from tastespace.errors import DataError, DataWarning, InvalidParameterError
 from tastespace.randomness import generator
 
@@ -64,7 +63,7 @@ def test_an_unknown_name_says_which_are_known():
         InvalidParameterError,
         match="no data set 'ml-1b' .did you mean the data set ml-1m.*expected one of movielens-demo, ml",
     ):
-        load("ml-1b")
+        dataset("ml-1b")
 
 
 def test_a_name_is_a_data_set_unless_there_is_such_a_file(tmp_path, monkeypatch):
@@ -304,7 +303,7 @@ def test_book_crossing(tmp_path):
     assert ratings.item_attributes["author"].to_list() == ["José A.", "Ann", "Michael T.", None]
     assert ratings.item_attributes["year"].to_list() == [2002, None, 2000, None]
     with pytest.warns(DataWarning, match="cannot be read"):
-        every = book_crossing.read(tmp_path / "cache" / "book-crossing" / "files", implicit=True)
+        every = books.read_book_crossing(tmp_path / "cache" / "book-crossing" / "files", implicit=True)
     assert (len(every), every.range) == (20, (0, 10))
 
 
@@ -490,7 +489,7 @@ def test_a_netflix_title_that_is_none(netflix_folder):
 
 def test_netflix_cannot_be_downloaded_and_says_where_it_is(tmp_path):
     with pytest.raises(DataError, match=r"withdrew it in 2010.*Internet Archive.*data get netflix --from FILE"):
-        load("netflix", cache=tmp_path)
+        dataset("netflix", cache=tmp_path)
 
 
 # Archives
@@ -616,7 +615,7 @@ def test_the_archive_given_replaces_what_is_in_the_cache(rng, tmp_path):
         files = {"ratings.csv": header + line, "movies.csv": "movieId,title,genres\n2,A,B\n8,A,B\n"}
         ratings = given("ml-25m", make_zip(tmp_path / name, files), tmp_path / "cache")
     check(ratings, [(7, 8, 1.5)])
-    check(load("ml-25m", cache=tmp_path / "cache"), [(7, 8, 1.5)])
+    check(dataset("ml-25m", cache=tmp_path / "cache"), [(7, 8, 1.5)])
     with pytest.raises(DataError, match=r"none\.zip: there is no such file"):
         given("ml-25m", tmp_path / "none.zip", tmp_path / "cache")
 

@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 from reference.triples import triples
 
 from tastespace.data.ratings import Ratings
-from tastespace.data.splitting import (
-    held_out_users,
-    k_fold,
-    last_per_user,
-    leave_one_out,
-    random_split,
-    time_split,
-)
+from tastespace.data.splits import held_out_users, k_fold, last_per_user, leave_one_out, random_split, time_split
 from tastespace.errors import DataError, InvalidParameterError
 
 

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tastespace.data.streaming import RatingStream
-from tastespace.data.writing import write
+from tastespace.data.formats.streaming import RatingStream
+from tastespace.data.formats.writers import write
 from tastespace.errors import DataError, InvalidParameterError
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes

@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tastespace.data import synthetic as module
-from tastespace.data.files import read
+from tastespace.data.formats.files import read
 from tastespace.data.shapes import SHAPES, Shape, gini
-from tastespace.data.splitting import time_split
+from tastespace.data.splits import time_split
 from tastespace.data.synthetic import Crew, Race, draw_pairs, synthetic
 from tastespace.errors import InvalidParameterError
 from tastespace.randomness import generator

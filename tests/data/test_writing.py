@@ -15,8 +15,8 @@ import zstandard
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tastespace.data import writing
-from tastespace.data.files import read
+from tastespace.data.formats import writers
+from tastespace.data.formats.files import read
 from tastespace.data.ratings import Ratings
 from tastespace.data.times import EARLIEST, LATEST
 from tastespace.errors import DataError, DataWarning
@@ -121,7 +121,7 @@ def text_of(ratings, file):
 def test_pieces_do_not_show(n, monkeypatch, tmp_path):
     ratings = Ratings.from_arrays(list("abcdef"), range(6), range(6), range(6))
     whole = text_of(ratings, tmp_path / "x.csv")
-    monkeypatch.setattr(writing, "ROWS_AT_A_TIME", n)
+    monkeypatch.setattr(writers, "ROWS_AT_A_TIME", n)
     assert text_of(ratings, tmp_path / "x.csv") == whole
     assert whole.count("\n") == 7
 
@@ -176,7 +176,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(suffix, tmp_path, monkey
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(writing.os, "fsync", full)
+    monkeypatch.setattr(writers.os, "fsync", full)
     with pytest.raises(DataError, match="x.*: the file cannot be written: the disk is full") as caught:
         some().write(file)
     assert caught.value.file == file
@@ -188,12 +188,12 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(suffix, tmp_path, monkey
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".csv.zst", ".parquet"])
 def test_a_full_disk_is_named(suffix, tmp_path, monkeypatch):
     """The stream itself fails, in the middle of writing or in the end."""
-    original = writing.Path.open
+    original = writers.Path.open
 
     def open_full(path, mode="r", *rest):
         return original(type(path)("/dev/full"), "wb") if mode == "xb" else original(path, mode, *rest)
 
-    monkeypatch.setattr(writing.Path, "open", open_full)
+    monkeypatch.setattr(writers.Path, "open", open_full)
     with pytest.raises(DataError, match="cannot be written"):
         Ratings.from_arrays(range(50_000), range(50_000), range(50_000)).write(tmp_path / f"x{suffix}")
     assert not list(tmp_path.iterdir())
@@ -203,7 +203,7 @@ def test_an_interruption_leaves_nothing(tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(writing, "_write_text", interrupt)
+    monkeypatch.setattr(writers, "_write_text", interrupt)
     with pytest.raises(KeyboardInterrupt):
         some().write(tmp_path / "x.csv")
     assert not list(tmp_path.iterdir())
@@ -222,7 +222,7 @@ def test_places_that_cannot_be_written_to(tmp_path, monkeypatch):
     def denied(*_):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr(writing.Path, "open", denied)
+    monkeypatch.setattr(writers.Path, "open", denied)
     with pytest.raises(DataError, match="cannot be written: permission to write is denied"):
         some().write(tmp_path / "x.csv")
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tastespace.distributions.gamma import Gamma
-from tastespace.distributions.normal_gamma import NormalGamma
+from tastespace.distributions.normal_gamma import Gamma, NormalGamma
 from tastespace.distributions.normal_wishart import NormalWishart
 from tastespace.randomness import generator
 

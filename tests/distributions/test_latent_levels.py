@@ -13,11 +13,11 @@ from tastespace.distributions import latent_levels
 from tastespace.distributions.latent_levels import (
     LOGISTIC_SCALES,
     LOGISTIC_WEIGHTS,
+    LatentScores,
+    RatingCurves,
     logistic_probabilities,
     ordinal_probabilities,
 )
-from tastespace.distributions.latent_scores import LatentScores
-from tastespace.distributions.rating_curves import RatingCurves
 
 # Stars, half stars, uneven levels, yes and no: each with where its cut-points lie about.
 SCALES = {

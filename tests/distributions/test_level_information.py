@@ -7,12 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import expit, ndtr
 
-from tastespace.distributions.level_information import (
-    LEAST,
-    logistic_information,
-    ordinal_information,
-    ordinal_slope,
-)
+from tastespace.distributions.latent_levels import LEAST, logistic_information, ordinal_information, ordinal_slope
 
 SCORES = np.linspace(-3, 3, 25)[:, None].repeat(2, axis=1)
 CUTS, LEVELS, STEP = np.array([[-1.5, 0.2, 0.9], [-0.5, 0.0, 2.0]]), np.array([1.0, 2.0, 2.5, 5.0]), 1e-5

@@ -11,7 +11,7 @@ from scipy.integrate import quad
 
 from tastespace.distributions.level_ratings import LevelRatings
 from tastespace.distributions.normal_mixture import NormalMixture
-from tastespace.distributions.ratings import NormalRatings
+from tastespace.distributions.rating_distribution import NormalRatings
 
 UNEVEN = np.array([1.0, 2, 5, 10])
 CHANCES = np.array([0.1, 0.2, 0.3, 0.4])

@@ -11,17 +11,16 @@ import pytest
 from evaluation.uncertain import STARS, Oracle, drawn
 from scipy.stats import binom, kstest
 
-from tastespace import ALS, GlobalMean, Prediction, Ratings, compare, evaluate, held_out_users
+from tastespace import ALS, GlobalMean, Prediction, Ratings, compare_reports, evaluate, held_out_users
 from tastespace.distributions.normal_mixture import NormalMixture
-from tastespace.distributions.ratings import NormalRatings
+from tastespace.distributions.rating_distribution import NormalRatings
 from tastespace.errors import DataWarning, InvalidParameterError
-from tastespace.evaluation import predicting
-from tastespace.evaluation.assessing import PIT_PARTS, distance_from_uniform, tenths
-from tastespace.evaluation.calibration import SHARES
+from tastespace.evaluation import predictions
+from tastespace.evaluation.calibration import PIT_PARTS, SHARES, distance_from_uniform, tenths
 from tastespace.evaluation.groups import LABELS
-from tastespace.evaluation.order import OF_ORDER
-from tastespace.evaluation.predicted import STANDARD
-from tastespace.evaluation.predicting import predict_all, user_blocks
+from tastespace.evaluation.metrics.order import OF_ORDER
+from tastespace.evaluation.metrics.rating import STANDARD
+from tastespace.evaluation.predictions import predict_all, user_blocks
 from tastespace.models import MODELS
 from tastespace.progress import silent
 from tastespace.randomness import generator
@@ -229,7 +228,7 @@ def test_broken_twins_are_caught(world, broken, caught):
 @pytest.mark.statistical
 def test_comparing_finds_the_better_distribution(world):
     """The same predictions, and one is too sure: errors do not differ, scores do."""
-    found = compare(judged(world), judged(world, sd_factor=1 / 1.5), resamples=2000)
+    found = compare_reports(judged(world), judged(world, sd_factor=1 / 1.5), resamples=2000)
     assert found["rmse"].p_value == 1
     assert found["crps"].difference < 0
     assert found["log_score"].difference > 0
@@ -253,7 +252,7 @@ def test_blocks_change_no_byte(small, monkeypatch):
     model, split = small
     whole = as_json(evaluate(model, split, bootstrap=50))
     for size in (1, 7, 30, 719):
-        monkeypatch.setattr(predicting, "BLOCK_PAIRS", size)
+        monkeypatch.setattr(predictions, "BLOCK_PAIRS", size)
         assert as_json(evaluate(model, split, bootstrap=50)) == whole
 
 
@@ -270,7 +269,7 @@ def test_no_more_is_asked_at_once_than_fits_a_block(small, monkeypatch):
         options.append(said)
         return Oracle.recommend(model, user_ids, n, **said)
 
-    monkeypatch.setattr(predicting, "BLOCK_PAIRS", 50)
+    monkeypatch.setattr(predictions, "BLOCK_PAIRS", 50)
     monkeypatch.setattr(model, "predict", predict, raising=False)
     monkeypatch.setattr(model, "recommend", recommend, raising=False)
     evaluate(model, split, bootstrap=0)
@@ -292,7 +291,7 @@ def test_blocks_change_no_prediction(name, monkeypatch):
     whole = evaluate(model, split, **options)
     assert whole["rmse"] == evaluate(model, split, calibration=False, **options)["rmse"]
     together = model.predict(split.test.user_ids(), split.test.item_ids(), history=split.history)
-    monkeypatch.setattr(predicting, "BLOCK_PAIRS", 9)
+    monkeypatch.setattr(predictions, "BLOCK_PAIRS", 9)
     assert evaluate(model, split, **options).rating == whole.rating
     users = np.unique(split.test.user_ids().to_numpy(), return_inverse=True)[1].astype(np.int32)
     parts = predict_all(model, split.test, users, split.history, seed=None, observer=silent)
@@ -301,7 +300,7 @@ def test_blocks_change_no_prediction(name, monkeypatch):
 
 
 def test_blocks_keep_users_together_unless_one_is_too_large(monkeypatch, rng):
-    monkeypatch.setattr(predicting, "BLOCK_PAIRS", 10)
+    monkeypatch.setattr(predictions, "BLOCK_PAIRS", 10)
     users = rng.permutation(np.repeat(np.arange(8), [3, 4, 3, 25, 1, 1, 9, 2])).astype(np.int32)
     blocks = list(user_blocks(users))
     assert sorted(np.concatenate(blocks).tolist()) == list(range(len(users)))
@@ -332,7 +331,7 @@ def test_progress_is_told_where_there_is_more_than_one_block(small, monkeypatch)
     events = []
     evaluate(model, split, ranking=False, bootstrap=0, observer=events.append)
     assert events == []
-    monkeypatch.setattr(predicting, "BLOCK_PAIRS", 100)
+    monkeypatch.setattr(predictions, "BLOCK_PAIRS", 100)
     evaluate(model, split, ranking=False, bootstrap=0, observer=events.append)
     assert {event.phase for event in events} == {"predicting"}
     assert events[-1].step == events[-1].total == len(split.test)
@@ -343,7 +342,7 @@ def test_the_history_is_told_of_once(monkeypatch):
     split = held_out_users(tastes(40, 30, rng=generator(9))[0], 0.4, seed=0)
     model = ALS(n_factors=2, regularisation=0.1, weighting="plain", seed=0).fit(split.train)
     high = Ratings.from_arrays(split.history.user_ids(), split.history.item_ids(), split.history.values + 50)
-    monkeypatch.setattr(predicting, "BLOCK_PAIRS", 20)
+    monkeypatch.setattr(predictions, "BLOCK_PAIRS", 20)
     with pytest.warns(DataWarning, match="the history has ratings from") as said:
         evaluate(model, replace(split, history=high), ranking=False, bootstrap=0)
     assert len(said) == 1
@@ -476,13 +475,13 @@ def test_log_scores_of_different_things_are_not_compared(small):
     model, split = small
     density = evaluate(Oracle(with_levels=False).fit(split.train), split, ranking=False)
     with pytest.warns(DataWarning, match="log scores of different levels"):
-        found = compare(evaluate(model, split, ranking=False), density, resamples=50)
+        found = compare_reports(evaluate(model, split, ranking=False), density, resamples=50)
     assert errors_of(found) == ["rmse", "mae", "crps"]
 
 
 def test_a_point_and_a_distribution_are_compared_by_their_errors(small, report):
     _, split = small
-    found = compare(report, evaluate(GlobalMean().fit(split.train), split, ranking=False), resamples=50)
+    found = compare_reports(report, evaluate(GlobalMean().fit(split.train), split, ranking=False), resamples=50)
     assert errors_of(found) == ["rmse", "mae"]
 
 

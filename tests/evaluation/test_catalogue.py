@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tastespace import Ratings
-from tastespace.evaluation import catalogue
-from tastespace.evaluation.catalogue import (
+from tastespace.evaluation.metrics import catalogue
+from tastespace.evaluation.metrics.catalogue import (
     coverage,
     coverage_influence,
     diversity,

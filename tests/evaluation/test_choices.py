@@ -18,15 +18,15 @@ from tastespace import (
     ItemKNN,
     Popular,
     Ratings,
-    compare,
+    compare_reports,
     evaluate,
     held_out_users,
     random_split,
 )
 from tastespace.errors import ConvergenceWarning, DataWarning, InvalidParameterError
 from tastespace.evaluation.groups import LABELS, group_of
-from tastespace.evaluation.predicted import STANDARD
-from tastespace.evaluation.sense import sense_of
+from tastespace.evaluation.metrics.rating import STANDARD
+from tastespace.evaluation.relevance import sense_of
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -145,11 +145,11 @@ def test_all_can_be_relevant_for_a_model_of_stars():
     one, other = evaluate(stars, split, relevant="all"), evaluate(taken, split)
     assert (one.lists.relevant, one.lists.graded) == (None, False)
     assert "rmse" in one.rating
-    found = compare(one, other, resamples=100)
+    found = compare_reports(one, other, resamples=100)
     assert found["ndcg@10"].first == one["ndcg@10"]
     assert "rmse" not in {row.measure for row in found}
     with pytest.raises(InvalidParameterError, match=r"take ratings from 2\.9\d* on and all ratings as relevant"):
-        compare(evaluate(stars, split, bootstrap=0), other)
+        compare_reports(evaluate(stars, split, bootstrap=0), other)
 
 
 def test_gains_of_different_kinds_are_not_compared():
@@ -159,7 +159,7 @@ def test_gains_of_different_kinds_are_not_compared():
     plain = evaluate(Popular().fit(split.train.with_kind("counts")), split.test, relevant=4, bootstrap=0)
     assert (graded.lists.graded, plain.lists.graded) == (True, False)
     with pytest.warns(DataWarning, match="NDCG is not compared"):
-        found = compare(graded, plain, resamples=10)
+        found = compare_reports(graded, plain, resamples=10)
     assert not any(row.measure.startswith("ndcg@") for row in found)
     assert "recall@10" in {row.measure for row in found}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, kstest
 
-from tastespace import ALS, DampedBias, Popular, Ratings, Report, compare, evaluate, random_split
+from tastespace import ALS, DampedBias, Popular, Ratings, Report, compare_reports, evaluate, random_split
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.resampling import Sums
 from tastespace.randomness import generator
@@ -27,7 +27,7 @@ def test_three_users_by_hand():
     Of the four different ways to give signs to 1 and 2, two have a sum of at least 3 in absolute value.
     """
     one, other = (report_of(Sums.of_values(np.array(values))) for values in ([5.0, 3, 2], [4.0, 1, 2]))
-    found = compare(one, other, resamples=20_000)["rmse"]
+    found = compare_reports(one, other, resamples=20_000)["rmse"]
     assert (found.first, found.second, found.difference) == (pytest.approx(10 / 3), pytest.approx(7 / 3), 1)
     assert found.p_value == pytest.approx(0.5, abs=0.02)
     assert (found.interval.low, found.interval.high) == (pytest.approx(0), pytest.approx(2))
@@ -38,7 +38,7 @@ def test_the_root_is_taken_of_the_whole_before_the_difference():
     counts = np.array([2.0, 1.0])
     one = report_of(Sums(np.array([8.0, 1.0]), counts, is_root=True))
     other = report_of(Sums(np.array([2.0, 1.0]), counts, is_root=True))
-    found = compare(one, other, resamples=2000)["rmse"]
+    found = compare_reports(one, other, resamples=2000)["rmse"]
     assert found.difference == pytest.approx(np.sqrt(3) - 1)
     # Only the first user's sign matters, and turning it round gives the same with the other sign.
     assert found.p_value == 1
@@ -46,7 +46,7 @@ def test_the_root_is_taken_of_the_whole_before_the_difference():
 
 def test_a_model_is_no_better_than_itself():
     one = report_of(Sums.of_values(generator(0).random(30)))
-    found = compare(one, one, resamples=500)["rmse"]
+    found = compare_reports(one, one, resamples=500)["rmse"]
     assert (found.difference, found.p_value) == (0, 1)
     assert tuple(found.interval) == (0, 0)
 
@@ -54,7 +54,7 @@ def test_a_model_is_no_better_than_itself():
 def test_swapping_the_models_turns_the_sign():
     rng = generator(1)
     one, other = (report_of(Sums.of_values(rng.random(30))) for _ in range(2))
-    there, back = compare(one, other)["rmse"], compare(other, one)["rmse"]
+    there, back = compare_reports(one, other)["rmse"], compare_reports(other, one)["rmse"]
     assert there.difference == -back.difference
     assert there.p_value == back.p_value
     assert there.interval == pytest.approx((-back.interval.high, -back.interval.low))
@@ -63,13 +63,13 @@ def test_swapping_the_models_turns_the_sign():
 def test_the_least_p_value_says_that_it_is():
     one = report_of(Sums.of_values(np.full(40, 1.0)))
     other = report_of(Sums.of_values(np.full(40, 2.0)))
-    found = compare(one, other)
+    found = compare_reports(one, other)
     assert found["rmse"].p_value == pytest.approx(1 / 10_001)
     assert str(found["rmse"]).endswith("p ≤ 0.0001")
     assert str(found).endswith("  ≤ 0.0001")
-    assert str(compare(one, other, resamples=99)).endswith("  ≤ 0.0100")
-    assert str(compare(one, one, resamples=99)["rmse"]).endswith("p = 1.0000")
-    unsure = compare(*(report_of(Sums.of_values(np.array(values))) for values in ([5.0, 3, 2], [4.0, 1, 2])))
+    assert str(compare_reports(one, other, resamples=99)).endswith("  ≤ 0.0100")
+    assert str(compare_reports(one, one, resamples=99)["rmse"]).endswith("p = 1.0000")
+    unsure = compare_reports(*(report_of(Sums.of_values(np.array(values))) for values in ([5.0, 3, 2], [4.0, 1, 2])))
     assert unsure.table().rows[0][-1] == f"{unsure['rmse'].p_value:.4f}"
 
 
@@ -81,7 +81,7 @@ def p_values(gain: float, n: int) -> np.ndarray:
         counts = rng.integers(1, 30, 60).astype(float)
         errors = [hardness * counts * rng.chisquare(4, 60) * factor for factor in (1.0, 1.0 + gain)]
         one, other = (report_of(Sums(error, counts, is_root=True)) for error in errors)
-        found.append(compare(one, other, resamples=200, seed=trial)["rmse"].p_value)
+        found.append(compare_reports(one, other, resamples=200, seed=trial)["rmse"].p_value)
     return np.array(found)
 
 
@@ -107,7 +107,7 @@ def test_intervals_of_the_difference_contain_the_truth():
         common = rng.standard_normal(100)
         one, other = common + 0.1 + 0.3 * rng.standard_normal(100), common + 0.3 * rng.standard_normal(100)
         reports = (report_of(Sums.of_values(values)) for values in (one, other))
-        low, high = compare(*reports, resamples=300, seed=trial)["rmse"].interval
+        low, high = compare_reports(*reports, resamples=300, seed=trial)["rmse"].interval
         hits += low <= 0.1 <= high
     assert binom.ppf(5e-7, n, 0.90) <= hits <= binom.isf(5e-7, n, 0.97), hits / n
 
@@ -123,7 +123,7 @@ def reports():
 
 
 def test_all_shared_measures_are_compared(reports):
-    found = compare(*reports)
+    found = compare_reports(*reports)
     names = [row.measure for row in found]
     assert {"rmse", "mae", "ndcg@3", "ndcg@5", "auc", "popularity_lift@5"} <= set(names)
     assert not any(name.startswith(("coverage", "gini")) for name in names)
@@ -135,7 +135,7 @@ def test_all_shared_measures_are_compared(reports):
 
 
 def test_as_table_frame_and_json(reports):
-    found = compare(*reports, resamples=100)
+    found = compare_reports(*reports, resamples=100)
     text = str(found.table("als", "bias"))
     assert text.startswith("als less bias, user by user")
     assert f"{found['rmse'].difference:+.4f}" in text
@@ -148,7 +148,7 @@ def test_as_table_frame_and_json(reports):
 
 def test_what_is_not_compared_is_named(reports):
     with pytest.raises(InvalidParameterError, match="'gini@5' is not compared; expected one of rmse, mae"):
-        compare(*reports, resamples=10)["gini@5"]
+        compare_reports(*reports, resamples=10)["gini@5"]
 
 
 def test_the_same_ratings_in_another_order_are_the_same_test(reports):
@@ -156,16 +156,18 @@ def test_the_same_ratings_in_another_order_are_the_same_test(reports):
     split = random_split(ratings, 0.3, seed=0)
     model = DampedBias().fit(split.train)
     turned = evaluate(model, split.test.take(np.arange(len(split.test))[::-1]), k=(3, 5))
-    assert compare(reports[0], turned)["rmse"].p_value == pytest.approx(compare(*reports)["rmse"].p_value)
+    assert compare_reports(reports[0], turned)["rmse"].p_value == pytest.approx(
+        compare_reports(*reports)["rmse"].p_value
+    )
 
 
 def test_different_tests_are_refused(reports):
     split = random_split(tastes(150, 60, rng=generator(6))[0], 0.3, seed=1)
     other = evaluate(DampedBias().fit(split.train), split)
     with pytest.raises(InvalidParameterError, match="different test ratings"):
-        compare(reports[0], other)
+        compare_reports(reports[0], other)
     with pytest.raises(InvalidParameterError, match="no test ratings"):
-        compare(reports[0], Report(rating={"rmse": 1.0}, n=1, cold=0))
+        compare_reports(reports[0], Report(rating={"rmse": 1.0}, n=1, cold=0))
 
 
 def test_different_ideas_of_what_is_relevant_are_refused():
@@ -173,14 +175,14 @@ def test_different_ideas_of_what_is_relevant_are_refused():
     model = Popular().fit(train)
     one, other = evaluate(model, test, relevant=3), evaluate(model, test, relevant=3.5)
     with pytest.raises(InvalidParameterError, match=r"ratings from 3 on and ratings from 3.5 on as relevant"):
-        compare(one, other)
-    assert compare(one, evaluate(model, test, ranking=False))["rmse"].p_value == 1
+        compare_reports(one, other)
+    assert compare_reports(one, evaluate(model, test, ranking=False))["rmse"].p_value == 1
 
 
 def test_bad_options(reports):
     with pytest.raises(InvalidParameterError, match="resamples is 0"):
-        compare(*reports, resamples=0)
+        compare_reports(*reports, resamples=0)
     with pytest.raises(InvalidParameterError, match="compare got DampedBias; expected two reports"):
-        compare(reports[0], DampedBias())
+        compare_reports(reports[0], DampedBias())
     with pytest.raises(InvalidParameterError, match="seed is -1"):
-        compare(*reports, seed=-1)
+        compare_reports(*reports, seed=-1)

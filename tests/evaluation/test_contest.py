@@ -20,17 +20,23 @@ from tastespace import (
     Popular,
     Ratings,
     Split,
-    compare,
+    compare_reports,
     evaluate,
     random_split,
 )
 from tastespace.errors import ConvergenceWarning, InvalidParameterError
-from tastespace.evaluation.contest import INTERRUPTED, NOT_BEGUN, contest
-from tastespace.evaluation.contestant import OF_ITS_OWN
-from tastespace.evaluation.entrants import suitable_models, suited, unsuitable
 from tastespace.inference.trace import HELD_OUT
 from tastespace.models import MODELS
 from tastespace.randomness import generator
+from tastespace.selection.compare_models import (
+    INTERRUPTED,
+    NOT_BEGUN,
+    compare_models,
+    suitable_models,
+    suited,
+    unsuitable,
+)
+from tastespace.selection.trials import OF_ITS_OWN
 from tastespace.testing.toys import tastes
 
 RESAMPLES = 50
@@ -57,14 +63,14 @@ def found(split):
         "choices": ImplicitALS(),
         "broken": Broken(),
     }
-    return contest(split, models, bootstrap=RESAMPLES, apart=False)
+    return compare_models(split, models, bootstrap=RESAMPLES, apart=False)
 
 
 @pytest.fixture(scope="module")
 def apart(split):
     """The same in processes of their own, and some that do not come back."""
     models = {"als": ALS(n_factors=2, seed=0), "killed": Killed(), "gone": Gone()}
-    return contest(split, models, bootstrap=RESAMPLES)
+    return compare_models(split, models, bootstrap=RESAMPLES)
 
 
 def of_kind(kind):
@@ -114,7 +120,7 @@ def test_the_best_comes_first_and_failures_last(found):
 
 def test_differences_are_paired(found):
     best, other = found.best, found["mean"]
-    expected = compare(other.report, best.report, resamples=RESAMPLES)["rmse"]
+    expected = compare_reports(other.report, best.report, resamples=RESAMPLES)["rmse"]
     assert other.behind["rmse"].difference == pytest.approx(expected.difference, rel=1e-9)
     assert other.behind["rmse"].interval == pytest.approx(expected.interval, rel=1e-9)
 
@@ -149,7 +155,7 @@ def test_the_end_of_a_trace_is_of_what_is_known():
     split = random_split(ratings, 0.5, seed=0)
     # Half of the items are cold.
     train = split.train.take(np.flatnonzero(split.train.item_rows % 2 == 0))
-    found = contest(Split(train, split.test), {"bias": DampedBias()}, ranking=False, bootstrap=0, apart=False)
+    found = compare_models(Split(train, split.test), {"bias": DampedBias()}, ranking=False, bootstrap=0, apart=False)
     assert found.parts.cold > 10
     test = split.test
     users = train.users.rows_of(test.users.ids)[test.user_rows]
@@ -163,7 +169,7 @@ def test_the_end_of_a_trace_is_of_what_is_known():
 
 def test_errors_on_ratings_that_a_model_holds_out_itself_are_not_of_the_test(split):
     model = ALS(n_factors=2, early_stopping=True, seed=0)
-    found = contest(split, {"als": model}, ranking=False, bootstrap=0, apart=False)
+    found = compare_models(split, {"als": model}, ranking=False, bootstrap=0, apart=False)
     assert len(found["als"].trace) == 1
 
 
@@ -201,7 +207,7 @@ def begun(split):
         **{"believed": "descended", "first from believed": "believed", "sampled": "first from believed"},
         **{"from bad": "bad", "from mean": "mean", "begun mean": "believed"},
     }
-    return contest(split, models, starts=starts, ranking=False, bootstrap=0, apart=False)
+    return compare_models(split, models, starts=starts, ranking=False, bootstrap=0, apart=False)
 
 
 def test_models_begin_from_others(begun, split):
@@ -246,7 +252,7 @@ def test_what_cannot_begin_from_another_is_a_row(begun):
 )
 def test_starts_that_cannot_be_are_refused(split, starts, said):
     with pytest.raises(InvalidParameterError, match=said):
-        contest(split, {"als": ALS(), "bpmf": short_bpmf()}, starts=starts, apart=False)
+        compare_models(split, {"als": ALS(), "bpmf": short_bpmf()}, starts=starts, apart=False)
 
 
 def test_warnings_are_kept(found):
@@ -312,7 +318,7 @@ def test_a_class_that_another_process_cannot_import_is_a_row(split):
     class Local(GlobalMean):
         pass
 
-    found = contest(split, {"local": Local()}, bootstrap=0, ranking=False)
+    found = compare_models(split, {"local": Local()}, bootstrap=0, ranking=False)
     assert "cannot be sent to a process of its own" in found["local"].error
     assert found.best is None
     assert "local" in str(found.table())
@@ -324,7 +330,7 @@ def test_an_interrupt_ends_what_runs_and_keeps_what_there_is(split):
             raise KeyboardInterrupt
 
     models = {"mean": GlobalMean(), "bpmf": short_bpmf(), "bias": DampedBias()}
-    found = contest(split, models, ranking=False, bootstrap=0, apart=False, observer=interrupt)
+    found = compare_models(split, models, ranking=False, bootstrap=0, apart=False, observer=interrupt)
     assert found.is_interrupted
     assert found["mean"].error is None
     assert found["bpmf"].error == INTERRUPTED
@@ -333,7 +339,7 @@ def test_an_interrupt_ends_what_runs_and_keeps_what_there_is(split):
 
 def test_progress_names_the_model(split):
     events = []
-    contest(split, {"small": short_bpmf()}, ranking=False, bootstrap=0, apart=False, observer=events.append)
+    compare_models(split, {"small": short_bpmf()}, ranking=False, bootstrap=0, apart=False, observer=events.append)
     assert (events[0].phase, events[0].step, events[0].total) == ("models", 0, 1)
     assert (events[-1].phase, events[-1].step) == ("models", 1)
     assert any(event.phase == "small: sampling" for event in events)
@@ -342,7 +348,7 @@ def test_progress_names_the_model(split):
 @pytest.mark.parametrize(("kind", "measure"), [("yes-no", "log_loss"), ("counts", "ndcg@5"), ("one-class", "ndcg@5")])
 def test_kinds_have_their_own_measures(kind, measure):
     models = {"popular": Popular(), "bias": DampedBias(), "choices": ImplicitALS(n_factors=2, seed=0)}
-    found = contest(of_kind(kind), models, k=5, bootstrap=RESAMPLES, apart=False)
+    found = compare_models(of_kind(kind), models, k=5, bootstrap=RESAMPLES, apart=False)
     assert found.parts.kind == kind
     assert found.measure == measure
     assert found.best is not None
@@ -371,7 +377,7 @@ def test_suitable_models():
 
 def test_ratings_are_split_with_the_seed():
     ratings = tastes(30, 20, rng=generator(2))[0]
-    found = contest(ratings, {"bias": DampedBias()}, share=0.3, seed=7, ranking=False, bootstrap=0, apart=False)
+    found = compare_models(ratings, {"bias": DampedBias()}, share=0.3, seed=7, ranking=False, bootstrap=0, apart=False)
     split = random_split(ratings, 0.3, seed=7)
     expected = evaluate(DampedBias().fit(split.train), split, ranking=False, bootstrap=0)
     assert found["bias"].value("rmse") == expected["rmse"]
@@ -384,19 +390,19 @@ def test_ratings_are_split_with_the_seed():
 )
 def test_what_is_no_model_is_refused(split, models, said):
     with pytest.raises(InvalidParameterError, match=said):
-        contest(split, models)
+        compare_models(split, models)
 
 
 def test_what_is_no_data_is_refused():
     with pytest.raises(InvalidParameterError, match="expected Ratings or a Split"):
-        contest("ratings.csv")
+        compare_models("ratings.csv")
 
 
 @pytest.mark.parametrize("n_factors", [10**6, 10**9, 10**30])
 def test_more_factors_than_the_machine_can_hold_are_not_tried(split, n_factors):
     """With a million of them the inverse of one matrix alone would take days."""
     models = {"wide": ALS(n_factors=n_factors), "mean": GlobalMean()}
-    found = contest(split, models, bootstrap=0, ranking=False, apart=False)
+    found = compare_models(split, models, bootstrap=0, ranking=False, apart=False)
     assert found["wide"].error.startswith(f"n_factors is {n_factors}, with which 60 users and 40 items would take")
     assert found["wide"].error.endswith("expected fewer factors, such as 32")
     assert found["mean"].error is None
@@ -407,7 +413,7 @@ def test_memory_that_runs_out_is_put_down_to_the_factors(split, monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr(ALS, "infer", run_out)
-    found = contest(split, {"als": ALS(n_factors=7)}, bootstrap=0, ranking=False, apart=False)
+    found = compare_models(split, {"als": ALS(n_factors=7)}, bootstrap=0, ranking=False, apart=False)
     assert found["als"].error == "there is not enough memory for n_factors=7; expected fewer factors"
 
 
@@ -415,12 +421,14 @@ def test_parameters_are_checked_before_the_split_and_before_any_fit(split, monke
     order = []
     monkeypatch.setattr(GlobalMean, "infer", lambda *_: order.append("fit"))
     monkeypatch.setattr(ALS, "check", lambda self: order.append("check"))
-    monkeypatch.setattr("tastespace.evaluation.contest.random_split", lambda *_, **__: order.append("split") or split)
-    contest(split.train, {"mean": GlobalMean(), "als": ALS()}, bootstrap=0, ranking=False, apart=False)
+    monkeypatch.setattr(
+        "tastespace.selection.compare_models.random_split", lambda *_, **__: order.append("split") or split
+    )
+    compare_models(split.train, {"mean": GlobalMean(), "als": ALS()}, bootstrap=0, ranking=False, apart=False)
     assert order.index("check") < order.index("split") < order.index("fit")
 
 
 @pytest.mark.parametrize("name", ["", "  "])
 def test_a_model_without_a_name_is_refused(split, name):
     with pytest.raises(InvalidParameterError, match="a name that a row can be known by"):
-        contest(split, {name: GlobalMean()})
+        compare_models(split, {name: GlobalMean()})

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from tastespace import ALS, DampedBias, GlobalMean, Popular, Ratings, Split, evaluate, held_out_users, random_split
 from tastespace.errors import DataWarning, InvalidParameterError, NotFittedError
-from tastespace.evaluation import ranked
+from tastespace.evaluation import lists
 from tastespace.evaluation.lists import LIST_METRICS
-from tastespace.models import MODELS, searching
-from tastespace.models.posterior import Latent
+from tastespace.models import MODELS
+from tastespace.models.base import candidates
+from tastespace.models.base.posterior import Latent
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -149,7 +150,7 @@ def test_histories_reach_their_users_whatever_the_blocks(monkeypatch):
     split = held_out_users(ratings, 0.5, seed=1)
     model = ALS(n_factors=2, regularisation=0.1, weighting="plain", seed=0).fit(split.train)
     whole = evaluate(model, split, bootstrap=0)
-    monkeypatch.setattr(ranked, "BLOCK_USERS", 4)
+    monkeypatch.setattr(lists, "BLOCK_USERS", 4)
     parts = evaluate(model, split, bootstrap=0)
     assert parts.ranking == pytest.approx(whole.ranking)
     assert whole["auc"] > evaluate(model, split.test, bootstrap=0)["auc"] + 0.05  # their histories were used
@@ -168,8 +169,8 @@ def fitted():
 def test_the_size_of_the_blocks_changes_nothing(fitted, monkeypatch):
     model, test = fitted
     whole = evaluate(model, test)
-    monkeypatch.setattr(ranked, "BLOCK_USERS", 7)
-    monkeypatch.setattr(searching, "BLOCK_SCORES", 180)
+    monkeypatch.setattr(lists, "BLOCK_USERS", 7)
+    monkeypatch.setattr(candidates, "BLOCK_SCORES", 180)
     parts = evaluate(model, test)
     assert parts.ranking == pytest.approx(whole.ranking, abs=1e-12)
     assert parts.to_dict()["groups"] == whole.to_dict()["groups"]

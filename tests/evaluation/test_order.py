@@ -12,9 +12,19 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 from sklearn.metrics import ndcg_score
 
-from tastespace import ALS, EASE, DampedBias, GlobalMean, Ratings, compare, contest, evaluate, random_split
+from tastespace import (
+    ALS,
+    EASE,
+    DampedBias,
+    GlobalMean,
+    Ratings,
+    compare_models,
+    compare_reports,
+    evaluate,
+    random_split,
+)
 from tastespace.errors import InvalidParameterError
-from tastespace.evaluation.order import (
+from tastespace.evaluation.metrics.order import (
     OF_ORDER,
     Ordered,
     PairCounts,
@@ -187,7 +197,7 @@ def test_names_are_taken(split, name):
 
 def test_orders_are_compared_user_by_user(split, report):
     other = evaluate(DampedBias().fit(split.train), split, bootstrap=0)
-    found = compare(report, other, resamples=200)
+    found = compare_reports(report, other, resamples=200)
     assert found["pairwise_accuracy"].difference == report["pairwise_accuracy"] - other["pairwise_accuracy"]
     assert found["kendall_tau"].users == 51
     assert found["ndcg_rated@10"].first == report["ndcg_rated@10"]
@@ -195,7 +205,7 @@ def test_orders_are_compared_user_by_user(split, report):
 
 def test_contests_have_columns_of_order(split):
     models = {"bias": DampedBias(), "mean": GlobalMean()}
-    found = contest(split, models, ranking=False, bootstrap=50, apart=False)
+    found = compare_models(split, models, ranking=False, bootstrap=50, apart=False)
     assert {"tau-b", "pairs", "NDCG rated"} <= set(found.table().columns)
     rows = {row["model"]: row for row in found.to_dict()["rows"]}
     assert rows["mean"]["pairwise_accuracy"] == 0.5

@@ -8,7 +8,7 @@ import pytest
 
 from tastespace import Prediction
 from tastespace.distributions.level_ratings import LevelRatings
-from tastespace.evaluation.outcomes import COVERAGES, Outcomes
+from tastespace.evaluation.calibration import COVERAGES, Outcomes
 
 N = 20_000
 LEVELS = np.array([1.0, 2, 5, 10])

@@ -21,9 +21,9 @@ from tastespace import (
     read,
 )
 from tastespace.errors import ConvergenceWarning, DataError, InvalidParameterError
-from tastespace.evaluation.rank import _grid, available_methods
-from tastespace.inference.annealing import Constant
+from tastespace.inference.samplers.annealing import Constant
 from tastespace.randomness import generator
+from tastespace.selection.select_rank import _grid, available_methods
 from tastespace.testing import toys
 
 SHORT = ReversibleJump(warmup=5, tuning=20, draws=20, quench=5)

@@ -14,7 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tastespace.evaluation.ranking import auc, average_precision, hit_rate, ndcg, precision, recall, reciprocal_rank
+from tastespace.evaluation.metrics.ranking import (
+    auc,
+    average_precision,
+    hit_rate,
+    ndcg,
+    precision,
+    recall,
+    reciprocal_rank,
+)
 from tastespace.randomness import generator
 
 # Three users, lists of four. The first finds two of his three relevant items, at the places 2 and 4; the second

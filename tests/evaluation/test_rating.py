@@ -7,7 +7,7 @@ import pytest
 
 from tastespace import DampedBias, GlobalMean, Ratings, Split, evaluate
 from tastespace.errors import InvalidParameterError
-from tastespace.evaluation.rating import mae, rmse
+from tastespace.evaluation.metrics.rating import mae, rmse
 
 QUICK = {"ranking": False, "groups": False, "bootstrap": 0}
 

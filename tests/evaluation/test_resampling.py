@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from tastespace.evaluation import resampling
-from tastespace.evaluation.catalogue import coverage, coverage_influence, exposure, gini, gini_influence
+from tastespace.evaluation.metrics.catalogue import coverage, coverage_influence, exposure, gini, gini_influence
 from tastespace.evaluation.resampling import LEVEL, NORMAL_QUANTILE, Sums, bootstrap, intervals, jackknife, swapped
 from tastespace.randomness import generator
 

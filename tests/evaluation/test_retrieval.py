@@ -9,8 +9,8 @@ import pytest
 from tastespace import ALS
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.retrieval import retrieval
-from tastespace.index.exact import Exact
-from tastespace.index.inverted_file import InvertedFile
+from tastespace.index.structures.exact import Exact
+from tastespace.index.structures.inverted_file import InvertedFile
 from tastespace.index.trials import StoredIndex, Target, Trial
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss as log_loss_of_sklearn
 from sklearn.metrics import roc_auc_score
 
-from tastespace import ALS, DampedBias, Ratings, compare, evaluate, random_split
+from tastespace import ALS, DampedBias, Ratings, compare_reports, evaluate, random_split
 from tastespace.errors import InvalidParameterError
-from tastespace.evaluation.predicted import STANDARD
-from tastespace.evaluation.resampling import jackknife
-from tastespace.evaluation.yes_no import (
+from tastespace.evaluation.metrics.binary import (
     BINS,
     auc_by_group,
     auc_influence,
@@ -25,6 +23,8 @@ from tastespace.evaluation.yes_no import (
     log_loss,
     yes_no_auc,
 )
+from tastespace.evaluation.metrics.rating import STANDARD
+from tastespace.evaluation.resampling import jackknife
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -186,7 +186,7 @@ def test_a_group_of_yes_alone_has_no_auc():
 
 def test_two_models_are_compared(split, report):
     other = evaluate(ALS(n_factors=2, regularisation=0.1, seed=0).fit(split.train), split, bootstrap=0)
-    found = compare(report, other, resamples=200)
+    found = compare_reports(report, other, resamples=200)
     assert {"log_loss", "yes_no_auc_by_user", "ndcg@10", "auc"} <= {row.measure for row in found}
     assert not {"yes_no_auc", "ece", "rmse"} & {row.measure for row in found}
 

@@ -11,10 +11,10 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from tastespace.errors import InvalidParameterError, MissingExtraError
-from tastespace.index import graph as graph_module
-from tastespace.index.graph import Graph
 from tastespace.index.index import Excluded
-from tastespace.index.storing import described, restored
+from tastespace.index.structures import graph as graph_module
+from tastespace.index.structures.graph import Graph
+from tastespace.index.trials import described, restored
 from tastespace.randomness import generator
 
 N_ITEMS = 3000
@@ -140,7 +140,7 @@ def test_the_threads_of_the_library_are_left_alone(faiss, built):
 FORKED = """
 import os, signal, sys
 import numpy as np
-from tastespace.index.graph import Graph
+from tastespace.index.structures.graph import Graph
 
 items = np.random.default_rng(0).standard_normal((2000, 8)).astype(np.float32)
 index = Graph(threads=2).build(items)

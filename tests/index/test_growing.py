@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from tastespace.errors import InvalidParameterError
-from tastespace.index.exact import Exact
-from tastespace.index.graph import Graph
 from tastespace.index.growing import Growing
 from tastespace.index.index import Excluded
-from tastespace.index.inverted_file import InvertedFile
-from tastespace.index.reduced import Reduced
-from tastespace.index.storing import described, restored
+from tastespace.index.reduction import Reduced
+from tastespace.index.structures.exact import Exact
+from tastespace.index.structures.graph import Graph
+from tastespace.index.structures.inverted_file import InvertedFile
+from tastespace.index.trials import described, restored
 from tastespace.randomness import generator
 
 N_DIMENSIONS = 4

@@ -14,15 +14,15 @@ from numpy.testing import assert_array_equal
 
 from tastespace import ALS
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.index.exact import Exact
-from tastespace.index.graph import Graph
 from tastespace.index.growing import Growing
 from tastespace.index.index import Excluded
-from tastespace.index.inverted_file import InvertedFile
-from tastespace.index.kd_forest import KdForest
-from tastespace.index.kmeans_tree import KMeansTree
-from tastespace.index.reduced import Reduced
-from tastespace.index.storing import described, restored
+from tastespace.index.reduction import Reduced
+from tastespace.index.structures.exact import Exact
+from tastespace.index.structures.graph import Graph
+from tastespace.index.structures.inverted_file import InvertedFile
+from tastespace.index.structures.kd_forest import KdForest
+from tastespace.index.structures.kmeans_tree import KMeansTree
+from tastespace.index.trials import described, restored
 from tastespace.index.voting import Vote
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tastespace.index.exact import Exact
-from tastespace.index.measures import acceptance, accuracies, accuracy, positions, worst_positions
-from tastespace.index.truth import DEPTH, Truth
+from tastespace.index.measurement import DEPTH, Truth, acceptance, accuracies, accuracy, positions, worst_positions
+from tastespace.index.structures.exact import Exact
 from tastespace.randomness import generator
 
 NONE = -np.inf

@@ -9,12 +9,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace.errors import InvalidParameterError
-from tastespace.index.exact import Exact
-from tastespace.index.filtering import FEW
-from tastespace.index.inverted_file import InvertedFile
-from tastespace.index.reduced import Reduced
-from tastespace.index.reduction import Unbiased, Whitened
-from tastespace.index.sharing import SharedReductions
+from tastespace.index.index import FEW
+from tastespace.index.reduction import Reduced, SharedReductions, Unbiased, Whitened
+from tastespace.index.structures.exact import Exact
+from tastespace.index.structures.inverted_file import InvertedFile
 from tastespace.index.voting import Vote
 from tastespace.randomness import generator
 

@@ -7,12 +7,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.index.exact import Exact
 from tastespace.index.index import Excluded
-from tastespace.index.kd_forest import KdForest
-from tastespace.index.kmeans_tree import PANEL, KMeansTree
-from tastespace.index.lifting import lifted
-from tastespace.index.storing import described, restored
+from tastespace.index.structures.common import lifted
+from tastespace.index.structures.exact import Exact
+from tastespace.index.structures.kd_forest import KdForest
+from tastespace.index.structures.kmeans_tree import PANEL, KMeansTree
+from tastespace.index.trials import described, restored
 from tastespace.randomness import generator
 
 TREES = pytest.mark.parametrize("structure", [KdForest, KMeansTree])

@@ -11,15 +11,14 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from tastespace.errors import InvalidParameterError, MissingExtraError
-from tastespace.index import INDEXES, graph, grids, tuning
-from tastespace.index.exact import Exact
-from tastespace.index.grids import GRIDS, designs
+from tastespace.index import INDEXES, trials, tuner
 from tastespace.index.index import set_threads
-from tastespace.index.inverted_file import InvertedFile
-from tastespace.index.timing import Timing, numpy_batch, numpy_scan, time_single
-from tastespace.index.trials import Target, Trial
-from tastespace.index.truth import Judged, Truth
-from tastespace.index.tuning import tune
+from tastespace.index.measurement import Judged, Timing, Truth, numpy_batch, numpy_scan, time_single
+from tastespace.index.structures import graph
+from tastespace.index.structures.exact import Exact
+from tastespace.index.structures.inverted_file import InvertedFile
+from tastespace.index.trials import GRIDS, Target, Trial, designs
+from tastespace.index.tuner import tune
 from tastespace.randomness import generator
 
 
@@ -38,8 +37,8 @@ def clock(monkeypatch):
         def timed(index, exact, vectors, queries, k, seconds):
             return Timing(cost(index), 2 * cost(exact) / cost(index), cost(exact) / cost(index))
 
-        monkeypatch.setattr(tuning, "time_single", timed)
-        monkeypatch.setattr(tuning, "time_batch", timed)
+        monkeypatch.setattr(tuner, "time_single", timed)
+        monkeypatch.setattr(tuner, "time_batch", timed)
 
     return use
 
@@ -74,7 +73,7 @@ def test_the_fastest_that_reaches_the_target_is_chosen(clock):
 def test_what_falls_short_on_held_out_queries_looks_longer(clock, monkeypatch):
     """Without a margin, the least effort is often too little for other queries."""
     clock(by_probes)
-    monkeypatch.setattr(tuning, "MARGIN", -3.0)
+    monkeypatch.setattr(tuner, "MARGIN", -3.0)
     for seed in range(4):
         tuned = tune(ITEMS, QUERIES, accuracy=0.9, seconds=60, structures=["inverted-file"], seed=seed)
         assert tuned.reached
@@ -163,15 +162,15 @@ def test_a_shared_reduction_is_that_of_a_build_alone():
 
 def test_a_build_that_would_take_too_long_is_not_begun(monkeypatch):
     """That of a part tells how long that of all will take."""
-    sizes, build = [], grids.Design.build
+    sizes, build = [], trials.Design.build
 
     def slow(self, vectors, queries):
         sizes.append(len(vectors))
         return build(self, vectors, queries)[0], 1e-3 * len(vectors)  # three seconds for all of them
 
-    monkeypatch.setattr(tuning, "LARGE", 1000)
-    monkeypatch.setattr(grids.Design, "build", slow)
-    monkeypatch.setitem(grids.GRIDS, "inverted-file", replace(GRIDS["inverted-file"], is_slow=True))
+    monkeypatch.setattr(tuner, "LARGE", 1000)
+    monkeypatch.setattr(trials.Design, "build", slow)
+    monkeypatch.setitem(trials.GRIDS, "inverted-file", replace(GRIDS["inverted-file"], is_slow=True))
     tuned = tune(ITEMS, QUERIES, seconds=1.5, structures=["inverted-file"])
     assert sizes == [150]
     assert not tuned.is_complete
@@ -190,8 +189,8 @@ def test_real_clocks_and_everything_that_is_there():
 
 
 def test_wide_vectors_are_searched_in_fewer_coordinates(clock, monkeypatch):
-    monkeypatch.setattr(grids, "REDUCTIONS", ((6, 5),))
-    monkeypatch.setattr(grids, "GRIDS", {"inverted-file": GRIDS["inverted-file"]})
+    monkeypatch.setattr(trials, "REDUCTIONS", ((6, 5),))
+    monkeypatch.setattr(trials, "GRIDS", {"inverted-file": GRIDS["inverted-file"]})
     clock(lambda index: 1000.0 if isinstance(index, Exact) else 10.0)
     items, queries = world(n_dimensions=6)
     turn = generator(0).standard_normal((6, 48))
@@ -234,8 +233,8 @@ def test_a_structure_that_is_not_installed_is_left_out_unless_it_was_asked_for(c
     monkeypatch.setitem(sys.modules, "faiss", None)
     monkeypatch.setattr(graph, "_library", graph._library.__wrapped__)
     first = {name: replace(grid, options=lambda n, grid=grid: grid.options(n)[:1]) for name, grid in GRIDS.items()}
-    monkeypatch.setattr(grids, "GRIDS", first)
-    monkeypatch.setattr(grids, "REDUCTIONS", ((6, 5),))
+    monkeypatch.setattr(trials, "GRIDS", first)
+    monkeypatch.setattr(trials, "REDUCTIONS", ((6, 5),))
     items, queries = world(n_items=500, n_dimensions=40)
     options = {"accuracy": 0.5, "seconds": 60}
     # Reductions are tried, but for the one over what is missing.

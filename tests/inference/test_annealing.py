@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tastespace.errors import InvalidParameterError
-from tastespace.inference.annealing import Constant, Geometric, Logarithmic
+from tastespace.inference.samplers.annealing import Constant, Geometric, Logarithmic
 
 
 def test_geometric():

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from inference.known_targets import ON_SPHERE, Banana
 
-from tastespace.inference import geodesic, gibbs_scan, hamiltonian, metropolis, riemannian, slice
-from tastespace.inference.bound import Bound
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.inference.drivers import Schedule, sample
+from tastespace.inference.samplers import geodesic, geodesic_slice, gibbs, hamiltonian, metropolis, riemannian
+from tastespace.inference.transition import Bound
 from tastespace.progress import silent
 from tastespace.randomness import generator
 
@@ -35,8 +35,8 @@ TRANSITIONS = {
         partial(metropolis.step, log_density=BANANA.log_density, propose=metropolis.gaussian(1.0)),
     ),
     "gibbs": Bound(
-        lambda rng: gibbs_scan.init(plane(rng)),
-        partial(gibbs_scan.step, conditionals={"both": swapped, "again": swapped}, order="random"),
+        lambda rng: gibbs.init(plane(rng)),
+        partial(gibbs.step, conditionals={"both": swapped, "again": swapped}, order="random"),
     ),
     "hamiltonian": Bound(
         lambda rng: hamiltonian.init(plane(rng), BANANA.log_density, BANANA.gradient, dense=True),
@@ -57,8 +57,8 @@ TRANSITIONS = {
         ),
     ),
     "slice": Bound(
-        lambda rng: slice.init(PLACE, ON_SPHERE.log_density, radius=RADIUS),
-        partial(slice.step, log_density=ON_SPHERE.log_density),
+        lambda rng: geodesic_slice.init(PLACE, ON_SPHERE.log_density, radius=RADIUS),
+        partial(geodesic_slice.step, log_density=ON_SPHERE.log_density),
     ),
 }
 SCHEDULE = Schedule(chains=2, warmup=60, draws=10)

@@ -14,13 +14,12 @@ from numpy.testing import assert_array_equal
 
 from tastespace import randomness
 from tastespace.errors import CheckpointError, CheckpointWarning, InvalidParameterError
-from tastespace.inference import checkpoint_file
-from tastespace.inference.checkpoint_file import DamagedError
-from tastespace.inference.checkpoints import Checkpoints
+from tastespace.inference import checkpoints
+from tastespace.inference.checkpoints import Checkpoints, DamagedError
 from tastespace.inference.drivers import Schedule, sample
-from tastespace.inference.folder_lock import LOCK
 from tastespace.progress import silent
 from tastespace.randomness import generator
+from tastespace.storage import LOCK
 
 VALUE = {"draws": [np.arange(1000.0), np.float32(1.5)], "step": 7}
 RUN = {"model": "walk", "seed": 4, "chains": 2, "ratings": "some"}
@@ -30,8 +29,8 @@ RUN = {"model": "walk", "seed": 4, "chains": 2, "ratings": "some"}
 
 
 def test_a_file_comes_back(tmp_path):
-    checkpoint_file.write(tmp_path / "one", {"run": RUN}, VALUE)
-    stored = checkpoint_file.read(tmp_path / "one")
+    checkpoints.write(tmp_path / "one", {"run": RUN}, VALUE)
+    stored = checkpoints.read(tmp_path / "one")
     assert stored.label == {"run": RUN}
     assert_array_equal(stored.value()["draws"][0], VALUE["draws"][0])
     assert [entry.name for entry in tmp_path.iterdir()] == ["one"]
@@ -39,34 +38,34 @@ def test_a_file_comes_back(tmp_path):
 
 def test_every_flipped_byte_and_every_cut_is_noticed(tmp_path):
     file = tmp_path / "one"
-    checkpoint_file.write(file, {"run": RUN}, {"draws": np.arange(20.0)})
+    checkpoints.write(file, {"run": RUN}, {"draws": np.arange(20.0)})
     whole = file.read_bytes()
     for place in range(len(whole)):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with pytest.raises(DamagedError, match="checksum"):
-            checkpoint_file.read(file)
+            checkpoints.read(file)
     for length in range(len(whole)):
         file.write_bytes(whole[:length])
         with pytest.raises(DamagedError, match=r"checksum|cut off"):
-            checkpoint_file.read(file)
+            checkpoints.read(file)
     file.write_bytes(whole + b"\0")
     with pytest.raises(DamagedError):
-        checkpoint_file.read(file)
+        checkpoints.read(file)
 
 
 def test_a_file_of_another_version_says_so(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint_file, "FORMAT_VERSION", 2)
-        checkpoint_file.write(tmp_path / "one", {}, VALUE)
+        patched.setattr(checkpoints, "FORMAT_VERSION", 2)
+        checkpoints.write(tmp_path / "one", {}, VALUE)
     with pytest.raises(CheckpointError, match="format version 2; this tastespace reads 1") as caught:
-        checkpoint_file.read(tmp_path / "one")
+        checkpoints.read(tmp_path / "one")
     assert not isinstance(caught.value, DamagedError)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
 def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path, monkeypatch, number):
     file = tmp_path / "one"
-    checkpoint_file.write(file, {}, 1)
+    checkpoints.write(file, {}, 1)
     before = file.read_bytes()
 
     def fail(*arguments):
@@ -79,7 +78,7 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path, monkeypatch
             else:
                 patched.setattr("pathlib.Path.replace", fail)
             with pytest.raises(OSError, match=re.escape(os.strerror(number))):
-                checkpoint_file.write(file, {}, VALUE)
+                checkpoints.write(file, {}, VALUE)
         assert file.read_bytes() == before
         assert [entry.name for entry in tmp_path.iterdir()] == ["one"]
 
@@ -323,7 +322,7 @@ def test_no_good_checkpoint_left(tmp_path):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_full_disk_ends_the_run_with_the_checkpoint_before_intact(tmp_path, monkeypatch, threads):
-    write = checkpoint_file.write
+    write = checkpoints.write
 
     def full(path, label, value):
         if label["step"] > 6:
@@ -331,7 +330,7 @@ def test_a_full_disk_ends_the_run_with_the_checkpoint_before_intact(tmp_path, mo
         write(path, label, value)
 
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint_file, "write", full)
+        patched.setattr(checkpoints, "write", full)
         message = (
             r"checkpoint of chain \d after step 9 cannot be written to .*: No space left on device; that after "
             r"step 6 is intact: make room, then resume"

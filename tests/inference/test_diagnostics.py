@@ -19,15 +19,16 @@ from tastespace.inference.diagnosis import (
     CONSTANT,
     FEW,
     FINE,
+    LARGEST_ERROR,
+    LARGEST_RHAT,
     MEDIAN,
     NOT_FINITE,
     NOT_SETTLED,
     TOO_FEW,
     WORST,
+    rhat,
 )
 from tastespace.inference.diagnostics import check_convergence, diagnose, monte_carlo_errors
-from tastespace.inference.limits import LARGEST_ERROR, LARGEST_RHAT
-from tastespace.inference.mixing import rhat
 from tastespace.inference.trace import HELD_OUT, NOISE, Trace
 from tastespace.randomness import generator
 

@@ -6,40 +6,39 @@ import numpy as np
 import pytest
 
 from tastespace.errors import InvalidParameterError
-from tastespace.inference import dual_averaging
-from tastespace.inference.lengths import jittered
-from tastespace.inference.mass import learned, mass_of, no_moments, windows, with_draws
+from tastespace.inference.samplers import hamiltonian
+from tastespace.inference.samplers.hamiltonian import jittered, learned, mass_of, no_moments, windows, with_draws
 from tastespace.randomness import generator
 
 
 @pytest.mark.parametrize("first", [1e-4, 0.2, 30.0])
 def test_the_step_at_which_as_many_are_accepted_as_wanted_is_found(first):
     """Acceptance falls with the step as exp(-step), and is told with noise: 0.8 is accepted at 0.223."""
-    rng, averaging = generator(1), dual_averaging.begin(first)
+    rng, averaging = generator(1), hamiltonian.begin(first)
     for step in range(1, 1001):
         acceptance = np.clip(np.exp(-averaging.step_size) + 0.1 * rng.standard_normal(), 0, 1)
-        averaging = dual_averaging.adapted(averaging, acceptance, step=step, warmup=1000, wanted=0.8)
+        averaging = hamiltonian.adapted(averaging, acceptance, step=step, warmup=1000, wanted=0.8)
     assert averaging.step_size == averaging.kept
     assert np.exp(-averaging.step_size) == pytest.approx(0.8, abs=0.03)
-    assert dual_averaging.adapted(averaging, 0.0, step=1001, warmup=1000, wanted=0.8) is averaging
+    assert hamiltonian.adapted(averaging, 0.0, step=1001, warmup=1000, wanted=0.8) is averaging
 
 
 def test_all_or_nothing_accepted_does_not_overflow():
     for acceptance in (0.0, 1.0):
-        averaging = dual_averaging.begin(1.0)
+        averaging = hamiltonian.begin(1.0)
         for _ in range(5000):
-            averaging = dual_averaging.told(averaging, acceptance, wanted=0.8)
+            averaging = hamiltonian.told(averaging, acceptance, wanted=0.8)
         assert 0 < averaging.step_size < np.inf
 
 
 def test_by_the_book():
     """Hoffman and Gelman (2014), equation 6, for two steps from 0.5 with 0.3 and 0.9 accepted, wanted 0.65."""
-    averaging = dual_averaging.begin(0.5)
-    one = dual_averaging.told(averaging, 0.3, wanted=0.65)
+    averaging = hamiltonian.begin(0.5)
+    one = hamiltonian.told(averaging, 0.3, wanted=0.65)
     error = 0.35 / 11
     assert one.step_size == pytest.approx(5 * np.exp(-error / 0.05))
     assert one.kept == pytest.approx(one.step_size)
-    two = dual_averaging.told(one, 0.9, wanted=0.65)
+    two = hamiltonian.told(one, 0.9, wanted=0.65)
     error = error * (1 - 1 / 12) - 0.25 / 12
     assert two.step_size == pytest.approx(5 * np.exp(-np.sqrt(2) / 0.05 * error))
     weight = 2**-0.75

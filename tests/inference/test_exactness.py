@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tastespace.inference.checkpoints import Checkpoints
+from tastespace.inference.diagnostics import Exactness
 from tastespace.inference.drivers import Schedule, sample
-from tastespace.inference.exactness import Exactness
 from tastespace.inference.trace import NOISE, Trace
 from tastespace.progress import silent
 from tastespace.randomness import generator

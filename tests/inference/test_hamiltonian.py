@@ -12,8 +12,8 @@ import pytest
 from inference.known_targets import FALSE_ALARM, Banana, Gaussian, moments, p_value, run
 
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.inference import hamiltonian, riemannian
-from tastespace.inference.mass import mass_of
+from tastespace.inference.samplers import hamiltonian, riemannian
+from tastespace.inference.samplers.hamiltonian import mass_of
 from tastespace.randomness import generator
 
 GAUSSIAN = Gaussian(np.array([1.0, -2.0, 0.5]), np.array([[4.0, 1.5, 0.0], [1.5, 1.0, 0.1], [0.0, 0.1, 0.09]]))
@@ -116,7 +116,7 @@ def test_a_missing_half_in_the_leap_is_noticed():
 @pytest.mark.statistical
 def test_a_kinetic_energy_without_its_half_is_noticed(monkeypatch):
     """p C p for p C p / 2: paths are accepted by another energy than the one that momenta are drawn from."""
-    from tastespace.inference.mass import Mass
+    from tastespace.inference.samplers.hamiltonian import Mass
 
     monkeypatch.setattr(Mass, "kinetic", lambda mass, momentum: np.sum(momentum * mass.velocity(momentum), axis=-1))
     points, _ = paths(GAUSSIAN, np.full((400, 3), 0.0), warmup=60, draws=60)

@@ -12,7 +12,7 @@ import pytest
 from inference.known_targets import FALSE_ALARM, Gaussian, moments, p_value, run
 
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.inference import gibbs_scan, metropolis
+from tastespace.inference.samplers import gibbs, metropolis
 from tastespace.randomness import generator
 
 TARGET = Gaussian(np.array([1.0, -0.5]), np.array([[1.0, 0.6], [0.6, 2.0]]))
@@ -128,8 +128,8 @@ CONDITIONALS = {"first": conditional(0), "second": conditional(1)}
 @pytest.mark.statistical
 @pytest.mark.parametrize("order", ["systematic", "shuffled", "random"])
 def test_scans(order):
-    state = gibbs_scan.init(np.full((CHAINS, 2), 3.0))
-    step = partial(gibbs_scan.step, conditionals=CONDITIONALS, order=order)
+    state = gibbs.init(np.full((CHAINS, 2), 3.0))
+    step = partial(gibbs.step, conditionals=CONDITIONALS, order=order)
     points, _ = run(step, state, generator(6), warmup=20, draws=30)
     assert p_value(moments(points), TARGET.truth()) > FALSE_ALARM
 
@@ -143,8 +143,8 @@ def test_a_wrong_conditional_is_noticed():
         new[..., 1] = TARGET.mean[1] + 2**0.5 * rng.standard_normal(len(position))
         return new
 
-    step = partial(gibbs_scan.step, conditionals={**CONDITIONALS, "second": marginal})
-    points, _ = run(step, gibbs_scan.init(np.zeros((CHAINS, 2))), generator(6), warmup=20, draws=30)
+    step = partial(gibbs.step, conditionals={**CONDITIONALS, "second": marginal})
+    points, _ = run(step, gibbs.init(np.zeros((CHAINS, 2))), generator(6), warmup=20, draws=30)
     assert p_value(moments(points), TARGET.truth()) < FALSE_ALARM
 
 
@@ -152,7 +152,7 @@ def test_orders_are_what_they_say():
     rng, names = generator(7), ("a", "b", "c")
     blocks = dict.fromkeys(names, lambda position, rng: position)
     scans = {
-        order: {gibbs_scan.step(gibbs_scan.init({"x": 1.0}), rng, blocks, order).drawn for _ in range(200)}
+        order: {gibbs.step(gibbs.init({"x": 1.0}), rng, blocks, order).drawn for _ in range(200)}
         for order in ("systematic", "shuffled", "random")
     }
     assert scans["systematic"] == {names}
@@ -162,12 +162,12 @@ def test_orders_are_what_they_say():
 
 
 def test_bad_scans_say_what_is_wrong():
-    state = gibbs_scan.init({"x": np.zeros(2)})
+    state = gibbs.init({"x": np.zeros(2)})
     with pytest.raises(InvalidParameterError, match="order is 'sideways'; expected one of 'systematic', 'shuffled'"):
-        gibbs_scan.step(state, generator(0), {"x": lambda position, rng: position}, "sideways")
+        gibbs.step(state, generator(0), {"x": lambda position, rng: position}, "sideways")
     with pytest.raises(InvalidParameterError, match="conditionals is empty"):
-        gibbs_scan.step(state, generator(0), {})
+        gibbs.step(state, generator(0), {})
     with pytest.raises(NonFiniteStateError, match="the draw of x is not finite"):
-        gibbs_scan.step(state, generator(0), {"x": lambda position, rng: {"x": np.array([np.nan])}})
+        gibbs.step(state, generator(0), {"x": lambda position, rng: {"x": np.array([np.nan])}})
     with pytest.raises(NonFiniteStateError, match="the start is not finite"):
-        gibbs_scan.init(np.array([np.inf]))
+        gibbs.init(np.array([np.inf]))

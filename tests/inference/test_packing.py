@@ -12,8 +12,8 @@ from numpy.testing import assert_array_equal
 
 from tastespace.errors import CheckpointError
 from tastespace.inference.packing import pack, unpack
-from tastespace.models.factorization.populations import NormalPopulation
-from tastespace.models.factorization.rows import Points
+from tastespace.models.factorization.priors.normal_wishart import NormalPopulation
+from tastespace.models.factorization.rows import Factors
 from tastespace.randomness import generator, restored, state_of
 
 
@@ -71,11 +71,11 @@ def test_arrays(array):
 
 
 def test_dataclasses_of_the_library_in_one_another():
-    points = Points(np.ones((3, 2), np.float32), None)
+    points = Factors(np.ones((3, 2), np.float32), None)
     assert points.moments.n == 3  # worked out from the fields, remembered, and no part of the value
     value = {"points": points, "populations": [NormalPopulation(np.zeros(2), np.eye(2), 0.5, np.float64(2.0))]}
     found = there_and_back(value)
-    assert isinstance(found["points"], Points)
+    assert isinstance(found["points"], Factors)
     assert "moments" not in vars(found["points"])
     assert_array_equal(found["points"].factors, points.factors)
     assert found["points"].bias is None
@@ -102,7 +102,7 @@ def test_what_cannot_be_packed_is_named(value):
         {"class": ["tastespace.errors", "DataError", {}]},
         {"class": ["tastespace.nowhere", "Thing", {}]},
         # A class of ours that another module has imported is not there under that name.
-        {"class": ["tastespace.models.factorization.gibbs", "Population", {}]},
+        {"class": ["tastespace.models.factorization.gibbs.sweep", "Population", {}]},
         {"class": ["tastespace.models.factorization.rows", "Points", {"factors": 1}]},
         {"wibble": 1},
         {"list": [], "tuple": []},

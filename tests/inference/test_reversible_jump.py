@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import norm
 
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.inference.reversible_jump import jump, proposal_down, proposal_up
+from tastespace.inference.samplers.reversible_jump import jump, proposal_down, proposal_up
 from tastespace.randomness import generator
 
 WEIGHT, FALSE_ALARM = 0.3, 1e-6

@@ -24,7 +24,7 @@ from inference.known_targets import (
 )
 
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.inference import geodesic, metropolis, slice, sphere
+from tastespace.inference.samplers import geodesic, geodesic_slice, metropolis
 from tastespace.randomness import generator
 
 CHAINS = 1500
@@ -45,9 +45,9 @@ def sampler(name, target, start):
                 state, rng, target.log_density, target.gradient, leaps=4, warmup=15
             )
         case "slice":
-            return slice.init(start, target.log_density, radius=radius), lambda state, rng: slice.step(
-                state, rng, target.log_density
-            )
+            return geodesic_slice.init(
+                start, target.log_density, radius=radius
+            ), lambda state, rng: geodesic_slice.step(state, rng, target.log_density)
 
 
 def drawn(name, target, *, warmup=30, draws=25, seed=1, chains=CHAINS):
@@ -138,12 +138,14 @@ def test_a_fixed_interval_is_noticed(monkeypatch):
 
     def p():
         rng = generator(1)
-        state = slice.init(uniform(5000, 2, 1.0, rng), two_holes)
-        points, _ = run(lambda state, rng: slice.step(state, rng, two_holes), state, rng, warmup=10, draws=40)
+        state = geodesic_slice.init(uniform(5000, 2, 1.0, rng), two_holes)
+        points, _ = run(lambda state, rng: geodesic_slice.step(state, rng, two_holes), state, rng, warmup=10, draws=40)
         return p_value(waves(points), truth)
 
     assert p() > FALSE_ALARM
-    monkeypatch.setattr(slice, "first_interval", lambda shape, rng: (np.full(shape, -np.pi), np.full(shape, np.pi)))
+    monkeypatch.setattr(
+        geodesic_slice, "first_interval", lambda shape, rng: (np.full(shape, -np.pi), np.full(shape, np.pi))
+    )
     assert p() < FALSE_ALARM
 
 
@@ -205,7 +207,7 @@ def test_a_gradient_without_its_half_is_noticed(rng):
 def test_free_motion_is_a_great_circle(rng):
     """A quarter of it, and nothing where nothing moves."""
     x, p = np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([[0.0, 3.0], [0.0, 0.0]])
-    end, velocity = sphere.along_great_circle(x, p, np.pi / 2 / 1.5, 2.0)
+    end, velocity = geodesic.along_great_circle(x, p, np.pi / 2 / 1.5, 2.0)
     np.testing.assert_allclose(end, [[0.0, 2.0], [0.0, 2.0]], atol=1e-15)
     np.testing.assert_allclose(velocity, [[-3.0, 0.0], [0.0, 0.0]], atol=1e-15)
 
@@ -272,7 +274,7 @@ def test_what_is_not_a_number_is_rejected_and_counted(name):
 
 def test_bad_starts_say_what_is_wrong():
     flat, zero = (lambda v: 0.0 * v[..., 0]), np.zeros_like
-    for init in (lambda *a, **k: slice.init(a[0], a[1], **k), lambda *a, **k: geodesic.init(*a, **k)):
+    for init in (lambda *a, **k: geodesic_slice.init(a[0], a[1], **k), lambda *a, **k: geodesic.init(*a, **k)):
         with pytest.raises(InvalidParameterError, match="radius is 0; expected a finite number above 0"):
             init([1.0, 0.0], flat, zero, radius=0)
         with pytest.raises(InvalidParameterError, match="radius is -2.0"):

@@ -14,7 +14,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tastespace.inference.drivers import ascend, never
-from tastespace.inference.stochastic_approximation import (
+from tastespace.inference.samplers.stochastic_approximation import (
     Adam,
     Memory,
     RobbinsMonro,

@@ -10,11 +10,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import ALS, DampedBias, Ratings, evaluate, random_split, read
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.models.factorization.als import AlternatingLeastSquares
-from tastespace.models.factorization.estimators import WEIGHTINGS
-from tastespace.models.factorization.penalty import Penalty, Strengths, Weighting
-from tastespace.models.factorization.rows import Points, RowPrior, Side, solve_rows
-from tastespace.models.factorization.strength_search import Validation, search_strengths
+from tastespace.models.factorization.als.als import WEIGHTINGS
+from tastespace.models.factorization.als.strength_search import Validation, search_strengths
+from tastespace.models.factorization.als.sweep import AlternatingLeastSquares, Penalty, Strengths, Weighting
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, solve_rows
 from tastespace.progress import silent
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -170,17 +169,17 @@ def test_separate_strengths_override_the_shared_one(ratings):
 
 
 def test_an_item_without_ratings_gets_the_priors_answer(rng):
-    side = Side(np.array([0, 0, 2], np.int64), np.array([0, 1], np.int32), np.ones(2))
-    other = Points(rng.standard_normal((2, 3)), rng.standard_normal(2))
+    side = RatingBlock(np.array([0, 0, 2], np.int64), np.array([0, 1], np.int32), np.ones(2))
+    other = Factors(rng.standard_normal((2, 3)), rng.standard_normal(2))
     solved = solve_rows(side, other, RowPrior(np.eye(3), np.full((1, 3), 0.5), 2.0, 1.0), name="item")
     assert_allclose(solved.points.factors[0], 0.5)
     assert_allclose(solved.points.bias[0], 0.5)
 
 
 def test_a_broken_state_names_its_block():
-    side = Side(np.array([0, 1], np.int64), np.array([0], np.int32), np.ones(1))
+    side = RatingBlock(np.array([0, 1], np.int64), np.array([0], np.int32), np.ones(1))
     with pytest.raises(NonFiniteStateError, match="user update failed at row 0"):
-        solve_rows(side, Points(np.full((1, 2), np.nan)), RowPrior(np.eye(2), np.zeros((1, 2))), name="user")
+        solve_rows(side, Factors(np.full((1, 2), np.nan)), RowPrior(np.eye(2), np.zeros((1, 2))), name="user")
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from numpy.testing import assert_allclose
 from scipy.special import log_expit, log_ndtr, ndtr
 
 from tastespace import BPMF
-from tastespace.data.compressed import Compressed
-from tastespace.models.factorization import updating
-from tastespace.models.factorization.approaching import LEAST_CURVATURE, touching
-from tastespace.models.factorization.likelihoods import Noise
-from tastespace.models.factorization.ordered_probit import CutPoints, OrderedProbit
-from tastespace.models.factorization.rows import Points, Side
-from tastespace.models.factorization.yes_no import Logistic
+from tastespace.data.csr import CSR
+from tastespace.models.factorization.gibbs import update
+from tastespace.models.factorization.likelihoods.base import Noise
+from tastespace.models.factorization.likelihoods.binary import Logistic
+from tastespace.models.factorization.likelihoods.ordinal import CutPoints, OrderedProbit
+from tastespace.models.factorization.row_updates import LEAST_CURVATURE, touching
+from tastespace.models.factorization.rows import Factors, RatingBlock
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -28,9 +28,9 @@ SCORES, STEP = np.linspace(-2.5, 2.5, 33), 1e-4
 def touched(likelihood, noise, scores, rating):
     """Targets and weights of one row of ratings at these scores."""
     n = len(scores)
-    ratings = Compressed(np.array([0, n]), np.arange(n, dtype=np.int32), np.full(n, rating, np.float32))
-    rows, other = Points(np.ones((1, 1))), Points(scores[:, None])
-    return touching(likelihood, Side.of(ratings, np.float64, 0.0), rows, other, noise, 1)
+    ratings = CSR(np.array([0, n]), np.arange(n, dtype=np.int32), np.full(n, rating, np.float32))
+    rows, other = Factors(np.ones((1, 1))), Factors(scores[:, None])
+    return touching(likelihood, RatingBlock.of(ratings, np.float64, 0.0), rows, other, noise, 1)
 
 
 def ordinal_chance(scores, level):
@@ -80,10 +80,10 @@ def test_a_new_item_that_all_like_is_believed(kind, monkeypatch):
     news = pl.DataFrame({"user": users, "item": [999] * len(users), "rating": [1.0] * len(users)})
 
     def chance(steps):
-        monkeypatch.setattr(updating, "STEPS", steps)
+        monkeypatch.setattr(update, "STEPS", steps)
         return float(model.update(news, sweeps=0).predict(["new"], [999]).mean[0])
 
-    found, right = chance(updating.STEPS), chance(60)
+    found, right = chance(update.STEPS), chance(60)
     assert abs(found - right) < 0.02
-    monkeypatch.setattr(updating, "touching", lambda _, side, *__: replace(side, targets=0 * side.targets))
+    monkeypatch.setattr(update, "touching", lambda _, side, *__: replace(side, targets=0 * side.targets))
     assert chance(2) < right - 0.04

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 
 from tastespace import ALS, Ratings, load, save
 from tastespace.errors import DataError, DataWarning, InvalidParameterError
-from tastespace.models.asking import asked_users
+from tastespace.models.base.query import asked_users
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 

@@ -10,12 +10,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from tastespace import BPMF, Ratings, load, save
-from tastespace.data.compressed import Compressed
-from tastespace.data.levels import levels_of
+from tastespace.data.csr import CSR
+from tastespace.data.kinds import levels_of
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, NonFiniteStateError
-from tastespace.models.factorization.beliefs import UserBeliefs, evidence
-from tastespace.models.factorization.likelihoods import Noise
-from tastespace.models.factorization.rows import Points
+from tastespace.models.factorization.gibbs.item_draws import UserBeliefs, evidence
+from tastespace.models.factorization.likelihoods.base import Noise
+from tastespace.models.factorization.rows import Factors
 from tastespace.randomness import generator
 from tastespace.testing.toys import gaussian
 
@@ -52,7 +52,7 @@ def closed_form(draws, items, values, s):
 
 def history(*rated):
     items, values = (np.array(part) for part in zip(*rated, strict=True)) if rated else (np.zeros(0), np.zeros(0))
-    return Compressed(np.array([0, len(rated)]), items.astype(np.int32), values.astype(np.float32))
+    return CSR(np.array([0, len(rated)]), items.astype(np.int32), values.astype(np.float32))
 
 
 @pytest.mark.parametrize("biases", [True, False])
@@ -256,7 +256,7 @@ def test_a_chain_that_explodes_says_where(ratings):
     for alpha in (float("inf"), float("nan")):
         with pytest.raises(NonFiniteStateError, match="precision of the noise"):
             transition.step(replace(state, noise=Noise(alpha)), generator(0))
-    exploded = replace(state, users=Points(state.users.factors * np.float32(1e30), state.users.bias))
+    exploded = replace(state, users=Factors(state.users.factors * np.float32(1e30), state.users.bias))
     with pytest.raises(NonFiniteStateError, match="item"):
         transition.step(exploded, generator(0))
 

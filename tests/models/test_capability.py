@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from tastespace.models.capability import Capability
+from tastespace.models.base.posterior import Capability
 
 
 @runtime_checkable

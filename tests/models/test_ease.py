@@ -15,12 +15,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from tastespace import EASE, Popular, Ratings, evaluate, load, random_split, save
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
 from tastespace.errors import ArtifactError, DataError, InvalidParameterError, NonFiniteStateError
-from tastespace.models.linear import ease, estimators, gram, inverse, posterior
+from tastespace.models.base.posterior import ComparesItems, ComparesUsers, InnerProduct, Remembers, Scored
+from tastespace.models.linear import ease, posterior
 from tastespace.models.linear.ease import is_by_users, item_weights
 from tastespace.models.linear.posterior import LinearPosterior
-from tastespace.models.posterior import ComparesItems, ComparesUsers, InnerProduct, Remembers, Scored
 from tastespace.progress import silent
 from tastespace.randomness import generator
 
@@ -107,8 +107,8 @@ def test_blocks_change_nothing(shape, monkeypatch):
     ratings = drawn(shape, density=0.1)
     whole = weights_of(ratings)
     monkeypatch.setattr(ease, "BLOCK_NUMBERS", 7 * shape[1])
-    monkeypatch.setattr(gram, "BLOCK_PRODUCTS", 5 * shape[1])
-    monkeypatch.setattr(inverse, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(ease, "BLOCK_PRODUCTS", 5 * shape[1])
+    monkeypatch.setattr(ease, "BLOCK_ROWS", 16)
     events = []
     parts = item_weights(ratings.by_user, ratings.n_items, 3.0, events.append)
     assert_allclose(parts.matrix, whole.matrix, rtol=1e-5, atol=1e-8)
@@ -132,7 +132,7 @@ def test_users_are_inverted_only_where_they_are_fewer():
 def test_the_inverse_is_made_in_place():
     matrix = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.5, 0.2, 2.0]])
     expected = np.linalg.inv(matrix)
-    inverse.invert(matrix, silent)
+    ease.invert(matrix, silent)
     assert_allclose(matrix, expected, rtol=1e-12)
 
 
@@ -347,7 +347,7 @@ def test_next_to_no_regularisation_says_so(shape):
     twins[:, :2] = True
     users, items = np.nonzero(twins)
     ratings = Ratings.from_arrays([*users, 0], [*items, 2], np.ones(len(users) + 1))
-    has = Compressed(ratings.by_user.offsets, ratings.by_user.columns, ratings.by_user.values)
+    has = CSR(ratings.by_user.offsets, ratings.by_user.columns, ratings.by_user.values)
     with pytest.raises(NonFiniteStateError, match="larger regularisation"):
         item_weights(has, shape[1], 1e-17, silent)
 
@@ -431,7 +431,7 @@ def test_blas_has_one_thread_while_fitting(monkeypatch):
         seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
         return item_weights(*arguments)
 
-    monkeypatch.setattr(estimators, "item_weights", watched)
+    monkeypatch.setattr(posterior, "item_weights", watched)
     with threadpool_limits(2, user_api="blas"):
         EASE(regularisation=3.0).fit(drawn(TALL))
     assert seen

@@ -12,11 +12,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tastespace import ALS, EmpiricalBayes, Ratings, evaluate, load, random_split, read, save
 from tastespace.errors import ConvergenceWarning, InvalidParameterError
 from tastespace.models import SphereALS
+from tastespace.models.factorization.als.sweep import WEIGHTINGS, Strengths
 from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
-from tastespace.models.factorization.empirical_bayes.precisions import Coordinates, Precisions
 from tastespace.models.factorization.empirical_bayes.settings import empirical_bayes_of
-from tastespace.models.factorization.empirical_bayes.weighted_users import WeightedUsers
-from tastespace.models.factorization.penalty import WEIGHTINGS, Strengths
+from tastespace.models.factorization.empirical_bayes.sweep import Coordinates, Precisions
+from tastespace.models.factorization.likelihoods.weighted_users import WeightedUsers
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 

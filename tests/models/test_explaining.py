@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import ALS, DampedBias, GlobalMean, Ratings, load, save
 from tastespace.errors import DataWarning, InvalidParameterError, UnknownIdError
-from tastespace.models import explaining
+from tastespace.models.base import attribution
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -128,7 +128,7 @@ def test_what_was_rated_high_and_alike_pushes_up():
 def test_blocks_change_nothing(monkeypatch):
     model = fitted()
     whole = model.explain(5, [3, 4])
-    monkeypatch.setattr(explaining, "BLOCK_RATINGS", 1)
+    monkeypatch.setattr(attribution, "BLOCK_RATINGS", 1)
     assert_array_equal(model.explain(5, [3, 4]).contributions, whole.contributions)
 
 

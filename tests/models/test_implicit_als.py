@@ -11,11 +11,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import ImplicitALS, Ratings, load, save
 from tastespace.errors import ArtifactError, DataError, InvalidParameterError, NonFiniteStateError
-from tastespace.models.factorization.kinds_of_noise import noise_from_arrays
-from tastespace.models.factorization.one_class.alternating import AlternatingChoices, Factors, Ridge
-from tastespace.models.factorization.one_class.cells import Chosen, Others, descend, solve
-from tastespace.models.factorization.one_class.confidence import Confidence
-from tastespace.models.updating import merge
+from tastespace.models.base.update import merge
+from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState, Ridge
+from tastespace.models.factorization.implicit.cells import Chosen, Confidence, Others, descend, solve
+from tastespace.models.factorization.likelihoods.kinds_of_noise import noise_from_arrays
 from tastespace.randomness import generator
 
 N_USERS, N_ITEMS = 30, 25
@@ -62,7 +61,7 @@ def scores(state, biases):
 def test_the_loss_is_what_it_is_over_all_cells(biases, is_weighted, growth):
     sweep, confidence = bound(biases=biases, is_weighted=is_weighted, growth=growth)
     rng = generator(1)
-    state = Factors(*(rng.standard_normal((n, 3 + biases), np.float32) for n in (N_USERS, N_ITEMS)))
+    state = ImplicitState(*(rng.standard_normal((n, 3 + biases), np.float32) for n in (N_USERS, N_ITEMS)))
     weights, chosen = cells(RATINGS, confidence)
     loss = np.sum(weights * (chosen - scores(state, biases)) ** 2)
     held = [np.full(n, 0.7) for n in (N_USERS, N_ITEMS)]
@@ -112,7 +111,7 @@ def gradients(parts, is_weighted):
     """Of the loss over all cells by users and by items, biases last, in double precision."""
     weights, chosen = cells(RATINGS, Confidence(4.0))
     users, items = (part.astype(np.float64) for part in parts)
-    pull = weights * (chosen - scores(Factors(users, items), True))
+    pull = weights * (chosen - scores(ImplicitState(users, items), True))
     found = []
     for rows, others, pulled, axis in ((users, items, pull, 1), (items, users, pull.T, 0)):
         ridge = 0.7 * weights.mean(axis) if is_weighted else np.full(len(rows), 0.7)
@@ -126,14 +125,14 @@ def test_the_gradient_is_zero_where_it_stops(is_weighted):
     """All of it; and it is none of zero where the loss rises, nor one of another loss."""
     sweep, _ = bound(biases=True, solver="cholesky", is_weighted=is_weighted)
     rng = generator(1)
-    somewhere = Factors(*(rng.standard_normal((n, 4), np.float32) for n in (N_USERS, N_ITEMS)))
+    somewhere = ImplicitState(*(rng.standard_normal((n, 4), np.float32) for n in (N_USERS, N_ITEMS)))
     slopes = gradients((somewhere.users, somewhere.items), is_weighted)
     for side, row, column in [(0, 7, 3), (0, 2, 0), (1, 11, 3), (1, 4, 1)]:
         ends = []
         for step in (0.05, -0.05):
             moved = [somewhere.users.copy(), somewhere.items.copy()]
             moved[side][row, column] += step
-            ends.append(sweep.loss(Factors(*moved)))
+            ends.append(sweep.loss(ImplicitState(*moved)))
         assert (ends[0] - ends[1]) / 0.1 == pytest.approx(slopes[side][row, column], rel=0.01, abs=0.1)
     state = sweep.init(generator(5))
     for _ in range(700):

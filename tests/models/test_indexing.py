@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import ALS, BPMF, ItemKNN, load, save
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, NotFittedError
-from tastespace.models.indexing import item_vectors, sampled_queries, tune_index
+from tastespace.evaluation.retrieval import item_vectors, sampled_queries, tune_index
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -53,7 +53,7 @@ def test_the_same_seed_the_same_queries():
 
 def test_a_stranger_with_all_of_a_part_is_what_a_history_gives(monkeypatch):
     """Folded in as a request would be."""
-    from tastespace.models import indexing
+    from tastespace.evaluation import retrieval as indexing
 
     model = als()
     monkeypatch.setattr(indexing, "KNOWN_SHARE", (1.0, 1.0 + 1e-9))

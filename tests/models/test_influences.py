@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tastespace import BPMF, VB
-from tastespace.models import explaining
+from tastespace.models.base import attribution
 from tastespace.randomness import generator
 from tastespace.testing.toys import gaussian
 
@@ -21,9 +21,9 @@ ITEMS = [3, 17, 42]
 
 def both_ways(model, monkeypatch):
     """Contributions by slopes, and one by one."""
-    assert RATINGS.by_user.counts[RATINGS.users.rows_of([5])[0]] > explaining.FEW
+    assert RATINGS.by_user.counts[RATINGS.users.rows_of([5])[0]] > attribution.FEW
     at_once = model.explain(5, ITEMS).contributions
-    monkeypatch.setattr(explaining, "FEW", 10**9)
+    monkeypatch.setattr(attribution, "FEW", 10**9)
     return at_once, model.explain(5, ITEMS).contributions
 
 

@@ -10,8 +10,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import BPMF
-from tastespace.models.factorization import kept_noise
-from tastespace.models.factorization.uneven_noise import UnevenPrecision
+from tastespace.models.factorization.likelihoods import kept_noise
+from tastespace.models.factorization.likelihoods.heteroscedastic import UnevenPrecision
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tastespace import artifact
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
-from tastespace.data.splitting import random_split
+from tastespace.data.splits import random_split
 from tastespace.errors import InvalidParameterError
 from tastespace.models import BPMF
-from tastespace.models.factorization import kept_noise
-from tastespace.models.factorization.draws import DrawsPosterior
-from tastespace.models.factorization.kept_noise import keys_of
+from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
+from tastespace.models.factorization.likelihoods import kept_noise
+from tastespace.models.factorization.likelihoods.kept_noise import keys_of
 from tastespace.randomness import generator
 from tastespace.testing import toys
 
@@ -126,7 +126,7 @@ def test_keys_depend_on_ratings_and_not_on_their_order():
     offsets = np.array([0, 2, 4, 4, 6, 8])
     columns = np.array([1, 2, 2, 1, 1, 2, 1, 2], np.int32)
     values = np.array([3, 4, 4, 3, 4, 3, 3, 4.5], np.float32)
-    keys = keys_of(Compressed(offsets, columns, values))
+    keys = keys_of(CSR(offsets, columns, values))
     assert keys[0] == keys[1]
     assert len(set(keys.tolist())) == 4
 

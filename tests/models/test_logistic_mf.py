@@ -10,11 +10,11 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from tastespace import LogisticMF, Ratings, evaluate, random_split
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
 from tastespace.errors import DataError, InvalidParameterError, NonFiniteStateError
-from tastespace.models.factorization.one_class.confidence import Confidence
-from tastespace.models.factorization.one_class.logistic_descent import LogisticDescent
-from tastespace.models.factorization.one_class.negatives import LAWS, Unchosen
+from tastespace.models.factorization.implicit.cells import Confidence
+from tastespace.models.factorization.implicit.logistic_mf import LogisticDescent
+from tastespace.models.factorization.implicit.negatives import LAWS, Unchosen
 from tastespace.randomness import generator
 from tests.models.fresh_negatives import off_by, world
 
@@ -198,7 +198,7 @@ def test_the_more_is_known_the_less_is_left_open():
         counts = np.minimum(by_user.counts, most)
         is_kept = np.arange(len(by_user.columns)) - by_user.offsets[by_user.rows()] < most
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        folded = model.posterior_.fold_in(Compressed(offsets, by_user.columns[is_kept], by_user.values[is_kept]), 1)
+        folded = model.posterior_.fold_in(CSR(offsets, by_user.columns[is_kept], by_user.values[is_kept]), 1)
         users, items = (part.reshape(-1).astype(np.int32) for part in np.indices((30, RATINGS.n_items)))
         sds.append(model.posterior_.summary(folded, users, items, 1)[1].mean())
     assert sds[0] > 1.1 * sds[1] > 1.1**2 * sds[2]

@@ -8,10 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 
 from tastespace import Ratings
-from tastespace.models.factorization.one_class.confidence import Confidence
-from tastespace.models.factorization.one_class.logistic_descent import LogisticDescent, LogisticState
-from tastespace.models.factorization.one_class.negatives import LAWS, Chances, Unchosen, popularity
-from tastespace.models.factorization.one_class.panel import Panel, inclusion
+from tastespace.models.factorization.implicit.cells import Confidence
+from tastespace.models.factorization.implicit.logistic_mf import LogisticDescent, LogisticState
+from tastespace.models.factorization.implicit.negatives import LAWS, Chances, Panel, Unchosen, inclusion, popularity
 from tastespace.randomness import generator
 
 K = 3
@@ -162,9 +161,9 @@ def test_where_everything_was_chosen_nothing_is_left_to_draw():
 
 
 def test_drawing_leaves_out_what_was_chosen_and_depends_on_the_place():
-    from tastespace.data.compressed import Compressed
+    from tastespace.data.csr import CSR
 
-    chosen = Compressed(np.array([0, 2, 2, 4]), np.array([0, 3, 0, 3], np.int32), np.ones(4, np.float32))
+    chosen = CSR(np.array([0, 2, 2, 4]), np.array([0, 3, 0, 3], np.int32), np.ones(4, np.float32))
     chances, counts = Chances.of(np.array([5, 1, 1, 5])), np.array([50, 50, 50])
     drawn = chances.draw(chosen, counts, 7, np.array([4, 5, 4], np.uint64))
     rows = drawn.rows()

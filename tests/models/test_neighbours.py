@@ -14,10 +14,9 @@ from reference import neighbours as reference
 
 from tastespace import ItemKNN, Ratings, UserKNN, evaluate, load, random_split, save
 from tastespace.errors import ArtifactError, InvalidParameterError
-from tastespace.models.neighbours import comparing, users
-from tastespace.models.neighbours.items import ItemNeighbours
-from tastespace.models.neighbours.users import UserNeighbours
-from tastespace.models.posterior import ComparesItems, ComparesUsers
+from tastespace.models.base.posterior import ComparesItems, ComparesUsers
+from tastespace.models.neighbors import kernels, knn
+from tastespace.models.neighbors.knn import ItemNeighbours, UserNeighbours
 from tastespace.testing.toys import tastes
 
 SIMILARITIES = ["cosine", "pearson", "adjusted-cosine"]
@@ -35,8 +34,8 @@ def drawn(seed, n_users=9, n_items=8, density=0.5):
     observed = rng.random((n_users, n_items)) < density
     observed[np.arange(n_users), rng.integers(0, n_items, n_users)] = True
     observed[rng.integers(0, n_users, n_items), np.arange(n_items)] = True
-    users, items = np.nonzero(observed)
-    return Ratings.from_arrays(users, items, rng.integers(1, 6, len(users)))
+    knn, items = np.nonzero(observed)
+    return Ratings.from_arrays(knn, items, rng.integers(1, 6, len(knn)))
 
 
 def expected_ratings(model, ratings):
@@ -180,8 +179,8 @@ def test_without_neighbours_the_baseline_answers(model_class):
 @pytest.mark.parametrize("model_class", [ItemKNN, UserKNN])
 @pytest.mark.parametrize("dampings", [(0.0, 0.0), (5.0, 5.0)])
 def test_constant_ratings_stay_constant(model_class, dampings):
-    users, items = np.meshgrid(np.arange(6), np.arange(5))
-    ratings = Ratings.from_arrays(users.reshape(-1), items.reshape(-1), np.full(30, 3.7))
+    knn, items = np.meshgrid(np.arange(6), np.arange(5))
+    ratings = Ratings.from_arrays(knn.reshape(-1), items.reshape(-1), np.full(30, 3.7))
     model = model_class(user_damping=dampings[0], item_damping=dampings[1], damping=0.0, shrinkage=0.0).fit(ratings)
     assert_allclose(model.recommend([0, 3], 5, exclude=None).scores, 3.7, atol=1e-5)
 
@@ -198,8 +197,8 @@ def test_more_neighbours_than_there_are(model_class):
 
 def test_a_user_with_one_rating_and_an_item_with_one_rater():
     """The item that only c rated is judged by c's other items; the user who rated one item is judged by it."""
-    users, items = list("aaabbbccd"), ["x", "y", "z", "x", "y", "z", "x", "rare", "x"]
-    ratings = Ratings.from_arrays(users, items, [5.0, 5, 1, 4, 5, 2, 1, 5, 5])
+    knn, items = list("aaabbbccd"), ["x", "y", "z", "x", "y", "z", "x", "rare", "x"]
+    ratings = Ratings.from_arrays(knn, items, [5.0, 5, 1, 4, 5, 2, 1, 5, 5])
     for model_class in (ItemKNN, UserKNN):
         model = model_class(shrinkage=0.0).fit(ratings)
         expected = expected_ratings(model, ratings)
@@ -226,8 +225,8 @@ def test_blocks_change_nothing(monkeypatch):
     ratings, _ = tastes(40, 30, rng=np.random.default_rng(2))
     item, user = ItemKNN(seed=0).fit(ratings), UserKNN(seed=0).fit(ratings)
     whole = [all_scores(item, ratings), all_scores(user, ratings), all_pairs(user, ratings)]
-    monkeypatch.setattr(comparing, "BLOCK_NEIGHBOURS", 7 * 29)
-    monkeypatch.setattr(users, "BLOCK_SIMILARITIES", 7 * 40)
+    monkeypatch.setattr(kernels, "BLOCK_NEIGHBOURS", 7 * 29)
+    monkeypatch.setattr(knn, "BLOCK_SIMILARITIES", 7 * 40)
     events = []
     item, user = ItemKNN(seed=0).fit(ratings, observer=events.append), UserKNN(seed=0).fit(ratings)
     parts = [all_scores(item, ratings), all_scores(user, ratings), all_pairs(user, ratings)]

@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose
 
 from tastespace import ImplicitALS, Ratings
 from tastespace.errors import NotFittedError
-from tastespace.models.factorization.one_class import search as module
-from tastespace.models.factorization.one_class.alternating import Factors
-from tastespace.models.factorization.one_class.search import RIDGES, STRENGTHS, Judge, unit_of
-from tastespace.models.factorization.strength_search import Validation
+from tastespace.models.factorization.als.strength_search import Validation
+from tastespace.models.factorization.implicit import search as module
+from tastespace.models.factorization.implicit.alternating import ImplicitState
+from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Judge, unit_of
 from tastespace.randomness import generator
 
 
@@ -30,7 +30,7 @@ RATINGS = choices()
 def test_the_measure_is_the_ndcg_of_whole_lists(has_biases):
     rng = generator(1)
     validation = Validation.split(RATINGS, 0.2, rng)
-    state = Factors(*(rng.standard_normal((n, 4), np.float32) for n in (RATINGS.n_users, RATINGS.n_items)))
+    state = ImplicitState(*(rng.standard_normal((n, 4), np.float32) for n in (RATINGS.n_users, RATINGS.n_items)))
     found = []
     for user in range(RATINGS.n_users):
         wanted = validation.held_out.item_rows[validation.held_out.user_rows == user]
@@ -50,7 +50,7 @@ def test_the_measure_is_the_ndcg_of_whole_lists(has_biases):
 def test_a_model_without_an_opinion_is_in_the_middle():
     """All scores are the same: no place is better than another, and not all are the first."""
     validation = Validation.split(RATINGS, 0.2, generator(1))
-    nothing = Factors(*(np.zeros((n, 2), np.float32) for n in (RATINGS.n_users, RATINGS.n_items)))
+    nothing = ImplicitState(*(np.zeros((n, 2), np.float32) for n in (RATINGS.n_users, RATINGS.n_items)))
     assert 0.1 < Judge.of(validation, generator(1)).ndcg(nothing, False) < 0.4
 
 
@@ -108,7 +108,7 @@ def test_it_finds_better_lists_than_the_extremes():
         model = ImplicitALS(n_factors=16, seed=1, threads=1, **settings).fit(part.train)
         rows = np.arange(part.train.n_users, dtype=np.int32)
         means = model.posterior_.known(rows).means(0, len(rows))[0][:, 0]
-        return Judge.of(part, generator(0)).ndcg(Factors(means, model.posterior_.draws.items[:, 0]), False)
+        return Judge.of(part, generator(0)).ndcg(ImplicitState(means, model.posterior_.draws.items[:, 0]), False)
 
     found = ndcg()
     assert found > ndcg(strength=64.0, regularisation=1e-3) + 0.02

@@ -11,19 +11,15 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import ALS, PMF, DampedBias, Ratings, evaluate, load, random_split, read, save
-from tastespace.data.streaming import RatingStream, Triples
-from tastespace.data.writing import write
+from tastespace.data.formats.streaming import RatingStream, Triples
+from tastespace.data.formats.writers import write
 from tastespace.errors import ConvergenceWarning, DataError, DivergenceWarning, InvalidParameterError
-from tastespace.models.factorization.adaptive import AdaptivePrior
-from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
-from tastespace.models.factorization.best_epoch import KeepingBest, diverged, run
-from tastespace.models.factorization.descent import Descent, Rate, Steps
-from tastespace.models.factorization.forms import Form
-from tastespace.models.factorization.pace import usual_epochs, usual_patience
-from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
-from tastespace.models.factorization.pmf import HELD_OUT
-from tastespace.models.factorization.rating_blocks import InPieces
-from tastespace.models.factorization.sources import StreamedRatings, WholeRatings, triples_of
+from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
+from tastespace.models.factorization.sgd.blocks import InPieces, StreamedRatings, WholeRatings, triples_of
+from tastespace.models.factorization.sgd.descent import Descent, Rate, Steps, usual_epochs, usual_patience
+from tastespace.models.factorization.sgd.forms import Form
+from tastespace.models.factorization.sgd.pmf import HELD_OUT
+from tastespace.models.factorization.sgd.schedule import AdaptivePrior, KeepingBest, diverged, run
 from tastespace.progress import silent
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -97,7 +93,7 @@ def both(ratings, weighting, **options):
 @pytest.mark.parametrize("weighting", ["plain", "weighted", "blended"])
 def test_als_and_gradient_descent_reach_the_same_loss_from_the_same_start(easy, weighting):
     descent, als, state = both(easy, weighting, method="full-batch", rate=0.3, schedule="bold-driver")
-    solved, rng = Factors(state.users, state.items), generator(3)
+    solved, rng = ALSState(state.users, state.items), generator(3)
     for _ in range(100):
         solved, stats = als.step(solved, rng)
     for _ in range(300):
@@ -110,7 +106,7 @@ def test_als_and_gradient_descent_reach_the_same_loss_from_the_same_start(easy, 
 @pytest.mark.parametrize(("weighting", "tolerance"), [("plain", 1e-2), ("weighted", 1e-3)])
 def test_single_ratings_end_near_there_too(easy, weighting, tolerance):
     descent, als, state = both(easy, weighting, rate=0.05, schedule="inverse", decay=1.0)
-    solved, rng = Factors(state.users, state.items), generator(3)
+    solved, rng = ALSState(state.users, state.items), generator(3)
     for _ in range(100):
         solved, stats = als.step(solved, rng)
     for _ in range(600):
@@ -124,7 +120,7 @@ def test_the_other_weighting_would_be_noticed(easy):
     """Broken twin: subtracting all of the penalty at every visit is not plain regularisation."""
     descent, als, state = both(easy, "plain", rate=0.05, schedule="inverse", decay=1.0)
     wrong = dataclasses.replace(descent, penalty=Penalty(descent.penalty.strengths, WEIGHTINGS["weighted"]))
-    solved, rng = Factors(state.users, state.items), generator(3)
+    solved, rng = ALSState(state.users, state.items), generator(3)
     for _ in range(100):
         solved, stats = als.step(solved, rng)
     for _ in range(200):
@@ -464,7 +460,7 @@ def test_patience_and_epochs_are_longer_where_an_epoch_is_short(ratings):
 
 
 def test_the_search_keeps_to_its_budget_and_takes_what_it_found(ratings, monkeypatch):
-    monkeypatch.setattr("tastespace.models.factorization.pmf.MOST_TRIALS", 3)
+    monkeypatch.setattr("tastespace.models.factorization.sgd.pmf.MOST_TRIALS", 3)
     told = []
     model = PMF(n_factors=4, seed=1).fit(ratings, observer=told.append)
     tried = [event.stats for event in told if event.phase == "searching regularisation"]
@@ -673,7 +669,7 @@ def test_one_piece_is_nearly_the_fit_in_memory(ratings, file):
 
 
 def test_a_streamed_model_answers_saves_and_does_not_depend_on_threads(ratings, file, tmp_path, monkeypatch):
-    monkeypatch.setattr("tastespace.models.factorization.descent.WORTH_THREADS", 0)
+    monkeypatch.setattr("tastespace.models.factorization.sgd.descent.WORTH_THREADS", 0)
     options = {"n_factors": 2, "regularisation": 0.01, "learning_rate": 0.05, "seed": 1, "epochs": 12}
     models = [PMF(**options, threads=threads).fit_parquet(file, rows_at_once=300) for threads in (1, 3)]
     for other in models[1:]:
@@ -710,7 +706,7 @@ def test_how_many_rows_at_once_makes_sense(file):
 @pytest.mark.parametrize("threads", [2, 3])
 @pytest.mark.parametrize("method", ["stochastic", "mini-batch", "full-batch"])
 def test_same_bytes_whatever_the_threads(ratings, method, threads, monkeypatch):
-    monkeypatch.setattr("tastespace.models.factorization.descent.WORTH_THREADS", 0)
+    monkeypatch.setattr("tastespace.models.factorization.sgd.descent.WORTH_THREADS", 0)
     options = {"n_factors": 5, "method": method, "batch_size": 100, "epochs": 5, "seed": 2}
     one, many = PMF(threads=1, **options).fit(ratings), PMF(threads=threads, **options).fit(ratings)
     for name, array in one.posterior_.arrays().items():

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import ALS, BPMF, Cautious, Curious, Likely, Mean, Ratings, Thompson
 from tastespace.errors import InvalidParameterError
-from tastespace.models.policies import policy_of
+from tastespace.models.base.policies import policy_of
 from tastespace.randomness import derive, generator
 from tastespace.testing.toys import gaussian
 

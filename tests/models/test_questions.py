@@ -12,11 +12,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import ndtr
 
 from tastespace import ALS, Popular, Ratings, load, save
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, NotFittedError, UnknownIdError
 from tastespace.models import BPMF
-from tastespace.models.factorization import informing
-from tastespace.models.questions import RATED
+from tastespace.models.base.active_learning import RATED
+from tastespace.models.factorization.gibbs import information
 from tastespace.randomness import generator
 from tastespace.testing.toys import gaussian, tastes
 
@@ -113,7 +113,7 @@ def told_by(model, kind):
     """What a stranger's rating of each item tells and means, S x M: variance around the score, slope of the rating."""
     draws, posterior = model.posterior_.draws, model.posterior_
     if kind == "uneven":
-        nobody = posterior.fold_in(Compressed(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)), 1)
+        nobody = posterior.fold_in(CSR(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)), 1)
         (_, belief), *_ = nobody.blocks(np.array([0]))
         precision = draws.alpha * belief.precision[0] * draws.noise.item_precision
         return 1 / precision.T.astype(float), np.full(precision.T.shape, draws.scale)
@@ -190,8 +190,8 @@ def test_the_best_of_the_list_can_be_the_goal(model):
 
 def test_in_small_blocks_the_same_is_found(model, monkeypatch):
     whole = model.ask(n=6)
-    monkeypatch.setattr(informing, "BLOCK_ITEMS", 7)
-    monkeypatch.setattr(informing, "BLOCK_NUMBERS", 50)
+    monkeypatch.setattr(information, "BLOCK_ITEMS", 7)
+    monkeypatch.setattr(information, "BLOCK_NUMBERS", 50)
     parts = model.ask(n=6)
     assert_array_equal(parts.item_rows, whole.item_rows)
     assert_allclose(parts.reductions, whole.reductions, rtol=1e-4)

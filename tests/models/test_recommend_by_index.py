@@ -14,12 +14,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import ALS, BPMF, EASE, ImplicitALS, Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.index.exact import Exact
 from tastespace.index.growing import Growing
-from tastespace.index.inverted_file import InvertedFile
-from tastespace.index.kd_forest import KdForest
-from tastespace.index.kmeans_tree import KMeansTree
-from tastespace.index.reduced import Reduced
+from tastespace.index.reduction import Reduced
+from tastespace.index.structures.exact import Exact
+from tastespace.index.structures.inverted_file import InvertedFile
+from tastespace.index.structures.kd_forest import KdForest
+from tastespace.index.structures.kmeans_tree import KMeansTree
 from tastespace.index.trials import StoredIndex
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes

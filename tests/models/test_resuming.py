@@ -11,14 +11,14 @@ import pytest
 
 from tastespace import Checkpoints, save
 from tastespace.data.ratings import Ratings
-from tastespace.data.splitting import random_split
+from tastespace.data.splits import random_split
 from tastespace.errors import CheckpointError, ConvergenceWarning, InvalidParameterError
-from tastespace.inference.exactness import Exactness
+from tastespace.inference.diagnostics import Exactness
 from tastespace.models import BPMF, MODELS, SphereBPMF
-from tastespace.models.factorization import bpmf
-from tastespace.models.factorization.item_draws import Keeper
-from tastespace.models.factorization.watching import Watch
-from tastespace.models.run import described
+from tastespace.models.base.resuming import described
+from tastespace.models.factorization.gibbs import bpmf
+from tastespace.models.factorization.gibbs.item_draws import Keeper
+from tastespace.models.factorization.watch import Watch
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 

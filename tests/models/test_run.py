@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tastespace.models.run import run_of
+from tastespace.models.base.resuming import run_of
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 

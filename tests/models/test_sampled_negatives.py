@@ -10,10 +10,10 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from tastespace import BPMF, Ratings
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
 from tastespace.errors import ConvergenceWarning, DataError, InvalidParameterError
-from tastespace.models.factorization.one_class.sampled_negatives import SampledNegatives, negatives_of
-from tastespace.models.suitable import misfit
+from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives, negatives_of
+from tastespace.models.registry import misfit
 from tastespace.randomness import generator
 from tests.models.fresh_negatives import off_by, world
 
@@ -67,7 +67,7 @@ def test_the_same_choices_draw_the_same_whoever_asks_and_however_often_they_were
     assert row(alone, 0) == row(whole, 5)
     mine = by_user.take(np.array([5], np.int32))
     order = generator(0).permutation(len(mine.columns))
-    shuffled = Compressed(mine.offsets, mine.columns[order], 7 * mine.values[order])
+    shuffled = CSR(mine.offsets, mine.columns[order], 7 * mine.values[order])
     assert row(negatives().completed(shuffled), 0) == row(whole, 5)
     assert row(negatives(key=10).completed(mine), 0) != row(whole, 5)
 
@@ -76,8 +76,8 @@ def test_what_was_chosen_no_times_was_not_chosen():
     mine = RATINGS.by_user.take(np.array([5], np.int32))
     values = mine.values.copy()
     values[0] = 0
-    without = Compressed(np.array([0, len(values) - 1]), mine.columns[1:], mine.values[1:])
-    assert row(negatives().completed(Compressed(mine.offsets, mine.columns, values)), 0) == row(
+    without = CSR(np.array([0, len(values) - 1]), mine.columns[1:], mine.values[1:])
+    assert row(negatives().completed(CSR(mine.offsets, mine.columns, values)), 0) == row(
         negatives().completed(without), 0
     )
 

@@ -13,14 +13,17 @@ from tastespace import ALS, BPMF, VB, Checkpoints, Ratings, load, save
 from tastespace.errors import ConvergenceWarning, InvalidParameterError
 from tastespace.inference.trace import ACTIVE
 from tastespace.models import MODELS
-from tastespace.models.factorization.als import Factors
-from tastespace.models.factorization.rows import Points
-from tastespace.models.factorization.shrinkage import search as searching
-from tastespace.models.factorization.shrinkage.choosing import shrinking_prior, unit_of
-from tastespace.models.factorization.shrinkage.cumulative import CumulativePrior
-from tastespace.models.factorization.shrinkage.search import ColumnSearch, RankSearch, most_frequent
-from tastespace.models.factorization.shrinkage.settling import SettledSweep
-from tastespace.models.factorization.shrinkage.turning import in_columns
+from tastespace.models.factorization.als.sweep import ALSState
+from tastespace.models.factorization.priors.shrinkage import CumulativePrior, shrinking_prior, unit_of
+from tastespace.models.factorization.rank import column_search as searching
+from tastespace.models.factorization.rank.column_search import (
+    ColumnSearch,
+    RankSearch,
+    SettledSweep,
+    in_columns,
+    most_frequent,
+)
+from tastespace.models.factorization.rows import Factors
 from tastespace.models.factorization.sphere.sphere_als import SphereALS
 from tastespace.models.factorization.sphere.sphere_bpmf import SphereBPMF
 from tastespace.progress import silent
@@ -114,9 +117,9 @@ def test_dropping_vanished_columns_costs_the_bound_next_to_nothing():
 
 def test_turning_changes_no_score():
     rng = generator(0)
-    users, items = (Points(rng.standard_normal((n, 4)), rng.standard_normal(n)) for n in (30, 20))
+    users, items = (Factors(rng.standard_normal((n, 4)), rng.standard_normal(n)) for n in (30, 20))
     for shrinks_users in (False, True):
-        turned = in_columns(Factors(users, items), shrinks_users=shrinks_users)
+        turned = in_columns(ALSState(users, items), shrinks_users=shrinks_users)
         np.testing.assert_allclose(
             turned.users.factors @ turned.items.factors.T, users.factors @ items.factors.T, atol=1e-9
         )
@@ -148,8 +151,8 @@ def test_columns_come_and_go(ratings):
     assert columns[-1] == (4, 3)  # three, and one to spare
     dropped = replace(
         state,
-        users=Points(state.users.factors[:, :2].copy(), state.users.bias),
-        items=Points(state.items.factors[:, :2].copy(), state.items.bias),
+        users=Factors(state.users.factors[:, :2].copy(), state.users.bias),
+        items=Factors(state.items.factors[:, :2].copy(), state.items.bias),
     )
     sweep = search._sweep(2)
     dropped = replace(

@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import ALS, DampedBias, GlobalMean, ItemKNN, Popular, Ratings, UserKNN
 from tastespace.errors import InvalidParameterError, UnknownIdError
-from tastespace.models.baselines.posterior import BiasPosterior
-from tastespace.models.likeness import directions
+from tastespace.models.base.similarity import directions
+from tastespace.models.baselines.baselines import BiasPosterior
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -213,7 +213,7 @@ def test_models_that_compare_in_a_way_of_their_own(monkeypatch):
     base = plain.posterior_
     posterior = Opinionated(base.mean, base.user_bias, base.item_bias, base.item_appeal, base.user_damping)
     fitted = DampedBias().restore(plain.ratings_, posterior, 0, (0.0, 99.0))
-    import tastespace.models.likeness as likeness
+    import tastespace.models.base.similarity as likeness
 
     for block in (likeness.BLOCK_SCORES, 1):
         monkeypatch.setattr(likeness, "BLOCK_SCORES", block)

@@ -11,13 +11,12 @@ from tastespace import ALS, BPMF, Ratings, SphereALS, SphereBPMF, load, random_s
 from tastespace.distributions.von_mises_fisher import mean_resultant_length
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.diagnostics import diagnose
-from tastespace.models.factorization.als import AlternatingLeastSquares
-from tastespace.models.factorization.likelihoods import Responses
-from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
-from tastespace.models.factorization.populations import Sphere
-from tastespace.models.factorization.rows import Points, Side
+from tastespace.models.factorization.als.sweep import WEIGHTINGS, AlternatingLeastSquares, Penalty, Strengths
+from tastespace.models.factorization.likelihoods.base import Responses
+from tastespace.models.factorization.priors.normal_wishart import Sphere
+from tastespace.models.factorization.priors.von_mises_fisher import SpherePopulation
+from tastespace.models.factorization.rows import Factors, RatingBlock
 from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, SphereMoves
-from tastespace.models.factorization.sphere.population import SpherePopulation
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -173,8 +172,8 @@ def test_an_update_with_other_parameters_is_refused(parameters, message):
 def test_new_draws_are_as_spread_as_the_distribution(n_factors):
     """Whatever rows were before. Of rows without ratings, exactly as the population."""
     rng, chains, n = generator(6), 300, 100
-    users = Points(rng.standard_normal((n, n_factors)))
-    side = Side(
+    users = Factors(rng.standard_normal((n, n_factors)))
+    side = RatingBlock(
         np.r_[np.arange(chains + 1) * n, np.full(chains, chains * n)],
         np.tile(np.arange(n, dtype=np.int32), chains),
         np.tile(rng.standard_normal(n), chains),
@@ -270,8 +269,8 @@ class Shortened(SphereMoves):
     """A broken twin: free items, brought back to the sphere, as Fraccaro (2014) starts."""
 
     def solved(self, side, other, prior, rows, name, threads):
-        from tastespace.models.factorization.moving import NORMAL_ROWS
-        from tastespace.models.factorization.populations import on_sphere
+        from tastespace.models.factorization.priors.normal_wishart import on_sphere
+        from tastespace.models.factorization.row_updates import NORMAL_ROWS
 
         return on_sphere(NORMAL_ROWS.solved(side, other, prior, rows, name, threads), self.sphere)
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tastespace import ALS, BPMF, EASE, PMF, VB, Popular, Ratings, SphereALS, SphereBPMF
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.checkpoints import Checkpoints
-from tastespace.models.starting import start_of
+from tastespace.models.base.resuming import start_of
 from tastespace.progress import Progress
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes

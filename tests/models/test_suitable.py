@@ -8,7 +8,7 @@ import pytest
 from tastespace import ALS, BPMF, EASE, DampedBias, ImplicitALS, ItemKNN, Popular, Ratings, suitable_model
 from tastespace.errors import InvalidParameterError
 from tastespace.models import MODELS
-from tastespace.models.suitable import misfit
+from tastespace.models.registry import misfit
 
 
 def ratings(values):

@@ -13,11 +13,11 @@ from scipy.optimize import minimize
 
 from tastespace import BPMF, VB, Ratings, load, save
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.models.factorization.rows import Points, Side
-from tastespace.models.factorization.variational.ascent import VariationalAscent, VariationalState
-from tastespace.models.factorization.variational.populations import PointNoise, Variances
-from tastespace.models.factorization.variational.rows import RowBeliefs, Shape, unpacked
-from tastespace.models.posterior import DrawsQueries, InnerProduct, Inquires, Places, Remembers, Uncertain
+from tastespace.models.base.posterior import DrawsQueries, Embeddings, InnerProduct, Inquires, Remembers, Uncertain
+from tastespace.models.factorization.rows import Factors, RatingBlock
+from tastespace.models.factorization.vb.ascent import VariationalAscent, VariationalState
+from tastespace.models.factorization.vb.populations import PointNoise, Variances
+from tastespace.models.factorization.vb.rows import RowBeliefs, Shape, unpacked
 from tastespace.randomness import generator
 from tastespace.testing.toys import gaussian
 
@@ -113,7 +113,7 @@ def ascent_of(world, ratings, family):
 
     def points(rows):
         factors = np.ascontiguousarray(rows.means[:, : shape.n_factors])
-        return Points(factors, np.ascontiguousarray(rows.means[:, -1]) if biases else None)
+        return Factors(factors, np.ascontiguousarray(rows.means[:, -1]) if biases else None)
 
     def variances(of_rows, learns):
         return Variances(of_rows[: shape.n_factors], float(of_rows[-1]) if biases else 1.0, learns)
@@ -125,7 +125,7 @@ def ascent_of(world, ratings, family):
         variances(world.item_variances, False),
         PointNoise(1 / world.noise),
     )
-    sides = (Side.of(side, np.float64, ratings.mean) for side in (ratings.by_user, ratings.by_item))
+    sides = (RatingBlock.of(side, np.float64, ratings.mean) for side in (ratings.by_user, ratings.by_item))
     return VariationalAscent(*sides, start)
 
 
@@ -274,7 +274,7 @@ def test_a_training_user_is_folded_in_where_training_left_him(ratings, covarianc
 
 def test_the_posterior_can_all_that_is_asked_of_a_belief(fitted):
     posterior = fitted.posterior_
-    for capability in (Uncertain, InnerProduct, Places, Inquires, Remembers, DrawsQueries):
+    for capability in (Uncertain, InnerProduct, Embeddings, Inquires, Remembers, DrawsQueries):
         assert isinstance(posterior, capability)
     assert not posterior.items_are_certain
 

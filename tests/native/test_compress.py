@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tastespace import _native
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
 
 
 @given(seed=st.integers(0, 2**32 - 1), n_rows=st.integers(1, 30), n_columns=st.integers(1, 30))
@@ -18,7 +18,7 @@ def test_equals_scipy_both_ways(seed, n_rows, n_columns):
     matrix = scipy.sparse.random(n_rows, n_columns, 0.3, random_state=rng, dtype=np.float32).tocoo()
     order = rng.permutation(matrix.nnz)
     rows, columns, values = matrix.row[order], matrix.col[order], matrix.data[order]
-    grouped = Compressed.group(rows, columns, values, n_rows).transposed(n_columns).transposed(n_rows)
+    grouped = CSR.group(rows, columns, values, n_rows).transposed(n_columns).transposed(n_rows)
     expected = matrix.tocsr()
     expected.sort_indices()
     np.testing.assert_array_equal(grouped.offsets, expected.indptr)
@@ -35,8 +35,8 @@ def test_columns_ascend_as_after_turning_round_twice(seed, n_rows, is_sorted):
     pairs = np.sort(pairs) if is_sorted else pairs
     rows, columns = (pairs // n_columns).astype(np.int32), (pairs % n_columns).astype(np.int32)
     values = rng.standard_normal(len(pairs)).astype(np.float32)
-    ascending = Compressed.group_ascending(rows, columns, values, n_rows)
-    expected = Compressed.group(columns, rows, values, n_columns).transposed(n_rows)
+    ascending = CSR.group_ascending(rows, columns, values, n_rows)
+    expected = CSR.group(columns, rows, values, n_columns).transposed(n_rows)
     for name in ("offsets", "columns", "values"):
         np.testing.assert_array_equal(getattr(ascending, name), getattr(expected, name))
 
@@ -51,14 +51,14 @@ def test_rows_that_cannot_be_sorted_are_refused(bad):
 
 def test_order_within_a_row_is_kept():
     rows, columns = np.array([1, 0, 1, 1], np.int32), np.array([5, 2, 3, 4], np.int32)
-    grouped = Compressed.group(rows, columns, np.arange(4, dtype=np.float32), 2)
+    grouped = CSR.group(rows, columns, np.arange(4, dtype=np.float32), 2)
     assert grouped.columns.tolist() == [2, 5, 3, 4]
     assert grouped.values.tolist() == [1, 0, 2, 3]
 
 
 def test_take_picks_rows_and_leaves_strangers_empty():
     rows, columns = np.array([0, 0, 1, 2], np.int32), np.array([1, 2, 3, 4], np.int32)
-    grouped = Compressed.group(rows, columns, np.ones(4, np.float32), 3)
+    grouped = CSR.group(rows, columns, np.ones(4, np.float32), 3)
     taken = grouped.take(np.array([2, -1, 0, 0], np.int32))
     assert taken.offsets.tolist() == [0, 1, 1, 3, 5]
     assert taken.columns.tolist() == [4, 1, 2, 1, 2]
@@ -68,6 +68,6 @@ def test_take_picks_rows_and_leaves_strangers_empty():
 def test_rows_out_of_range_are_refused(row):
     one = np.ones(1, np.float32)
     with pytest.raises(ValueError, match="rows"):
-        Compressed.group(np.array([row], np.int32), np.zeros(1, np.int32), one, 3)
+        CSR.group(np.array([row], np.int32), np.zeros(1, np.int32), one, 3)
     with pytest.raises(ValueError, match="columns"):
-        Compressed.group(np.zeros(1, np.int32), np.array([row], np.int32), one, 1).transposed(3)
+        CSR.group(np.zeros(1, np.int32), np.array([row], np.int32), one, 1).transposed(3)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import _native
-from tastespace.data.streaming import Triples
-from tastespace.models.factorization.penalty import WEIGHTINGS
-from tastespace.models.factorization.rating_blocks import N_PARTS, Deal
+from tastespace.data.formats.streaming import Triples
+from tastespace.models.factorization.als.sweep import WEIGHTINGS
+from tastespace.models.factorization.sgd.blocks import N_PARTS, Deal
 from tastespace.randomness import generator
 from tests.reference.descent import Point, Problem, block_order, descended, gradient, loss
 

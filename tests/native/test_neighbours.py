@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reference import neighbours as reference
 
 from tastespace import _native
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
 
 SHAPES = {"n_users": st.integers(0, 12), "n_items": st.integers(1, 14), "density": st.sampled_from([0.1, 0.4, 0.9])}
 ZERO = np.zeros(1, np.int64)
@@ -24,7 +24,7 @@ def drawn(rng, n_rows, n_columns, density):
 
 def grouped(matrix):
     rows, columns = np.nonzero(~np.isnan(matrix))
-    return Compressed.group(rows, columns, matrix[rows, columns], len(matrix))
+    return CSR.group(rows, columns, matrix[rows, columns], len(matrix))
 
 
 def parts(rows):
@@ -60,7 +60,7 @@ def lists_of(alike, least, width):
     offsets = np.concatenate([[0], np.cumsum([len(entry) for entry in chosen])]).astype(np.int64)
     columns = np.concatenate([np.zeros(0), *chosen]).astype(np.int32)
     rows = np.repeat(np.arange(n), np.diff(offsets))
-    return Compressed(offsets, columns, alike[rows, columns].astype(np.float32))
+    return CSR(offsets, columns, alike[rows, columns].astype(np.float32))
 
 
 def drawn_similarities(rng, n_rows, n_columns):

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from reference import scan as reference
 
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.index.exact import Exact
-from tastespace.index.index import Excluded
-from tastespace.index.panels import panels_of
+from tastespace.index.index import Excluded, panels_of
+from tastespace.index.structures.exact import Exact
 
 
 @given(

@@ -9,8 +9,8 @@ from reference import trees
 
 from tastespace import _native
 from tastespace.index.index import Excluded
-from tastespace.index.kd_forest import KdForest
-from tastespace.index.kmeans_tree import KMeansTree
+from tastespace.index.structures.kd_forest import KdForest
+from tastespace.index.structures.kmeans_tree import KMeansTree
 from tastespace.randomness import generator
 
 LEAVES = {"forest": trees.forest_leaves, "clusters": trees.cluster_leaves}

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from reference import variational as reference
 
 from tastespace import _native
-from tastespace.models.factorization.variational.rows import Shape, packed, records_of
+from tastespace.models.factorization.vb.rows import Shape, packed, records_of
 
 TOLERANCE = {np.float32: 2e-3, np.float64: 1e-10}
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.normal_gamma import NormalGamma
-from tastespace.models.factorization.gibbs import GibbsSweep
-from tastespace.models.factorization.priors import NormalWishartPrior
-from tastespace.models.factorization.story import scores
+from tastespace.models.factorization.gibbs.generative_model import scores
+from tastespace.models.factorization.gibbs.sweep import GibbsSweep
+from tastespace.models.factorization.priors.normal_wishart import NormalWishartPrior
 
 N_FACTORS = 2
 PAIRS = np.array([(0, 0), (0, 1), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2), (3, 0)])

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from evaluation.uncertain import Oracle, drawn
 
-from tastespace import DampedBias, compare, evaluate, write_evaluation
+from tastespace import DampedBias, compare_reports, evaluate, write_evaluation
 from tastespace.randomness import generator
 from tastespace.report import calibration_figures
 from tastespace.report.calibration_figures import confidence_picture, coverage_picture, pit_picture
@@ -35,7 +35,7 @@ LOOK_OF = {"bias": 0, "right": 1, "too <sure>": 2}
 
 def test_the_page_has_the_figures_with_their_tables(reports, tmp_path):
     text = write_evaluation(
-        reports, tmp_path, comparisons=compare(*list(reports.values())[1:], resamples=50)
+        reports, tmp_path, comparisons=compare_reports(*list(reports.values())[1:], resamples=50)
     ).read_text()
     for name in NAMES:
         assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")

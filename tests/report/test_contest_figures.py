@@ -11,9 +11,9 @@ pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'tastesp
 
 from tastespace import ALS, BPMF, DampedBias, GlobalMean, ImplicitALS, Popular, Ratings, save
 from tastespace.errors import DataError
-from tastespace.evaluation.contest import contest
 from tastespace.randomness import generator
-from tastespace.report.contest_figures import _limits, _spread, cost_picture, pictures, write_contest
+from tastespace.report.comparison_figures import _limits, _spread, cost_picture, pictures, write_comparison
+from tastespace.selection.compare_models import compare_models
 from tastespace.testing.toys import tastes
 
 
@@ -26,13 +26,13 @@ def found():
         "bpmf": BPMF(n_factors=2, warmup=3, draws=4, thin=1, seed=0),
         "failed": ALS(n_factors=-1),
     }
-    return contest(tastes(60, 40, rng=generator(4))[0], models, bootstrap=20, apart=False)
+    return compare_models(tastes(60, 40, rng=generator(4))[0], models, bootstrap=20, apart=False)
 
 
 def of_choices():
     users, items = np.nonzero(generator(3).random((30, 20)) < 0.5)
     models = {"popular": Popular(), "choices": ImplicitALS(n_factors=2, seed=0)}
-    return contest(Ratings.from_arrays(users, items, np.ones(len(users))), models, bootstrap=20, apart=False)
+    return compare_models(Ratings.from_arrays(users, items, np.ones(len(users))), models, bootstrap=20, apart=False)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_the_same_bytes_every_time(found, drawn):
 def test_choices_have_no_errors_to_learn_by(tmp_path):
     for left in ("learning.svg", "comparison.json"):  # by an earlier contest
         (tmp_path / left).write_text("")
-    paths = write_contest(of_choices(), tmp_path)
+    paths = write_comparison(of_choices(), tmp_path)
     assert [path.name for path in paths] == ["groups.svg", "cost.svg", "comparison.json"]
     assert not (tmp_path / "learning.svg").exists()
     assert json.loads(paths[-1].read_text())["measure"] == "ndcg@10"
@@ -66,14 +66,14 @@ def test_choices_have_no_errors_to_learn_by(tmp_path):
 
 
 def test_where_all_have_failed_there_is_nothing_to_draw(tmp_path):
-    failed = contest(tastes(20, 10, rng=generator(4))[0], {"als": ALS(n_factors=-1)}, apart=False)
-    assert [path.name for path in write_contest(failed, tmp_path)] == ["comparison.json"]
+    failed = compare_models(tastes(20, 10, rng=generator(4))[0], {"als": ALS(n_factors=-1)}, apart=False)
+    assert [path.name for path in write_comparison(failed, tmp_path)] == ["comparison.json"]
 
 
 def test_not_into_the_folder_of_a_model(tmp_path, found):
     save(GlobalMean().fit(tastes(20, 10, rng=generator(4))[0]), tmp_path / "model")
     with pytest.raises(DataError, match="holds a model"):
-        write_contest(found, tmp_path / "model")
+        write_comparison(found, tmp_path / "model")
 
 
 def test_names_keep_apart():

@@ -12,7 +12,7 @@ import pytest
 from tastespace.errors import DataError, MissingExtraError
 from tastespace.models.factorization.monotone.curve_list import CurveList
 from tastespace.report import evaluation_figures
-from tastespace.report.curve_figures import curves_figure, write_curves
+from tastespace.report.rank_figures import curves_figure, write_curves
 
 
 def shown(n_levels=5, side="cluster"):

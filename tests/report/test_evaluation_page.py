@@ -11,11 +11,21 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tastespace import DampedBias, GlobalMean, Popular, Ratings, compare, evaluate, random_split, save, write_evaluation
+from tastespace import (
+    DampedBias,
+    GlobalMean,
+    Popular,
+    Ratings,
+    compare_reports,
+    evaluate,
+    random_split,
+    save,
+    write_evaluation,
+)
 from tastespace.errors import DataError, InvalidParameterError, MissingExtraError
-from tastespace.evaluation.compare import Comparison, Comparisons
 from tastespace.evaluation.groups import LABELS
 from tastespace.evaluation.resampling import Interval
+from tastespace.evaluation.significance import Comparison, Comparisons
 from tastespace.evaluation.tables import display_name
 from tastespace.randomness import generator
 from tastespace.report import evaluation_figures
@@ -59,7 +69,7 @@ def reports():
 
 @pytest.fixture(scope="module")
 def comparisons(reports):
-    return compare(*reports.values(), resamples=500)
+    return compare_reports(*reports.values(), resamples=500)
 
 
 def test_the_page_has_every_figure_with_words_and_its_table(reports, comparisons, tmp_path):

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from tastespace import ALS, EASE, DampedBias, Popular, compare, evaluate, random_split, write_evaluation
+from tastespace import ALS, EASE, DampedBias, Popular, compare_reports, evaluate, random_split, write_evaluation
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -21,7 +21,7 @@ def split_of(kind):
 
 
 def page_of(reports, folder):
-    path = write_evaluation(reports, folder, comparisons=compare(*reports.values(), resamples=50))
+    path = write_evaluation(reports, folder, comparisons=compare_reports(*reports.values(), resamples=50))
     return path.read_text(), {file.name for file in folder.iterdir()}
 
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from tastespace import Ratings
 from tastespace.data.vocabulary import HANDFUL
-from tastespace.report.listed import attributes_of
+from tastespace.report.model_page import attributes_of
 
 
 def test_many_items_are_described_as_few_are():

@@ -11,8 +11,8 @@ import pytest
 
 from tastespace import RankChoice, RankChoices, write_ranks
 from tastespace.errors import DataError
-from tastespace.evaluation.rank_choice import RankTrace
 from tastespace.report.rank_figures import pictures
+from tastespace.selection.select_rank import RankTrace
 
 pytestmark = pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the extra plot")
 

@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from tastespace.errors import DataError
-from tastespace.index.exact import Exact
+from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import Target, Trial
-from tastespace.index.tuning import Tuned
+from tastespace.index.tuner import Tuned
 from tastespace.report.retrieval_figures import retrieval_figure, write_retrieval
 
 

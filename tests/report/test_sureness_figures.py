@@ -11,7 +11,7 @@ import pytest
 from tastespace import ALS, BPMF
 from tastespace.errors import DataError
 from tastespace.randomness import generator
-from tastespace.report.sureness_figures import list_picture, narrowing_picture, policies_picture
+from tastespace.report.uncertainty_figures import list_picture, narrowing_picture, policies_picture
 from tastespace.testing.toys import gaussian
 
 pytestmark = [

@@ -11,8 +11,7 @@ import pytest
 from tastespace import ALS, BPMF, EASE, GlobalMean, Popular, Ratings
 from tastespace.errors import InvalidParameterError, TastespaceError
 from tastespace.randomness import generator
-from tastespace.report.map_content import map_content, place_content
-from tastespace.report.taste_map import DRAWS, taste_map, user_place
+from tastespace.report.taste_map import DRAWS, map_content, place_content, taste_map, user_place
 from tastespace.testing.toys import gaussian
 
 CLUSTERS, USERS, ITEMS = 4, 20, 18  # kinds of taste, users and items of each

@@ -12,7 +12,7 @@ import uvicorn
 
 from tastespace.service.app import of_environment
 from tastespace.service.launching import SPOKEN
-from tastespace.service.logs import log_config
+from tastespace.service.monitoring import log_config
 
 
 def main(port: int) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx2 as httpx
 
-from tastespace.service.settings import VARIABLE
+from tastespace.service.settings import SETTINGS_VARIABLE
 
 
 class Server:
@@ -28,7 +28,7 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, VARIABLE: settings.to_json()},
+            env={**os.environ, SETTINGS_VARIABLE: settings.to_json()},
         )
         self.start()
 

@@ -20,8 +20,8 @@ from fastapi.testclient import TestClient
 from service.server import Server
 
 from tastespace.service.app import create_app, prepare
+from tastespace.service.guarding import let_nobody_in
 from tastespace.service.launching import Workers, listening
-from tastespace.service.leaving import let_nobody_in
 from tastespace.service.store import DatabaseError, Rated, Store
 
 KILLS, WRITERS, BETWEEN = 20, 4, 5  # at least so many ratings from one kill to the next

@@ -12,15 +12,13 @@ import time
 from dataclasses import replace
 
 import pytest
+import tastespace.service.monitoring as metrics_file
 from fastapi.testclient import TestClient
 
-import tastespace.service.metrics as metrics_file
 from tastespace.service.answering import Answerer
 from tastespace.service.app import create_app, prepare
-from tastespace.service.guarding import Guard, Rates
-from tastespace.service.leaving import Leaving
-from tastespace.service.logs import JsonLines
-from tastespace.service.metrics import Metrics
+from tastespace.service.guarding import Guard, Leaving, Rates
+from tastespace.service.monitoring import JsonLines, Metrics
 
 
 def test_every_answer_has_an_id_and_safe_headers(client):

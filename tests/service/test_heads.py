@@ -9,7 +9,7 @@ import pytest
 from service.server import Server
 
 from tastespace.service.app import prepare
-from tastespace.service.heads import LONGEST_HEAD
+from tastespace.service.guarding import LONGEST_HEAD
 
 PIECE = b"x" * 4096
 

@@ -7,8 +7,7 @@ import subprocess
 import sys
 
 import pytest
-
-import tastespace.service.heap as heap_file
+import tastespace.service.launching as heap_file
 
 PROGRAM = """
 import ctypes, runpy, sys, threading

@@ -11,8 +11,7 @@ from fastapi.testclient import TestClient
 
 from tastespace.errors import InvalidParameterError
 from tastespace.service.app import check_access, create_app, prepare
-from tastespace.service.keys import read_keys
-from tastespace.service.settings import Settings
+from tastespace.service.settings import Settings, read_keys
 
 READ, WRITE, ADMIN, OLD = ("read-" * 5, "write-" * 5, "admin-" * 5, "old-" * 6)
 

@@ -12,8 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from tastespace import ALS
 from tastespace.randomness import generator
-from tastespace.report.map_content import map_content
-from tastespace.report.taste_map import taste_map
+from tastespace.report.taste_map import map_content, taste_map
 from tastespace.service import maps
 from tastespace.service.app import create_app
 from tastespace.testing.toys import gaussian

@@ -16,12 +16,11 @@ from safetensors.numpy import load_file
 from service.conftest import small_ratings
 
 from tastespace import ALS, Popular, artifact
-from tastespace.report.map_content import place_content
 from tastespace.report.model_story import model_outline, model_story
-from tastespace.report.taste_map import DRAWS, taste_map, user_place
+from tastespace.report.taste_map import DRAWS, place_content, taste_map, user_place
 from tastespace.service import maps
 from tastespace.service.app import create_app, prepare
-from tastespace.service.picture_messages import Coming, Map, Outline, Place, Story
+from tastespace.service.messages import Coming, Map, Outline, Place, Story
 
 needs_tsne = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs the extra plot")
 

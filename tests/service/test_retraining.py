@@ -114,7 +114,7 @@ def test_an_empty_database(old_and_new):
 
 
 def test_an_index_is_chosen_again(small_model, all_ratings, tmp_path):
-    from tastespace.models.indexing import tune_index
+    from tastespace.evaluation.retrieval import tune_index
 
     old = artifact.load(small_model)
     old.index_ = tune_index(old, accuracy=0.5, seconds=1, structures=["inverted-file"])

@@ -14,8 +14,8 @@ from service.server import Server
 from tastespace import ALS, artifact
 from tastespace.data.ratings import Ratings
 from tastespace.service.app import create_app, prepare
+from tastespace.service.guarding import STAND_IN
 from tastespace.service.settings import Settings
-from tastespace.service.slashes import STAND_IN
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 
 from tastespace.data.ratings import Ratings
-from tastespace.models.factorization import cut_points
-from tastespace.models.factorization.likelihoods import Observations
-from tastespace.models.factorization.ordered_probit import CutPoints, OrderedProbit
-from tastespace.models.factorization.rows import Points, Side, row_scores
+from tastespace.models.factorization.likelihoods import ordinal
+from tastespace.models.factorization.likelihoods.base import Observations
+from tastespace.models.factorization.likelihoods.ordinal import CutPoints, OrderedProbit
+from tastespace.models.factorization.rows import Factors, RatingBlock, row_scores
 from tastespace.randomness import generator
 
 pytestmark = pytest.mark.statistical
@@ -27,12 +27,12 @@ class NoGapPrior(OrderedProbit):
     """The prior of the log gaps dropped from the Metropolis ratio."""
 
     def settle(self, observed, users, items, noise, rng, threads):
-        kept = cut_points.log_prior
-        cut_points.log_prior = lambda place: kept(np.append(place[0], np.full(len(place) - 1, -0.5)))
+        kept = ordinal.log_prior
+        ordinal.log_prior = lambda place: kept(np.append(place[0], np.full(len(place) - 1, -0.5)))
         try:
             return super().settle(observed, users, items, noise, rng, threads)
         finally:
-            cut_points.log_prior = kept
+            ordinal.log_prior = kept
 
 
 class NoProposalRatio(OrderedProbit):
@@ -41,8 +41,8 @@ class NoProposalRatio(OrderedProbit):
     def settle(self, observed, users, items, noise, rng, threads):
         side = observed.by_user
         score = row_scores(side, users, items)
-        grid = cut_points.ScoreGrid.of(score, side.targets, self.edges, 1)
-        return CutPoints(1.0, cut_points.cuts_at(cut_points.propose(grid).draw(rng)))
+        grid = ordinal.ScoreGrid.of(score, side.targets, self.edges, 1)
+        return CutPoints(1.0, ordinal.cuts_at(ordinal.propose(grid).draw(rng)))
 
 
 def moved_cuts(likelihood, n, moves, n_ratings=4):
@@ -53,13 +53,13 @@ def moved_cuts(likelihood, n, moves, n_ratings=4):
     """
     rng, places = generator(7), np.arange(n_ratings)
     where = Ratings.from_arrays(np.zeros_like(places), places, np.zeros(n_ratings))
-    user, drawn = Points(np.zeros((1, 1)), np.zeros(1)), np.empty((n, 2))
+    user, drawn = Factors(np.zeros((1, 1)), np.zeros(1)), np.empty((n, 2))
     for place in range(n):
         noise = likelihood.sample(1, n_ratings, rng)
-        items = Points(np.zeros((n_ratings, 1)), rng.standard_normal(n_ratings))
+        items = Factors(np.zeros((n_ratings, 1)), rng.standard_normal(n_ratings))
         values = likelihood.simulate(items.bias, where.user_rows, where.item_rows, noise, rng)
         rated = replace(where, values=values.astype(np.float32))
-        observed = Observations(*(Side.of(side, np.float64, 0.0) for side in (rated.by_user, rated.by_item)))
+        observed = Observations(*(RatingBlock.of(side, np.float64, 0.0) for side in (rated.by_user, rated.by_item)))
         for _ in range(moves):
             noise = likelihood.settle(observed, user, items, noise, rng, 1)
         drawn[place] = noise.cuts[0] / 2, np.log(np.diff(noise.cuts)[0]) + 0.5
@@ -93,8 +93,8 @@ def test_broken_moves_do_not_keep_it(twin, n, moves):
 def test_the_grid_gives_the_sums_over_all_ratings(rng):
     score, cuts = rng.normal(0.3, 1.2, 5000), np.array([-1.0, 0.2, 1.7])
     values = np.searchsorted(cuts, score + rng.standard_normal(5000)).astype(np.float64)
-    grid = cut_points.ScoreGrid.of(score, values, np.array([0.5, 1.5, 2.5]), 1)
-    exact = cut_points.log_probabilities(score, cuts)[values.astype(int), np.arange(5000)].sum()
+    grid = ordinal.ScoreGrid.of(score, values, np.array([0.5, 1.5, 2.5]), 1)
+    exact = ordinal.log_probabilities(score, cuts)[values.astype(int), np.arange(5000)].sum()
     assert grid.log_likelihood(cuts) == pytest.approx(exact, abs=1e-4)
     np.testing.assert_allclose(grid.counts, np.bincount(values.astype(int)), atol=1e-8)
     _, gradient, hessian = grid.derivatives(cuts)
@@ -110,10 +110,10 @@ def test_cut_points_of_a_million_ratings_move(rng):
     n, cuts = 1_000_000, np.array([-1.5, -0.5, 0.6, 1.8])
     score = rng.standard_normal(n)
     values = 1.0 + np.searchsorted(cuts, score + rng.standard_normal(n))
-    grid = cut_points.ScoreGrid.of(score, values, np.array([1.5, 2.5, 3.5, 4.5]), 1)
+    grid = ordinal.ScoreGrid.of(score, values, np.array([1.5, 2.5, 3.5, 4.5]), 1)
     here, drawn = cuts, []
     for _ in range(200):
-        here = cut_points.draw_cuts(grid, here, rng)
+        here = ordinal.draw_cuts(grid, here, rng)
         drawn.append(here)
     drawn = np.array(drawn)
     assert np.mean(np.any(np.diff(drawn, axis=0) != 0, axis=1)) > 0.7

@@ -16,14 +16,13 @@ from scipy import stats
 
 from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import ascend, never
-from tastespace.inference.stochastic_approximation import RobbinsMonro, StochasticApproximation, averaged
-from tastespace.models.factorization.empirical_bayes.learning import FactorEvidence
-from tastespace.models.factorization.empirical_bayes.precisions import Coordinates, Precisions
+from tastespace.inference.samplers.stochastic_approximation import RobbinsMonro, StochasticApproximation, averaged
+from tastespace.models.factorization.als.sweep import WEIGHTINGS, Weighting
+from tastespace.models.factorization.empirical_bayes.inference import FactorEvidence
 from tastespace.models.factorization.empirical_bayes.row_moves import AutoregressiveMove, CrankNicolsonMove, GibbsMove
-from tastespace.models.factorization.empirical_bayes.sweep import FactorSweep
-from tastespace.models.factorization.likelihoods import Observations
-from tastespace.models.factorization.penalty import WEIGHTINGS, Weighting
-from tastespace.models.factorization.rows import Points, RowPrior, Side
+from tastespace.models.factorization.empirical_bayes.sweep import Coordinates, FactorSweep, Precisions
+from tastespace.models.factorization.likelihoods.base import Observations
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior
 from tastespace.progress import silent
 from tastespace.randomness import generator
 
@@ -82,7 +81,7 @@ def closed_form(has_bias):
 
 def drawn(move, has_bias):
     """Rows after many moves from a start that is none of theirs."""
-    side = Side(
+    side = RatingBlock(
         np.arange(0, 3 * ROWS + 1, 3, dtype=np.int64),
         np.tile(np.arange(3, dtype=np.int32), ROWS),
         np.tile(TARGETS, ROWS),
@@ -90,8 +89,8 @@ def drawn(move, has_bias):
     prior = RowPrior(
         PRECISION * np.eye(2), np.zeros((1, 2)), BIAS_PRECISION if has_bias else 0.0, scale=np.full(ROWS, WEIGHT)
     )
-    rng, other = generator(8), Points(DESIGN, ITEM_BIAS if has_bias else None)
-    rows, angles = Points(np.zeros((ROWS, 2)), np.zeros(ROWS) if has_bias else None), np.full(ROWS, 0.7)
+    rng, other = generator(8), Factors(DESIGN, ITEM_BIAS if has_bias else None)
+    rows, angles = Factors(np.zeros((ROWS, 2)), np.zeros(ROWS) if has_bias else None), np.full(ROWS, 0.7)
     for _ in range(2 if isinstance(move, GibbsMove) else MOVES):
         moved = move.moved(side, other, prior, ALPHA, rows, angles, name="user", gain=0.0, rng=rng, threads=1)
         rows = moved.points
@@ -129,7 +128,7 @@ def small_sweep(move, weighting=WEIGHTINGS["plain"], kind=FactorSweep):
     users, items = np.array([0, 0, 1, 1, 2, 3, 3]), np.array([0, 1, 1, 2, 0, 2, 0])
     values = np.array([1.2, -0.4, 0.3, -1.1, 0.8, 0.1, -0.6])
     ratings = Ratings.from_arrays(users, items, values)
-    sides = (Side.of(side, np.float64, 0.0) for side in (ratings.by_user, ratings.by_item))
+    sides = (RatingBlock.of(side, np.float64, 0.0) for side in (ratings.by_user, ratings.by_item))
     return kind.bind(Observations(*sides), weighting, 1, has_biases=True, move=move, dtype=np.float64, threads=1)
 
 
@@ -141,14 +140,14 @@ class MirrorsWrongly(FactorSweep):
 
     def _mirror(self, side, other, prior, alpha, rows, name):
         if name == "item":
-            return Points(-rows.factors, -rows.bias)
+            return Factors(-rows.factors, -rows.bias)
         return super()._mirror(side, other, prior, alpha, rows, name)
 
 
 def means_of(sweep, n=3000, seed=3):
     """Posterior means of what turning factors leaves alone: scores of pairs, squares, biases; and their errors."""
     rng = generator(seed)
-    blank = Points(np.zeros((4, 1)), np.zeros(4)), Points(np.zeros((3, 1)), np.zeros(3))
+    blank = Factors(np.zeros((4, 1)), np.zeros(4)), Factors(np.zeros((3, 1)), np.zeros(3))
     state, found = sweep.state(*blank, PRECISIONS), []
     for step in range(n + 100):
         state, _ = sweep.moved(state, PRECISIONS, 0.0, rng)
@@ -201,7 +200,7 @@ def test_mirrors_in_the_wrong_place_would_be_noticed(truth):
 def test_a_mirrored_sweep_leaves_the_density_as_it_is(weighting):
     """To rounding: that is why it needs no ratio. The squares that it says are those there are."""
     sweep, rng = small_sweep(GibbsMove(), WEIGHTINGS[weighting]), generator(0)
-    state = sweep.state(Points(np.ones((4, 1)), np.ones(4)), Points(np.ones((3, 1)), np.ones(3)), PRECISIONS)
+    state = sweep.state(Factors(np.ones((4, 1)), np.ones(4)), Factors(np.ones((3, 1)), np.ones(3)), PRECISIONS)
     before, _ = sweep.moved(state, PRECISIONS, 0.0, rng)
     after = sweep.mirrored(before, PRECISIONS)
     assert abs(sweep.log_joint(after, PRECISIONS) - sweep.log_joint(before, PRECISIONS)) < 1e-9
@@ -215,7 +214,7 @@ def test_the_gradient_is_that_of_the_log_joint(weighting):
     """By finite differences of the density, weights and normalisers included; times the information n / 2."""
     sweep = small_sweep(GibbsMove(), WEIGHTINGS[weighting])
     state, _ = sweep.moved(
-        sweep.state(Points(np.ones((4, 1)), np.ones(4)), Points(np.ones((3, 1)), np.ones(3)), PRECISIONS),
+        sweep.state(Factors(np.ones((4, 1)), np.ones(4)), Factors(np.ones((3, 1)), np.ones(3)), PRECISIONS),
         PRECISIONS,
         0.0,
         generator(1),
@@ -262,7 +261,7 @@ class World:
 
 
 def learned(world, weighting, kind=FactorEvidence, *, steps=80, move=None, is_tied=True):
-    sides = (Side.of(side, np.float64, 0.0) for side in (world.ratings.by_user, world.ratings.by_item))
+    sides = (RatingBlock.of(side, np.float64, 0.0) for side in (world.ratings.by_user, world.ratings.by_item))
     sweep = FactorSweep.bind(
         Observations(*sides),
         weighting,

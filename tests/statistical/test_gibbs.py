@@ -26,13 +26,12 @@ import pytest
 from reference.small_story import N_FACTORS, PRIOR, WHERE, Silent, functionals, is_broken
 from scipy import stats
 
-from tastespace.distributions.gamma import Gamma
-from tastespace.models.factorization.likelihoods import GaussianNoise, Noise
-from tastespace.models.factorization.moving import NORMAL_ROWS, NormalRows
-from tastespace.models.factorization.populations import Population
-from tastespace.models.factorization.priors import NormalWishartPrior
-from tastespace.models.factorization.rows import Points
-from tastespace.models.factorization.story import FactorModel, scores
+from tastespace.distributions.normal_gamma import Gamma
+from tastespace.models.factorization.gibbs.generative_model import FactorModel, scores
+from tastespace.models.factorization.likelihoods.base import GaussianNoise, Noise
+from tastespace.models.factorization.priors.normal_wishart import NormalWishartPrior, Population
+from tastespace.models.factorization.row_updates import NORMAL_ROWS, NormalRows
+from tastespace.models.factorization.rows import Factors
 from tastespace.randomness import generator
 from tastespace.testing.calibration import simulation_based_calibration
 from tastespace.testing.geweke import geweke
@@ -74,7 +73,7 @@ class InNumpy(NormalRows):
             targets = is_rated * (targets - other.bias)
         precision = precision + alpha * np.einsum("nm,md,me->nde", is_rated, design, design)
         rows = self.centre(precision, linear, targets @ design, alpha) + self.spread(precision, noise)
-        points = Points(rows[:, :2].copy(), rows[:, 2].copy() if has_biases else None)
+        points = Factors(rows[:, :2].copy(), rows[:, 2].copy() if has_biases else None)
         return points, np.sum((targets - is_rated * (rows @ design.T)) ** 2, axis=1)
 
     def centre(self, precision, linear, products, alpha):

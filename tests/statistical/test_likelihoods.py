@@ -17,15 +17,14 @@ from scipy import stats
 from scipy.special import expit, ndtr, ndtri
 
 from tastespace import _native
-from tastespace.distributions.gamma import Gamma
-from tastespace.distributions.known_mean import KnownMean
-from tastespace.models.factorization import cut_points
-from tastespace.models.factorization.likelihoods import Responses
-from tastespace.models.factorization.ordered_probit import CutPoints, OrderedProbit
-from tastespace.models.factorization.rows import Side, row_scores
-from tastespace.models.factorization.story import FactorModel, scores
-from tastespace.models.factorization.uneven_noise import UnevenNoise, UnevenPrecision, draw_concentration
-from tastespace.models.factorization.yes_no import Logistic, Probit
+from tastespace.distributions.normal_gamma import Gamma, KnownMean
+from tastespace.models.factorization.gibbs.generative_model import FactorModel, scores
+from tastespace.models.factorization.likelihoods import ordinal
+from tastespace.models.factorization.likelihoods.base import Responses
+from tastespace.models.factorization.likelihoods.binary import Logistic, Probit
+from tastespace.models.factorization.likelihoods.heteroscedastic import UnevenNoise, UnevenPrecision, draw_concentration
+from tastespace.models.factorization.likelihoods.ordinal import CutPoints, OrderedProbit
+from tastespace.models.factorization.rows import RatingBlock, row_scores
 from tastespace.randomness import generator
 from tastespace.testing.calibration import simulation_based_calibration
 from tastespace.testing.geweke import geweke
@@ -90,7 +89,7 @@ def cut_levels(params):
 def log_probabilities(params, ratings):
     """Of every level, and the place of the one that was given."""
     score = scores(params, ratings.user_rows, ratings.item_rows)
-    return cut_points.log_probabilities(score, params.noise.cuts), np.searchsorted(cut_levels(params), ratings.values)
+    return ordinal.log_probabilities(score, params.noise.cuts), np.searchsorted(cut_levels(params), ratings.values)
 
 
 def log_chance(params, ratings):
@@ -256,7 +255,7 @@ class NotTruncated(Probit):
 
     def responses(self, axis, side, rows, other, noise, rng, threads):
         responses = row_scores(side, rows, other, self.offset) + rng.standard_normal(len(side.columns))
-        return Responses(Side(side.offsets, side.columns, responses, offset=self.offset), 1.0)
+        return Responses(RatingBlock(side.offsets, side.columns, responses, offset=self.offset), 1.0)
 
 
 class OneTail(OrderedProbit):
@@ -268,7 +267,7 @@ class OneTail(OrderedProbit):
         low = np.append(-np.inf, noise.cuts)[level]
         below = ndtr(low - score)
         drawn = score + ndtri(below + (1 - below) * rng.random(len(score)))
-        return Responses(Side(side.offsets, side.columns, drawn), 1.0)
+        return Responses(RatingBlock(side.offsets, side.columns, drawn), 1.0)
 
 
 class IgnoresScore(Logistic):
@@ -278,7 +277,7 @@ class IgnoresScore(Logistic):
         weights = np.zeros(len(side.columns))
         _native.draw_polya_gamma(weights, int(rng.integers(1 << 63)), weights, 1)
         targets = (side.targets - 0.5) / weights
-        return Responses(Side(side.offsets, side.columns, targets, weights=weights, offset=self.offset), 1.0)
+        return Responses(RatingBlock(side.offsets, side.columns, targets, weights=weights, offset=self.offset), 1.0)
 
 
 class WrongShape(UnevenNoise):

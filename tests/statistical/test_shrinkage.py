@@ -18,16 +18,21 @@ import pytest
 from reference.small_story import N_FACTORS, WHERE, Silent, functionals, is_broken
 from scipy import integrate, stats
 
-from tastespace.distributions.gamma import Gamma
-from tastespace.distributions.normal_gamma import NormalGamma
-from tastespace.models.factorization.likelihoods import GaussianNoise
-from tastespace.models.factorization.populations import Sphere
+from tastespace.distributions.normal_gamma import Gamma, NormalGamma
+from tastespace.models.factorization.gibbs.generative_model import FactorModel
+from tastespace.models.factorization.likelihoods.base import GaussianNoise
+from tastespace.models.factorization.priors.normal_wishart import Sphere
+from tastespace.models.factorization.priors.shrinkage import (
+    CumulativePopulation,
+    CumulativePrior,
+    RelevancePrior,
+    UnitPrior,
+    drawn_means,
+    squares_of,
+)
+from tastespace.models.factorization.priors.von_mises_fisher import SpherePrior
 from tastespace.models.factorization.rows import Moments
-from tastespace.models.factorization.shrinkage.columns import RelevancePrior, UnitPrior, drawn_means, squares_of
-from tastespace.models.factorization.shrinkage.cumulative import CumulativePopulation, CumulativePrior
 from tastespace.models.factorization.sphere.moves import SphereMoves
-from tastespace.models.factorization.sphere.priors import SpherePrior
-from tastespace.models.factorization.story import FactorModel
 from tastespace.randomness import generator
 from tastespace.testing.geweke import geweke
 

@@ -16,17 +16,16 @@ from reference.small_story import N_FACTORS, PRIOR, WHERE, Silent, functionals, 
 from scipy import integrate, stats
 from scipy.special import iv
 
-from tastespace.distributions.gamma import Gamma
+from tastespace.distributions.normal_gamma import Gamma
 from tastespace.distributions.von_mises_fisher import VonMisesFisher, mean_resultant_length
-from tastespace.models.factorization.likelihoods import GaussianNoise
-from tastespace.models.factorization.populations import Sphere
-from tastespace.models.factorization.rows import Moments, Points
+from tastespace.models.factorization.gibbs.generative_model import FactorModel, scores
+from tastespace.models.factorization.likelihoods.base import GaussianNoise
+from tastespace.models.factorization.likelihoods.binary import Probit
+from tastespace.models.factorization.likelihoods.heteroscedastic import UnevenNoise
+from tastespace.models.factorization.priors.normal_wishart import Sphere
+from tastespace.models.factorization.priors.von_mises_fisher import SpherePopulation, SpherePrior
+from tastespace.models.factorization.rows import Factors, Moments
 from tastespace.models.factorization.sphere.moves import SphereMoves
-from tastespace.models.factorization.sphere.population import SpherePopulation
-from tastespace.models.factorization.sphere.priors import SpherePrior
-from tastespace.models.factorization.story import FactorModel, scores
-from tastespace.models.factorization.uneven_noise import UnevenNoise
-from tastespace.models.factorization.yes_no import Probit
 from tastespace.randomness import generator
 from tastespace.testing.calibration import simulation_based_calibration
 from tastespace.testing.geweke import geweke
@@ -145,7 +144,7 @@ class WithoutHalf(SphereMoves):
     def moved(self, responses, other, population, rows, tuning, rng, threads):
         side = replace(responses.side, targets=responses.side.targets / 2)
         twice = replace(responses, side=side, alpha=2 * responses.alpha)
-        other = Points(other.factors, other.bias / 2)
+        other = Factors(other.factors, other.bias / 2)
         return super().moved(twice, other, population, rows, tuning, rng, threads)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tastespace.data.splitting import random_split
+from tastespace.data.splits import random_split
 from tastespace.errors import InvalidParameterError
 from tastespace.randomness import generator
 from tastespace.testing.toys import (

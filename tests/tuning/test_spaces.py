@@ -11,8 +11,8 @@ from tastespace import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.models import MODELS
 from tastespace.randomness import generator
+from tastespace.selection.search import LEARNING, SPACES, Choice, Range, cells, space_of, spread, thousand_users
 from tastespace.testing.toys import tastes
-from tastespace.tuning.spaces import LEARNING, SPACES, Choice, Range, cells, space_of, spread, thousand_users
 
 
 @pytest.fixture(scope="module")

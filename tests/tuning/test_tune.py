@@ -18,12 +18,12 @@ from tastespace.errors import (
     MissingExtraError,
     NonFiniteStateError,
 )
-from tastespace.inference.folder_lock import FolderLock
 from tastespace.models import MODELS
 from tastespace.randomness import generator
+from tastespace.selection.search import rungs_of
+from tastespace.selection.tune_result import Goal
+from tastespace.storage import FolderLock
 from tastespace.testing.toys import tastes
-from tastespace.tuning.goals import Goal
-from tastespace.tuning.rungs import rungs_of
 
 optuna = pytest.importorskip("optuna", reason="needs optuna: pip install 'tastespace[tune]'")
 

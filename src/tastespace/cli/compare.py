@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from tastespace.cli import console
+from tastespace.cli.data import SHARED, WAYS
 from tastespace.cli.evaluate import read_relevant, show_table
-from tastespace.cli.observing import observe
-from tastespace.cli.options import Json, Threads, read_settings
-from tastespace.cli.reading import OPTIONS, Said, reads
-from tastespace.cli.split import SHARED, WAYS
-from tastespace.data.files import read
+from tastespace.cli.options import OPTIONS, Json, Said, Threads, observe, read_settings, reads
+from tastespace.data.formats.files import read
 from tastespace.data.ratings import Ratings
-from tastespace.data.splitting import Split
+from tastespace.data.splits import Split
 from tastespace.errors import InvalidParameterError
-from tastespace.evaluation.beginnings import beginnings
-from tastespace.evaluation.contest import contest
-from tastespace.evaluation.contest_result import Contest
-from tastespace.evaluation.entrants import suitable_models, suited
 from tastespace.models import MODELS, Recommender
+from tastespace.models.factorization.rank.reversible_jump import ReversibleJump
 from tastespace.progress import Observer
-from tastespace.report.contest_figures import write_contest
+from tastespace.report.comparison_figures import write_comparison
 from tastespace.report.evaluation_page import prepare_folder
+from tastespace.report.rank_figures import write_ranks
+from tastespace.selection.compare_models import compare_models, suitable_models, suited
+from tastespace.selection.comparison import ModelComparison
+from tastespace.selection.select_rank import GRID, MAX_RANK, METHODS, RANK_SHARE, RankMethod, compare_ranks
+from tastespace.selection.trials import beginnings
 
 FAILED, INTERRUPTED = 1, 130
 SHARE = 0.1
@@ -107,7 +107,7 @@ def compare(
     common = {"n_factors": n_factors, "seed": seed, "threads": threads}
     _set(entrants, {key: value for key, value in common.items() if value is not None}, own)
     with console.progress() as observer:
-        found = contest(
+        found = compare_models(
             split,
             entrants,
             k=k,
@@ -120,7 +120,7 @@ def compare(
         )
     content = found.to_dict()
     content["split"] |= how
-    paths = [] if figures is None else write_contest(found, figures, content)
+    paths = [] if figures is None else write_comparison(found, figures, content)
     if json:
         console.print_json(content | ({} if figures is None else {"figures": [str(path) for path in paths]}))
     else:
@@ -236,7 +236,7 @@ def _set(entrants: Mapping[str, Recommender], common: Mapping[str, Any], own: Ma
         model.set_params(**own.get(name, {}))
 
 
-def _show(found: Contest) -> None:
+def _show(found: ModelComparison) -> None:
     show_table(found.table())
     if any(entry.groups for entry in found):
         show_table(found.groups_table())
@@ -253,3 +253,91 @@ def _show(found: Contest) -> None:
         "ratings) of the fit",
         markup=False,
     )
+
+
+SETTINGS = tuple(field.name for field in fields(ReversibleJump) if field.name != "cooling")
+
+
+@reads(*OPTIONS)
+def rank(
+    ratings: Annotated[Path, typer.Argument(help="File of ratings, folder of a known layout, or name of a data set.")],
+    methods: Annotated[
+        str | None,
+        typer.Option("--methods", help=f"Some of {', '.join(METHODS)}, separated by commas.", show_default="all"),
+    ] = None,
+    max_rank: Annotated[int, typer.Option("--max-rank", help="The most factors that there may be.")] = MAX_RANK,
+    ranks: Annotated[
+        str | None,
+        typer.Option(
+            "--ranks",
+            help="Ranks of the grid, separated by commas.",
+            show_default=f"{', '.join(map(str, GRID))}, as far as --max-rank goes",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help=f"A parameter of reversible-jump, as key=value; can be repeated: {', '.join(SETTINGS)}."
+        ),
+    ] = None,
+    holdout: Annotated[
+        float, typer.Option("--holdout", help="Share of the ratings to measure the error on.")
+    ] = RANK_SHARE,
+    figures: Annotated[
+        Path | None, typer.Option("--figures", help="Folder to write loss.svg and posterior.svg to.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same split and ranks.")] = 0,
+    *,
+    said: Said,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Say how many factors ratings have use for: by reversible jumps, by shrinking priors, by a grid."""
+    wanted = None if methods is None else [cast(RankMethod, name.strip()) for name in methods.split(",")]
+    grid, jumps = _numbers(ranks), _jumps(settings or [])
+    if figures is not None:
+        prepare_folder(figures)
+    observed = observe(ratings, said)[0]
+    with console.progress() as observer:
+        found = compare_ranks(
+            observed,
+            wanted,
+            max_rank=max_rank,
+            ranks=grid,
+            jumps=jumps,
+            share=holdout,
+            seed=seed,
+            threads=threads,
+            observer=observer,
+        )
+    paths = [] if figures is None else write_ranks(found, figures)
+    if json:
+        content = found.to_dict()
+        console.print_json(content if figures is None else content | {"figures": [str(path) for path in paths]})
+        return
+    show_table(found.table())
+    for path in paths:
+        console.out.print(f"written: {path}", markup=False)
+
+
+def _numbers(typed: str | None) -> list[int] | None:
+    if typed is None:
+        return None
+    parts = [part.strip() for part in typed.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise InvalidParameterError(
+            f"--ranks got {typed!r}; expected whole numbers separated by commas, such as 4,8,16"
+        )
+    return [int(part) for part in parts]
+
+
+def _jumps(typed: list[str]) -> ReversibleJump:
+    read = read_settings(typed)
+    for key in read:
+        if key not in SETTINGS:
+            raise InvalidParameterError(
+                f"--set is for {key}, and reversible-jump has no such parameter; expected one of {', '.join(SETTINGS)}"
+            )
+    jumps = replace(ReversibleJump(), **read)
+    jumps.check()
+    return jumps

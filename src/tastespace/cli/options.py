@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import tomllib
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import polars as pl
 import typer
 
+from tastespace.cli import console
+from tastespace.data.formats.files import has_users, read, read_history, sniff
+from tastespace.data.formats.layout import Layout, Sought
+from tastespace.data.kinds import CHOICES, KINDS, check_kind
+from tastespace.data.ratings import Ratings
+from tastespace.data.sources import resolve, suggestion
+from tastespace.data.sources.source import is_cached
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import DataError, InvalidParameterError
-from tastespace.models import MODELS, Recommender
+from tastespace.models import EASE, MODELS, Popular, Recommender
+from tastespace.models.registry import misfit, suitable_model
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.", metavar="MODEL")]
@@ -82,3 +92,184 @@ def make_model(name: str, parameters: Mapping[str, Any]) -> Recommender:
     recommender = MODELS[name](**parameters)
     recommender.check()
     return recommender
+
+
+Said = dict[str, Any]  # what was said about reading, as arguments of `read`; what was not said is left out
+Verb = Callable[..., None]
+
+# Arguments of `read`, and the options that say them.
+OPTIONS: dict[str, Any] = {
+    "items": Annotated[Path | None, typer.Option("--items", help="File of item titles, genres, years.")],
+    "user": Annotated[str | None, typer.Option("--user-column", help="Name of the user column.")],
+    "item": Annotated[str | None, typer.Option("--item-column", help="Name of the item column.")],
+    "rating": Annotated[str | None, typer.Option("--rating-column", help="Name of the rating column.")],
+    "time": Annotated[str | None, typer.Option("--time-column", help="Name of the time column.")],
+    "separator": Annotated[
+        str | None,
+        typer.Option("--separator", help="What stands between the columns; \\t for a tab.", show_default=False),
+    ],
+    "header": Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns.")
+    ],
+    "duplicates": Annotated[
+        str | None,
+        typer.Option(
+            "--duplicates",
+            help="Of a pair rated twice: last, mean, sum or error.",
+            show_default="last; sum of choices",
+        ),
+    ],
+    "bad_lines": Annotated[
+        str | None,
+        typer.Option("--bad-lines", help="What cannot be read: error, or skip and count.", show_default="error"),
+    ],
+    "kind": Annotated[
+        str | None,
+        typer.Option("--kind", help=f"What the values say: {', '.join(KINDS)}.", show_default="guessed"),
+    ],
+}
+
+
+def reads(*arguments: str) -> Callable[[Verb], Verb]:
+    """Give a verb the options of these arguments of `read`, in the place of its parameter `said`, which gets them."""
+
+    def with_options(verb: Verb) -> Verb:
+        @functools.wraps(verb)
+        def run_verb(**typed: Any) -> None:
+            said = {argument: typed.pop(argument) for argument in arguments}
+            if said.get("separator") is not None:
+                said["separator"] = said["separator"].replace("\\t", "\t")
+            verb(**typed, said={argument: value for argument, value in said.items() if value is not None})
+
+        signature = inspect.signature(verb, eval_str=True)
+        parameters: list[inspect.Parameter] = []
+        for parameter in signature.parameters.values():
+            if parameter.name == "said":
+                options = ((argument, OPTIONS[argument]) for argument in arguments)
+                parameters += [parameter.replace(name=name, annotation=kind, default=None) for name, kind in options]
+            else:
+                parameters.append(parameter)
+        # What typer makes the options of.
+        run_verb.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return run_verb
+
+    return with_options
+
+
+def check_table(table: Mapping[str, Any]) -> Said:
+    """The [data] table of a configuration, checked: the same arguments."""
+    for key, value in table.items():
+        if key not in OPTIONS:
+            raise InvalidParameterError(f"[data] has no entry {key!r}; expected one of {', '.join(OPTIONS)}")
+        kind, expected = (bool, "true or false") if key == "header" else (str, "a text")
+        if not isinstance(value, kind):
+            raise InvalidParameterError(f"[data] has {key} = {value!r}; expected {expected}")
+    return dict(table)
+
+
+@dataclass(frozen=True)
+class Pick:
+    """A recommender by its name, and why it is this one: None if somebody named it."""
+
+    name: str
+    recommender: Recommender
+    reason: str | None = None
+
+    def __str__(self) -> str:
+        """As one line: what was picked, and why."""
+        likelihood = self.recommender.get_params().get("likelihood")
+        special = "" if likelihood in (None, "gaussian") else f" with likelihood={likelihood}"
+        return f"{self.name}{special}, because {self.reason}"
+
+    def doubts(self, ratings: Ratings, *, fades: bool) -> list[str]:
+        """What may not be as intended; a model that was picked suits, unless parameters have changed it."""
+        found = [doubt for doubt in (misfit(self.recommender, ratings),) if doubt is not None]
+        if fades and _counts_ones(self.recommender):
+            found.append(f"{self.name} counts every value as 1: --half-life changes nothing")
+        elif fades and self.recommender.get_params().get("growth") == "none":
+            found.append(f"{self.name} with growth=none counts every value as 1: --half-life changes nothing")
+        return found
+
+
+def _counts_ones(recommender: Recommender) -> bool:
+    """Whether only who chose what matters, whatever the parameters."""
+    draws_negatives = recommender.get_params().get("negatives") is not None and "likelihood" in recommender.get_params()
+    return isinstance(recommender, EASE | Popular) or draws_negatives
+
+
+def told(name: str, parameters: Mapping[str, Any]) -> Pick:
+    """The model of this name."""
+    return Pick(name, make_model(name, parameters))
+
+
+def picked(ratings: Ratings, parameters: Mapping[str, Any]) -> Pick:
+    """The model that suits these ratings; `parameters` go before those that suit."""
+    recommender, reason = suitable_model(ratings)
+    name = next(name for name, model in MODELS.items() if model is type(recommender))
+    try:
+        return Pick(name, make_model(name, {**recommender.get_params(), **parameters}), reason)
+    except InvalidParameterError as error:
+        raise InvalidParameterError(
+            f"{error}. The model is {name} because {reason}; --model names another, --kind another kind"
+        ) from error
+
+
+PARTS = ("user", "item", "rating", "time")
+
+
+def observe(file_or_name: Path, said: Mapping[str, Any]) -> tuple[Ratings, Layout | None]:
+    """The ratings, and how the file was read; `said` are arguments of `read`."""
+    source = resolve(file_or_name)
+    if source is None:
+        if not file_or_name.exists() and (meant := suggestion(str(file_or_name))):
+            raise DataError(f"there is no such file{meant}", file=file_or_name, expected="a file of ratings")
+        return read(file_or_name, **said), guess(file_or_name, said)
+    of_layout = [argument for argument in said if argument != "kind"]
+    if of_layout:
+        raise InvalidParameterError(
+            f"{source.name} is a data set with a layout of its own; expected no {', '.join(of_layout)} for it"
+        )
+    kind = said.get("kind")
+    if kind is not None:
+        check_kind(kind)
+    if source.archive is not None and not is_cached(source.name):
+        console.err.print(f"{source.name}: {source.terms}", markup=False)
+    with console.progress(in_bytes=True) as observer:
+        ratings = source.load(observer=observer)
+    return ratings if kind is None else ratings.with_kind(kind), None
+
+
+def guess(file: Path, said: Mapping[str, Any]) -> Layout:
+    """How a file is read, with what was said about it."""
+    wanted = {part: said.get(part) for part in PARTS}
+    sought = Sought(wanted=wanted, are_choices=said.get("kind") in CHOICES)
+    return sniff(file, sought, separator=said.get("separator"), header=said.get("header"))
+
+
+History = Annotated[
+    Path | None,
+    typer.Option(
+        "--history",
+        help="File of ratings that the model has not seen: user, item, rating; or item, rating; choices without.",
+    ),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where", help="Only items like this, such as 'genre = Comedy and year >= 1990'.", metavar="CONDITION"
+    ),
+]
+
+
+def ids(typed: list[str] | None) -> pl.Series | None:
+    """Ids as they were typed; None if there are none."""
+    return pl.Series("id", typed, dtype=pl.String) if typed else None
+
+
+def history_of(file: Path | None, users: list[str] | None) -> Ratings | None:
+    """The ratings of a history file; without a column of users they are the one user's, or those of `you`."""
+    if file is None:
+        return None
+    if users and len(users) > 1 and not has_users(file):
+        raise typer.BadParameter(f"{file} has no column of users, so that it can be of one --user only")
+    return read_history(file, users[0] if users else "you")

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.evaluate import names_of
-from tastespace.cli.options import Json, Threads
-from tastespace.cli.reading import Said, reads
-from tastespace.data.files import read
-from tastespace.errors import UnknownIdError
-from tastespace.models import Recommender
+from tastespace.cli.options import Json, Model, Said, Threads, reads
+from tastespace.data.formats.files import read
+from tastespace.data.kinds import level_names
+from tastespace.data.sources import SOURCES
+from tastespace.data.splits import random_split
+from tastespace.errors import InvalidParameterError, UnknownIdError
+from tastespace.evaluation.evaluate import evaluate
+from tastespace.evaluation.report import Report
+from tastespace.inference import diagnostics
+from tastespace.inference.trace import Trace
+from tastespace.models import ALS, BPMF, MODELS, DampedBias, GlobalMean, Recommender
+from tastespace.models.factorization.empirical_bayes.posterior import Learning
+from tastespace.models.factorization.empirical_bayes.settings import NAME
+from tastespace.models.factorization.monotone.curve_list import CurveList
+from tastespace.models.factorization.monotone.monotone import MonotoneMF
+from tastespace.models.noisiness import Noisiness
+from tastespace.report.demo_figure import draw_demo
+from tastespace.report.diagnostics_figures import write_diagnostics
+from tastespace.report.evaluation_page import prepare_folder
 from tastespace.report.model_page import Shown, check_path, write_report
+from tastespace.report.rank_figures import write_curves, write_learning
+from tastespace.report.retrieval_figures import check_figure
 
 
 @reads("user", "item", "rating", "separator", "header", "kind")
@@ -50,3 +68,210 @@ def report(
 def _check_user(user: str, recommenders: list[Recommender]) -> None:
     if all(recommender.ratings_.users.rows_of([user])[0] < 0 for recommender in recommenders):
         raise UnknownIdError(f"no model knows the user {user!r}; expected one of the training ratings")
+
+
+def noise(
+    model: Model,
+    items: Annotated[bool, typer.Option("--items", help="Items that divide opinion, instead of users.")] = False,
+    n: Annotated[int, typer.Option("-n", help="How many of each.")] = 10,
+    json: Json = False,
+) -> None:
+    """List the users whose ratings are the most erratic, or the items that divide opinion most."""
+    recommender = artifact.load(model)
+    if not isinstance(recommender, BPMF):
+        raise InvalidParameterError(
+            f"{type(recommender).__name__} does not learn who rates how erratically; expected bpmf, fitted with "
+            "--set noise=per-user-and-item"
+        )
+    found = recommender.divisive_items(n) if items else recommender.erratic_users(n)
+    if json:
+        console.print_json({found.side + "s": found.to_polars().to_dicts()})
+        return
+    console.out.print(_noise_table(found))
+
+
+def _noise_table(found: Noisiness) -> Table:
+    table = Table()
+    for name in (found.side, *(["title"] if found.titles is not None else [])):
+        table.add_column(name)
+    for name in ("ratings", "noise sd", "90 % interval", "more than average"):
+        table.add_column(name, justify="right")
+    for row in found.to_polars().iter_rows(named=True):
+        texts = [str(row[found.side]), *([str(row["title"] or "")] if found.titles is not None else [])]
+        interval = f"{row['low']:.2f} to {row['high']:.2f}"
+        table.add_row(
+            *texts, str(row["ratings"]), f"{row['noise_sd']:.2f}", interval, f"{100 * row['probability']:.0f} %"
+        )
+    return table
+
+
+MOST_COLUMNS = 11
+
+
+def curves(
+    model: Model,
+    figure: Annotated[
+        Path | None, typer.Option("--figure", help="Picture to draw the curves to: .png, .svg or .pdf.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show the curves that ratings are understood by, and how many users have each."""
+    recommender = artifact.load(model)
+    if not isinstance(recommender, MonotoneMF):
+        raise InvalidParameterError(
+            f"{type(recommender).__name__} takes ratings as they are and has no curves; expected a model fitted with "
+            "--model monotone"
+        )
+    if figure is not None:
+        check_figure(figure)
+    found = recommender.curves()
+    if figure is not None:
+        write_curves(found, figure)
+    if json:
+        content = {"curves": found.to_polars().to_dicts()}
+        console.print_json(content if figure is None else content | {"figure": str(figure)})
+        return
+    console.out.print(_curves_table(found))
+    if figure is not None:
+        console.out.print(f"figure: {figure}", markup=False)
+
+
+def _curves_table(found: CurveList) -> Table:
+    """One row a curve; of many levels only some have a column."""
+    n_levels = len(found.levels)
+    step = -(-n_levels // MOST_COLUMNS)
+    shown = range(0, n_levels, step)
+    names = level_names(found.levels)
+    table = Table()
+    for name in ("cluster", "users", "extremes", *(f"{names[place]} is" for place in shown)):
+        table.add_column(name, justify="right")
+    for place, (name, n_users) in enumerate(zip(found.ids, found.n_users, strict=True)):
+        values = (f"{found.values[place, level]:.2f}" for level in shown)
+        table.add_row(str(name), f"{n_users:,}", f"{100 * found.extremes[place]:.0f} %", *values)
+    return table
+
+
+def diagnose(
+    model: Model,
+    figures: Annotated[
+        Path | None, typer.Option("--figures", help="Folder to write trace.svg and other figures to.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say whether the chains of a model have run long enough: R-hat, effective draws, Monte Carlo errors."""
+    recommender = artifact.load(model)
+    trace = _trace(recommender)
+    if figures is not None:
+        prepare_folder(figures)
+    diagnosis = diagnostics.diagnose(trace)
+    paths = [] if figures is None else write_diagnostics(trace, figures, diagnosis=diagnosis)
+    learning = _learning(recommender)
+    if learning is not None and figures is not None:
+        paths += write_learning(learning, figures)
+    if json:
+        content = diagnosis.to_dict() | {"seen": recommender.seen_.to_dict()}
+        if learning is not None:
+            content |= {"learning": learning.to_dict()}
+        console.print_json(content if figures is None else content | {"figures": [str(path) for path in paths]})
+        return
+    console.out.print(str(diagnosis), markup=False)
+    if learning is not None:
+        console.out.print(f"\n{learning}", markup=False)
+        if diagnosis.trouble is not None:
+            console.out.print(f"draws are set by --regularisation {NAME}:draws=N", markup=False)
+    if recommender.seen_.updates:
+        console.out.print(f"\nseen: {recommender.seen_}", markup=False)
+    if figures is not None:
+        console.out.print(f"\nfigures written to {figures}: {', '.join(path.name for path in paths)}", markup=False)
+
+
+def _learning(recommender: Recommender) -> Learning | None:
+    """How the regularisation was learned, if it was."""
+    learning = getattr(recommender.posterior_, "learning", None)
+    return learning if isinstance(learning, Learning) else None
+
+
+def _trace(recommender: Recommender) -> Trace:
+    trace = getattr(recommender.posterior_, "trace", None)
+    if isinstance(trace, Trace):
+        return trace
+    name = next(name for name, kind in MODELS.items() if kind is type(recommender))
+    raise InvalidParameterError(
+        f"the model {name} has no chains: it computes one answer and draws no samples, so that there is nothing to "
+        "diagnose; expected a model that samples, such as bpmf"
+    )
+
+
+HOLDOUT = 0.1
+SHOWN = ("item", "title", "score", "belief_sd", "low", "high", "top_n_probability")
+
+
+def demo(
+    user: Annotated[int, typer.Option("--user", help="Whose list to show.")] = 2,
+    picture: Annotated[Path, typer.Option("--picture", help="Where to write the picture.")] = Path(
+        "tastespace-demo.png"
+    ),
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same result.")] = 0,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Fit on the embedded movielens-demo, print measures and a user's top 10, and write a picture."""
+    ratings = SOURCES["movielens-demo"]()
+    split = random_split(ratings, HOLDOUT, seed=seed)
+    recommenders: dict[str, Recommender] = {
+        "mean": GlobalMean(seed=seed, threads=threads),
+        "bias": DampedBias(seed=seed, threads=threads),
+        "als": ALS(seed=seed, threads=threads),
+        "bpmf": BPMF(seed=seed, threads=threads),
+    }
+    reports: dict[str, Report] = {}
+    seconds: dict[str, float] = {}
+    with console.progress() as observer:
+        for name, recommender in recommenders.items():
+            began = time.perf_counter()
+            recommender.fit(split.train, observer=observer)
+            seconds[name] = time.perf_counter() - began
+            reports[name] = evaluate(recommender, split.test, ranking=False, groups=False, bootstrap=0)
+    ranking = recommenders["bpmf"].recommend([user], 10)
+    top = ranking.of(0)
+    if json:
+        draw_demo(reports, ranking, picture)
+        console.print_json(
+            {
+                "n_ratings": len(ratings),
+                "measures": {name: report.to_dict() for name, report in reports.items()},
+                "fit_seconds": {name: round(value, 3) for name, value in seconds.items()},
+                "user": user,
+                "items": [{key: row[key] for key in SHOWN} for row in top.rows(named=True)],
+                "picture": str(picture),
+            }
+        )
+        return
+    console.out.print(
+        f"movielens-demo: {len(ratings):,} ratings by {ratings.n_users:,} people of {ratings.n_items:,} films; "
+        f"{len(split.test):,} kept aside to test on\n",
+        markup=False,
+    )
+    console.print_table(
+        ["model", "rmse", "mae", "seconds"],
+        [
+            [name, f"{report['rmse']:.4f}", f"{report['mae']:.4f}", f"{seconds[name]:.2f}"]
+            for name, report in reports.items()
+        ],
+    )
+    whom = f"For user {user}, of the films they have not rated:"
+    if ranking.cold[0]:
+        whom = f"User {user} is not among the {ratings.n_users}; this is the list for anybody:"
+    console.out.print(f"\n{whom}", markup=False)
+    console.print_table(
+        ["", "film", "score", "90% of ratings", "P(top 10)"],
+        [
+            [
+                *(str(row["rank"]), row["title"] or str(row["item"]), f"{row['score']:.2f}"),
+                *(f"{row['low']:.1f} to {row['high']:.1f}", f"{row['top_n_probability']:.2f}"),
+            ]
+            for row in top.rows(named=True)
+        ],
+    )
+    draw_demo(reports, ranking, picture)
+    console.out.print(f"\npicture written to {picture}", markup=False)

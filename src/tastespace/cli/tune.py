@@ -13,18 +13,16 @@ import typer
 from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.evaluate import show_table
-from tastespace.cli.observing import observe
-from tastespace.cli.options import Json, Threads, read_settings
-from tastespace.cli.reading import OPTIONS, Said, reads
+from tastespace.cli.options import OPTIONS, Json, Said, Threads, observe, read_settings, reads
 from tastespace.errors import DataError, InvalidParameterError, warn
-from tastespace.evaluation.entrants import suited
 from tastespace.evaluation.tables import display_name, figure
 from tastespace.models import MODELS
-from tastespace.models.suitable import misfit
-from tastespace.tuning.result import TuneResult
-from tastespace.tuning.spaces import LEARNING, SPACES
-from tastespace.tuning.tune import RUNGS, TRIALS
-from tastespace.tuning.tune import tune as search
+from tastespace.models.registry import misfit
+from tastespace.selection.compare_models import suited
+from tastespace.selection.search import LEARNING, SPACES
+from tastespace.selection.tune import RUNGS, TRIALS
+from tastespace.selection.tune import tune as search
+from tastespace.selection.tune_result import TuneResult
 
 INTERRUPTED = 130
 ROWS = 20  # of the table

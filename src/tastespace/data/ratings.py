@@ -6,7 +6,7 @@ import copy
 import hashlib
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -15,10 +15,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, contiguous
-from tastespace.data.compressed import Compressed
-from tastespace.data.description import Description
-from tastespace.data.frame_columns import parts_of, series_of
+from tastespace.data.csr import CSR
 from tastespace.data.kinds import CHOICES, Guess, Kind, check_kind, guess_kind, impossible
+from tastespace.data.tables import parts_of, series_of
 from tastespace.data.times import EXPECTED_TIME, as_times, seconds_of
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series
 from tastespace.errors import DataError, InvalidParameterError, warn
@@ -26,6 +25,67 @@ from tastespace.errors import DataError, InvalidParameterError, warn
 if TYPE_CHECKING:
     import pandas as pd
     import scipy.sparse
+
+
+@dataclass(frozen=True)
+class Description:
+    """What `Ratings.describe()` says."""
+
+    n_ratings: int
+    n_users: int
+    n_items: int
+    density: float
+    mean: float
+    standard_deviation: float
+    kind: Kind
+    kind_reason: str  # how it is known
+    minimum: float
+    maximum: float
+    levels: tuple[float, ...] | None  # the distinct values, if there are few
+    per_user: tuple[int, float, int]  # ratings a user: fewest, median, most
+    per_item: tuple[int, float, int]
+    first: str | None  # day of the first rating
+    last: str | None
+    has_titles: bool
+    merged: int  # duplicates merged away
+    rejected: int = 0  # lines that could not be read, set aside
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Label and text of each line, for a table."""
+        lines = [
+            ("ratings", f"{self.n_ratings:,}{self._set_aside()}"),
+            ("users", f"{self.n_users:,}, each with {_spread(self.per_user)} ratings"),
+            ("items", f"{self.n_items:,}, each with {_spread(self.per_item)} ratings"),
+            ("filled", f"{self.density:.2%} of all pairs"),
+            ("values", f"{self.minimum:g} to {self.maximum:g}, mean {self.mean:.3f}, sd {self.standard_deviation:.3f}"),
+        ]
+        lines.append(("kind", f"{self.kind} ({self.kind_reason})"))
+        if self.levels is not None:
+            lines.append(("levels", ", ".join(f"{level:g}" for level in self.levels)))
+        if self.first is not None:
+            lines.append(("times", f"{self.first} to {self.last}"))
+        lines.append(("titles", "yes" if self.has_titles else "no"))
+        return lines
+
+    def _set_aside(self) -> str:
+        """What became of the others that were read, if there were others."""
+        n_read = self.n_ratings + self.merged + self.rejected
+        parts = [f"{self.merged:,} duplicates merged"] if self.merged else []
+        parts += [f"{self.rejected:,} rejected"] if self.rejected else []
+        return f" of {n_read:,} read ({', '.join(parts)})" if parts else ""
+
+    def __str__(self) -> str:
+        width = max(len(label) for label, _ in self.rows())
+        return "\n".join(f"{label:<{width}}  {text}" for label, text in self.rows())
+
+
+def _spread(quartiles: tuple[int, float, int]) -> str:
+    fewest, median, most = quartiles
+    return f"{fewest:,} to {most:,} (median {median:g})"
+
 
 Duplicates = Literal["last", "mean", "sum", "error"]
 
@@ -170,7 +230,7 @@ class Ratings:
         the same place are duplicates, and are not summed unless asked for. Ids are positions unless given; users
         and items without a rating are left out.
         """
-        from tastespace.data.matrices import from_sparse
+        from tastespace.data.formats.matrices import from_sparse
 
         return from_sparse(matrix, user_ids, item_ids, duplicates=duplicates)
 
@@ -189,7 +249,7 @@ class Ratings:
         missing is NaN. Ids are the index and columns of a frame, or positions, unless given; users and items without
         a rating are left out.
         """
-        from tastespace.data.matrices import from_dense
+        from tastespace.data.formats.matrices import from_dense
 
         return from_dense(matrix, missing=missing, user_ids=user_ids, item_ids=item_ids)
 
@@ -238,12 +298,12 @@ class Ratings:
         return guess_kind(self.values)
 
     @cached_property
-    def by_user(self) -> Compressed:
+    def by_user(self) -> CSR:
         """Grouped by user; the item rows of a user ascend."""
-        return Compressed.group_ascending(self.user_rows, self.item_rows, self.values, self.n_users)
+        return CSR.group_ascending(self.user_rows, self.item_rows, self.values, self.n_users)
 
     @cached_property
-    def by_item(self) -> Compressed:
+    def by_item(self) -> CSR:
         """Grouped by item; the user rows of an item ascend."""
         return self.by_user.transposed(self.n_items)
 
@@ -301,7 +361,7 @@ class Ratings:
         For counts and one-class ratings with times; what comes out are counts. Age is counted from the newest rating,
         or from `now`, a date not before it.
         """
-        from tastespace.data.decaying import decayed
+        from tastespace.data.decay import decayed
 
         return decayed(self, half_life_days, now)
 
@@ -394,7 +454,7 @@ class Ratings:
 
     def to_sparse(self) -> scipy.sparse.csr_array:
         """A scipy matrix, users x items, in the order of the rows; a rating of zero is a stored zero."""
-        from tastespace.data.matrices import to_sparse
+        from tastespace.data.formats.matrices import to_sparse
 
         return to_sparse(self)
 
@@ -403,7 +463,7 @@ class Ratings:
 
         A file of that name is replaced, once the new one is complete. Titles and attributes are not written.
         """
-        from tastespace.data.writing import write
+        from tastespace.data.formats.writers import write
 
         write(self, path)
 

@@ -24,6 +24,7 @@ from tastespace.errors import InvalidParameterError
 if TYPE_CHECKING:
     from tastespace.data.ratings import Ratings
 
+
 STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
 HALF_STARS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0)
 MOST_ROWS = 2**31 - 1  # rows are 32-bit numbers

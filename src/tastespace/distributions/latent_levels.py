@@ -13,14 +13,75 @@ a single cut-point at 0. Answers are averages over the draws.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import expit, ndtr
 
-from tastespace.arrays import DoubleArray
-from tastespace.distributions.rating_curves import RatingCurves
+from tastespace.arrays import DoubleArray, FloatMatrix
+from tastespace.distributions.level_ratings import LevelRatings
+
+CELLS = 64  # of a table, a unit of the score: right to 1e-5 of a step between levels
+MOST_CELLS = 1 << 14  # of a table: where cut-points lie far apart, its cells are wider
+PROBIT_REACH = 6.0  # beyond the outermost cut-points, where the table ends: 1e-9 are left
+LOGISTIC_REACH = 20.0
+
+
+@dataclass(frozen=True, eq=False)
+class RatingCurves:
+    """With levels l_0 < l_1 < ... and the draw's cut-points k_1 < k_2 < ..., of a score z
+
+    ordinal:  l_0 + sum_j (l_j - l_(j - 1)) Phi(z - k_j)
+    logistic:  l_0 + (l_1 - l_0) / (1 + exp(-z))
+    """
+
+    heights: FloatMatrix  # S x (cells + 1); one row if all draws have the same curve
+    low: float  # the score where the tables begin
+    cells: float  # a unit of the score
+
+    @classmethod
+    def of(cls, cuts: NDArray[Any] | None, levels: NDArray[Any]) -> RatingCurves:
+        """Cut-points as S x (L - 1), ascending by row, or 1 x (L - 1); None for the logistic curve of two levels."""
+        if cuts is None:
+            scores = _grid(-LOGISTIC_REACH, LOGISTIC_REACH)
+            return cls._at(scores, levels[0] + (levels[1] - levels[0]) * expit(scores)[None])
+        scores = _grid(float(cuts.min()) - PROBIT_REACH, float(cuts.max()) + PROBIT_REACH)
+        heights = np.full((len(cuts), len(scores)), float(levels[0]))
+        for place, step in enumerate(np.diff(levels)):
+            heights += step * ndtr(scores - cuts[:, place, None])
+        return cls._at(scores, heights)
+
+    def take(self, draws: Any) -> RatingCurves:
+        """The curves of some of the draws."""
+        return self if len(self.heights) == 1 else RatingCurves(self.heights[draws], self.low, self.cells)
+
+    def at(self, scores: NDArray[Any]) -> FloatMatrix:
+        """The expected ratings of scores, one column a draw; n x S."""
+        n_draws, width = self.heights.shape
+        place = (np.asarray(scores, np.float32) - np.float32(self.low)) * np.float32(self.cells)
+        np.clip(place, 0, width - 2, out=place)
+        cell = place.astype(np.int32)
+        place -= cell
+        if n_draws > 1:
+            cell += np.arange(n_draws, dtype=np.int32) * np.int32(width)
+        flat = self.heights.reshape(-1)
+        left = flat.take(cell)
+        cell += 1
+        return np.asarray(left + place * (flat.take(cell) - left))
+
+    @classmethod
+    def _at(cls, scores: DoubleArray, heights: DoubleArray) -> RatingCurves:
+        cells = (len(scores) - 1) / float(scores[-1] - scores[0])
+        # One place more, so that there is a next one at the end of the table, too.
+        return cls(np.pad(heights, ((0, 0), (0, 1)), mode="edge").astype(np.float32), float(scores[0]), cells)
+
+
+def _grid(low: float, high: float) -> DoubleArray:
+    return np.linspace(low, high, min(int(np.ceil((high - low) * CELLS)), MOST_CELLS) + 1)
+
 
 BLOCK = 1 << 15  # pairs times draws looked at together: they stay in the cache
 # Weights and scales of the normals, fitted so that the largest error over all z is smallest.
@@ -120,3 +181,78 @@ def _blocks(of_pairs: NDArray[Any]) -> Iterator[slice]:
     step = max(1, BLOCK // max(of_pairs.shape[1], 1))
     for start in range(0, len(of_pairs), step):
         yield slice(start, min(start + step, len(of_pairs)))
+
+
+@dataclass(frozen=True, eq=False)
+class LatentScores:
+    """Of each of n pairs, a normal belief about the score in each of S draws.
+
+    `mean` and `sd` are of the expected rating, in units of ratings, and `ratings` are the distributions of single
+    ratings. Each is computed when it is first asked for: lists need no sd of items that are not on them.
+    """
+
+    means: FloatMatrix  # n x S
+    sds: FloatMatrix  # n x S
+    cuts: NDArray[Any] | None  # S x (L - 1), or 1 x (L - 1); None for the logistic model of two levels
+    levels: DoubleArray  # L, ascending
+    weights: FloatMatrix | None = None  # n x S, 1 together by row; None for equal ones
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+    def mean(self) -> DoubleArray:
+        return self.ratings.mean()
+
+    def sd(self) -> DoubleArray:
+        """Of the expected rating given the taste: between the draws, and within them."""
+        return expected_sd(self.means, self.sds, RatingCurves.of(self.cuts, self.levels), self.weights)
+
+    @cached_property
+    def ratings(self) -> LevelRatings:
+        if self.cuts is None:
+            probabilities = logistic_probabilities(self.means, self.sds, self.weights)
+        else:
+            probabilities = ordinal_probabilities(self.means, self.sds, self.cuts, self.weights)
+        return LevelRatings(probabilities, self.levels, self._effective_draws)
+
+    @property
+    def _effective_draws(self) -> DoubleArray | None:
+        if self.weights is None:
+            return None
+        return np.asarray(1 / np.sum(self.weights.astype(np.float64) ** 2, axis=1))
+
+
+LEAST = 1e-6  # of information: a rating that is as good as certain tells nothing, and may be divided by
+ROOT_OF_TWO_PI = float(np.sqrt(2 * np.pi))
+
+
+def ordinal_information(scores: NDArray[Any], cuts: NDArray[Any]) -> DoubleArray:
+    """Of scores with a column a draw (n x S), and the cut-points of each draw (S x (L - 1), or 1 x (L - 1))."""
+    total = np.zeros(scores.shape)
+    below, height = np.zeros(scores.shape), np.zeros(scores.shape)  # at the end that lies infinitely far below
+    for place in range(cuts.shape[1] + 1):
+        is_last = place == cuts.shape[1]
+        last_below, last_height = below, height
+        below = np.ones(scores.shape) if is_last else ndtr(cuts[:, place] - scores)
+        height = np.zeros(scores.shape) if is_last else _density(cuts[:, place] - scores)
+        chance = below - last_below
+        total += np.divide((last_height - height) ** 2, chance, out=np.zeros_like(chance), where=chance > 1e-12)
+    return np.maximum(total, LEAST)
+
+
+def ordinal_slope(scores: NDArray[Any], cuts: NDArray[Any], levels: NDArray[Any]) -> DoubleArray:
+    """Of the expected rating, at scores and cut-points as above."""
+    slope = np.zeros(scores.shape)
+    for place, step in enumerate(np.diff(levels)):
+        slope += step * _density(cuts[:, place] - scores)
+    return slope
+
+
+def logistic_information(scores: NDArray[Any]) -> DoubleArray:
+    """Of yes or no by a logistic link; the slope of the chance of yes as well."""
+    chance = expit(np.asarray(scores, np.float64))
+    return np.maximum(chance * (1 - chance), LEAST)
+
+
+def _density(standard: NDArray[Any]) -> DoubleArray:
+    return np.asarray(np.exp(-0.5 * np.asarray(standard, np.float64) ** 2) / ROOT_OF_TWO_PI)

@@ -2,17 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray
+from tastespace.distributions.rating_distribution import RatingDistribution
 from tastespace.errors import InvalidParameterError
-from tastespace.evaluation.groups import Group
-from tastespace.evaluation.outcomes import COVERAGES
-from tastespace.evaluation.resampling import Interval
+from tastespace.evaluation.groups import Group, Grouping
+from tastespace.evaluation.metrics.rating import Loss, Predicted, squared_errors
+from tastespace.evaluation.resampling import Interval, Sums
 from tastespace.evaluation.tables import EMPTY, Table, counted, figure
+from tastespace.models.base.posterior import Prediction
+
+COVERAGES = (0.5, 0.8, 0.9, 0.95)  # of the intervals
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """Scores of distributions, one a rating, and what its intervals were like."""
+
+    levels: DoubleArray | None  # None for a continuous scale
+    crps: DoubleArray
+    log_score: DoubleArray
+    pit: DoubleArray  # probability integral transform: uniform from 0 to 1 if the distributions are right
+    is_covered: BoolArray  # n x intervals: is the rating inside?
+    expected: FloatMatrix  # n x intervals: how likely the model itself held that
+    widths: FloatMatrix  # n x intervals
+    belief_sd: FloatArray
+    rating_sd: FloatArray
+    is_level: BoolArray  # whether the rating is one of the levels
+
+    @classmethod
+    def of(cls, prediction: Prediction, true: FloatArray, noise: DoubleArray) -> Outcomes:
+        """`noise` are uniform numbers. On levels, a rating has a stretch of probability; they say where in it."""
+        rating, belief_sd, rating_sd = prediction.rating, prediction.belief_sd, prediction.rating_sd
+        if rating is None or belief_sd is None or rating_sd is None:
+            raise InvalidParameterError(
+                "a prediction lacks rating, belief_sd or rating_sd; expected all or none of them"
+            )
+        low, high = rating.cdf_steps(true)
+        lows = prediction.quantiles(*((1 - coverage) / 2 for coverage in COVERAGES))
+        highs = prediction.quantiles(*((1 + coverage) / 2 for coverage in COVERAGES))
+        return cls(
+            levels=rating.levels,
+            crps=rating.crps(true),
+            log_score=rating.log_score(true),
+            pit=low + noise * (high - low),
+            is_covered=rating.contains(true, COVERAGES),
+            expected=_expected(rating, lows, highs),
+            widths=(highs - lows).astype(np.float32),
+            belief_sd=belief_sd,
+            rating_sd=rating_sd,
+            is_level=rating.is_level(true),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[NDArray[np.int64], Outcomes]]) -> Outcomes:
+        """Of all ratings, from that of some at each of these positions."""
+        places = np.concatenate([rows for rows, _ in parts])
+
+        def whole(name: str) -> NDArray[Any]:
+            found = np.concatenate([getattr(part, name) for _, part in parts])
+            ordered = np.empty_like(found)
+            ordered[places] = found
+            return ordered
+
+        names = [field.name for field in fields(cls) if field.name != "levels"]
+        return cls(levels=parts[0][1].levels, **{name: whole(name) for name in names})
+
+
+def _expected(rating: RatingDistribution, lows: DoubleArray, highs: DoubleArray) -> FloatMatrix:
+    """How likely each rating is to lie between each of its pairs of ends; n x intervals.
+
+    On levels this is not what the interval is called: it holds a level as a whole or not at all.
+    """
+    if rating.levels is None:
+        return np.tile(np.array(COVERAGES, np.float32), (len(rating), 1))
+    between = [rating.level_between(low, high) for low, high in zip(lows.T, highs.T, strict=True)]
+    return np.stack(between, axis=1).astype(np.float32)
+
 
 SHARES = {coverage: f"{100 * coverage:g}" for coverage in COVERAGES}  # as names of measures have them
 
@@ -186,3 +259,133 @@ def _plain(measures: Mapping[str, float], intervals: Mapping[str, Interval]) -> 
     """Measures and intervals as JSON has them, null where there are none."""
     spans = {name: list(interval) for name, interval in intervals.items()}
     return {"measures": dict(measures) or None, "intervals": spans or None}
+
+
+PIT_PARTS = 20
+TENTHS = tuple(f"{10 * place}-{10 * place + 10} %" for place in range(10))
+RESAMPLED = (*(f"coverage_{share}" for share in SHARES.values()), "pit_mean", "pit_spread")  # what has intervals
+PREFIX = "calibration"  # of the names under which sums are resampled
+
+
+@dataclass(frozen=True, eq=False)
+class Assessment:
+    """Calibration in the making: sums to be resampled first, and then the whole with its intervals."""
+
+    outcomes: Outcomes
+    said: Predicted  # coverage, widths and PIT
+    errors: Predicted  # by tenths
+    tenths: NDArray[np.int64]  # of each test rating, how sure the model was: 0 is most
+    groupings: Sequence[Grouping]
+
+    @classmethod
+    def of(
+        cls,
+        outcomes: Outcomes,
+        users: IntArray,  # of each test rating, its user's position among the test users
+        n_users: int,
+        predicted: FloatArray,
+        true: FloatArray,
+        groupings: Sequence[Grouping],
+    ) -> Assessment:
+        wrong = {
+            "belief_sd": Loss(outcomes.belief_sd.astype(np.float64) ** 2, is_root=True),
+            "rating_sd": Loss(outcomes.rating_sd.astype(np.float64) ** 2, is_root=True),
+            "rmse": Loss(squared_errors(predicted, true), is_root=True),
+        }
+        return cls(
+            outcomes=outcomes,
+            said=Predicted.of(users, n_users, predicted, true, {}, _losses(outcomes)),
+            errors=Predicted.of(users, n_users, predicted, true, {}, wrong),
+            tenths=tenths(outcomes.belief_sd),
+            groupings=groupings,
+        )
+
+    def sums(self) -> dict[str, Sums]:
+        """All that is resampled."""
+        found = {f"{PREFIX}, {name}": measure for name, measure in self.said.sums().items()}
+        for grouping in self.groupings:
+            found |= grouping.sums(self.said)
+        found = {name: measure for name, measure in found.items() if name.endswith(RESAMPLED)}
+        found |= {_part(place): measure for place, measure in enumerate(self._pit_sums())}
+        for place in range(len(TENTHS)):
+            found[_tenth(place, "rmse")] = self.errors.sums(self.tenths == place)["rmse"]
+            found[_tenth(place, "rmse_so_far")] = self.errors.sums(self.tenths <= place)["rmse"]
+        return found
+
+    def calibration(self, intervals: Mapping[str, Interval]) -> Calibration:
+        """The whole; `intervals` has those of `sums` by the same names."""
+        levels = self.outcomes.levels
+        parts = np.bincount(_parts(self.outcomes.pit), minlength=PIT_PARTS) / len(self.outcomes.pit)
+        spans = [intervals[_part(place)] for place in range(PIT_PARTS) if _part(place) in intervals]
+        names = {name: f"{PREFIX}, {name}" for name in RESAMPLED}
+        return Calibration(
+            n=len(self.outcomes.pit),
+            measures=self.said.values() | {"pit_distance": distance_from_uniform(self.outcomes.pit)},
+            intervals={name: intervals[key] for name, key in names.items() if key in intervals},
+            pit=tuple(parts.tolist()),
+            pit_intervals=tuple(spans),
+            confidence=tuple(self._tenth(place, intervals) for place in range(len(TENTHS))),
+            groups={grouping.side: grouping.groups(self.said, intervals) for grouping in self.groupings},
+            levels=None if levels is None else tuple(levels.tolist()),
+            off_levels=int(np.count_nonzero(~self.outcomes.is_level)),
+        )
+
+    def _tenth(self, place: int, intervals: Mapping[str, Interval]) -> Tenth:
+        here = self.tenths == place
+        n = int(np.count_nonzero(here))
+        if not n:
+            return Tenth(TENTHS[place], 0)
+        measures = self.errors.values(here)
+        measures["rmse_so_far"] = self.errors.losses["rmse"].over(self.tenths <= place)
+        keys = {name: _tenth(place, name) for name in ("rmse", "rmse_so_far")}
+        return Tenth(
+            TENTHS[place], n, measures, {name: intervals[key] for name, key in keys.items() if key in intervals}
+        )
+
+    def _pit_sums(self) -> list[Sums]:
+        """The share of ratings in each part from 0 to 1, as sums by user."""
+        n_users = self.said.n_users
+        keys = self.said.users.astype(np.int64) * PIT_PARTS + _parts(self.outcomes.pit)
+        counts = np.bincount(keys, minlength=n_users * PIT_PARTS).reshape(n_users, PIT_PARTS).astype(np.float64)
+        return [Sums(np.ascontiguousarray(column), counts.sum(axis=1)) for column in counts.T]
+
+
+def tenths(belief_sd: NDArray[Any]) -> NDArray[np.int64]:
+    """Which tenth of all each belongs to, the smallest first; equal ones belong together, where their middle is."""
+    _, places, counts = np.unique(belief_sd, return_inverse=True, return_counts=True)
+    middles = np.cumsum(counts) - counts / 2
+    return np.minimum((len(TENTHS) * middles / max(len(belief_sd), 1)).astype(np.int64), len(TENTHS) - 1)[places]
+
+
+def distance_from_uniform(values: DoubleArray) -> float:
+    """The largest difference between the distribution function of values and the uniform one: Kolmogorov's distance."""
+    ordered, n = np.sort(values), len(values)
+    steps = np.arange(n + 1) / n
+    return float(max(np.max(steps[1:] - ordered), np.max(ordered - steps[:-1])))
+
+
+def _losses(outcomes: Outcomes) -> dict[str, Loss]:
+    """What the measures are means of."""
+    found: dict[str, Loss] = {}
+    for name, values in (
+        ("coverage", outcomes.is_covered),
+        ("expected", outcomes.expected),
+        ("width", outcomes.widths),
+    ):
+        found |= {f"{name}_{share}": Loss(values[:, place]) for place, share in enumerate(SHARES.values())}
+    found["pit_mean"] = Loss(outcomes.pit)
+    # A uniform variable has the variance 1/12.
+    found["pit_spread"] = Loss(12 * (outcomes.pit - 0.5) ** 2, is_root=True)
+    return found
+
+
+def _parts(pit: DoubleArray) -> NDArray[np.int64]:
+    return np.minimum((pit * PIT_PARTS).astype(np.int64), PIT_PARTS - 1)
+
+
+def _part(place: int) -> str:
+    return f"{PREFIX}, PIT {place}"
+
+
+def _tenth(place: int, name: str) -> str:
+    return f"{PREFIX}, {TENTHS[place]}, {name}"

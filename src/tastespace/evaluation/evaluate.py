@@ -3,32 +3,60 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tastespace.data.ratings import Ratings
-from tastespace.data.splitting import Split
+from tastespace.data.splits import Split
 from tastespace.errors import DataWarning, InvalidParameterError, warn
-from tastespace.evaluation.answered import Answered
-from tastespace.evaluation.assessing import Assessment
+from tastespace.evaluation.calibration import Assessment
 from tastespace.evaluation.groups import Grouping, Groups
-from tastespace.evaluation.judging import Matched, Relevance, Relevant, relevance_of
-from tastespace.evaluation.lists import ListMetric
-from tastespace.evaluation.names import check_measures
-from tastespace.evaluation.order import Ordered
-from tastespace.evaluation.predicted import Loss, Metric, Predicted
-from tastespace.evaluation.predicting import Answers, predict_all, unasked
-from tastespace.evaluation.ranked import ListMaker, ListMeasures, Wanted, measure_lists
+from tastespace.evaluation.lists import LIST_METRICS, ListMaker, ListMeasures, ListMetric, Wanted, measure_lists
+from tastespace.evaluation.metrics.binary import BY_USER, YES_NO, Answered
+from tastespace.evaluation.metrics.order import OF_ORDER, Ordered
+from tastespace.evaluation.metrics.rating import STANDARD, Loss, Metric, Predicted
+from tastespace.evaluation.predictions import Answers, predict_all, unasked
+from tastespace.evaluation.relevance import Matched, Relevance, Relevant, Sense, relevance_of, sense_of
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import intervals
-from tastespace.evaluation.sense import Sense, sense_of
 from tastespace.models import Recommender
-from tastespace.models.asking import Asked, asked_users
-from tastespace.models.parameters import whole_number
+from tastespace.models.base.parameters import check_int
+from tastespace.models.base.query import Asked, asked_users
 from tastespace.progress import Observer, silent
 from tastespace.randomness import resolve
+
+OF_LISTS = (*LIST_METRICS, "popularity_lift", "coverage", "gini", "auc")
+OF_UNCERTAIN = ("crps", "log_score")  # of models that say how sure they are
+# What else JSON has beside the measures.
+OF_REPORTS = ("kind", "n", "cold", "seen", "lists", "intervals", "groups", "calibration", "reliability")
+
+
+def check_measures(metrics: Any, ranking: Any) -> None:
+    """Refuse what is no mapping of names to functions, and names that would hide another measure."""
+    if metrics is not None:
+        _check("metrics", metrics, (*OF_LISTS, *OF_UNCERTAIN, *OF_ORDER, *OF_REPORTS))
+    if not isinstance(ranking, bool):
+        _check("ranking", ranking, (*OF_LISTS, *OF_UNCERTAIN, *OF_ORDER, *STANDARD, *YES_NO, BY_USER))
+
+
+def _check(parameter: str, measures: Any, taken: Collection[str]) -> None:
+    if not isinstance(measures, Mapping):
+        raise InvalidParameterError(f"{parameter} is {measures!r}; expected functions by name, {{name: function}}")
+    for name, function in measures.items():
+        if not isinstance(name, str) or not name or "@" in name:
+            raise InvalidParameterError(
+                f"{parameter} has a measure called {name!r}; expected a name without @, which stands before the length "
+                "of lists"
+            )
+        if name in taken:
+            raise InvalidParameterError(
+                f"{parameter} has a measure called {name!r}, which is the name of another one; expected a new name"
+            )
+        if not callable(function):
+            raise InvalidParameterError(f"{parameter} has {function!r} for {name!r}; expected a function")
+
 
 DEFAULT_K = (5, 10, 20)
 
@@ -50,12 +78,12 @@ def evaluate(
 ) -> Report:
     """Measure a fitted recommender on test ratings, or on the test part of a split.
 
-    What is measured depends on what ratings say, and on what the model predicts (see `tastespace.evaluation.sense`).
-    `metrics` are measures of predictions, which are clipped to the training range; cold pairs count like any other.
-    By default these are RMSE and MAE of stars, log loss, calibration error and AUC of yes and no, and none of counts
-    and one-class ratings, nor of a model of choices: those are measured by lists. With those of stars comes whether the
-    test items of each user are in the right order (`tastespace.evaluation.order`). The history of a split is what its
-    strangers are folded in by.
+    What is measured depends on what ratings say, and on what the model predicts (see
+    `tastespace.evaluation.relevance`). `metrics` are measures of predictions, which are clipped to the training range;
+    cold pairs count like any other. By default these are RMSE and MAE of stars, log loss, calibration error and AUC of
+    yes and no, and none of counts and one-class ratings, nor of a model of choices: those are measured by lists. With
+    those of stars comes whether the test items of each user are in the right order
+    (`tastespace.evaluation.metrics.order`). The history of a split is what its strangers are folded in by.
 
     `ranking` measures lists of the lengths `k`, out of all items that a user is not known to have rated.
     A test rating of at least `relevant` is relevant, or "all" are; by default, stars of at least the mean of the
@@ -77,7 +105,7 @@ def evaluate(
     recommender.require_fitted()
     ks = _lengths(k)
     check_measures(metrics, ranking)
-    whole_number("bootstrap", bootstrap, least=0)
+    check_int("bootstrap", bootstrap, least=0)
     resolve(seed)
     part, history = _parts(recommender, test)
     trained, sense = recommender.ratings_, sense_of(recommender, part)
@@ -209,7 +237,7 @@ def _lengths(k: int | Iterable[int]) -> tuple[int, ...]:
     if not lengths:
         raise InvalidParameterError("k is empty; expected at least one length of a list, such as 10")
     for length in lengths:
-        whole_number("k", length, least=1)
+        check_int("k", length, least=1)
     return tuple(sorted({int(length) for length in lengths}))
 
 

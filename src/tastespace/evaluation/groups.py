@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tastespace.evaluation.predicted import Predicted
+from tastespace.evaluation.metrics.rating import Predicted
 from tastespace.evaluation.resampling import Interval, Sums
 from tastespace.evaluation.tables import plain_number
 

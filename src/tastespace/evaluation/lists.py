@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, DoubleArray, FloatMatrix, IntArray
 from tastespace.data.ratings import Ratings
-from tastespace.evaluation import catalogue, ranking
+from tastespace.errors import InvalidParameterError, named
+from tastespace.evaluation.metrics import catalogue, ranking
+from tastespace.evaluation.predictions import of_users
+from tastespace.evaluation.relevance import Judge, Matched, Relevance
+from tastespace.evaluation.report import ListsMade
+from tastespace.evaluation.resampling import Interval, Sums, jackknife
+from tastespace.models import Recommender
+from tastespace.models.base.query import Asked
+from tastespace.models.base.ranking import Ranking
+from tastespace.progress import Observer, Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,3 +82,210 @@ LIST_METRICS: Mapping[str, ListMetric] = {
     "diversity": lambda lists: catalogue.diversity(lists.item_rows, lists.catalogue.trained.by_item),
     "popularity": lambda lists: catalogue.popularity(lists.item_rows, lists.catalogue.shares),
 }
+
+
+BLOCK_USERS = 1 << 13
+BLOCK_RATINGS = 1 << 17  # looked up at once
+
+# Makes the lists of users: of their ids, a length, and their ratings since training.
+ListMaker = Callable[[pl.Series, int, Ratings | None], Ranking]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What lists to make, and what to measure on them."""
+
+    ks: tuple[int, ...]
+    relevance: Relevance
+    more: Mapping[str, ListMetric]  # measures besides those of LIST_METRICS
+    make: ListMaker
+
+    @property
+    def metrics(self) -> dict[str, ListMetric]:
+        # If all that is relevant is worth the same, there are no grades to be binary about.
+        left_out = set() if self.relevance.is_graded else {"ndcg_binary"}
+        return {name: metric for name, metric in LIST_METRICS.items() if name not in left_out} | dict(self.more)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """All lists, and the measures of each user's."""
+
+    ks: tuple[int, ...]
+    item_rows: IntArray  # ranked users x the longest k
+    values: Mapping[str, DoubleArray]  # "ndcg@10" ...: one value a ranked user, NaN where there is none
+
+    def sums(self, judge: Judge, asked: Asked, shares: DoubleArray) -> dict[str, Sums]:
+        """The measures that are quotients of sums over the test users, of whom some have no list."""
+        n_users = len(asked.users)
+        sums = {name: Sums.of_values(_spread(values, judge, n_users)) for name, values in self.values.items()}
+        profiles = _profiles(asked, shares)
+        for k in self.ks:
+            # Both or neither: who has no list or no ratings of his own is left out.
+            shown = _spread(self.values[f"popularity@{k}"], judge, n_users)
+            is_known = ~(np.isnan(shown) | np.isnan(profiles))
+            sums[f"popularity_lift@{k}"] = Sums(np.where(is_known, shown, 0.0), np.where(is_known, profiles, 0.0))
+        return sums
+
+    def of_all_lists(self, n_items: int) -> dict[str, tuple[float, Interval | None]]:
+        """Coverage and Gini coefficient, which no single list has."""
+        found: dict[str, tuple[float, Interval | None]] = {}
+        for k in self.ks:
+            rows = self.item_rows[:, :k]
+            exposures = catalogue.exposure(rows, n_items)
+            share, unequal = catalogue.coverage(exposures), catalogue.gini(exposures)
+            found[f"coverage@{k}"] = share, jackknife(share, catalogue.coverage_influence(rows, exposures))
+            found[f"gini@{k}"] = unequal, jackknife(unequal, catalogue.gini_influence(rows, exposures))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class ListMeasures:
+    """What measuring lists found; nothing if they were not wanted."""
+
+    values: Mapping[str, float] = field(default_factory=dict[str, float])
+    sums: dict[str, Sums] = field(default_factory=dict[str, Sums])
+    intervals: dict[str, Interval] = field(default_factory=dict[str, Interval])  # of what is no quotient of sums
+    made: ListsMade | None = None
+    places: IntArray | None = None  # of each test rating, where in its user's list the item is, from 0; -1 if nowhere
+
+
+def measure_lists(
+    recommender: Recommender,
+    asked: Asked,  # the test users
+    matched: Matched,
+    history: Ratings | None,
+    wanted: Wanted,
+    observer: Observer,
+) -> ListMeasures:
+    """All measures of lists."""
+    trained = recommender.ratings_
+    judge = Judge.of(matched, len(asked.users), trained.n_items, wanted.relevance)
+    ranked = rank(recommender, judge, asked.users.at(judge.positions), history, wanted, observer)
+    sums = ranked.sums(judge, asked, Catalogue(trained).shares)
+    of_all = ranked.of_all_lists(trained.n_items)
+    values = {name: measure.value() for name, measure in sums.items()}
+    values |= {name: value for name, (value, _) in of_all.items()}
+    return ListMeasures(
+        values={name: values[name] for name in _in_order(values, wanted.ks)},
+        sums=sums,
+        intervals={name: interval for name, (_, interval) in of_all.items() if interval is not None},
+        made=ListsMade(
+            k=wanted.ks,
+            relevant=wanted.relevance.least,
+            graded=wanted.relevance.is_graded,
+            users=len(judge),
+            users_without_relevant=len(asked.users) - len(judge),
+            cold_users=int(np.count_nonzero(asked.cold[judge.positions])),
+            relevant_ratings=int(judge.n_relevant.sum()),
+            cold_relevant_ratings=int(judge.n_relevant.sum() - np.count_nonzero(judge.is_relevant)),
+        ),
+        places=_places(ranked.item_rows, judge, matched, len(asked.users)),
+    )
+
+
+def rank(
+    recommender: Recommender,
+    judge: Judge,
+    user_ids: pl.Series,  # those of the judge
+    history: Ratings | None,
+    wanted: Wanted,
+    observer: Observer,
+) -> Ranked:
+    """Make the lists of all users and measure them: out of all items that a user is not known to have rated."""
+    known, ks, metrics = Catalogue(recommender.ratings_), wanted.ks, wanted.metrics
+    item_rows = np.full((len(judge), max(ks)), -1, np.int32)
+    values = {f"{name}@{k}": np.full(len(judge), np.nan) for name in metrics for k in ks}
+    values["auc"] = np.full(len(judge), np.nan)
+    for start in range(0, len(judge), BLOCK_USERS):
+        stop = min(start + BLOCK_USERS, len(judge))
+        ids = user_ids[start:stop]
+        own = of_users(history, ids)
+        shown = _checked(wanted.make(ids, max(ks), own), ids, recommender.ratings_.n_items)[:, : max(ks)]
+        item_rows[start:stop, : shown.shape[1]] = shown
+        lists = _judged(judge, start, item_rows[start:stop], known)
+        for name, metric in metrics.items():
+            for k in ks:
+                values[f"{name}@{k}"][start:stop] = _measured(name, metric, lists.first(k))
+        for rows, scores in recommender.scores(ids, history=own):
+            first, last = start + int(rows[0]), start + int(rows[-1]) + 1
+            relevant = judge.relevant_items(first, last)
+            values["auc"][first:last] = ranking.auc(scores, *relevant, judge.n_relevant[first:last])
+            observer(Progress("ranking", last, len(judge)))
+    return Ranked(ks, item_rows, values)
+
+
+def _checked(made: Any, user_ids: pl.Series, n_items: int) -> IntArray:
+    """The item rows of lists that may come from a function of anybody: of whom they should be, nothing twice."""
+    if not isinstance(made, Ranking):
+        raise InvalidParameterError(f"lists gave {type(made).__name__}; expected a Ranking, such as recommend gives")
+    if len(made) != len(user_ids) or len(made.item_rows) != len(user_ids):
+        raise InvalidParameterError(
+            f"lists gave {len(made.item_rows)} lists; expected one for each of {len(user_ids)} users"
+        )
+    if made.user_ids.to_list() != user_ids.to_list():
+        raise InvalidParameterError(
+            f"lists gave lists of the users {named(made.user_ids)}; expected {named(user_ids)}, in the order asked for"
+        )
+    ascending = np.sort(made.item_rows, axis=1)
+    if ascending.size and not -1 <= ascending.min() <= ascending.max() < n_items:
+        raise InvalidParameterError(
+            f"lists gave item rows from {ascending.min()} to {ascending.max()}; expected rows of the {n_items} "
+            "training items, -1 where there is no item"
+        )
+    has_twice = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(axis=1)
+    if has_twice.any():
+        raise InvalidParameterError(
+            f"lists gave an item twice in the list of {named(user_ids.filter(pl.Series(has_twice)))}; expected each "
+            "item at most once"
+        )
+    return made.item_rows
+
+
+def _judged(judge: Judge, start: int, item_rows: IntArray, known: Catalogue) -> Lists:
+    stop = start + len(item_rows)
+    hits, gains = judge.judge(start, item_rows)
+    ideal = judge.ideal_gains(start, stop, item_rows.shape[1])
+    return Lists(item_rows, hits, gains, ideal, judge.n_relevant[start:stop], known)
+
+
+def _measured(name: str, metric: ListMetric, lists: Lists) -> DoubleArray:
+    values = np.asarray(metric(lists), np.float64)
+    if values.shape != (len(lists),):
+        raise InvalidParameterError(
+            f"the measure {name!r} gave an array of the shape {values.shape}; expected one value for each of the "
+            f"{len(lists)} lists"
+        )
+    return values
+
+
+def _places(item_rows: IntArray, judge: Judge, matched: Matched, n_users: int) -> IntArray:
+    list_of = np.full(n_users, -1)
+    list_of[judge.positions] = np.arange(len(judge))
+    places = np.full(len(matched.users), -1, np.int32)
+    able = np.flatnonzero((list_of[matched.users] >= 0) & (matched.items >= 0))
+    for start in range(0, len(able), BLOCK_RATINGS):
+        some = able[start : start + BLOCK_RATINGS]
+        is_here = item_rows[list_of[matched.users[some]]] == matched.items[some, None]
+        places[some] = np.where(is_here.any(axis=1), is_here.argmax(axis=1), -1)
+    return places
+
+
+def _spread(values: DoubleArray, judge: Judge, n_users: int) -> DoubleArray:
+    """Values of ranked users at their places among all test users."""
+    spread = np.full(n_users, np.nan)
+    spread[judge.positions] = values
+    return spread
+
+
+def _profiles(asked: Asked, shares: DoubleArray) -> DoubleArray:
+    """The mean popularity of what each test user is known to have rated."""
+    totals = np.bincount(asked.seen.rows(), shares[asked.seen.columns], minlength=len(asked.users))
+    return ranking.divided(totals, asked.seen.counts)
+
+
+def _in_order(names: Iterable[str], ks: Sequence[int]) -> list[str]:
+    """Measure after measure, each by length; what is of the whole ranking comes last."""
+    names = list(names)
+    measures = dict.fromkeys(name.partition("@")[0] for name in names if "@" in name)
+    return [f"{measure}@{k}" for measure in measures for k in ks] + [name for name in names if "@" not in name]

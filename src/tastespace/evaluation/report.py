@@ -13,8 +13,8 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.calibration import Calibration
 from tastespace.evaluation.groups import Group
-from tastespace.evaluation.order import TAU
-from tastespace.evaluation.reliability import Reliability
+from tastespace.evaluation.metrics.binary import Reliability
+from tastespace.evaluation.metrics.order import TAU
 from tastespace.evaluation.resampling import Interval, Sums
 from tastespace.evaluation.tables import EMPTY, Table, counted, display_name, figure, plain_number
 

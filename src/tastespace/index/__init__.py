@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tastespace.index.exact import Exact
-from tastespace.index.graph import Graph
 from tastespace.index.growing import Growing
-from tastespace.index.inverted_file import InvertedFile
-from tastespace.index.kd_forest import KdForest
-from tastespace.index.kmeans_tree import KMeansTree
-from tastespace.index.reduced import Reduced
+from tastespace.index.reduction import Reduced
+from tastespace.index.structures.exact import Exact
+from tastespace.index.structures.graph import Graph
+from tastespace.index.structures.inverted_file import InvertedFile
+from tastespace.index.structures.kd_forest import KdForest
+from tastespace.index.structures.kmeans_tree import KMeansTree
 from tastespace.index.voting import Vote
 
 # The structures by name: what an artifact that has one says, and what `tastespace index` chooses from.

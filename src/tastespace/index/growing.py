@@ -13,10 +13,19 @@ from numpy.typing import ArrayLike, NDArray
 from tastespace import _native
 from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.errors import InvalidParameterError, named
-from tastespace.index.exact import Exact
-from tastespace.index.exclusions import check_filters, kept, of_queries
-from tastespace.index.index import Excluded, Index, Neighbours, checked_vectors, require, unbuilt
-from tastespace.index.inverted_file import InvertedFile
+from tastespace.index.index import (
+    Excluded,
+    Index,
+    Neighbours,
+    check_filters,
+    checked_vectors,
+    kept,
+    of_queries,
+    require,
+    unbuilt,
+)
+from tastespace.index.structures.exact import Exact
+from tastespace.index.structures.inverted_file import InvertedFile
 
 PANEL = _native.SCAN_PANEL
 INNER = "inner."  # what the names of arrays of the inner structure begin with

@@ -17,16 +17,33 @@ in order: then items differ by their direction alone, if their lengths do not di
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from tastespace import _native
+from tastespace import _native, threads
 from tastespace.arrays import DoubleArray, FloatMatrix, contiguous
+from tastespace.errors import InvalidParameterError
+from tastespace.index.index import (
+    Excluded,
+    Index,
+    Neighbours,
+    best_of,
+    check_number,
+    checked_vectors,
+    few_allowed,
+    n_bytes_of,
+    ranked,
+    require,
+    unbuilt,
+)
+from tastespace.index.structures.exact import Exact, nothing, prepared_queries
+from tastespace.randomness import generator
 from tastespace.threads import one_blas_thread
 
 SAMPLE = 50_000  # items that the components are found by
@@ -158,3 +175,134 @@ def _squared(centred: FloatMatrix, root: FloatMatrix, basis: DoubleArray) -> Dou
         block = centred[start : start + BLOCK]
         total += block.T @ (block @ through)
     return np.asarray(root.T.astype(np.float64) @ total)
+
+
+INNER = "inner."  # before the names of the inner structure's arrays
+REDUCTIONS = ("whitened", "unbiased")
+
+
+@dataclass(kw_only=True)
+class Reduced:
+    """Any structure over fewer coordinates; `candidates` of what it finds are put in order by their whole vectors.
+
+    `reduction` is "whitened", the `n_coordinates` that tell most to those who ask (for stacked draws of a posterior),
+    or "unbiased", all but the coordinates in which all queries agree (see `tastespace.index.reduction`).
+    """
+
+    inner: Index = field(default_factory=Exact)
+    reduction: str = "whitened"
+    n_coordinates: int = 20
+    candidates: int = 50
+    seed: int = 0
+    threads: int | None = None
+
+    def build(self, vectors: FloatMatrix, queries: FloatMatrix | None = None) -> Self:
+        """`queries` are some of those that will come; without them any directions are taken to be as likely."""
+        self._check()
+        vectors = checked_vectors(vectors)
+        reduction = self._reduction(vectors, None if queries is None else contiguous(queries, np.float32))
+        self._take(vectors, reduction, reduction.items(vectors))
+        # A structure of its own: the one that was given may be somebody's.
+        self.inner = unbuilt(self.inner)
+        self.inner.threads = self.threads
+        self.inner.build(self.codes_)
+        return self
+
+    def _check(self) -> None:
+        check_number("n_coordinates", self.n_coordinates)
+        check_number("candidates", self.candidates)
+        if self.reduction not in REDUCTIONS:
+            raise InvalidParameterError(f"reduction is {self.reduction!r}; expected one of {', '.join(REDUCTIONS)}")
+
+    def _reduction(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Reduction:
+        if self.reduction == "whitened":
+            return Whitened.of(vectors, queries, self.n_coordinates, generator(self.seed))
+        if queries is None or not len(queries):
+            raise InvalidParameterError("the reduction is unbiased, and there are no queries; expected some of them")
+        return Unbiased.of(queries)
+
+    def _take(self, vectors: FloatMatrix, reduction: Reduction, codes: FloatMatrix) -> None:
+        self.n_items_, self.n_dimensions_ = vectors.shape
+        self.vectors_, self.reduction_, self.codes_ = vectors, reduction, codes
+
+    @property
+    def description(self) -> str:
+        return (
+            f"{self.inner.description}, in {self.reduction_.n_coordinates} of {self.n_dimensions_} coordinates; the "
+            f"best {self.candidates} in order of all"
+        )
+
+    @property
+    def n_bytes(self) -> int:
+        return n_bytes_of(self.reduction_.arrays()) + self.codes_.nbytes + self.inner.n_bytes
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        own = {**self.reduction_.arrays(), "codes": self.codes_}
+        return own | {INNER + name: array for name, array in self.inner.arrays().items()}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Self:
+        self._check()
+        vectors, codes = contiguous(vectors, np.float32), contiguous(arrays["codes"], np.float32)
+        reduction: Reduction
+        if self.reduction == "whitened":
+            names = ("of_items", "of_queries", "mean")
+            reduction = Whitened(*(contiguous(arrays[name], np.float32) for name in names))
+            require(len(reduction.of_queries) == vectors.shape[1], "vectors of another length")
+        else:
+            reduction = Unbiased(contiguous(arrays["kept"], np.int64))
+        require(codes.shape == (len(vectors), reduction.n_coordinates), f"codes of the shape {codes.shape}")
+        self._take(vectors, reduction, codes)
+        inner = {name.removeprefix(INNER): array for name, array in arrays.items() if name.startswith(INNER)}
+        self.inner.restore(inner, codes)
+        return self
+
+    def search(
+        self,
+        queries: FloatMatrix,
+        k: int,
+        *,
+        excluded: Excluded | None = None,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> Neighbours:
+        queries, found, _ = prepared_queries(self, queries, k, excluded, allowed)
+        if not len(queries) or not self.n_items_:
+            return nothing(found)
+        n_threads = threads.resolve(self.threads)
+        rows = few_allowed(allowed)
+        if rows is not None:
+            return best_of(rows, self.vectors_, queries, k, excluded, n_threads)
+        self.inner.threads = self.threads
+        n_candidates = min(max(self.candidates, k), self.n_items_)
+        codes = self.reduction_.queries(queries, n_threads)
+        candidates = self.inner.search(codes, n_candidates, excluded=excluded, allowed=allowed)
+        return ranked(candidates, self.vectors_, queries, k, n_threads)
+
+
+class SharedReductions:
+    """Builds `Reduced` structures over the same vectors and queries; coordinates are found once, and cut to size."""
+
+    def __init__(self) -> None:
+        # By seed and number of items, with the items in it and the seconds that took.
+        self._found: dict[tuple[int, int], tuple[Whitened, FloatMatrix, float]] = {}
+
+    def build(self, unbuilt: Reduced, vectors: FloatMatrix, queries: FloatMatrix) -> tuple[Index, float]:
+        """What its own `build` would give, and the seconds that would have taken."""
+        begun = perf_counter()
+        if unbuilt.reduction != "whitened" or unbuilt.n_coordinates > FOUND:
+            return unbuilt.build(vectors, queries), perf_counter() - begun
+        whole, all_codes, seconds = self._whole(unbuilt.seed, vectors, queries)
+        begun, n = perf_counter(), unbuilt.n_coordinates
+        codes = contiguous(all_codes[:, :n], np.float32)
+        unbuilt.inner.threads = unbuilt.threads
+        inner = unbuilt.inner.build(codes).arrays()
+        arrays = {**whole.first(n).arrays(), "codes": codes}
+        built = unbuilt.restore(arrays | {INNER + name: array for name, array in inner.items()}, vectors)
+        return built, seconds + perf_counter() - begun
+
+    def _whole(self, seed: int, vectors: FloatMatrix, queries: FloatMatrix) -> tuple[Whitened, FloatMatrix, float]:
+        key = (seed, len(vectors))
+        if key not in self._found:
+            begun = perf_counter()
+            whole = Whitened.of(vectors, queries, FOUND, generator(seed))
+            self._found[key] = whole, whole.items(vectors), perf_counter() - begun
+        return self._found[key]

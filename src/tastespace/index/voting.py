@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from tastespace import threads
 from tastespace.arrays import FloatMatrix, IntArray, contiguous
 from tastespace.errors import InvalidParameterError
-from tastespace.index.exact import Exact, nothing, prepared_queries
-from tastespace.index.filtering import best_of
-from tastespace.index.index import Excluded, Index, Neighbours, check_number, checked_vectors, require, unbuilt
+from tastespace.index.index import Excluded, Index, Neighbours, best_of, check_number, checked_vectors, require, unbuilt
+from tastespace.index.structures.exact import Exact, nothing, prepared_queries
 
 
 @dataclass(kw_only=True)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from tastespace.models.baselines.estimators import DampedBias, GlobalMean, ItemMean, Popular
-from tastespace.models.factorization.bpmf import BPMF
+from tastespace.models.base.recommender import Recommender
+from tastespace.models.baselines.baselines import DampedBias, GlobalMean, ItemMean, Popular
+from tastespace.models.factorization.als.als import ALS
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes
-from tastespace.models.factorization.estimators import ALS
-from tastespace.models.factorization.monotone.estimator import MonotoneMF
-from tastespace.models.factorization.one_class.estimators import ImplicitALS
-from tastespace.models.factorization.one_class.logistic_mf import LogisticMF
-from tastespace.models.factorization.pmf import PMF
+from tastespace.models.factorization.gibbs.bpmf import BPMF
+from tastespace.models.factorization.implicit.implicit_als import ImplicitALS
+from tastespace.models.factorization.implicit.logistic_mf import LogisticMF
+from tastespace.models.factorization.monotone.monotone import MonotoneMF
+from tastespace.models.factorization.sgd.pmf import PMF
 from tastespace.models.factorization.sphere.sphere_als import SphereALS
 from tastespace.models.factorization.sphere.sphere_bpmf import SphereBPMF
-from tastespace.models.factorization.variational.vb import VB
-from tastespace.models.linear.estimators import EASE
-from tastespace.models.neighbours.estimators import ItemKNN, UserKNN
-from tastespace.models.recommender import Recommender
+from tastespace.models.factorization.vb.vb import VB
+from tastespace.models.linear.posterior import EASE
+from tastespace.models.neighbors.knn import ItemKNN, UserKNN
 
 MODELS: dict[str, type[Recommender]] = {
     "mean": GlobalMean,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tastespace.arrays import DoubleArray, FloatArray, IntArray
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 
 
@@ -42,16 +42,16 @@ class Baseline:
     item_bias: FloatArray
     user_damping: float  # a user's bias is a sum over his ratings, divided by their number plus this
 
-    def user_bias(self, history: Compressed) -> FloatArray:
+    def user_bias(self, history: CSR) -> FloatArray:
         """The bias of users with these ratings (columns are item rows), the items being what they are."""
         residuals = history.values - self.mean - self.item_bias[history.columns]
         total = np.bincount(history.rows(), residuals, minlength=len(history))
         return np.asarray(total / np.maximum(history.counts + self.user_damping, 1e-12), np.float32)
 
-    def residuals(self, history: Compressed, user_bias: FloatArray) -> Compressed:
+    def residuals(self, history: CSR, user_bias: FloatArray) -> CSR:
         """What the baseline leaves of these ratings."""
         values = history.values - np.float32(self.mean) - user_bias[history.rows()] - self.item_bias[history.columns]
-        return Compressed(history.offsets, history.columns, values)
+        return CSR(history.offsets, history.columns, values)
 
     def ratings(self, user_bias: FloatArray, item_rows: IntArray) -> FloatArray:
         """Of pairs; item row -1 has no bias."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tastespace.errors import DataError, MissingExtraError
 from tastespace.evaluation.report import Report
-from tastespace.ranking import Ranking
+from tastespace.models.base.ranking import Ranking
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

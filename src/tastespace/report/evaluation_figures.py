@@ -10,11 +10,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tastespace.errors import MissingExtraError
-from tastespace.evaluation.compare import Comparison, Comparisons
 from tastespace.evaluation.groups import Group
+from tastespace.evaluation.metrics.binary import BY_USER
 from tastespace.evaluation.report import Report
+from tastespace.evaluation.significance import Comparison, Comparisons
 from tastespace.evaluation.tables import display_name
-from tastespace.evaluation.yes_no import BY_USER
 from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import Any
 
 from tastespace.artifact import FORMAT, MANIFEST
 from tastespace.errors import DataError, InvalidParameterError
-from tastespace.evaluation.compare import Comparisons
 from tastespace.evaluation.report import Report
+from tastespace.evaluation.significance import Comparisons
 from tastespace.evaluation.tables import UNDEFINED, Table, counted, display_name, figure
-from tastespace.report.calibration_figures import confidence_picture, coverage_picture, pit_picture
+from tastespace.report.calibration_figures import confidence_picture, coverage_picture, pit_picture, reliability_picture
 from tastespace.report.evaluation_figures import (
     FIGURES,
     Picture,
@@ -24,7 +24,6 @@ from tastespace.report.evaluation_figures import (
     lists_picture,
     require_plot,
 )
-from tastespace.report.reliability_figures import reliability_picture
 
 PAGE = "evaluation.html"
 STYLE = """

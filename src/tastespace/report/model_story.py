@@ -13,9 +13,9 @@ from tastespace.errors import InvalidParameterError
 from tastespace.inference.diagnostics import diagnose, names_of
 from tastespace.inference.trace import NOISE, Trace
 from tastespace.models import Recommender
-from tastespace.models.factorization.bpmf import BPMF
+from tastespace.models.base.posterior import Embeddings, Inquires, Latent, Uncertain
+from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.noisiness import Noisiness
-from tastespace.models.posterior import Inquires, Latent, Places, Uncertain
 
 NOISIEST = 10  # users and items that are named
 BARS = 20  # of a histogram
@@ -86,7 +86,7 @@ def _abilities(recommender: Recommender) -> dict[str, bool]:
     return {
         "uncertainty": isinstance(posterior, Uncertain),
         "ask": isinstance(posterior, Inquires) and len(recommender.ratings_) > 0,  # What to ask about goes by counts.
-        "map": isinstance(posterior, Places),
+        "map": isinstance(posterior, Embeddings),
     }
 
 

@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tastespace.arrays import DoubleArray
+from tastespace.data.kinds import level_names
 from tastespace.errors import DataError
-from tastespace.evaluation.rank_choice import RankChoice, RankChoices
-from tastespace.report.demo_figure import GRID, INK
+from tastespace.models.factorization.monotone.curve_list import CurveList
+from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE
+from tastespace.report.diagnostics_figures import panels_of, svg_of, write_pictures
 from tastespace.report.evaluation_figures import LOOKS, Picture, add_legend, as_svg, new_figure
 from tastespace.report.evaluation_page import prepare_folder
+from tastespace.report.retrieval_figures import check_figure, save_figure
+from tastespace.selection.select_rank import RankChoice, RankChoices
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tastespace.models.factorization.empirical_bayes.posterior import Learning
 
 
 def write_ranks(choices: RankChoices, folder: str | Path) -> list[Path]:
@@ -112,3 +120,81 @@ def _ticks(ranks: Sequence[int]) -> list[int]:
     low, high = max(min(ranks) - 1, 0), max(ranks) + 1
     step = max(1, (high - low) // 12)
     return list(range(low, high + 1, step))
+
+
+NAMES = ("factors", "user bias", "item bias", "noise")
+
+
+def write_learning(learning: Learning, folder: str | Path) -> list[Path]:
+    """Write learning.svg to a folder; its path. Needs the extra `plot`."""
+    return write_pictures([learning_picture(learning)], prepare_folder(folder))
+
+
+def learning_picture(learning: Learning) -> Picture:
+    """One panel a precision, on a logarithmic scale; that of the factors is the root of users' times items'."""
+    final = _shown(learning.precisions.array()[None])
+    series = {name: values for name, values in _shown(learning.path).items() if final[name][0] > 0}
+    figure, panels = panels_of(len(series))
+    steps = np.arange(1, len(learning.path) + 1)
+    for axes, (name, values) in zip(panels, series.items(), strict=True):
+        axes.axhline(final[name][0], color=PALE, linewidth=1.2, linestyle="--")
+        axes.plot(steps, values, color=ACCENT, linewidth=1.4)
+        axes.set_yscale("log")
+        axes.set_title(f"{name}: {final[name][0]:.3g}", loc="left", fontsize=10, color=INK)
+        axes.set_xlabel("step (dashed: what was learned)", color=INK)
+    title = "How the precisions were learned"
+    said = ", ".join(f"{name} from {values[0]:.3g} to {final[name][0]:.3g}" for name, values in series.items())
+    return Picture("learning", title, f"{title}, in {len(steps)} steps: {said}.", svg_of(figure))
+
+
+def _shown(path: DoubleArray) -> dict[str, DoubleArray]:
+    """Series by name: only the product of users' and items' precision means something."""
+    columns = (np.sqrt(path[:, 0] * path[:, 1]), path[:, 2], path[:, 3], path[:, 4])
+    return dict(zip(NAMES, columns, strict=True))
+
+
+MOST_NAMED = 11  # levels that are all named below the axis
+
+
+def write_curves(curves: CurveList, path: str | Path) -> Path:
+    """Draw curves (`MonotoneMF.curves`) as .png, .svg or .pdf. Needs the extra `plot`."""
+    check_figure(path)
+    return save_figure(curves_figure(curves), path)
+
+
+def curves_figure(curves: CurveList) -> Figure:
+    """On the left what a rating is on each curve, on the right how often each level is given."""
+    figure, (left, right) = new_figure(2, (10.4, 4.4))
+    ends = [curves.levels[0], curves.levels[-1]]
+    left.plot(ends, ends, color=PALE, linestyle="--", linewidth=1, zorder=1)
+    shares = curves.ratings / np.maximum(curves.ratings.sum(axis=1, keepdims=True), 1)
+    for place, name in enumerate(_names(curves)):
+        colour, marker = LOOKS[place % len(LOOKS)]
+        marker = marker if len(curves.levels) <= MOST_NAMED else ""
+        left.plot(curves.levels, curves.values[place], color=colour, marker=marker, markersize=5, label=name)
+        right.plot(curves.levels, 100 * shares[place], color=colour, marker=marker, markersize=5)
+    for axes, label, title in (
+        (left, "value on the curve (dashed: as it is)", "How ratings are understood"),
+        (right, "per cent of the ratings", "Who rates in extremes"),
+    ):
+        _name_levels(axes, curves)
+        axes.set_ylabel(label, color=INK)
+        axes.set_title(title, loc="left", fontsize=11, color=INK)
+    right.set_ylim(bottom=0)
+    add_legend(figure, left, dict.fromkeys(_names(curves)))
+    return figure
+
+
+def _names(curves: CurveList) -> list[str]:
+    if curves.side == "user":
+        return [f"user {name}" for name in curves.ids]
+    extremes = [f"{100 * share:.0f} % extremes" for share in curves.extremes]
+    return [
+        f"{n:,} user{'s' if n != 1 else ''}, {extreme}" for n, extreme in zip(curves.n_users, extremes, strict=True)
+    ]
+
+
+def _name_levels(axes: Axes, curves: CurveList) -> None:
+    axes.set_xlabel("rating", color=INK)
+    if len(curves.levels) <= MOST_NAMED:
+        axes.set_xticks(curves.levels, level_names(curves.levels))

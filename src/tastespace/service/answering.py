@@ -10,15 +10,14 @@ import polars as pl
 
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import InvalidParameterError, UnknownIdError
-from tastespace.models.policies import policy_of
-from tastespace.models.posterior import Prediction
-from tastespace.models.request import Request
-from tastespace.report.listed import attributes_of, entries, rounded
-from tastespace.report.map_content import place_content
-from tastespace.report.taste_map import TasteMap, user_place
+from tastespace.models.base.policies import policy_of
+from tastespace.models.base.posterior import Prediction
+from tastespace.models.base.query import Request
+from tastespace.report.model_page import attributes_of, entries, rounded
+from tastespace.report.taste_map import TasteMap, place_content, user_place
 from tastespace.service.live_model import Known, Loaded
 from tastespace.service.messages import About, Curious, Guess, Wanted
-from tastespace.service.metrics import Metrics
+from tastespace.service.monitoring import Metrics
 from tastespace.service.store import Store
 
 NOBODY = "you"  # whose history was sent, and no name

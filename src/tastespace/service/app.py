@@ -18,18 +18,15 @@ from tastespace import artifact
 from tastespace.errors import InvalidParameterError
 from tastespace.progress import Observer, silent
 from tastespace.service import problems
-from tastespace.service.context import Context
-from tastespace.service.guarding import Guard, Rates
-from tastespace.service.keys import read_keys
-from tastespace.service.leaving import Leaving
-from tastespace.service.live_model import LiveModel
+from tastespace.service.access import Context
+from tastespace.service.guarding import Guard, Leaving, Rates
+from tastespace.service.live_model import LiveModel, Versions
 from tastespace.service.maps import Maps
-from tastespace.service.metrics import Metrics
+from tastespace.service.monitoring import Metrics
 from tastespace.service.routes import items, pages, people, pictures, recommending, running
 from tastespace.service.routes.parts import PROBLEMS
-from tastespace.service.settings import KEYS_VARIABLE, VARIABLE, Settings
+from tastespace.service.settings import KEYS_VARIABLE, SETTINGS_VARIABLE, Settings, read_keys
 from tastespace.service.store import Store
-from tastespace.service.versions import Versions
 from tastespace.version import __version__
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]", "testserver")
@@ -117,4 +114,4 @@ def of_environment() -> FastAPI:
     """The application of a worker, with the settings that its parent left."""
     # FastAPI silences it while it prepares a route; where two threads silence something at once, one may come through.
     warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
-    return create_app(Settings.from_json(os.environ[VARIABLE]))
+    return create_app(Settings.from_json(os.environ[SETTINGS_VARIABLE]))

@@ -3,23 +3,88 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import re
+import signal
+import socket
+import struct
+import sys
+import threading
 import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Collection
+from types import FrameType
+from typing import Any
+from urllib.parse import quote, unquote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tastespace.service.leaving import Leaving
-from tastespace.service.logs import REQUEST
-from tastespace.service.metrics import Metrics
+from tastespace.service.monitoring import REQUEST, Metrics
 from tastespace.service.problems import problem
 from tastespace.service.settings import Settings
-from tastespace.service.slashes import keep_slashes
+
+SECONDS = 1.0  # from the signal until the door closes
+SO_ATTACH_FILTER = 26  # of Linux
+
+
+class Leaving:
+    """Whether the service is about to stop. Answers then say that their connection ends with them.
+
+    A server that closes connections at once may do so while a client sends the next question, which is then lost, and
+    one that was let in a moment too late is never told to go.
+    """
+
+    def __init__(self) -> None:
+        self.is_near = False
+
+    def watch(self) -> None:
+        """Heed SIGTERM before the server does; where there is one, which is in the main thread of a process."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        servers_own, loop = signal.getsignal(signal.SIGTERM), asyncio.get_running_loop()
+        if not callable(servers_own):
+            return
+
+        def leave(number: int, frame: FrameType | None) -> None:
+            self.is_near = True
+            loop.call_soon_threadsafe(loop.call_later, SECONDS, servers_own, number, None)
+
+        signal.signal(signal.SIGTERM, leave)
+
+
+def let_nobody_in(listening: socket.socket) -> None:
+    """Leave new connections unanswered from now on, in all processes that share the socket, as Linux can.
+
+    Those that wait in its queue can still be taken; when a socket with some in it is closed, they are lost. A client
+    that was not answered tries again after a second, and is refused then.
+    """
+    if sys.platform != "linux":
+        return
+    drop = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # a packet filter: return, keep 0 bytes
+    listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(drop)))
+
+
+ENCODED = re.compile(rb"%2f", re.IGNORECASE)
+STAND_IN = "\uf02f"  # from the area for private use; no id that is sent may have it
+
+
+def keep_slashes(scope: Scope) -> None:
+    """Let a character stand for the slashes that are part of an id."""
+    raw: bytes = scope.get("raw_path") or b""
+    if ENCODED.search(raw):
+        path = ENCODED.sub(quote(STAND_IN).encode(), raw.partition(b"?")[0])
+        scope["path"] = unquote(path.decode("latin-1"))
+
+
+def with_slashes(text: str) -> str:
+    """What was meant."""
+    return text.replace(STAND_IN, "/")
+
 
 log = logging.getLogger("tastespace.service.access")
 faults = logging.getLogger("tastespace.service")
@@ -169,3 +234,33 @@ class Rates:
         while len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
         return wait
+
+
+LONGEST_HEAD = 1 << 16
+TOO_LONG = "The request line and headers are too long."
+
+
+class BoundedHeads(HttpToolsProtocol):
+    """httptools reads requests in C, half a millisecond faster than in Python, and keeps whatever comes until a head is
+    complete."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._head = 0  # bytes of a head that is not complete
+        self._is_in_head, self._has_ended_one = True, False
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        # Where another request ended in the same piece, it is not known how much of it was a head.
+        is_all_head = self._is_in_head and not self._has_ended_one
+        self._head, self._has_ended_one = self._head + len(data) if is_all_head else 0, False
+        if self._head > LONGEST_HEAD and not self.transport.is_closing():
+            self.send_400_response(TOO_LONG)
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._is_in_head = self._has_ended_one = True
+        super().on_message_complete()

@@ -16,10 +16,8 @@ from safetensors.numpy import save_file
 
 from tastespace import artifact
 from tastespace.errors import TastespaceError
-from tastespace.report.map_content import map_content
-from tastespace.report.taste_map import TasteMap, taste_map
-from tastespace.service.live_model import Loaded
-from tastespace.service.versions import Versions
+from tastespace.report.taste_map import TasteMap, map_content, taste_map
+from tastespace.service.live_model import Loaded, Versions
 
 try:
     import fcntl

@@ -15,16 +15,16 @@ import polars as pl
 
 from tastespace.arrays import BoolArray
 from tastespace.data.ratings import Ratings
-from tastespace.data.splitting import Split
+from tastespace.data.splits import Split
 from tastespace.data.vocabulary import is_canonical_integer
 from tastespace.errors import DataError, DataWarning, InvalidParameterError
-from tastespace.evaluation.compare import compare
 from tastespace.evaluation.evaluate import evaluate
-from tastespace.evaluation.sense import sense_of
+from tastespace.evaluation.relevance import sense_of
+from tastespace.evaluation.retrieval import tune_index
+from tastespace.evaluation.significance import compare_reports
 from tastespace.models import Recommender
-from tastespace.models.indexing import tune_index
-from tastespace.models.parameters import number
-from tastespace.models.starting import HasItemPoints, Startable
+from tastespace.models.base.parameters import check_number
+from tastespace.models.base.resuming import HasItemPoints, Startable
 from tastespace.progress import Observer, silent
 
 SHARE = 0.2  # of the ratings that the old model has not seen, the latest
@@ -94,8 +94,8 @@ def retrain(
     A worse one is an error (`WorseModelError`), unless it is forced. An index is chosen again where the old one had
     one.
     """
-    number("share", share, above=0, below=1)
-    number("tolerance", tolerance, least=0)
+    check_number("share", share, above=0, below=1)
+    check_number("tolerance", tolerance, least=0)
     ratings = as_of_old(stored, old)
     is_new, n_gone = _unseen(ratings, old)
     comparison = None
@@ -213,6 +213,6 @@ def _compared(old: Recommender, new: Recommender, split: Split, observer: Observ
             )
         found.append(report)
     measure = "ndcg@10" if is_of_lists else next(iter(found[0].rating))
-    paired = {row.measure: row.p_value for row in compare(found[0], found[1])}
+    paired = {row.measure: row.p_value for row in compare_reports(found[0], found[1])}
     # A single user cannot be paired with anybody: then nothing can be said against the new model.
     return Comparison(measure, found[0][measure], found[1][measure], len(split.test), paired.get(measure, 1.0))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import ipaddress
 import json
+import os
+import tomllib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 
 from tastespace.errors import InvalidParameterError
-from tastespace.models.parameters import number, whole_number
+from tastespace.models.base.parameters import check_int, check_number
 
-VARIABLE = "TASTESPACE_SERVICE"  # how the settings reach the workers
+SETTINGS_VARIABLE = "TASTESPACE_SERVICE"  # how the settings reach the workers
 KEYS_VARIABLE = "TASTESPACE_API_KEYS"
 
 
@@ -39,12 +45,12 @@ class Settings:
 
     def check(self) -> None:
         """Refuse what makes no sense."""
-        whole_number("port", self.port, least=0)
+        check_int("port", self.port, least=0)
         for name in ("workers", "most_items", "most_ratings", "body_bytes", "cached_users", "kept_versions"):
-            whole_number(name, getattr(self, name), least=1)
-        number("seconds", self.seconds, above=0)
-        number("poll_seconds", self.poll_seconds, above=0)
-        number("rate", self.rate, least=0)
+            check_int(name, getattr(self, name), least=1)
+        check_number("seconds", self.seconds, above=0)
+        check_number("poll_seconds", self.poll_seconds, above=0)
+        check_number("rate", self.rate, least=0)
         if self.port > 65535:
             raise InvalidParameterError(f"port is {self.port}; expected one up to 65535")
 
@@ -81,3 +87,129 @@ class Settings:
         known = {field.name for field in fields(cls)}
         given: dict[str, Any] = {name: value for name, value in json.loads(text).items() if name in known}
         return cls(**{**given, "origins": tuple(given.get("origins", ()))})
+
+
+SCOPES = ("read", "write", "admin")  # each may do what those before it may
+LEAST_LENGTH = 16  # of a secret, in letters
+
+
+@dataclass(frozen=True)
+class Key:
+    """One client: its name, what it may do, and until when."""
+
+    name: str
+    scope: str
+    digest: bytes
+    expires: datetime | None = None
+
+    def allows(self, scope: str) -> bool:
+        return SCOPES.index(scope) <= SCOPES.index(self.scope)
+
+    def has_expired(self, now: datetime) -> bool:
+        return self.expires is not None and now >= self.expires
+
+
+@dataclass(frozen=True)
+class Keys:
+    """All that are known; none at all means that anybody may do anything."""
+
+    keys: tuple[Key, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.keys)
+
+    def find(self, secret: str) -> Key | None:
+        """The key with this secret. All are compared, so that the time taken tells nothing."""
+        digest, found = digest_of(secret), None
+        for key in self.keys:
+            if hmac.compare_digest(digest, key.digest):
+                found = key
+        return found
+
+
+def digest_of(secret: str) -> bytes:
+    """What is kept of a secret: they are long and random, so that a plain digest is enough."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def read_keys(file: str | None, environment: Mapping[str, str] = os.environ) -> Keys:
+    """Those of the file, or else of the environment variable; none where there is neither."""
+    if file is not None:
+        return _unique(_of_file(Path(file)))
+    text = environment.get(KEYS_VARIABLE, "").strip()
+    return _unique(tuple(_of_entry(entry) for entry in text.split() if entry))
+
+
+def _of_file(path: Path) -> tuple[Key, ...]:
+    try:
+        content = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        # The text of a parser could repeat a line of the file.
+        reason = error.strerror if isinstance(error, OSError) else "it is no TOML"
+        raise InvalidParameterError(f"the file of keys {path} cannot be read: {reason}") from None
+    entries = content.get("key", [])
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+        raise InvalidParameterError(
+            f"the file of keys {path} names no key; expected [[key]] tables with name, scope and sha256"
+        )
+    return tuple(_of_table(entry, path) for entry in entries)
+
+
+def _of_table(entry: dict[str, Any], path: Path) -> Key:
+    name = str(entry.get("name", "")).strip()
+    if not name:
+        raise InvalidParameterError(f"a key in {path} has no name; expected name, scope and sha256")
+    if "sha256" in entry:
+        try:
+            digest = bytes.fromhex(str(entry["sha256"]))
+        except ValueError:
+            digest = b""
+        if len(digest) != 32:
+            raise InvalidParameterError(f"the key {name!r} in {path} has a bad sha256; expected 64 hexadecimal digits")
+    else:
+        digest = digest_of(_long_enough(name, str(entry.get("secret", ""))))
+    return Key(name, _scope(name, str(entry.get("scope", ""))), digest, _expiry(name, entry.get("expires")))
+
+
+def _of_entry(entry: str) -> Key:
+    """NAME:SCOPE:SECRET, as in the environment."""
+    name, _, rest = entry.partition(":")
+    scope, _, secret = rest.partition(":")
+    if not name or not secret:
+        raise InvalidParameterError(f"{KEYS_VARIABLE} has a bad entry; expected NAME:SCOPE:SECRET, with spaces between")
+    return Key(name, _scope(name, scope), digest_of(_long_enough(name, secret)))
+
+
+def _long_enough(name: str, secret: str) -> str:
+    if len(secret) < LEAST_LENGTH:
+        raise InvalidParameterError(
+            f"the secret of the key {name!r} has {len(secret)} letters; expected at least {LEAST_LENGTH}: "
+            "python -c 'import secrets; print(secrets.token_urlsafe(32))' makes one"
+        )
+    return secret
+
+
+def _scope(name: str, scope: str) -> str:
+    if scope not in SCOPES:
+        raise InvalidParameterError(f"the key {name!r} has the scope {scope!r}; expected one of {', '.join(SCOPES)}")
+    return scope
+
+
+def _expiry(name: str, value: Any) -> datetime | None:
+    if value is None:
+        return None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if not isinstance(value, datetime):
+        raise InvalidParameterError(f"the key {name!r} expires {value!r}; expected a date, such as 2027-01-31")
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+def _unique(keys: tuple[Key, ...]) -> Keys:
+    names = [key.name for key in keys]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise InvalidParameterError(f"there are two keys {min(twice)!r}; expected a name once")
+    if len({key.digest for key in keys}) < len(keys):
+        raise InvalidParameterError("two keys have the same secret; expected one each")
+    return Keys(keys)

@@ -22,9 +22,8 @@ from tastespace.arrays import DoubleArray, OffsetArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import Schedule, sample
-from tastespace.inference.model import Model
-from tastespace.inference.transition import Transition
-from tastespace.models.parameters import number, whole_number
+from tastespace.inference.transition import Model, Transition
+from tastespace.models.base.parameters import check_int, check_number
 from tastespace.progress import silent
 from tastespace.testing.geweke import FALSE_ALARMS, OVERFLOWS, Bind, Functionals, measured, not_finite
 
@@ -60,7 +59,7 @@ def coverage(true_values: NDArray[Any], low: NDArray[Any], high: NDArray[Any], *
 
     The p-value takes the values for independent. Values of one data set are not quite: they share its parameters.
     """
-    number("expected", expected, above=0, below=1)
+    check_number("expected", expected, above=0, below=1)
     true_values, low, high = (np.asarray(array, np.float64) for array in (true_values, low, high))
     if not true_values.shape == low.shape == high.shape or true_values.ndim != 1 or not len(true_values):
         shapes = ", ".join(str(array.shape) for array in (true_values, low, high))
@@ -87,7 +86,7 @@ class Ranked:
 
     def coverage(self, level: float) -> Coverage:
         """Of the central intervals that come nearest to this level; what they should cover is exact."""
-        number("level", level, above=0, below=1)
+        check_number("level", level, above=0, below=1)
         n_ranks = self.n_draws + 1
         tail = min(round(n_ranks * (1 - level) / 2), (n_ranks - 1) // 2)  # ranks cut off at either end
         is_inside = (self.ranks >= tail) & (self.ranks < n_ranks - tail)
@@ -155,10 +154,10 @@ def simulation_based_calibration(
     correlation. Equal values are ranked at random, so that a constant does no harm. Functionals as for `geweke`.
     Whatever becomes infinite or NaN is a failure with p = 0; nothing is raised.
     """
-    whole_number("n", n, least=LEAST_DATA_SETS)
-    whole_number("draws", draws, least=DEGREES + 1)
-    whole_number("warmup", warmup, least=0)
-    whole_number("thin", thin, least=1)
+    check_int("n", n, least=LEAST_DATA_SETS)
+    check_int("draws", draws, least=DEGREES + 1)
+    check_int("warmup", warmup, least=0)
+    check_int("thin", thin, least=1)
     if not functionals:
         raise InvalidParameterError("functionals is empty; expected at least one function of params and ratings")
     schedule = Schedule(chains=1, warmup=warmup, draws=draws, thin=thin)

@@ -25,11 +25,11 @@ from numpy.testing import assert_array_equal
 from tastespace.artifact import load, save
 from tastespace.data.ratings import Ratings
 from tastespace.errors import DataError, InvalidParameterError, NotFittedError, UnknownIdError
-from tastespace.index.exact import Exact
+from tastespace.index.structures.exact import Exact
 from tastespace.models import Recommender
-from tastespace.models.posterior import ComparesItems, ComparesUsers, InnerProduct, Latent, Places
-from tastespace.models.searching import score_blocks
-from tastespace.models.similar import Similar
+from tastespace.models.base.candidates import score_blocks
+from tastespace.models.base.posterior import ComparesItems, ComparesUsers, Embeddings, InnerProduct, Latent
+from tastespace.models.base.similarity import Similar
 from tastespace.randomness import generator
 from tastespace.testing.toys import checkerboard, tastes
 
@@ -315,7 +315,7 @@ class RecommenderConformance:
     # Likeness and reasons
 
     def test_similar_items_or_their_refusal(self, fitted: Recommender, ratings: Ratings) -> None:
-        if not isinstance(fitted.posterior_, Places | ComparesItems):
+        if not isinstance(fitted.posterior_, Embeddings | ComparesItems):
             with pytest.raises(InvalidParameterError, match="how alike items are"):
                 fitted.similar_items([0])
             return
@@ -325,7 +325,7 @@ class RecommenderConformance:
             fitted.similar_items(["nowhere"])
 
     def test_similar_users_or_their_refusal(self, fitted: Recommender, ratings: Ratings) -> None:
-        if not isinstance(fitted.posterior_, Places | ComparesUsers):
+        if not isinstance(fitted.posterior_, Embeddings | ComparesUsers):
             with pytest.raises(InvalidParameterError, match="how alike users are"):
                 fitted.similar_users([0])
             return

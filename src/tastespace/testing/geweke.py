@@ -26,9 +26,8 @@ from scipy.special import ndtr
 from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.inference.model import Model
-from tastespace.inference.transition import Transition
-from tastespace.models.parameters import whole_number
+from tastespace.inference.transition import Model, Transition
+from tastespace.models.base.parameters import check_int
 
 Params = TypeVar("Params")
 Functionals = Mapping[str, Callable[[Params, Ratings], float]]
@@ -117,7 +116,7 @@ def geweke(
 
     Whatever becomes infinite or NaN is a failure with p = 0, and so is a chain that stands still; nothing is raised.
     """
-    whole_number("n", n, least=LEAST_EFFECTIVE)
+    check_int("n", n, least=LEAST_EFFECTIVE)
     if not functionals:
         raise InvalidParameterError("functionals is empty; expected at least one function of params and ratings")
     with np.errstate(all="ignore"):  # What overflows is reported as a failure, not as a warning.

@@ -10,17 +10,18 @@ from models.jump.worlds import any_state, dense_log_density, small_ratings
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from tastespace.inference.reversible_jump import proposal_down, proposal_up
-from tastespace.models.factorization.jump.births import BlindBirth, InformedBirth
-from tastespace.models.factorization.jump.rank_one import Guide, Leftover
-from tastespace.models.factorization.jump.target import Precisions, RankTarget
-from tastespace.models.factorization.jump.turning import (
+from tastespace.inference.samplers.reversible_jump import proposal_down, proposal_up
+from tastespace.models.factorization.rank.births import (
+    BlindBirth,
+    InformedBirth,
     draw_direction,
     helmert,
     log_direction,
     reflection,
     spare_directions,
 )
+from tastespace.models.factorization.rank.leftover import Guide, Leftover
+from tastespace.models.factorization.rank.target import Precisions, RankTarget
 from tastespace.randomness import generator
 
 MOST = 6

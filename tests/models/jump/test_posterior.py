@@ -12,11 +12,10 @@ import pytest
 from models.jump.worlds import FALSE_ALARM, any_state, small_ratings
 from scipy.stats import chi2, norm
 
-from tastespace.inference.reversible_jump import bridged_jump, jump
-from tastespace.models.factorization.jump.births import BlindBirth, InformedBirth
-from tastespace.models.factorization.jump.bridge import AnnealedBirth
-from tastespace.models.factorization.jump.target import Precisions, RankTarget, log_normal
-from tastespace.models.factorization.jump.within import GibbsRows, HeavyTailedWalk
+from tastespace.inference.samplers.reversible_jump import bridged_jump, jump
+from tastespace.models.factorization.rank.births import AnnealedBirth, BlindBirth, InformedBirth
+from tastespace.models.factorization.rank.target import Precisions, RankTarget, log_normal
+from tastespace.models.factorization.rank.within import GibbsRows, HeavyTailedWalk
 from tastespace.randomness import generator
 
 MOST, THIN = 3, 8

@@ -9,8 +9,8 @@ import pytest
 
 from tastespace import Ratings
 from tastespace.errors import DataError, InvalidParameterError
-from tastespace.inference.annealing import Constant, Geometric, Logarithmic
-from tastespace.models.factorization.jump.run import ReversibleJump
+from tastespace.inference.samplers.annealing import Constant, Geometric, Logarithmic
+from tastespace.models.factorization.rank.reversible_jump import ReversibleJump
 from tastespace.randomness import generator
 from tastespace.testing import toys
 

@@ -8,17 +8,10 @@ import numpy as np
 import pytest
 from models.jump.worlds import any_state, dense_log_density, small_ratings
 
-from tastespace.inference.stochastic_approximation import Adam
-from tastespace.models.factorization.jump.target import Precisions, RankTarget
-from tastespace.models.factorization.jump.tuning import (
-    Tuning,
-    gradient,
-    logarithms,
-    precisions_of,
-    settled,
-    tuned,
-)
-from tastespace.models.factorization.jump.within import GibbsRows
+from tastespace.inference.samplers.stochastic_approximation import Adam
+from tastespace.models.factorization.rank.sampler import Tuning, gradient, logarithms, precisions_of, settled, tuned
+from tastespace.models.factorization.rank.target import Precisions, RankTarget
+from tastespace.models.factorization.rank.within import GibbsRows
 from tastespace.randomness import generator
 from tastespace.testing import toys
 

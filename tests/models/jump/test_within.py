@@ -10,9 +10,9 @@ from models.jump.worlds import FALSE_ALARM, any_state, dense_log_density, small_
 from scipy.stats import kstest, norm
 
 from tastespace.errors import InvalidParameterError
-from tastespace.models.factorization.jump.target import RankTarget
-from tastespace.models.factorization.jump.within import GibbsRows, HeavyTailedWalk, within_move
-from tastespace.models.factorization.rows import Points
+from tastespace.models.factorization.rank.target import RankTarget
+from tastespace.models.factorization.rank.within import GibbsRows, HeavyTailedWalk, within_move
+from tastespace.models.factorization.rows import Factors
 from tastespace.randomness import generator
 
 
@@ -51,7 +51,7 @@ def test_gibbs_draws_from_the_conditional(temperature):
 
 def test_walk_decides_by_the_ratio_of_the_densities():
     """One row at a time: what it compares is the difference of the whole log density."""
-    from tastespace.models.factorization.jump.within import _Rows
+    from tastespace.models.factorization.rank.within import _Rows
 
     ratings, target = world()
     rng = generator(4)
@@ -64,7 +64,7 @@ def test_walk_decides_by_the_ratio_of_the_densities():
             for row in range(len(differences)):
                 factors, bias = rows.rows.factors.copy(), rows.rows.bias.copy()
                 factors[row], bias[row] = other.factors[row], other.bias[row]
-                moved = replace(state, **{which: Points(factors, bias)})
+                moved = replace(state, **{which: Factors(factors, bias)})
                 whole = dense_log_density(ratings, 3, moved) - dense_log_density(ratings, 3, state)
                 assert differences[row] == pytest.approx(whole, rel=1e-9, abs=1e-9)
 

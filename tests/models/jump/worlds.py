@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tastespace import Ratings
-from tastespace.models.factorization.jump.target import Precisions, RankState, RankTarget
-from tastespace.models.factorization.rows import Points
+from tastespace.models.factorization.rank.target import Precisions, RankState, RankTarget
+from tastespace.models.factorization.rows import Factors
 
 FALSE_ALARM = 1e-6
 
@@ -24,7 +24,7 @@ def any_state(target: RankTarget, rank, rng, *, biases=True, temperature=1.0, pr
     """Drawn from the prior."""
 
     def points(n):
-        return Points(rng.standard_normal((n, rank)), 0.4 * rng.standard_normal(n) if biases else None)
+        return Factors(rng.standard_normal((n, rank)), 0.4 * rng.standard_normal(n) if biases else None)
 
     own = Precisions(1.3, 0.8, 2.1, 3.0, 5.0) if precisions is None else precisions
     return RankState(points(target.n_users), points(target.n_items), own, temperature)

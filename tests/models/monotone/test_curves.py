@@ -11,6 +11,7 @@ from scipy.optimize import isotonic_regression, minimize
 
 from tastespace.models.factorization.monotone.clusters import best_curves, grouped, relative_errors
 from tastespace.models.factorization.monotone.curves import (
+    Scale,
     fitted,
     inverted,
     isotonic,
@@ -19,7 +20,6 @@ from tastespace.models.factorization.monotone.curves import (
     ratings_of,
     values_at,
 )
-from tastespace.models.factorization.monotone.scale import Scale
 from tastespace.randomness import generator
 
 STARS = np.arange(1.0, 6.0)

@@ -13,11 +13,10 @@ from scipy.stats import kendalltau
 from tastespace import ALS, MonotoneMF, Ratings, evaluate, load, random_split, save
 from tastespace.errors import ConvergenceWarning, InvalidParameterError
 from tastespace.inference.drivers import ascend, never
-from tastespace.models.factorization.als import Factors
-from tastespace.models.factorization.monotone.curves import FAINT, isotonic, moments
-from tastespace.models.factorization.monotone.drawn import DrawnMonotonePosterior
-from tastespace.models.factorization.monotone.rules import CurvePerUser, OneCurve
-from tastespace.models.factorization.monotone.scale import Scale
+from tastespace.models.factorization.als.sweep import ALSState
+from tastespace.models.factorization.monotone.clusters import CurvePerUser, OneCurve
+from tastespace.models.factorization.monotone.curves import FAINT, Scale, isotonic, moments
+from tastespace.models.factorization.monotone.posterior import DrawnMonotonePosterior
 from tastespace.progress import silent
 from tastespace.randomness import generator
 from tastespace.testing.distortions import SHAPES, distorted, misfit
@@ -126,7 +125,7 @@ def transition_of(ratings, **parameters):
     scale = Scale.of(ratings.values)
     counts = scale.counts(ratings.user_rows, scale.places(ratings.values), ratings.n_users)
     cross_fit = model._cross_fit(plain, ratings, scale, counts, generator(0))
-    return cross_fit, replace(cross_fit.init(generator(0)), factors=(Factors(plain.users, plain.items),))
+    return cross_fit, replace(cross_fit.init(generator(0)), factors=(ALSState(plain.users, plain.items),))
 
 
 def spread(cross_fit, state):

@@ -10,11 +10,11 @@ import pytest
 
 from tastespace import Ratings
 from tastespace.errors import DataError, DataWarning
-from tastespace.models.updating import Seen, merge
+from tastespace.models.base.update import TrainingSummary, merge
 
 
 def merged(old, new):
-    return merge(old, new, Seen.of(old))
+    return merge(old, new, TrainingSummary.of(old))
 
 
 def test_rows_keep_their_places_and_the_later_rating_wins():

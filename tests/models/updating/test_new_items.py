@@ -11,12 +11,12 @@ from models.updating.world import KINDS, N_ITEMS, N_NEW, fitted, parts, updated,
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import BPMF, Ratings, load, save
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
 from tastespace.errors import DataWarning
-from tastespace.models.factorization.likelihoods import GaussianNoise, Noise
-from tastespace.models.factorization.populations import NormalPopulation
-from tastespace.models.factorization.rows import Points, Side
-from tastespace.models.factorization.updating import KeptDraw, rows_given
+from tastespace.models.factorization.gibbs.update import KeptDraw, rows_given
+from tastespace.models.factorization.likelihoods.base import GaussianNoise, Noise
+from tastespace.models.factorization.priors.normal_wishart import NormalPopulation
+from tastespace.models.factorization.rows import Factors, RatingBlock
 from tastespace.randomness import generator
 
 
@@ -119,11 +119,11 @@ def test_new_items_have_the_moments_of_their_conditional():
     rng, n = generator(7), 20_000
     users, bias, values = rng.standard_normal((4, 2)), rng.standard_normal(4), rng.standard_normal(4)
     population = NormalPopulation(np.array([0.3, -0.2]), np.array([[2.0, 0.5], [0.5, 1.5]]), 0.1, 4.0)
-    side = Side.of(
-        Compressed(4 * np.arange(n + 1), np.tile(np.arange(4, dtype=np.int32), n), np.tile(values, n)), np.float64, 0.0
+    side = RatingBlock.of(
+        CSR(4 * np.arange(n + 1), np.tile(np.arange(4, dtype=np.int32), n), np.tile(values, n)), np.float64, 0.0
     )
     rows, _ = rows_given(
-        "item", side, Points(users, bias), population, GaussianNoise(ALPHA), Noise(ALPHA), generator(8), 1
+        "item", side, Factors(users, bias), population, GaussianNoise(ALPHA), Noise(ALPHA), generator(8), 1
     )
     drawn = np.column_stack([rows.factors, rows.bias])
     assert worst(drawn, *conditional(users, bias, values, population, ALPHA)) < BEYOND

@@ -11,9 +11,9 @@ from numpy.testing import assert_array_equal
 
 from tastespace import BPMF
 from tastespace.errors import DataWarning
-from tastespace.models.factorization.gibbs import GibbsSweep
-from tastespace.models.factorization.updating import warm_states
-from tastespace.models.updating import RESTART_SHARE, RESTART_SWEEPS, Seen
+from tastespace.models.base.update import RESTART_SHARE, RESTART_SWEEPS, TrainingSummary
+from tastespace.models.factorization.gibbs.sweep import GibbsSweep
+from tastespace.models.factorization.gibbs.update import warm_states
 from tastespace.randomness import generator
 
 
@@ -58,11 +58,11 @@ def test_few_news_keep_the_draws_and_many_restart(model, late):
     assert after.news_.how == "kept draws"
     assert after.posterior_.draws is model.posterior_.draws
     n = len(model.ratings_)
-    assert after.seen_ == Seen(n, N_USERS - 2, N_ITEMS - N_NEW, added=5, updates=1)
+    assert after.seen_ == TrainingSummary(n, N_USERS - 2, N_ITEMS - N_NEW, added=5, updates=1)
     assert len(late) > RESTART_SHARE * n
     restarted = updated(model, late)
     assert (restarted.news_.how, restarted.news_.sweeps) == ("warm restart", RESTART_SWEEPS)
-    assert restarted.seen_ == replace(Seen.of(restarted.ratings_), updates=1)
+    assert restarted.seen_ == replace(TrainingSummary.of(restarted.ratings_), updates=1)
     assert restarted.posterior_.trace.warmup == RESTART_SWEEPS
     assert restarted.posterior_.trace.sweeps == RESTART_SWEEPS + 10
     assert "none added since; 1 update" in str(restarted.seen_)

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from tastespace import BPMF, Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.models import MODELS
-from tastespace.models.updating import Seen
+from tastespace.models.base.update import TrainingSummary
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -101,7 +101,7 @@ def test_models_without_draws_are_fitted_again(name, late):
     before = MODELS[name](seed=3).fit(parts()[0])
     after = before.update(late)
     assert after.news_.how == "fitted again"
-    assert after.seen_ == replace(Seen.of(after.ratings_), updates=1)
+    assert after.seen_ == replace(TrainingSummary.of(after.ratings_), updates=1)
     again = MODELS[name](seed=3).fit(after.ratings_)
     users, items = np.arange(40), np.arange(40)
     assert_array_equal(after.predict(users, items).mean, again.predict(users, items).mean)

@@ -7,12 +7,19 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from tastespace.data.ratings import Ratings
-from tastespace.data.sources.book_crossing import BOOK_CROSSING
-from tastespace.data.sources.goodbooks import GOODBOOKS
+from tastespace.data.sources.books import BOOK_CROSSING, GOODBOOKS
 from tastespace.data.sources.jester import JESTER
 from tastespace.data.sources.lastfm import LASTFM_360K
-from tastespace.data.sources.movielens import ML_1M, ML_10M, ML_20M, ML_25M, ML_32M, ML_100K, ML_LATEST_SMALL
-from tastespace.data.sources.movielens_demo import MOVIELENS_DEMO
+from tastespace.data.sources.movielens import (
+    ML_1M,
+    ML_10M,
+    ML_20M,
+    ML_25M,
+    ML_32M,
+    ML_100K,
+    ML_LATEST_SMALL,
+    MOVIELENS_DEMO,
+)
 from tastespace.data.sources.netflix_prize import NETFLIX
 from tastespace.data.sources.source import Source
 from tastespace.errors import InvalidParameterError
@@ -50,7 +57,7 @@ def source_of(name: str) -> Source:
     return SOURCES[name]
 
 
-def load(name: str, *, cache: str | os.PathLike[str] | None = None, observer: Observer = silent) -> Ratings:
+def dataset(name: str, *, cache: str | os.PathLike[str] | None = None, observer: Observer = silent) -> Ratings:
     """The ratings of a data set by its name, such as `ml-100k`; downloaded once, then taken from the cache.
 
     The cache is the folder given, or `$TASTESPACE_CACHE`, or the usual place of the platform.

@@ -15,9 +15,7 @@ import numpy as np
 import polars as pl
 
 from tastespace.data.ratings import Ratings
-from tastespace.data.sources.describing import described
-from tastespace.data.sources.obtaining import Archive
-from tastespace.data.sources.source import Source
+from tastespace.data.sources.source import Archive, Source, described
 from tastespace.errors import DataError, warn
 
 _FILE = "usersha1-artmbid-artname-plays.tsv"

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tastespace.data.netflix import RATING_FILES, read_netflix
+from tastespace.data.formats.netflix import RATING_FILES, read_netflix
 from tastespace.data.ratings import Ratings
-from tastespace.data.sources.obtaining import Archive
-from tastespace.data.sources.source import Source
+from tastespace.data.sources.source import Archive, Source
 
 
 def read(folder: Path) -> Ratings:

@@ -2,13 +2,124 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import polars as pl
 
 from tastespace.data.ratings import Ratings
-from tastespace.data.sources.obtaining import Archive, obtain
+from tastespace.data.sources.archives import unpack
+from tastespace.data.sources.download import digest_of, download, record_of
+from tastespace.errors import DataError, warn
 from tastespace.progress import Observer, silent
+from tastespace.storage import held
+
+
+def cache_folder(chosen: Path | None = None) -> Path:
+    """The folder that was chosen, or `$TASTESPACE_CACHE`, or the usual place of the platform."""
+    if chosen is not None:
+        return Path(chosen).expanduser()
+    if named := os.environ.get("TASTESPACE_CACHE"):
+        return Path(named).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "tastespace" / "cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "tastespace"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tastespace"
+
+
+def files_folder(name: str, cache: Path | None = None) -> Path:
+    """Where the unpacked files of a data set are, once they are there."""
+    return cache_folder(cache) / name / "files"
+
+
+def is_cached(name: str, cache: Path | None = None) -> bool:
+    return files_folder(name, cache).is_dir()
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Where the files of a data set come from, and which of them are needed."""
+
+    url: str | None  # none where the owner no longer offers it
+    ratings: tuple[str, ...]  # patterns of names; files of at least one of them must be there
+    others: tuple[str, ...] = ()  # titles and the like, taken if they are there
+    checksum: str | None = None  # as published, md5:… or sha256:…
+    n_bytes: int | None = None  # about; for people
+    hint: str = ""  # what to do where there is no address, or where it gives nothing
+
+
+def obtain(
+    name: str, archive: Archive, *, cache: Path | None = None, given: Path | None = None, observer: Observer = silent
+) -> Path:
+    """The folder with the unpacked files of a data set.
+
+    What is in the cache is taken from there; else the archive is downloaded, checked and unpacked, and then removed.
+    An archive that is `given` replaces what is in the cache, and stays where it is.
+    """
+    folder = files_folder(name, cache)
+    if given is None and folder.is_dir():
+        return folder
+    if given is not None and not given.exists():
+        raise DataError("there is no such file", file=given, expected=f"the archive of {name}, or an unpacked folder")
+    with held(folder.parent / "lock", observer):
+        if given is not None:
+            _compare(given, archive)
+            _unpack(given, archive, folder, observer)
+        elif not folder.is_dir():  # another process may have brought it while this one waited
+            _download(name, archive, folder, observer)
+    return folder
+
+
+def _download(name: str, archive: Archive, folder: Path, observer: Observer) -> None:
+    """Fetch the archive and unpack it; it is kept only where another try would need it again."""
+    target = _fetched(name, archive, folder.parent, observer)
+    try:
+        _unpack(target, archive, folder, observer)
+    except DataError:
+        if archive.checksum is None:  # then it may be anything, such as a page that says sorry
+            target.unlink()
+            record_of(target).unlink(missing_ok=True)
+        raise
+    target.unlink()
+
+
+def _fetched(name: str, archive: Archive, folder: Path, observer: Observer) -> Path:
+    if archive.url is None:
+        raise DataError(f"{name} cannot be downloaded: {archive.hint}", expected=f"data get {name} --from FILE")
+    target = folder / urlsplit(archive.url).path.rsplit("/", 1)[-1]
+    if target.exists():
+        return target
+    try:
+        download(archive.url, target, checksum=archive.checksum, observer=observer)
+    except DataError as error:
+        if not archive.hint:
+            raise
+        raise DataError(f"{error}. {archive.hint}") from error
+    return target
+
+
+def _compare(given: Path, archive: Archive) -> None:
+    """Say so if an archive is not the one that was published; it may be a copy packed anew."""
+    if archive.checksum is None or not given.is_file():
+        return
+    algorithm, _, digest = archive.checksum.partition(":")
+    got = digest_of(given, algorithm)
+    if got != digest:
+        warn(
+            f"{given} is not the published archive: its {algorithm} is {got}, not {digest}. Perhaps a copy packed anew"
+        )
+
+
+def _unpack(given: Path, archive: Archive, folder: Path, observer: Observer) -> None:
+    missing = unpack(given, archive.ratings, archive.others, folder, observer=observer)
+    if missing:
+        warn(f"{given}: there is no {', '.join(missing)} in it")
 
 
 @dataclass(frozen=True)
@@ -33,3 +144,14 @@ class Source:
 
     def __call__(self) -> Ratings:
         return self.load()
+
+
+def described(ratings: Ratings, table: pl.DataFrame) -> Ratings:
+    """The ratings with the titles and attributes of a table with columns id and title; null where it has none."""
+    rows = pl.Series("row", ratings.items.rows_of(table["id"]))
+    known = table.drop("id").with_columns(rows).filter(pl.col("row") >= 0)
+    known = known.unique("row", keep="first", maintain_order=True)
+    every = pl.DataFrame({"row": np.arange(ratings.n_items, dtype=np.int32)})
+    joined = every.join(known, on="row", how="left", maintain_order="left")
+    attributes = joined.drop("row", "title")
+    return ratings.with_items(joined["title"], attributes if attributes.width else None)

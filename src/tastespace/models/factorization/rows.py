@@ -10,14 +10,14 @@ import numpy as np
 
 from tastespace import _native
 from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, FloatArray, IntArray, OffsetArray, contiguous
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
 from tastespace.errors import NonFiniteStateError
 
 WHERE_IT_PAYS = -1  # rows with few ratings are drawn through a system of the size of their number
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class RatingBlock:
     """Ratings grouped by the rows to be solved; (targets - offset) / scale is what the inner products should be.
 
     The kernel takes offset and scale with each rating: a hundred million are not copied for them.
@@ -32,7 +32,7 @@ class Side:
     scale: float = 1.0
 
     @classmethod
-    def of(cls, ratings: Compressed, dtype: Any, offset: float, scale: float = 1.0) -> Side:
+    def of(cls, ratings: CSR, dtype: Any, offset: float, scale: float = 1.0) -> RatingBlock:
         return cls(ratings.offsets, ratings.columns, contiguous(ratings.values, dtype), offset=offset, scale=scale)
 
 
@@ -49,7 +49,7 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class Factors:
     """One side's factors and biases."""
 
     factors: AnyFloats  # n x D
@@ -66,23 +66,23 @@ class Points:
         return Moments(n, total, gram, True, float(bias.sum()), float(np.sum(bias**2)))
 
     @cached_property
-    def average(self) -> Points:
+    def average(self) -> Factors:
         """One row: what to think of somebody of whom nothing is known, where zero would be no answer."""
         bias = None if self.bias is None else self.bias.mean(keepdims=True, dtype=np.float64).astype(self.bias.dtype)
-        return Points(self.factors.mean(axis=0, keepdims=True, dtype=np.float64).astype(self.factors.dtype), bias)
+        return Factors(self.factors.mean(axis=0, keepdims=True, dtype=np.float64).astype(self.factors.dtype), bias)
 
-    def averaged(self, where: BoolArray, others: Points) -> Points:
+    def averaged(self, where: BoolArray, others: Factors) -> Factors:
         """These rows, and those of a mask as the average of others."""
         if not where.any():
             return self
         bias = self.bias
         if bias is not None and others.average.bias is not None:
             bias = np.where(where, others.average.bias, bias)
-        return Points(np.where(where[:, None], others.average.factors, self.factors), bias)
+        return Factors(np.where(where[:, None], others.average.factors, self.factors), bias)
 
-    def masked(self, keep: BoolArray) -> Points:
+    def masked(self, keep: BoolArray) -> Factors:
         """Some of the rows."""
-        return Points(self.factors[keep], None if self.bias is None else self.bias[keep])
+        return Factors(self.factors[keep], None if self.bias is None else self.bias[keep])
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,14 +101,14 @@ class RowPrior:
 class Solved:
     """The new points of a side, and the least value of each row's energy (less the prior's constant)."""
 
-    points: Points
+    points: Factors
     minimum: DoubleArray  # n
     squares: DoubleArray | None = None  # n: weighted squared errors at the new points, where they were drawn
 
 
 def solve_rows(
-    side: Side,
-    other: Points,
+    side: RatingBlock,
+    other: Factors,
     prior: RowPrior,
     *,
     name: str,
@@ -127,7 +127,7 @@ def solve_rows(
     dtype = other.factors.dtype
     has_bias = other.bias is not None
     solved = Solved(
-        Points(np.empty((n_rows, n_factors), dtype), np.empty(n_rows, dtype) if has_bias else None),
+        Factors(np.empty((n_rows, n_factors), dtype), np.empty(n_rows, dtype) if has_bias else None),
         np.empty(n_rows, np.float64),
         None if noise is None else np.empty(n_rows, np.float64),
     )
@@ -168,7 +168,7 @@ def solve_rows(
     return solved
 
 
-def row_scores(side: Side, rows: Points, other: Points, offset: float = 0.0, threads: int = 1) -> AnyFloats:
+def row_scores(side: RatingBlock, rows: Factors, other: Factors, offset: float = 0.0, threads: int = 1) -> AnyFloats:
     """offset + biases + inner product of each rating, in the order and type of the side."""
     out = np.empty(len(side.columns), rows.factors.dtype)
     _native.score_rows(
@@ -186,7 +186,7 @@ def row_scores(side: Side, rows: Points, other: Points, offset: float = 0.0, thr
 
 
 def score_pairs(
-    users: Points, user_rows: IntArray, items: Points, item_rows: IntArray, offset: float, threads: int
+    users: Factors, user_rows: IntArray, items: Factors, item_rows: IntArray, offset: float, threads: int
 ) -> FloatArray:
     """offset + biases + inner product of each pair, in single precision; row -1 contributes nothing."""
     out = np.empty(len(user_rows), np.float32)
@@ -205,7 +205,7 @@ def score_pairs(
     return out
 
 
-def _single(points: Points) -> Points:
+def _single(points: Factors) -> Factors:
     """In single precision, as scores are computed."""
     bias = None if points.bias is None else contiguous(points.bias, np.float32)
-    return Points(contiguous(points.factors, np.float32), bias)
+    return Factors(contiguous(points.factors, np.float32), bias)

@@ -31,14 +31,73 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix
-from tastespace.data.compressed import Compressed
+from tastespace.data.csr import CSR
 from tastespace.errors import NonFiniteStateError
-from tastespace.models.linear.gram import fill_with_gram
-from tastespace.models.linear.inverse import invert
 from tastespace.progress import Observer, Progress
 
 if TYPE_CHECKING:
     import scipy.sparse
+
+
+BLOCK_PRODUCTS = 1 << 22  # products of rows held at once in sparse form: at most 64 MB
+
+
+def fill_with_gram(
+    out: DoubleArray,  # n x n, C-ordered
+    rows: scipy.sparse.csr_array,  # n x m
+    columns: scipy.sparse.csr_array,  # m x n: the same, transposed
+    diagonal: float,
+    observer: Observer,
+) -> None:
+    """Write rows . rows^T + diagonal * I, some rows at a time."""
+    n = len(out)
+    step = max(1, BLOCK_PRODUCTS // max(n, 1))
+    for start in range(0, n, step):
+        stop = min(start + step, n)
+        (rows[start:stop] @ columns).toarray(out=out[start:stop])
+        observer(Progress("occurring together", stop, n))
+    out[np.diag_indices(n)] += diagonal
+
+
+BLOCK_ROWS = 512  # mirrored at once: both sides of a block stay in the cache
+
+
+def invert(matrix: DoubleArray, observer: Observer) -> None:
+    """Replace a positive definite matrix (n x n, C-ordered) by its inverse: Cholesky, then the inverse of the factors.
+
+    LAPACK does both in place: n^3 multiplications in all, a third of them for the factors.
+    """
+    from scipy.linalg.lapack import dpotrf, dpotri
+
+    observer(Progress("inverting", 0, 2))
+    # LAPACK counts by columns: what it calls the lower triangle is the upper one by rows.
+    factor, failed = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+    _require(failed)
+    observer(Progress("inverting", 1, 2))
+    inverse, failed = dpotri(factor, lower=1, overwrite_c=1)
+    _require(failed)
+    assert np.shares_memory(inverse, matrix), "LAPACK worked on a copy"
+    _mirror(matrix)
+    observer(Progress("inverting", 2, 2))
+
+
+def _mirror(matrix: DoubleArray) -> None:
+    """Copy the upper triangle to the lower one."""
+    n = len(matrix)
+    for start in range(0, n, BLOCK_ROWS):
+        stop = min(start + BLOCK_ROWS, n)
+        matrix[stop:, start:stop] = matrix[start:stop, stop:].T
+        block = matrix[start:stop, start:stop]
+        block[:] = np.triu(block) + np.triu(block, 1).T
+
+
+def _require(failed: int) -> None:
+    if failed:
+        raise NonFiniteStateError(
+            "the matrix of what occurs together cannot be inverted: in double precision it is singular; expected a "
+            "larger regularisation"
+        )
+
 
 BLOCK_NUMBERS = 1 << 22  # numbers in double precision held at once beside the large matrices: 32 MB
 MOST_SHORT = np.iinfo(np.int32).max
@@ -52,7 +111,7 @@ class ItemWeights:
     unexplained: FloatArray  # lambda P_jj, one an item; 1 for one that nobody has
 
 
-def item_weights(has: Compressed, n_items: int, regularisation: float, observer: Observer) -> ItemWeights:
+def item_weights(has: CSR, n_items: int, regularisation: float, observer: Observer) -> ItemWeights:
     """B from what each user has (columns are item rows; values do not count)."""
     by_user = _matrix(has, n_items)
     by_item = by_user.T.tocsr()
@@ -134,7 +193,7 @@ def _positive(numbers: DoubleArray) -> DoubleArray:
     return numbers
 
 
-def _matrix(has: Compressed, n_items: int) -> scipy.sparse.csr_array:
+def _matrix(has: CSR, n_items: int) -> scipy.sparse.csr_array:
     """X, users x items."""
     import scipy.sparse
 

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
+from tastespace import threads
 from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
-from tastespace.data.compressed import Compressed
-from tastespace.models.linear.ease import ItemWeights
+from tastespace.data.csr import CSR
+from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError
+from tastespace.models.base.parameters import check_int, check_number
+from tastespace.models.implicit_feedback import OneClass
+from tastespace.models.linear.ease import ItemWeights, bytes_needed, item_weights
+from tastespace.progress import Observer
 
 BLOCK_WEIGHTS = 1 << 20  # weights gathered at once for pairs of users and items
 TIE = np.float32(1e-9)  # Of scores of 0 the order; beside any other it is lost in rounding.
@@ -26,7 +34,7 @@ class LinearPosterior:
 
     weights: ItemWeights
     shares: FloatArray  # of the training users, who have each item: settles scores of 0
-    ratings: Compressed | None = None  # of the training users, if they are at hand
+    ratings: CSR | None = None  # of the training users, if they are at hand
 
     @property
     def n_items(self) -> int:
@@ -36,22 +44,22 @@ class LinearPosterior:
     def remembers(self) -> bool:
         return self.ratings is not None and len(self.ratings.columns) > 0
 
-    def remembering(self, ratings: Compressed) -> LinearPosterior:
+    def remembering(self, ratings: CSR) -> LinearPosterior:
         """The same posterior with the training ratings at hand."""
         return replace(self, ratings=ratings)
 
-    def known(self, user_rows: IntArray, threads: int = 1) -> Compressed:
+    def known(self, user_rows: IntArray, threads: int = 1) -> CSR:
         if self.ratings is None:
             nothing = np.zeros(0, np.int32), np.zeros(0, np.float32)
-            return Compressed(np.zeros(len(user_rows) + 1, np.int64), *nothing)
+            return CSR(np.zeros(len(user_rows) + 1, np.int64), *nothing)
         return self.fold_in(self.ratings.take(user_rows), threads)
 
-    def fold_in(self, history: Compressed, threads: int) -> Compressed:
+    def fold_in(self, history: CSR, threads: int) -> CSR:
         """Whatever is above zero counts as 1. A zero stands for an item that the user has not: `explain` asks so."""
-        return Compressed(history.offsets, history.columns, (history.values > 0).astype(np.float32))
+        return CSR(history.offsets, history.columns, (history.values > 0).astype(np.float32))
 
-    def choose(self, which: BoolArray, one: Compressed, other: Compressed) -> Compressed:
-        both = Compressed(
+    def choose(self, which: BoolArray, one: CSR, other: CSR) -> CSR:
+        both = CSR(
             np.concatenate([one.offsets, one.offsets[-1] + other.offsets[1:]]),
             np.concatenate([one.columns, other.columns]),
             np.concatenate([one.values, other.values]),
@@ -59,7 +67,7 @@ class LinearPosterior:
         rows = np.arange(len(which), dtype=np.int32)
         return both.take(np.where(which, rows, len(which) + rows))
 
-    def predict(self, belief: Compressed, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
+    def predict(self, belief: CSR, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
         """The score of each pair; 0 for an item never seen."""
         if len(item_rows) and item_rows.max() >= self.n_items:
             raise IndexError(f"item row {item_rows.max()}; expected below {self.n_items}, the items with weights")
@@ -73,7 +81,7 @@ class LinearPosterior:
         scores += TIE * self.shares[item_rows]
         return np.where(item_rows < 0, np.float32(0), scores)
 
-    def scores(self, belief: Compressed, belief_rows: IntArray, threads: int) -> FloatMatrix:
+    def scores(self, belief: CSR, belief_rows: IntArray, threads: int) -> FloatMatrix:
         import scipy.sparse
 
         has = belief.take(belief_rows)
@@ -112,3 +120,64 @@ def _blocks(counts: NDArray[Any]) -> Iterator[slice]:
         stop = max(start + 1, int(np.searchsorted(ends, before + BLOCK_WEIGHTS, side="right")))
         yield slice(start, stop)
         start = stop
+
+
+@dataclass(kw_only=True)
+class EASE(OneClass):
+    """What goes with the things that a user has: weights from every item to every other, in closed form (Steck 2019).
+
+    For clicks, plays and purchases. Every rating counts as 1, whatever its value: of stars, it only counts that an item
+    has been rated. Zeros and negative numbers, which say no, are refused.
+
+    score = sum of the weights from the items that a user has. It is no rating and no probability: only the order
+    means something, and `predict` does not clip it. Where it is 0, as with everything for somebody of whom nothing is
+    known, what more people have comes first.
+
+    `regularisation` pulls the weights to zero; where an item has many more users than that, it is hardly felt. Weights
+    take 4 bytes for each pair of items, and twice as much while fitting. A catalogue of more than `most_items` is
+    refused before it fills the memory.
+
+    There is nothing random in it: neither `seed` nor `threads` changes anything. LAPACK works with one thread, so that
+    the weights are the same to the last bit wherever it has the same instructions.
+    """
+
+    regularisation: float = 100.0
+    most_items: int = 20_000
+
+    posterior_class = LinearPosterior
+    scores_are_ratings = False
+
+    def check(self) -> None:
+        super().check()
+        check_number("regularisation", self.regularisation, above=0)
+        check_int("most_items", self.most_items, least=1)
+
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> LinearPosterior:
+        self.require_choices(observed)
+        self._require_room(observed)
+        with threads.one_blas_thread():
+            weights = item_weights(observed.by_user, observed.n_items, float(self.regularisation), observer)
+        shares = observed.by_item.counts / max(observed.n_users, 1)
+        return LinearPosterior(weights, shares.astype(np.float32))
+
+    @property
+    def prediction_range(self) -> tuple[float, float]:
+        """Scores are no ratings."""
+        return -inf, inf
+
+    def _require_room(self, observed: Ratings) -> None:
+        n_items = observed.n_items
+        if n_items <= self.most_items:
+            return
+        counts = np.sort(observed.by_item.counts)[::-1]
+        least = int(counts[self.most_items]) + 1  # more users than the first item that is too many
+        n_left = int(np.count_nonzero(counts >= least))
+        raise InvalidParameterError(
+            f"EASE got {n_items:,} items, and needs 8 bytes for each pair of them: "
+            f"{bytes_needed(n_items) / 1e9:,.1f} GB; most_items allows {self.most_items:,} "
+            f"({bytes_needed(self.most_items) / 1e9:,.1f} GB). Expected fewer items, such as the {n_left:,} with at "
+            f"least {least:,} users; or most_items={n_items} if there is so much memory; or another model, such as "
+            "ImplicitALS (implicit-als)"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from tastespace.service.tables import metadata
+from tastespace.service.store import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from fastapi import APIRouter, Query, Response
 
-from tastespace.report.listed import attributes_of
+from tastespace.report.model_page import attributes_of
 from tastespace.service.answering import ids_of, known_item
 from tastespace.service.live_model import Loaded
 from tastespace.service.messages import Item, Items, SimilarItems

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Header, Query, Response
 
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError, UnknownIdError, named
-from tastespace.service.context import Context
+from tastespace.service.access import Context
 from tastespace.service.live_model import Loaded
 from tastespace.service.messages import (
     Bulk,

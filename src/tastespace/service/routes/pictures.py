@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from tastespace.report.taste_map import TasteMap
-from tastespace.service.context import Context
-from tastespace.service.picture_messages import Coming, Map, Method, Outline, Place, Sought, Story
+from tastespace.service.access import Context
+from tastespace.service.messages import Coming, Map, Method, Outline, Place, Sought, Story
 from tastespace.service.routes.parts import Reader, Shared, UserId, answer
 
 router = APIRouter(prefix="/v1", tags=["pictures"])

@@ -8,8 +8,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter
 
-from tastespace.service.access import client_of
-from tastespace.service.context import Context, context_of
+from tastespace.service.access import Context, client_of, context_of
 from tastespace.service.messages import (
     Curious,
     Guess,
@@ -19,8 +18,7 @@ from tastespace.service.messages import (
     Recommendations,
     Wanted,
 )
-from tastespace.service.routes.parts import Reader, Shared, UserId, Where, answer
-from tastespace.service.routes.queries import declared, read
+from tastespace.service.routes.parts import Reader, Shared, UserId, Where, answer, declared, read
 
 router = APIRouter(prefix="/v1", tags=["recommending"])
 # What of a list can be said in a query: all but the history of somebody without a name.

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from tastespace.errors import ArtifactError, InvalidParameterError
-from tastespace.service.context import Context
+from tastespace.service.access import Context
 from tastespace.service.messages import Health, ModelInfo, Ready, VersionInfo
 from tastespace.service.problems import ProblemError
 from tastespace.service.routes.parts import Administrator, Anybody, Reader, Shared, answer

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace.arrays import AnyFloats, BoolArray, DoubleArray
-from tastespace.models.factorization.likelihoods import squared_errors
-from tastespace.models.factorization.moving import require_finite
-from tastespace.models.factorization.rows import Points, RowPrior, Side, solve_rows
+from tastespace.models.factorization.likelihoods.base import squared_errors
+from tastespace.models.factorization.row_updates import require_finite
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, solve_rows
 
 FIRST_ANGLE, LEAST_ANGLE, LARGEST_ANGLE = 0.3, 1e-3, np.pi / 2
 WANTED = 0.3  # share of proposals to be accepted: near the best for many dimensions
@@ -36,7 +36,7 @@ TransitionName = Literal["gibbs", "crank-nicolson", "autoregressive"]
 class MovedRows:
     """Rows after a move."""
 
-    points: Points
+    points: Factors
     squares: float  # of all errors that they leave
     angles: DoubleArray | None = None  # one a row
     acceptance: float | None = None
@@ -47,11 +47,11 @@ class RowMove(Protocol):
 
     def moved(
         self,
-        side: Side,
-        other: Points,
+        side: RatingBlock,
+        other: Factors,
         prior: RowPrior,
         alpha: float,
-        rows: Points,
+        rows: Factors,
         angles: DoubleArray | None,
         *,
         name: str,
@@ -67,11 +67,11 @@ class GibbsMove:
 
     def moved(
         self,
-        side: Side,
-        other: Points,
+        side: RatingBlock,
+        other: Factors,
         prior: RowPrior,
         alpha: float,
-        rows: Points,
+        rows: Factors,
         angles: DoubleArray | None,
         *,
         name: str,
@@ -99,11 +99,11 @@ class CrankNicolsonMove:
 
     def moved(
         self,
-        side: Side,
-        other: Points,
+        side: RatingBlock,
+        other: Factors,
         prior: RowPrior,
         alpha: float,
-        rows: Points,
+        rows: Factors,
         angles: DoubleArray | None,
         *,
         name: str,
@@ -168,19 +168,19 @@ TRANSITIONS: dict[TransitionName, RowMove] = {
 }
 
 
-def _matrix(rows: Points) -> DoubleArray:
+def _matrix(rows: Factors) -> DoubleArray:
     """Factors and, last, biases."""
     factors = rows.factors.astype(np.float64)
     return factors if rows.bias is None else np.column_stack([factors, rows.bias.astype(np.float64)])
 
 
-def _points(matrix: DoubleArray, like: Points) -> Points:
+def _points(matrix: DoubleArray, like: Factors) -> Factors:
     n_factors, dtype = like.factors.shape[1], like.factors.dtype
     bias = None if like.bias is None else np.ascontiguousarray(matrix[:, n_factors], dtype)
-    return Points(np.ascontiguousarray(matrix[:, :n_factors], dtype), bias)
+    return Factors(np.ascontiguousarray(matrix[:, :n_factors], dtype), bias)
 
 
-def _prior_widths(prior: RowPrior, rows: Points) -> DoubleArray:
+def _prior_widths(prior: RowPrior, rows: Factors) -> DoubleArray:
     """Standard deviations of the prior of each number; rows x (factors, bias)."""
     precision = np.diag(prior.precision).astype(np.float64)
     if rows.bias is not None:

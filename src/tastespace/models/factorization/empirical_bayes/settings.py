@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from tastespace.errors import InvalidParameterError
-from tastespace.inference.stochastic_approximation import Adam, RobbinsMonro, Steps
+from tastespace.inference.samplers.stochastic_approximation import Adam, RobbinsMonro, Steps
+from tastespace.models.base.parameters import check_int, check_number, check_option
 from tastespace.models.factorization.empirical_bayes.row_moves import TRANSITIONS, TransitionName
-from tastespace.models.parameters import choice, number, whole_number
 
 NAME = "empirical-bayes"
 STEPS: dict[str, Steps] = {"robbins-monro": RobbinsMonro(), "adam": Adam()}
@@ -35,13 +35,13 @@ class EmpiricalBayes:
     start: float | None = None
 
     def check(self) -> None:
-        choice("steps", self.steps, list(STEPS))
-        choice("transition", self.transition, list(TRANSITIONS))
-        whole_number("draws", self.draws, least=1)
-        whole_number("most_steps", self.most_steps, least=1)
-        choice("tied", self.tied, [True, False])
+        check_option("steps", self.steps, list(STEPS))
+        check_option("transition", self.transition, list(TRANSITIONS))
+        check_int("draws", self.draws, least=1)
+        check_int("most_steps", self.most_steps, least=1)
+        check_option("tied", self.tied, [True, False])
         if self.start is not None:
-            number("start", self.start, above=1 / EXTREME, below=EXTREME)
+            check_number("start", self.start, above=1 / EXTREME, below=EXTREME)
 
     def __str__(self) -> str:
         """As `empirical_bayes_of` reads it; what is as usual is left out."""
@@ -76,7 +76,7 @@ def _setting(setting: str) -> tuple[str, Any]:
     if key in ("steps", "transition"):
         return key, text
     if key == "tied":
-        choice("tied", text.lower(), ["true", "false"])
+        check_option("tied", text.lower(), ["true", "false"])
         return key, text.lower() == "true"
     if key == "start" and text.lower() == "none":
         return key, None

@@ -6,7 +6,7 @@ more than 60 of Gibbs draws alone, and a mirrored sweep is the cheaper one (docs
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from math import log, pi, sqrt
 from typing import Any
 
@@ -16,13 +16,81 @@ from numpy.random import Generator
 from tastespace.arrays import AnyFloats, DoubleArray
 from tastespace.inference.trace import ACCEPTANCE, LOG_JOINT, NOISE
 from tastespace.inference.transition import Stats
-from tastespace.models.factorization.empirical_bayes.precisions import Precisions
+from tastespace.models.factorization.als.sweep import Strengths, Weighting
 from tastespace.models.factorization.empirical_bayes.row_moves import GibbsMove, MovedRows, RowMove
-from tastespace.models.factorization.gibbs import GibbsState
-from tastespace.models.factorization.likelihoods import Noise, Observations, squared_errors
-from tastespace.models.factorization.penalty import Weighting
-from tastespace.models.factorization.populations import NormalPopulation
-from tastespace.models.factorization.rows import Points, RowPrior, Side, solve_rows
+from tastespace.models.factorization.gibbs.sweep import GibbsState
+from tastespace.models.factorization.likelihoods.base import Noise, Observations, squared_errors
+from tastespace.models.factorization.priors.normal_wishart import NormalPopulation
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, solve_rows
+
+
+@dataclass(frozen=True)
+class Precisions:
+    """One of each block; those of biases are 0 where there are none."""
+
+    users: float
+    items: float
+    user_bias: float
+    item_bias: float
+    noise: float
+
+    @classmethod
+    def of_strengths(cls, strengths: Strengths, noise: float) -> Precisions:
+        """Those that make ALS with these strengths the most probable point, in the same units."""
+        users, items, user_bias, item_bias = (noise * strength for strength in astuple(strengths))
+        return cls(users, items, user_bias, item_bias, noise)
+
+    @property
+    def factors(self) -> float:
+        """The geometric mean of users and items: only their product is identified."""
+        return float(np.sqrt(self.users * self.items))
+
+    @property
+    def strengths(self) -> Strengths:
+        """As ALS has them, in the same units."""
+        blocks = (self.users, self.items, self.user_bias, self.item_bias)
+        return Strengths(*(block / self.noise for block in blocks))
+
+    def in_ratings(self, scale: float) -> Precisions:
+        """In units of ratings, from those of their standard deviation."""
+        return Precisions(
+            self.users / scale,
+            self.items / scale,
+            self.user_bias / scale**2,
+            self.item_bias / scale**2,
+            self.noise / scale**2,
+        )
+
+    def array(self) -> DoubleArray:
+        return np.array(astuple(self))
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Precisions as the logarithms that are searched, one a name.
+
+    Tied, users and items have one precision for both. That is no restriction: u a, v / a makes the same ratings of any
+    two with the same product.
+    """
+
+    is_tied: bool
+    has_biases: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        factors = ("factors",) if self.is_tied else ("users", "items")
+        return (*factors, *(("user bias", "item bias") if self.has_biases else ()), "noise")
+
+    def logarithms(self, precisions: Precisions) -> DoubleArray:
+        values = [precisions.factors] if self.is_tied else [precisions.users, precisions.items]
+        values += [precisions.user_bias, precisions.item_bias] if self.has_biases else []
+        return np.log([*values, precisions.noise])
+
+    def precisions(self, logarithms: DoubleArray) -> Precisions:
+        values = np.exp(logarithms).tolist()
+        users, items = (values[0], values[0]) if self.is_tied else values[:2]
+        user_bias, item_bias = values[-3:-1] if self.has_biases else (0.0, 0.0)
+        return Precisions(users, items, user_bias, item_bias, values[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +142,7 @@ class FactorSweep:
             self._prior(precisions.items, precisions.item_bias, self.item_weights),
         )
 
-    def state(self, users: Points, items: Points, precisions: Precisions) -> FactorState:
+    def state(self, users: Factors, items: Factors, precisions: Precisions) -> FactorState:
         """These points, as a state."""
         squares = float(squared_errors(self.observed.by_user, users, items).sum())
         populations = self._populations(precisions)
@@ -120,10 +188,12 @@ class FactorSweep:
         squares = state.squares - 2 * change / precisions.noise
         return replace(self._at(state, precisions), users=users, items=items, squares=squares, mirrors_next=False)
 
-    def _mirror(self, side: Side, other: Points, prior: RowPrior, alpha: float, rows: Points, name: str) -> Points:
+    def _mirror(
+        self, side: RatingBlock, other: Factors, prior: RowPrior, alpha: float, rows: Factors, name: str
+    ) -> Factors:
         mean = solve_rows(side, other, prior, name=name, alpha=alpha, threads=self.threads).points
         bias = 2 * mean.bias - rows.bias if mean.bias is not None and rows.bias is not None else None
-        return Points(2 * mean.factors - rows.factors, bias)
+        return Factors(2 * mean.factors - rows.factors, bias)
 
     def _at(self, state: FactorState, precisions: Precisions) -> FactorState:
         """The same points, under these precisions."""
@@ -167,7 +237,7 @@ class FactorSweep:
             density += (logs + n * log(of_bias / (2 * pi))) / 2 if of_bias else 0.0
         return density
 
-    def _energy(self, users: Points, items: Points, precisions: Precisions) -> float:
+    def _energy(self, users: Factors, items: Factors, precisions: Precisions) -> float:
         """Of the prior: 1/2 sum over rows of w (lam |x|^2 + lam_bias c^2)."""
         of_users, of_items = weighted_squares(users, self.user_weights), weighted_squares(items, self.item_weights)
         return 0.5 * (
@@ -214,7 +284,7 @@ class DrawingSweep:
         return after, {**figures, **stats}
 
 
-def weighted_squares(points: Points, weights: AnyFloats) -> tuple[float, float]:
+def weighted_squares(points: Factors, weights: AnyFloats) -> tuple[float, float]:
     """Sums over rows of w |x|^2 and of w c^2, the latter 0 without biases; over rows in double."""
     wide = weights.astype(np.float64)
     of_factors = float(np.einsum("nd,nd->n", points.factors, points.factors).astype(np.float64) @ wide)

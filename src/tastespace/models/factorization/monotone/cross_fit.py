@@ -15,13 +15,21 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace.arrays import DoubleArray, FloatArray, IntArray
+from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.inference.transition import Stats
-from tastespace.models.factorization.als import AlternatingLeastSquares, Factors
+from tastespace.models.factorization.als.sweep import ALSState, AlternatingLeastSquares
 from tastespace.models.factorization.monotone.clusters import best_curves, by_cluster, relative_errors
-from tastespace.models.factorization.monotone.curves import inverted, ratings_of, values_at
-from tastespace.models.factorization.monotone.scale import Places, Scale, per_level
-from tastespace.models.factorization.rows import Points, Side, score_pairs, solve_rows
+from tastespace.models.factorization.monotone.curves import (
+    Places,
+    Scale,
+    fitted,
+    inverted,
+    per_level,
+    ratings_of,
+    values_at,
+)
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, row_scores, score_pairs, solve_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +38,7 @@ class CurveState:
 
     curves: DoubleArray  # curves x levels; the first is the shared one
     of_user: IntArray
-    factors: tuple[Factors, ...]
+    factors: tuple[ALSState, ...]
 
 
 class CurveRule(Protocol):
@@ -78,7 +86,7 @@ class CurvedRatings:
             by_item=replace(side, targets=by_item.astype(side.targets.dtype)),
         )
 
-    def by_user_on(self, curves: DoubleArray, of_user: IntArray) -> Side:
+    def by_user_on(self, curves: DoubleArray, of_user: IntArray) -> RatingBlock:
         """The same ratings grouped by user alone."""
         side = self.transition.by_user
         targets = values_at(curves, of_user[self.user_rows], self.user_places)
@@ -95,7 +103,7 @@ class Fold:
     places: Places
     values: FloatArray
 
-    def predicted(self, users: Points, items: Points, mean: float, threads: int) -> DoubleArray:
+    def predicted(self, users: Factors, items: Factors, mean: float, threads: int) -> DoubleArray:
         """The scores of this fold's own ratings."""
         return score_pairs(users, self.user_rows, items, self.item_rows, mean, threads).astype(np.float64)
 
@@ -175,3 +183,70 @@ class CrossFit:
                 squares += np.bincount(fold.user_rows, (scores - wanted) ** 2, n_users)
             errors[:, curve] = relative_errors(squares, state.curves[curve], self.counts, average)
         return best_curves(errors)
+
+
+ROUNDS = 3  # of a user's curve, each from the predictions that the last one led to
+
+
+@dataclass(frozen=True, eq=False)
+class Folding:
+    """Ratings of some users, and the items that predict them."""
+
+    history: CSR
+    places: Places
+    counts: DoubleArray  # users x levels
+    items: Factors
+    prior: RowPrior
+    mean: float
+    folds: int
+    threads: int
+
+    @property
+    def rows(self) -> IntArray:
+        return self.history.rows()
+
+    def solve(self, targets: DoubleArray) -> Factors:
+        """Users where these values of their ratings put them."""
+        return solve_rows(self._side(targets), self.items, self.prior, name="user", threads=self.threads).points
+
+    def best_curves(self, curves: DoubleArray, average: DoubleArray) -> IntArray:
+        """Which of these curves suits each user best; the first is the shared one."""
+        rows, n_users = self.rows, len(self.history)
+        errors = np.empty((n_users, len(curves)))
+        for place, curve in enumerate(curves):
+            targets = values_at(curve[None], np.zeros(len(rows), np.int32), self.places)
+            squares: DoubleArray = np.bincount(rows, (targets - self._predicted(targets)) ** 2, n_users).astype(float)
+            errors[:, place] = relative_errors(squares, curve, self.counts, average)
+        return best_curves(errors)
+
+    def own_curves(self, shared: DoubleArray, pull: float) -> DoubleArray:
+        """A curve for each user, from the shared one on."""
+        rows, n_users = self.rows, len(self.history)
+        curves = np.repeat(shared[None], n_users, axis=0)
+        for _ in range(ROUNDS):
+            predicted = self._predicted(values_at(curves, rows, self.places))
+            totals = per_level(rows, self.places, predicted, n_users, self.counts.shape[1])
+            curves = fitted(totals, self.counts, shared, pull)
+        return curves
+
+    def _predicted(self, targets: DoubleArray) -> DoubleArray:
+        """Each rating, from the user's ratings in other folds; with one fold, from all of them."""
+        side = self._side(targets)
+        fold_of = (np.arange(len(targets)) - np.repeat(self.history.offsets[:-1], self.history.counts)) % self.folds
+        predicted = np.empty(len(targets))
+        for fold in range(self.folds):
+            is_out = fold_of == fold
+            weights = None if self.folds == 1 else (~is_out).astype(side.targets.dtype)
+            points = solve_rows(
+                replace(side, weights=weights), self.items, self.prior, name="user", threads=self.threads
+            ).points
+            predicted[is_out] = row_scores(side, points, self.items, self.mean, self.threads)[is_out]
+        return predicted
+
+    def _side(self, targets: DoubleArray) -> RatingBlock:
+        return RatingBlock(
+            self.history.offsets,
+            self.history.columns,
+            targets.astype(self.items.factors.dtype),
+            offset=self.mean,
+        )

@@ -17,6 +17,7 @@ from tastespace.models.factorization.monotone.posterior import CurveTable
 if TYPE_CHECKING:
     import pandas as pd
 
+
 TYPICAL = 4  # groups that curves of single users are shown in
 
 

@@ -10,14 +10,18 @@ from numpy.random import Generator
 
 from tastespace import _native
 from tastespace.arrays import AnyFloats, DoubleArray, contiguous
+from tastespace.data.ratings import Ratings
 from tastespace.errors import NonFiniteStateError
-from tastespace.inference import dual_averaging
-from tastespace.inference.dual_averaging import DualAveraging
+from tastespace.inference.drivers import ascend, never
+from tastespace.inference.samplers import hamiltonian
+from tastespace.inference.samplers.hamiltonian import DualAveraging
 from tastespace.inference.trace import ACCEPTANCE, ENERGY_ERROR
-from tastespace.models.factorization.likelihoods import Responses
-from tastespace.models.factorization.moving import Moved
-from tastespace.models.factorization.populations import Population, Sphere, on_sphere
-from tastespace.models.factorization.rows import Points, RowPrior, Side
+from tastespace.models.factorization.als.sweep import AlternatingLeastSquares, Penalty
+from tastespace.models.factorization.likelihoods.base import Responses
+from tastespace.models.factorization.priors.normal_wishart import Population, Sphere, on_sphere
+from tastespace.models.factorization.row_updates import Moved
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior
+from tastespace.progress import silent
 
 SphereSampler = Literal["geodesic", "slice", "metropolis"]
 SPHERE_SAMPLERS: tuple[SphereSampler, ...] = get_args(SphereSampler)
@@ -37,7 +41,7 @@ TRAJECTORIES, TRAJECTORY_STEPS, TRAJECTORY_STEP_SIZE = 12, 10, 0.5
 class _Call:
     """What a call of the kernel left."""
 
-    points: Points
+    points: Factors
     squares: DoubleArray
     acceptance: DoubleArray
     energy_error: DoubleArray
@@ -52,7 +56,9 @@ class SphereMoves:
     steps: int = 10
     warmup: int = 0  # moves of a chain while which its step size is sought
 
-    def solved(self, side: Side, other: Points, prior: RowPrior, rows: Points, name: str, threads: int) -> Points:
+    def solved(
+        self, side: RatingBlock, other: Factors, prior: RowPrior, rows: Factors, name: str, threads: int
+    ) -> Factors:
         return self._call(
             Responses(side, 1.0), other, prior, rows, name, move="least", steps=1, step_size=1.0, key=0, threads=threads
         ).points
@@ -60,13 +66,13 @@ class SphereMoves:
     def drawn(
         self,
         responses: Responses,
-        other: Points,
+        other: Factors,
         population: Population,
-        rows: Points,
+        rows: Factors,
         name: str,
         rng: Generator,
         threads: int,
-    ) -> tuple[Points, DoubleArray]:
+    ) -> tuple[Factors, DoubleArray]:
         prior, key = population.prior(other.factors.dtype), int(rng.integers(1 << 62))
         least = self._call(
             responses, other, prior, rows, name, move="least", steps=1, step_size=1.0, key=0, threads=threads
@@ -90,20 +96,20 @@ class SphereMoves:
         bias = None
         if drawn.points.bias is not None and fresh.bias is not None:
             bias = np.where(is_rated, drawn.points.bias, fresh.bias)
-        return Points(factors, bias), drawn.squares
+        return Factors(factors, bias), drawn.squares
 
     def moved(
         self,
         responses: Responses,
-        other: Points,
+        other: Factors,
         population: Population,
-        rows: Points,
+        rows: Factors,
         tuning: DualAveraging | None,
         rng: Generator,
         threads: int,
     ) -> Moved:
         if tuning is None:
-            tuning = dual_averaging.begin(FIRST_STEP.get(self.sampler, 1.0))
+            tuning = hamiltonian.begin(FIRST_STEP.get(self.sampler, 1.0))
         call = self._call(
             *(responses, other, population.prior(other.factors.dtype), rows, "item"),
             move=self.sampler,
@@ -117,7 +123,7 @@ class SphereMoves:
         is_rated = np.diff(responses.side.offsets) > 0
         is_rated |= not is_rated.any()
         acceptance = float(call.acceptance[is_rated].mean())
-        tuning = dual_averaging.adapted(
+        tuning = hamiltonian.adapted(
             tuning,
             acceptance,
             step=tuning.count + 1,
@@ -135,9 +141,9 @@ class SphereMoves:
     def _call(
         self,
         responses: Responses,
-        other: Points,
+        other: Factors,
         prior: RowPrior,
-        rows: Points,
+        rows: Factors,
         name: str,
         *,
         move: str,
@@ -154,7 +160,7 @@ class SphereMoves:
             linear = np.hstack([linear, np.zeros((len(linear), 1), linear.dtype)])
         bias = None if start.bias is None else contiguous(start.bias, dtype).copy()
         done = _Call(
-            Points(contiguous(start.factors, dtype).copy(), bias),
+            Factors(contiguous(start.factors, dtype).copy(), bias),
             np.zeros(n_rows),
             np.zeros(n_rows),
             np.zeros(n_rows),
@@ -198,3 +204,22 @@ class SphereMoves:
                 "try precision='float64'"
             )
         return done
+
+
+SWEEPS = 15
+EXTREME_RADIUS = 1e3  # beyond that, or below its inverse, single precision has too few digits for users and items
+
+
+def median_length(items: Factors) -> float:
+    """Of items that are free; 1 where these are hardly more than nothing, as few ratings leave them."""
+    median = float(np.median(np.linalg.norm(items.factors.astype(np.float64), axis=1)))
+    return median if median > 1 / EXTREME_RADIUS else 1.0
+
+
+def free_length(
+    observed: Ratings, n_factors: int, penalty: Penalty, *, biases: bool, dtype: Any, rng: Generator, threads: int
+) -> float:
+    """The median length of the items of a few sweeps of alternating least squares."""
+    ascent = AlternatingLeastSquares.bind(observed, n_factors, penalty, biases=biases, dtype=dtype, threads=threads)
+    free, _ = ascend(ascent, ascent.init(rng), rng, steps=SWEEPS, stop=never, phase="starting", observer=silent)
+    return median_length(free.items)

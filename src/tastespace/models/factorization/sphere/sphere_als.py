@@ -11,14 +11,13 @@ from numpy.random import Generator
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, small_change
-from tastespace.models.factorization.als import Factors
-from tastespace.models.factorization.estimators import ALS
-from tastespace.models.factorization.point import PointPosterior
-from tastespace.models.factorization.populations import Sphere, on_sphere
-from tastespace.models.factorization.sphere.moves import SphereMoves
-from tastespace.models.factorization.sphere.radius import EXTREME_RADIUS, median_length
-from tastespace.models.parameters import number
-from tastespace.models.starting import Start
+from tastespace.models.base.parameters import check_number
+from tastespace.models.base.resuming import Start
+from tastespace.models.factorization.als.als import ALS
+from tastespace.models.factorization.als.posterior import PointPosterior
+from tastespace.models.factorization.als.sweep import ALSState
+from tastespace.models.factorization.priors.normal_wishart import Sphere, on_sphere
+from tastespace.models.factorization.sphere.moves import EXTREME_RADIUS, SphereMoves, median_length
 from tastespace.progress import Observer
 
 # Of the users' penalty: that of the items is a constant now, which users pay for as well if theirs stays. Half predicts
@@ -43,7 +42,7 @@ class SphereALS(ALS):
     def check(self) -> None:
         super().check()
         if self.radius != "auto":
-            number("radius", self.radius, above=1 / EXTREME_RADIUS, below=EXTREME_RADIUS)
+            check_number("radius", self.radius, above=1 / EXTREME_RADIUS, below=EXTREME_RADIUS)
 
     def _check_empirical(self) -> None:
         raise InvalidParameterError(
@@ -74,7 +73,7 @@ class SphereALS(ALS):
         transition = replace(self._bind(observed, penalty), item_moves=SphereMoves(Sphere(radius)))
         state, trace = ascend(
             transition,
-            Factors(free.users, on_sphere(free.items, Sphere(radius))),
+            ALSState(free.users, on_sphere(free.items, Sphere(radius))),
             rng,
             steps=len(free.losses) if self.early_stopping else self.sweeps,
             stop=small_change("loss", self.tolerance),

@@ -10,21 +10,27 @@ from numpy.random import Generator
 
 from tastespace import threads
 from tastespace.data.ratings import Ratings
-from tastespace.distributions.gamma import Gamma
+from tastespace.distributions.normal_gamma import Gamma
 from tastespace.inference.checkpoints import RunCheckpoints
-from tastespace.models.factorization.bpmf import BPMF
-from tastespace.models.factorization.draws import DrawsPosterior
-from tastespace.models.factorization.gibbs import START_STRENGTH
-from tastespace.models.factorization.likelihoods import Likelihood
-from tastespace.models.factorization.penalty import WEIGHTINGS, Penalty, Strengths
-from tastespace.models.factorization.populations import Sphere
-from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, STEPS, SphereMoves, SphereSampler
-from tastespace.models.factorization.sphere.priors import SpherePrior
-from tastespace.models.factorization.sphere.radius import EXTREME_RADIUS, free_length
-from tastespace.models.factorization.story import FactorModel
-from tastespace.models.parameters import choice, number, whole_number
-from tastespace.models.starting import Start
-from tastespace.models.updating import Seen
+from tastespace.models.base.parameters import check_int, check_number, check_option
+from tastespace.models.base.resuming import Start
+from tastespace.models.base.update import TrainingSummary
+from tastespace.models.factorization.als.sweep import WEIGHTINGS, Penalty, Strengths
+from tastespace.models.factorization.gibbs.bpmf import BPMF
+from tastespace.models.factorization.gibbs.generative_model import FactorModel
+from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
+from tastespace.models.factorization.gibbs.sweep import START_STRENGTH
+from tastespace.models.factorization.likelihoods.base import Likelihood
+from tastespace.models.factorization.priors.normal_wishart import Sphere
+from tastespace.models.factorization.priors.von_mises_fisher import SpherePrior
+from tastespace.models.factorization.sphere.moves import (
+    EXTREME_RADIUS,
+    SPHERE_SAMPLERS,
+    STEPS,
+    SphereMoves,
+    SphereSampler,
+    free_length,
+)
 from tastespace.progress import Observer
 
 CONCENTRATION = Gamma(1.0, 0.05)  # before any item is seen: anything from uniform to a cone
@@ -59,11 +65,11 @@ class SphereBPMF(BPMF):
     def check(self) -> None:
         super().check()
         if self.radius != "auto":
-            number("radius", self.radius, above=1 / EXTREME_RADIUS, below=EXTREME_RADIUS)
-        choice("item_prior", self.item_prior, ["von-mises-fisher", "uniform"])
-        choice("sampler", self.sampler, list(SPHERE_SAMPLERS))
+            check_number("radius", self.radius, above=1 / EXTREME_RADIUS, below=EXTREME_RADIUS)
+        check_option("item_prior", self.item_prior, ["von-mises-fisher", "uniform"])
+        check_option("sampler", self.sampler, list(SPHERE_SAMPLERS))
         if self.item_steps is not None:
-            whole_number("item_steps", self.item_steps, least=1)
+            check_int("item_steps", self.item_steps, least=1)
 
     def infer_resumably(
         self,
@@ -80,7 +86,13 @@ class SphereBPMF(BPMF):
         return super().infer_resumably(observed, rng, observer, held_out, checkpoints, given)
 
     def restarted(
-        self, posterior: DrawsPosterior, observed: Ratings, seen: Seen, sweeps: int, seed: int, observer: Observer
+        self,
+        posterior: DrawsPosterior,
+        observed: Ratings,
+        seen: TrainingSummary,
+        sweeps: int,
+        seed: int,
+        observer: Observer,
     ) -> DrawsPosterior:
         sphere = posterior.draws.sphere
         assert sphere is not None

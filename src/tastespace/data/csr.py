@@ -1,0 +1,83 @@
+"""Ratings grouped by one side (compressed sparse rows), as the kernels want them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tastespace import _native, threads
+from tastespace.arrays import FloatArray, IntArray, OffsetArray, contiguous
+
+ASCENDING_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class CSR:
+    """Row i has the columns and values offsets[i]..offsets[i + 1]."""
+
+    offsets: OffsetArray
+    columns: IntArray
+    values: FloatArray
+
+    @classmethod
+    def group(cls, rows: IntArray, columns: IntArray, values: FloatArray, n_rows: int) -> CSR:
+        """Group by row; within a row the order is kept."""
+        grouped = cls(np.empty(n_rows + 1, np.int64), np.empty(len(rows), np.int32), np.empty(len(rows), np.float32))
+        _native.compress(
+            contiguous(rows, np.int32),
+            contiguous(columns, np.int32),
+            contiguous(values, np.float32),
+            grouped.offsets,
+            grouped.columns,
+            grouped.values,
+        )
+        return grouped
+
+    @classmethod
+    def group_ascending(cls, rows: IntArray, columns: IntArray, values: FloatArray, n_rows: int) -> CSR:
+        """Group by row; within a row the columns ascend. Where they do already, the arrays given are shared."""
+        if _ascend(rows, columns):
+            counts = np.bincount(rows, minlength=n_rows)
+            offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+            return cls(offsets, contiguous(columns, np.int32), contiguous(values, np.float32))
+        grouped = cls.group(rows, columns, values, n_rows)
+        _native.sort_rows(grouped.offsets, grouped.columns, grouped.values, threads=threads.resolve(None))
+        return grouped
+
+    def transposed(self, n_columns: int) -> CSR:
+        """The other orientation; its columns ascend within a row."""
+        n = len(self.columns)
+        other = CSR(np.empty(n_columns + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32))
+        _native.transpose(self.offsets, self.columns, self.values, other.offsets, other.columns, other.values)
+        return other
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def counts(self) -> OffsetArray:
+        """How many entries each row has."""
+        return np.diff(self.offsets)
+
+    def rows(self) -> IntArray:
+        """The row of each entry."""
+        return np.repeat(np.arange(len(self), dtype=np.int32), self.counts)
+
+    def take(self, rows: IntArray) -> CSR:
+        """These rows, in this order; row -1 is empty."""
+        rows = np.asarray(rows)
+        starts = np.where(rows < 0, 0, self.offsets[np.maximum(rows, 0)])
+        counts = np.where(rows < 0, 0, self.counts[np.maximum(rows, 0)]) if len(self) else np.zeros(len(rows), int)
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        index = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
+        return CSR(offsets, self.columns[index], self.values[index])
+
+
+def _ascend(rows: IntArray, columns: IntArray) -> bool:
+    """Whether pairs are in order; looked at in parts, so that a file out of order is seen to be so at once."""
+    for start in range(0, len(rows), ASCENDING_BLOCK):
+        row, column = rows[start : start + ASCENDING_BLOCK + 1], columns[start : start + ASCENDING_BLOCK + 1]
+        if not ((row[1:] > row[:-1]) | ((row[1:] == row[:-1]) & (column[1:] >= column[:-1]))).all():
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""File formats: how ratings are laid out in files, read and written."""

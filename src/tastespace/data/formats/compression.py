@@ -1,0 +1,103 @@
+"""Compressed files, recognised by their first bytes whatever their names."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+import zstandard
+
+from tastespace.errors import DataError
+
+Compression = Literal["gzip", "zstd"]
+
+_MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+# Formats that hold several files, or that few people use: what to do is better than what went wrong.
+_ADVICE = {
+    b"PK\x03\x04": (
+        "a zip archive",
+        "a file from inside it; for a known data set: tastespace data get NAME --from FILE",
+    ),
+    b"BZh": ("compressed with bzip2", "a plain, .gz or .zst file: unpack it with bunzip2"),
+    b"\xfd7zXZ\x00": ("compressed with xz", "a plain, .gz or .zst file: unpack it with unxz"),
+}
+
+
+def compression_of(file: Path) -> Compression | None:
+    """How a file is compressed, if it is."""
+    if file.exists() and not file.is_file() and not file.is_dir():
+        raise DataError("this is a pipe or a device", file=file, expected="a file: it is looked at before it is read")
+    with file.open("rb") as stream:
+        start = stream.read(8)
+    for magic, (kind, advice) in _ADVICE.items():
+        if start.startswith(magic):
+            raise DataError(f"the file is {kind}", file=file, expected=advice)
+    return next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
+
+
+def read_start(file: Path, compression: Compression | None, n: int) -> bytes:
+    """The first bytes of the content."""
+    with _faults_named(file, compression), file.open("rb") as stream:
+        if compression == "gzip":
+            return gzip.GzipFile(fileobj=stream).read(n)
+        if compression == "zstd":
+            with _unpacker().stream_reader(stream, read_across_frames=True, closefd=False) as reader:
+                start = reader.read(n)
+            # Where there is no more, it may be because the file is cut off.
+            return start if len(start) == n else _unpacked(file.read_bytes())
+        return stream.read(n)
+
+
+def read_plain(file: Path, compression: Compression | None) -> bytes:
+    """The whole content."""
+    packed = file.read_bytes()
+    if compression is None:
+        return packed
+    with _faults_named(file, compression):
+        return gzip.decompress(packed) if compression == "gzip" else _unpacked(packed)
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """All frames of a zstd file; the streaming reader would not notice that the last one is cut off."""
+    frames = []
+    while packed:
+        frame = _unpacker().decompressobj()
+        frames.append(frame.decompress(packed))
+        if not frame.eof:
+            raise EOFError("the file ended before the end of a frame")
+        packed = frame.unused_data
+    return b"".join(frames)
+
+
+def _unpacker() -> zstandard.ZstdDecompressor:
+    return zstandard.ZstdDecompressor(max_window_size=2**31)
+
+
+@contextmanager
+def _faults_named(file: Path, compression: Compression | None) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+        raise DataError(
+            f"the {compression} file is cut off or damaged ({error})", file=file, expected="a whole one"
+        ) from error
+
+
+WHOLE = "a whole Parquet file: fetch it again, or write it anew from where it came from"
+
+
+@contextmanager
+def named_damage(file: Path) -> Iterator[None]:
+    """Whatever the reader stumbles over becomes a `DataError` that names the file and says what to do."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        if isinstance(error, FileNotFoundError | PermissionError | DataError):
+            raise
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise DataError(f"this Parquet file is damaged ({reason})", file=file, expected=WHOLE) from error

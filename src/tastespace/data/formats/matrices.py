@@ -1,0 +1,165 @@
+"""Ratings from and to matrices with a row a user and a column an item.
+
+A sparse matrix says which ratings there are: what it stores. A dense one does not, so that the caller has to say what
+stands for "not rated". Ids are the positions in the matrix unless given. Users and items without a rating are left out,
+as they are with every other way of building ratings; the ids of the others do not change by that.
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tastespace.arrays import FIRST_INFINITE
+from tastespace.data.ratings import Duplicates, Ratings
+from tastespace.data.tables import is_pandas
+from tastespace.data.vocabulary import Ids, id_series
+from tastespace.errors import DataError, InvalidParameterError
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+
+# In these formats zeros fill up blocks and diagonals: a stored zero says nothing.
+PADDED = ("bsr", "dia")
+MOST_SHORT = 2**31 - 1
+
+
+def from_sparse(
+    matrix: Any, user_ids: Ids | None = None, item_ids: Ids | None = None, *, duplicates: Duplicates | None = None
+) -> Ratings:
+    """What a scipy sparse matrix of any format stores, zeros included, in the order in which it is stored."""
+    import scipy.sparse
+
+    if not scipy.sparse.issparse(matrix):
+        raise DataError(
+            f"a sparse matrix that is a {type(matrix).__name__}",
+            expected="one of scipy.sparse; Ratings.from_dense takes dense matrices",
+        )
+    stored: Any = matrix  # the stubs know no common class
+    shape, form = stored.shape, stored.format
+    _check_two_dimensions(shape)
+    stored = stored.tocoo(copy=False)
+    rows, columns = stored.coords
+    _check_type(stored.data)
+    values = stored.data.astype(np.float64)
+    if form in PADDED:
+        said = values != 0
+        rows, columns, values = rows[said], columns[said], values[said]
+    return _ratings(rows, columns, values, shape, (user_ids, item_ids), duplicates)
+
+
+def from_dense(
+    matrix: Any, *, missing: float | None = None, user_ids: Ids | None = None, item_ids: Ids | None = None
+) -> Ratings:
+    """All entries of a matrix or pandas frame but those that are `missing`, row by row."""
+    if missing is None or isinstance(missing, bool) or not isinstance(missing, Real) or math.isinf(float(missing)):
+        raise InvalidParameterError(
+            f"missing is {missing!r}; expected what stands for 'not rated' in the matrix, which it cannot say itself: "
+            "missing=0, missing=float('nan'), or another number"
+        )
+    if is_pandas(matrix):
+        user_ids = matrix.index if user_ids is None else user_ids
+        item_ids = matrix.columns if item_ids is None else item_ids
+    array = _dense_array(matrix)
+    _check_type(array)
+    _check_two_dimensions(array.shape)
+    is_rated = ~np.isnan(array) if math.isnan(float(missing)) else array != missing
+    rows, columns = np.nonzero(is_rated)
+    return _ratings(rows, columns, array[is_rated].astype(np.float64), array.shape, (user_ids, item_ids), "error")
+
+
+def to_sparse(ratings: Ratings) -> scipy.sparse.csr_array:
+    """Users x items, in the order of the vocabularies; a rating of zero is a stored zero."""
+    import scipy.sparse
+
+    by_user = ratings.by_user
+    # Other libraries want short indices wherever these suffice, and scipy takes the longer of the two types.
+    index = np.int32 if len(ratings) <= MOST_SHORT else np.int64
+    return scipy.sparse.csr_array(
+        (by_user.values, by_user.columns.astype(index), by_user.offsets.astype(index)),
+        shape=(ratings.n_users, ratings.n_items),
+        copy=True,  # Whoever gets the matrix may change it.
+    )
+
+
+def _dense_array(matrix: Any) -> NDArray[Any]:
+    import scipy.sparse
+
+    if isinstance(matrix, np.ma.MaskedArray):
+        raise DataError(
+            "a dense matrix that is masked", expected="matrix.filled(float('nan')) and missing=float('nan')"
+        )
+    if scipy.sparse.issparse(matrix):
+        raise DataError("a dense matrix that is sparse", expected="Ratings.from_sparse(matrix)")
+    if isinstance(matrix, pl.DataFrame | pl.LazyFrame):
+        # It has no index, so that its users may well be its first column.
+        raise DataError(
+            "a dense matrix that is a polars frame",
+            expected="frame.select(...).to_numpy() with user_ids= and item_ids=, or a pandas frame with an index",
+        )
+    if is_pandas(matrix):
+        return _array_of_pandas(matrix)
+    try:
+        return np.asarray(matrix)
+    except ValueError as error:
+        raise DataError(f"this is no matrix ({error})", expected="rows of the same length") from error
+
+
+def _array_of_pandas(frame: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"entries that are no numbers ({error})", expected="a frame of ratings alone") from error
+
+
+def _check_type(array: NDArray[Any]) -> None:
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"a matrix of type {array.dtype}", expected="numbers")
+
+
+def _check_two_dimensions(shape: tuple[int, ...]) -> None:
+    if len(shape) != 2:
+        raise DataError(f"a matrix of {len(shape)} dimensions", expected="a row a user, a column an item")
+
+
+def _ratings(
+    rows: NDArray[Any],
+    columns: NDArray[Any],
+    values: NDArray[np.float64],
+    shape: tuple[int, ...],
+    ids: tuple[Ids | None, Ids | None],
+    duplicates: Duplicates | None,
+) -> Ratings:
+    wrong = ~(np.abs(values) < FIRST_INFINITE)  # also true for NaN
+    if wrong.any():
+        where = int(np.flatnonzero(wrong)[0])
+        raise DataError(
+            f"row {rows[where]}, column {columns[where]}: not a rating",
+            text=f"{values[where]:g}",
+            expected="a finite number",
+        )
+    if not len(values):
+        raise DataError("the matrix has no ratings", expected="at least one")
+    user_ids = _ids_at(ids[0], rows, shape[0], "user")
+    item_ids = _ids_at(ids[1], columns, shape[1], "item")
+    return Ratings.from_arrays(user_ids, item_ids, values, duplicates=duplicates)
+
+
+def _ids_at(ids: Ids | None, places: NDArray[Any], n: int, name: str) -> Ids:
+    """The id of each place; the place itself unless ids were given."""
+    if ids is None:
+        return places.astype(np.int64)
+    series = id_series(ids, name)
+    if len(series) != n:
+        raise DataError(f"{len(series)} {name} ids for {n} {name}s in the matrix", expected="as many of each")
+    repeated = series.is_duplicated()
+    if repeated.any():
+        first = series.filter(repeated)[0]
+        raise DataError(f"the {name} id {first!r} occurs more than once", expected="different ids")
+    return series.gather(pl.Series(places.astype(np.int64)))

@@ -1,0 +1,1 @@
+"""Metrics: plain functions on small arrays."""

@@ -1,0 +1,215 @@
+"""How well yes and no are foretold. A prediction is the probability of yes; `true` is 1 for yes and 0 for no."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.arrays import BoolArray, DoubleArray
+from tastespace.evaluation.metrics.ranking import divided
+from tastespace.evaluation.metrics.rating import Metric, Predicted
+from tastespace.evaluation.resampling import Interval, Sums, jackknife
+from tastespace.evaluation.tables import EMPTY, Table, figure
+
+# Nobody is surer than this: a model that predicts a point may say 0 or 1, and be wrong, which no sum would survive.
+SUREST = 0.001
+BINS = 10  # of equal widths, from 0 to 1
+BY_USER = "yes_no_auc_by_user"
+
+
+def log_loss(predicted: NDArray[Any], true: NDArray[Any]) -> DoubleArray:
+    """Minus the log of the probability of what came, one a rating; probabilities are kept from 0.001 to 0.999."""
+    of_yes = np.clip(np.asarray(predicted, np.float64), SUREST, 1 - SUREST)
+    return np.asarray(-np.log(np.where(is_yes(true), of_yes, 1 - of_yes)))
+
+
+def calibration_error(predicted: NDArray[Any], true: NDArray[Any]) -> float:
+    """Expected calibration error: in ten bins of predicted probabilities, how far their mean is from the share of yes.
+
+    A mean over the bins, weighted by the number of ratings in each.
+    """
+    apart = np.bincount(bin_of(predicted), np.asarray(predicted, np.float64) - is_yes(true), BINS)
+    return float(np.abs(apart).sum() / len(true))
+
+
+def yes_no_auc(predicted: NDArray[Any], true: NDArray[Any]) -> float:
+    """How often a yes is predicted above a no, over all pairs of ratings; a tie counts one half. NaN without both."""
+    return float(auc_by_group(predicted, true, np.zeros(len(true), np.int64), 1)[0])
+
+
+def auc_by_group(
+    predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int
+) -> DoubleArray:  # one a group
+    """The AUC among the ratings of each group, such as a user; NaN for those without a yes and a no."""
+    order = np.lexsort((predicted, groups))
+    group, value, yes = groups[order], np.asarray(predicted)[order], is_yes(true)[order]
+    starts = np.searchsorted(group, np.arange(n_groups))
+    # Equal predictions of a group share the mean of their ranks.
+    is_first = np.append(True, (group[1:] != group[:-1]) | (value[1:] != value[:-1]))[: len(group)]
+    begins = np.flatnonzero(is_first)
+    middles = (begins + np.append(begins[1:], len(group)) + 1) / 2
+    ranks = middles[np.cumsum(is_first) - 1] - starts[group]
+    n_yes = np.bincount(group[yes], minlength=n_groups)
+    n_no = np.bincount(group[~yes], minlength=n_groups)
+    above = np.bincount(group[yes], ranks[yes], n_groups) - n_yes * (n_yes + 1) / 2
+    return divided(above, n_yes * n_no)
+
+
+def auc_influence(
+    predicted: NDArray[Any], true: NDArray[Any], users: NDArray[Any], n_users: int
+) -> DoubleArray:  # one a user
+    """How much each user moves the AUC over all ratings: its derivative by the weight of the user."""
+    predicted, yes = np.asarray(predicted), is_yes(true)
+    n_yes, n_no = np.count_nonzero(yes), np.count_nonzero(~yes)
+    wins = np.empty(len(predicted))  # of a yes: over how many no; of a no: how many yes win over it
+    wins[yes] = _n_below(predicted[yes], predicted[~yes])
+    wins[~yes] = n_yes - _n_below(predicted[~yes], predicted[yes])
+    value = wins[yes].sum() / (n_yes * n_no)
+    shares = np.bincount(users[yes], minlength=n_users) / n_yes + np.bincount(users[~yes], minlength=n_users) / n_no
+    return np.asarray(np.bincount(users, wins, n_users) / (n_yes * n_no) - value * shares)
+
+
+def bin_of(predicted: NDArray[Any]) -> NDArray[np.int64]:
+    """The bin of each predicted probability."""
+    return np.clip((np.asarray(predicted, np.float64) * BINS).astype(np.int64), 0, BINS - 1)
+
+
+def _n_below(values: NDArray[Any], others: NDArray[Any]) -> DoubleArray:
+    """How many of the others are below each value; equal ones count one half."""
+    ordered = np.sort(others)
+    sides = np.searchsorted(ordered, values, side="left") + np.searchsorted(ordered, values, side="right")
+    return np.asarray(sides / 2)
+
+
+def is_yes(true: NDArray[Any]) -> BoolArray:
+    return np.asarray(np.asarray(true) > 0.5)
+
+
+YES_NO: Mapping[str, Metric] = {"log_loss": log_loss, "ece": calibration_error, "yes_no_auc": yes_no_auc}
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Test ratings of which the model said about the same."""
+
+    low: float
+    high: float
+    n: int
+    predicted: float | None  # mean probability of yes; None if n is 0
+    yes: float | None  # the share that was yes
+    interval: Interval | None = None  # of that share
+
+    @property
+    def label(self) -> str:
+        return f"{self.low:.1f}–{self.high:.1f}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it; an empty bin has nulls."""
+        return {
+            "low": self.low,
+            "high": self.high,
+            "n": self.n,
+            "predicted": self.predicted,
+            "yes": self.yes,
+            "interval": None if self.interval is None else list(self.interval),
+        }
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """All bins, from the least likely yes to the most likely."""
+
+    bins: tuple[Bin, ...]
+
+    @classmethod
+    def of(cls, predicted: NDArray[Any], true: NDArray[Any], intervals: Mapping[str, Interval]) -> Reliability:
+        """`intervals` has those of `reliability_sums` by the same names."""
+        bins, yes, bounds = bin_of(predicted), is_yes(true), np.linspace(0, 1, BINS + 1)
+        found = []
+        for place in range(BINS):
+            here = bins == place
+            n = int(np.count_nonzero(here))
+            found.append(
+                Bin(
+                    low=float(bounds[place]),
+                    high=float(bounds[place + 1]),
+                    n=n,
+                    predicted=float(np.mean(predicted[here], dtype=np.float64)) if n else None,
+                    yes=float(np.mean(yes[here])) if n else None,
+                    interval=intervals.get(_key(place)),
+                )
+            )
+        return cls(tuple(found))
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """As JSON has it."""
+        return [entry.to_dict() for entry in self.bins]
+
+    def table(self) -> Table:
+        """One row a bin."""
+        rows = tuple(
+            (
+                *(entry.label, f"{entry.n:,}"),
+                *((EMPTY, EMPTY) if entry.predicted is None else (f"{entry.predicted:.4f}", _share(entry))),
+            )
+            for entry in self.bins
+        )
+        title = "Reliability: how often yes came, by its predicted probability"
+        return Table(title, ("predicted", "test ratings", "mean prediction", "share of yes"), rows)
+
+
+def reliability_sums(predicted: NDArray[Any], true: NDArray[Any], users: NDArray[Any], n_users: int) -> dict[str, Sums]:
+    """The share of yes in each bin, as sums by user, for resampling."""
+    bins, yes = bin_of(predicted), is_yes(true)
+    return {
+        _key(place): Sums(
+            np.bincount(users[bins == place], yes[bins == place], n_users).astype(np.float64),
+            np.bincount(users[bins == place], minlength=n_users).astype(np.float64),
+        )
+        for place in range(BINS)
+    }
+
+
+def _share(entry: Bin) -> str:
+    assert entry.yes is not None
+    return figure(entry.yes, entry.interval)
+
+
+def _key(place: int) -> str:
+    return f"reliability, bin {place}"
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """Measures in the making: sums to be resampled first. Nothing if ratings are of another kind."""
+
+    sums: dict[str, Sums] = field(default_factory=dict[str, Sums])  # of measures
+    intervals: dict[str, Interval] = field(default_factory=dict[str, Interval])  # of what is no quotient of sums
+    of_bins: dict[str, Sums] = field(default_factory=dict[str, Sums])
+    predicted: Predicted | None = None  # what the bins are of
+
+    @classmethod
+    def of(cls, predicted: Predicted, *, by_user: bool, in_bins: bool) -> Answered:
+        ratings, users, n_users = (predicted.predicted, predicted.true), predicted.users, predicted.n_users
+        sums, intervals = {}, {}
+        if by_user:
+            sums[BY_USER] = Sums.of_values(auc_by_group(*ratings, users, n_users))
+            value = yes_no_auc(*ratings)
+            span = None if value != value else jackknife(value, auc_influence(*ratings, users, n_users))
+            intervals = {} if span is None else {"yes_no_auc": span}
+        of_bins = reliability_sums(*ratings, users, n_users) if in_bins else {}
+        return cls(sums, intervals, of_bins, predicted if in_bins else None)
+
+    @property
+    def values(self) -> dict[str, float]:
+        return {name: measure.value() for name, measure in self.sums.items()}
+
+    def reliability(self, intervals: Mapping[str, Interval]) -> Reliability | None:
+        """The whole; `intervals` has those of `of_bins` by the same names."""
+        if self.predicted is None:
+            return None
+        return Reliability.of(self.predicted.predicted, self.predicted.true, intervals)

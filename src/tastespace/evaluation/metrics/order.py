@@ -1,0 +1,225 @@
+"""Whether a user's test items are in the right order: measures of pairs and of graded lists, one value a user.
+
+All are of the items that somebody rated in the test part and of no others, so that nothing has to be assumed about what
+he did not rate. A pair is of two test items of one user, and counts if he rated them differently. With
+
+    n       pairs of different ratings
+    right   those of them that are predicted in the order of the ratings, wrong the other way round, tied alike
+    m       pairs of different predictions, whatever the ratings
+
+    pairwise accuracy = (right + tied / 2) / n
+    Kendall's tau-b   = (right - wrong) / sqrt(n m)                  (Kendall 1945)
+
+A user whose predictions are all alike has m = 0: nothing is in order and nothing out of it, and tau is 0. Left out, he
+would make the model that says nothing about him look better. A user without two different ratings has neither measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.arrays import BoolArray, DoubleArray
+from tastespace.evaluation.metrics.ranking import divided
+from tastespace.evaluation.resampling import Sums
+
+TAU, ACCURACY, NDCG = "kendall_tau", "pairwise_accuracy", "ndcg_rated"
+OF_ORDER = (TAU, ACCURACY, NDCG)
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class PairCounts:
+    """How the pairs of each group of ratings, such as those of a user, are predicted."""
+
+    different: Counts  # pairs of different true ratings
+    apart: Counts  # pairs of different predictions, whatever the ratings
+    right: Counts  # of `different`: predicted in the right order
+    wrong: Counts  # of `different`: predicted the other way round
+
+    @classmethod
+    def of(cls, predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int) -> PairCounts:
+        """Count without looking at each pair: n log n steps for n ratings."""
+        order = np.lexsort((predicted, true, groups))
+        group = np.asarray(groups, np.int64)[order]
+        value = np.asarray(true)[order]
+        ranks, alike_predicted = _ranked(np.asarray(predicted)[order], group, n_groups)
+        is_new_group = _is_first(group)
+        is_new_value = is_new_group | _is_first(value)
+        everything = _pairs(np.bincount(group, minlength=n_groups))
+        alike_true = _tied(is_new_value, group, n_groups)
+        alike_both = _tied(is_new_value | _is_first(ranks), group, n_groups)
+        # Equal ratings stand in the order of their predictions, so that none of them is an inversion.
+        wrong = inversions(ranks, group, n_groups)
+        right = everything - alike_true - alike_predicted + alike_both - wrong
+        return cls(everything - alike_true, everything - alike_predicted, right, wrong)
+
+    def accuracy(self) -> DoubleArray:
+        """Pairwise accuracy; NaN for a group of equal ratings."""
+        tied = self.different - self.right - self.wrong
+        return divided(self.right + tied / 2, self.different)
+
+    def tau(self) -> DoubleArray:
+        """Kendall's tau-b; 0 for a group of equal predictions, NaN for one of equal ratings."""
+        # The roots first: a product of two numbers of pairs may be beyond whole numbers.
+        scale = np.sqrt(self.different) * np.sqrt(self.apart)
+        tau = divided(self.right - self.wrong, scale)
+        return np.where((self.different > 0) & (self.apart == 0), 0.0, tau)
+
+
+def kendall_tau(
+    predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int
+) -> DoubleArray:  # one a group
+    """Kendall's tau-b of predicted and true ratings, within each group, such as a user: 1 all in order, -1 none.
+
+    0 where all predictions of a group are alike; NaN where all its true ratings are.
+    """
+    return PairCounts.of(predicted, true, groups, n_groups).tau()
+
+
+def pairwise_accuracy(
+    predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int
+) -> DoubleArray:  # one a group
+    """Of the pairs of a group with different true ratings, the share in the right order; predicted ties count half.
+
+    One half is what luck achieves; NaN where all true ratings of a group are alike.
+    """
+    return PairCounts.of(predicted, true, groups, n_groups).accuracy()
+
+
+def ndcg_of_rated(
+    predicted: NDArray[Any], gains: NDArray[Any], groups: NDArray[Any], n_groups: int, k: int
+) -> DoubleArray:  # one a group
+    """NDCG of the first k items of each group, put in the order of their predictions.
+
+    A gain is divided by log2(place + 1), and the sum by that of the best order. Items that are predicted alike have
+    their mean gain each: the mean over all orders of them. NaN for a group without any gain.
+    """
+    found, best = _Places.of(predicted, gains, groups), _Places.of(gains, gains, groups)
+    return divided(found.discounted(n_groups, k), best.discounted(n_groups, k))
+
+
+@dataclass(frozen=True, eq=False)
+class Ordered:
+    """The measures of order in a report; nothing where predictions are no ratings, or nobody's ratings differ."""
+
+    sums: dict[str, Sums] = field(default_factory=dict[str, Sums])
+
+    @classmethod
+    def of(
+        cls,
+        scores: NDArray[Any],
+        true: NDArray[Any],
+        users: NDArray[Any],
+        n_users: int,
+        *,
+        lowest: float,  # rating, which is worth nothing
+        ks: Iterable[int],
+    ) -> Ordered:
+        """`scores` are what items are put in order by, one a test rating."""
+        counts = PairCounts.of(scores, true, users, n_users)
+        gains = np.maximum(np.asarray(true, np.float64) - lowest, 0)
+        has_order = counts.different > 0
+        if not has_order.any():
+            return cls()
+        values = {TAU: counts.tau(), ACCURACY: counts.accuracy()}
+        found, best = _Places.of(scores, gains, users), _Places.of(gains, gains, users)
+        for k in ks:
+            ndcg = divided(found.discounted(n_users, k), best.discounted(n_users, k))
+            values[f"{NDCG}@{k}"] = np.where(has_order, ndcg, np.nan)
+        return cls({name: Sums.of_values(found) for name, found in values.items()})
+
+    @property
+    def values(self) -> dict[str, float]:
+        return {name: measure.value() for name, measure in self.sums.items()}
+
+
+def inversions(ranks: Counts, groups: Counts, n_groups: int) -> Counts:  # one a group
+    """How many pairs of a group stand the wrong way round: the larger rank first. `groups` ascend.
+
+    Bit by bit, the highest first: among what is alike so far, a 1 before a 0 is an inversion, and each pair of
+    different ranks is told apart by one bit. After each bit zeros go before ones, in the order they have.
+    """
+    found = np.zeros(n_groups, np.int64)
+    if not len(ranks):
+        return found
+    blocks = groups  # ascending: what is alike so far stands together
+    for bit in reversed(range(int(ranks.max()).bit_length())):
+        is_one = (ranks >> bit & 1).astype(np.bool_)
+        starts = np.flatnonzero(_is_first(blocks))
+        lengths = np.diff(starts, append=len(blocks))
+        first = np.repeat(starts, lengths)  # where the block of each begins
+        ones = np.cumsum(is_one)
+        ones_before: Counts = ones - (ones - is_one)[first] - is_one
+        zero = ~is_one
+        found += np.bincount(groups[zero], ones_before[zero], n_groups).astype(np.int64)
+        n_zeros = np.repeat(np.add.reduceat(zero.astype(np.int64), starts), lengths)
+        zeros_before = np.arange(len(blocks)) - first - ones_before
+        places = first + np.where(is_one, n_zeros + ones_before, zeros_before)
+        moved_ranks, moved_blocks = np.empty_like(ranks), np.empty(len(blocks), np.int64)
+        moved_ranks[places] = ranks
+        # Groups stay where they are; blocks get numbers that ascend.
+        moved_blocks[places] = 2 * (np.cumsum(_is_first(blocks)) - 1) + is_one
+        ranks, blocks = moved_ranks, moved_blocks
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """Items of each group in the order of their scores, with what is gained at each place."""
+
+    groups: Counts  # ascending
+    places: Counts  # in the group, from 0 on
+    gains: DoubleArray  # items of equal scores share theirs
+
+    @classmethod
+    def of(cls, scores: NDArray[Any], gains: NDArray[Any], groups: NDArray[Any]) -> _Places:
+        scores, gains, groups = np.asarray(scores), np.asarray(gains, np.float64), np.asarray(groups, np.int64)
+        order = np.lexsort((-scores, groups))
+        group, score = groups[order], scores[order]
+        is_new_group = _is_first(group)
+        starts = np.flatnonzero(is_new_group)
+        places = np.arange(len(group)) - np.repeat(starts, np.diff(starts, append=len(group)))
+        tie = np.cumsum(is_new_group | _is_first(score)) - 1
+        mean_gain = np.bincount(tie, gains[order]) / np.bincount(tie)
+        return cls(group, places, mean_gain[tie])
+
+    def discounted(self, n_groups: int, k: int) -> DoubleArray:
+        """The discounted gains of each group's first k, added up."""
+        first = self.places < k
+        gains = self.gains[first] / np.log2(self.places[first] + 2.0)
+        return np.asarray(np.bincount(self.groups[first], gains, n_groups))
+
+
+def _is_first(values: NDArray[Any]) -> BoolArray:
+    """Which differ from the one before; the first does."""
+    return np.append(True, values[1:] != values[:-1])[: len(values)]
+
+
+def _ranked(values: NDArray[Any], groups: Counts, n_groups: int) -> tuple[Counts, Counts]:
+    """The rank of each value in its group, from 0, equal values having the same; and the pairs of these by group."""
+    order = np.lexsort((values, groups))
+    group = groups[order]
+    is_new_group = _is_first(group)
+    is_new = is_new_group | _is_first(values[order])
+    places = np.cumsum(is_new) - 1
+    starts = np.flatnonzero(is_new_group)
+    ranks = np.empty(len(values), np.int64)
+    ranks[order] = places - np.repeat(places[starts], np.diff(starts, append=len(values)))
+    return ranks, _tied(is_new, group, n_groups)
+
+
+def _pairs(counts: NDArray[Any]) -> Counts:
+    return np.asarray(counts * (counts - 1) // 2)
+
+
+def _tied(is_first: BoolArray, groups: Counts, n_groups: int) -> Counts:
+    """Pairs within the runs that begin where `is_first`, added up by group."""
+    starts = np.flatnonzero(is_first)
+    pairs = _pairs(np.diff(starts, append=len(groups)))
+    return np.bincount(groups[starts], pairs, n_groups).astype(np.int64)

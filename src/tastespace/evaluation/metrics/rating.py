@@ -1,0 +1,123 @@
+"""How far predicted ratings are from the true ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.arrays import DoubleArray, FloatArray, IntArray
+from tastespace.errors import InvalidParameterError
+from tastespace.evaluation.resampling import Sums
+
+
+def rmse(predicted: NDArray[Any], true: NDArray[Any]) -> float:
+    """Root of the mean squared error over all test ratings."""
+    return float(np.sqrt(np.mean(squared_errors(predicted, true))))
+
+
+def mae(predicted: NDArray[Any], true: NDArray[Any]) -> float:
+    """Mean absolute error over all test ratings."""
+    return float(np.mean(absolute_errors(predicted, true)))
+
+
+def squared_errors(predicted: NDArray[Any], true: NDArray[Any]) -> DoubleArray:
+    """One a rating: what the RMSE is the root of the mean of."""
+    return np.asarray((np.asarray(predicted, np.float64) - np.asarray(true, np.float64)) ** 2)
+
+
+def absolute_errors(predicted: NDArray[Any], true: NDArray[Any]) -> DoubleArray:
+    """One a rating: what the MAE is the mean of."""
+    return np.asarray(np.abs(np.asarray(predicted, np.float64) - np.asarray(true, np.float64)))
+
+
+# Of predicted and true ratings: one number, or one for each rating, which are averaged.
+Metric = Callable[[NDArray[Any], NDArray[Any]], Any]
+
+STANDARD: Mapping[str, Metric] = {"rmse": rmse, "mae": mae}
+
+
+@dataclass(frozen=True, eq=False)
+class Loss:
+    """What a measure is the mean of, one a rating, or the root of that mean."""
+
+    values: NDArray[Any]
+    is_root: bool = False
+
+    def over(self, which: Any) -> float:
+        """The measure over these ratings."""
+        mean = float(np.mean(self.values[which], dtype=np.float64))
+        return float(np.sqrt(mean)) if self.is_root else mean
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """Test ratings with what was predicted, and what each measure makes of them."""
+
+    users: IntArray  # of each test rating, its user's position among the test users
+    n_users: int
+    predicted: FloatArray
+    true: FloatArray
+    metrics: Mapping[str, Metric]
+    losses: Mapping[str, Loss]  # of measures that are means, of `metrics` and besides
+
+    @classmethod
+    def of(
+        cls,
+        users: IntArray,
+        n_users: int,
+        predicted: FloatArray,
+        true: FloatArray,
+        metrics: Mapping[str, Metric],
+        more: Mapping[str, Loss] | None = None,
+    ) -> Predicted:
+        """`more` are measures of what the model said besides the predicted ratings."""
+        losses = {name: _loss(name, metric, predicted, true) for name, metric in metrics.items()}
+        means = {name: loss for name, loss in losses.items() if loss is not None}
+        return cls(users, n_users, predicted, true, metrics, means | dict(more or {}))
+
+    @property
+    def names(self) -> list[str]:
+        """All measures, in the order asked for."""
+        return list(dict.fromkeys([*self.metrics, *self.losses]))
+
+    def values(self, which: Any = slice(None)) -> dict[str, float]:
+        """Each measure over these ratings."""
+        return {name: self._value(name, which) for name in self.names}
+
+    def sums(self, which: Any = slice(None)) -> dict[str, Sums]:
+        """The measures that are means over ratings, as sums by user."""
+        users = self.users[which]
+        counts = np.bincount(users, minlength=self.n_users).astype(np.float64)
+        return {
+            name: Sums(_total(users, loss.values[which], self.n_users), counts, loss.is_root)
+            for name, loss in self.losses.items()
+        }
+
+    def _value(self, name: str, which: Any) -> float:
+        if name in self.losses:
+            return self.losses[name].over(which)
+        return float(self.metrics[name](self.predicted[which], self.true[which]))
+
+
+def _total(users: IntArray, values: NDArray[Any], n_users: int) -> DoubleArray:
+    """The sum of each user's."""
+    return np.asarray(np.bincount(users, values, n_users), np.float64)
+
+
+def _loss(name: str, metric: Metric, predicted: FloatArray, true: FloatArray) -> Loss | None:
+    """What a measure is the mean of, one a rating; None if it does not say."""
+    if metric is rmse:
+        return Loss(squared_errors(predicted, true), is_root=True)
+    if metric is mae:
+        return Loss(absolute_errors(predicted, true))
+    found = np.asarray(metric(predicted, true))
+    if found.shape not in ((), true.shape):
+        raise InvalidParameterError(
+            f"the measure {name!r} gave an array of the shape {found.shape}; expected one number, or one for each of "
+            f"the {len(true)} ratings"
+        )
+    return Loss(found.astype(np.float64)) if found.shape else None

@@ -1,0 +1,204 @@
+"""Is one model better than another on the same test ratings, or was it luck?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tastespace.arrays import DoubleArray
+from tastespace.errors import InvalidParameterError, warn
+from tastespace.evaluation.report import ListsMade, Report
+from tastespace.evaluation.resampling import Interval, Sums, bootstrap, middle, swapped
+from tastespace.evaluation.tables import Table, display_name
+from tastespace.models.base.parameters import check_int
+from tastespace.randomness import resolve
+
+CLOSE = 1e-12  # relative: sums in another order differ by so much
+RESAMPLES = 10_000
+SMALLEST_SHOWN = 0.0001  # of p-values
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One measure of two models on the same users: `difference` is the first less the second.
+
+    `interval` is a 95 % confidence interval of the difference. `p_value` is how often a difference at least as large
+    would come about if it made no difference which model is which; it is never below 1 / (`resamples` + 1).
+    """
+
+    measure: str
+    first: float
+    second: float
+    difference: float
+    interval: Interval
+    p_value: float
+    users: int  # how many count
+    resamples: int  # how often the models changed names
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self) | {"interval": list(self.interval)}
+
+    def __str__(self) -> str:
+        values = f"{display_name(self.measure)} {self.first:.4f} against {self.second:.4f}"
+        span = f"{self.interval.low:+.4f}…{self.interval.high:+.4f}"
+        p = self.p_text()
+        return f"{values}: {self.difference:+.4f} ({span}), p {p if p.startswith('≤') else f'= {p}'}"
+
+    def p_text(self) -> str:
+        """The p-value as shown: one that more resamples might make smaller says so."""
+        is_least = self.p_value * (self.resamples + 1) < 1.5 or self.p_value < SMALLEST_SHOWN
+        return f"≤ {max(self.p_value, SMALLEST_SHOWN):.4f}" if is_least else f"{self.p_value:.4f}"
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """All measures that two reports share; `comparisons["rmse"]` is one of them."""
+
+    rows: tuple[Comparison, ...]
+
+    def __getitem__(self, measure: str) -> Comparison:
+        for row in self.rows:
+            if row.measure == measure:
+                return row
+        raise InvalidParameterError(
+            f"{measure!r} is not compared; expected one of {', '.join(row.measure for row in self.rows)}"
+        )
+
+    def __iter__(self) -> Iterator[Comparison]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it, by measure."""
+        return {row.measure: row.to_dict() for row in self.rows}
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row a measure: measure, first, second, difference, low, high, p_value, users."""
+        return pl.DataFrame(
+            [
+                {
+                    **{name: getattr(row, name) for name in ("measure", "first", "second", "difference")},
+                    **{"low": row.interval.low, "high": row.interval.high},
+                    **{name: getattr(row, name) for name in ("p_value", "users")},
+                }
+                for row in self.rows
+            ]
+        )
+
+    def table(self, first: str = "first", second: str = "second") -> Table:
+        """As a table, under the names of the two."""
+        rows = tuple(
+            (
+                display_name(row.measure),
+                *(f"{row.first:.4f}", f"{row.second:.4f}", f"{row.difference:+.4f}"),
+                f"{row.interval.low:+.4f}…{row.interval.high:+.4f}",
+                row.p_text(),
+            )
+            for row in self.rows
+        )
+        title = f"{first} less {second}, user by user"
+        return Table(title, ("", first, second, "difference", "95 % interval", "p"), rows)
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+
+def compare_reports(first: Report, second: Report, *, resamples: int = RESAMPLES, seed: int = 0) -> Comparisons:
+    """Compare two reports on the same test ratings, measure by measure, users paired.
+
+    The p-value is of a permutation test: the two models change names for each user with probability one half, which
+    must not matter if they are equally good. The interval is of a paired bootstrap over users. Measures of all lists
+    together (coverage, Gini) have no value for a user, and are not compared; neither are the AUC over all test ratings
+    and the calibration error of yes and no, nor log scores of different things, probabilities of levels and densities.
+    """
+    check_int("resamples", resamples, least=1)
+    resolve(seed)
+    _check_same_test(first, second)
+    able = [name for name in first.sums if name in second.sums and first.sums[name].n_users > 1]
+    if "log_score" in able and not _same_scale(first, second):
+        warn("the models give log scores of different levels, or one of levels and one of densities: not compared")
+        able.remove("log_score")
+    if first.lists and second.lists and first.lists.graded != second.lists.graded:
+        warn("one report grades what is relevant by its rating, the other does not: NDCG is not compared")
+        able = [name for name in able if not name.startswith("ndcg@")]
+    one, other = ({name: report.sums[name] for name in able} for report in (first, second))
+    both = {(which, name): sums[name] for which, sums in (("one", one), ("other", other)) for name in able}
+    drawn = bootstrap(both, resamples, seed) if able else {}
+    p_values = _p_values(one, other, resamples, seed)
+    return Comparisons(
+        tuple(
+            Comparison(
+                measure=name,
+                first=first[name],
+                second=second[name],
+                difference=first[name] - second[name],
+                interval=middle(drawn["one", name] - drawn["other", name]),
+                p_value=p_values[name],
+                users=one[name].n_users,
+                resamples=resamples,
+            )
+            for name in able
+        )
+    )
+
+
+def _p_values(one: dict[str, Sums], other: dict[str, Sums], resamples: int, seed: int) -> dict[str, float]:
+    """Of each measure: the share of random renamings with a difference at least as large, this one included."""
+    names = list(one)
+    if not names:
+        return {}
+    totals = np.stack([one[name].totals - other[name].totals for name in names], axis=1)
+    counts = np.stack([one[name].counts - other[name].counts for name in names], axis=1)
+    drawn_totals = swapped(totals, resamples, seed)
+    # Almost always both are divided by the same; then nothing is swapped below the line.
+    drawn_counts = swapped(counts, resamples, seed) if counts.any() else np.zeros_like(drawn_totals)
+    found = {}
+    for place, name in enumerate(names):
+        both = Sums(one[name].totals + other[name].totals, one[name].counts + other[name].counts, one[name].is_root)
+        real = abs(float(_difference(both, totals[:, place].sum(), counts[:, place].sum())))
+        renamed = np.abs(_difference(both, drawn_totals[:, place], drawn_counts[:, place]))
+        found[name] = float((1 + np.count_nonzero(renamed >= real * (1 - CLOSE))) / (1 + resamples))
+    return found
+
+
+def _difference(both: Sums, totals: DoubleArray | float, counts: DoubleArray | float) -> DoubleArray:
+    """The difference of the measures whose sums are `both` together and differ by these."""
+    total, count = both.totals.sum(), both.counts.sum()
+    upper = both.quotient((total + totals) / 2, (count + counts) / 2)
+    return np.asarray(upper - both.quotient((total - totals) / 2, (count - counts) / 2))
+
+
+def _same_scale(first: Report, second: Report) -> bool:
+    """Whether log scores are of the same thing."""
+    one, other = first.calibration, second.calibration
+    return one is None or other is None or one.levels == other.levels
+
+
+def _check_same_test(first: Report, second: Report) -> None:
+    for report in (first, second):
+        if not isinstance(report, Report):
+            raise InvalidParameterError(f"compare got {type(report).__name__}; expected two reports of evaluate")
+    if first.test is None or second.test is None:
+        raise InvalidParameterError("a report has no test ratings; expected reports that evaluate has made")
+    if first.test is not second.test and first.test.fingerprint() != second.test.fingerprint():
+        raise InvalidParameterError(
+            f"the reports are on different test ratings ({first.n:,} and {second.n:,}); expected the same for both"
+        )
+    if first.lists is None or second.lists is None:
+        return
+    if first.lists.relevant != second.lists.relevant:
+        raise InvalidParameterError(
+            f"the reports take {_relevant(first.lists)} and {_relevant(second.lists)} as relevant; expected the same: "
+            "say for both from which value on (in Python relevant=, else --relevant)"
+        )
+
+
+def _relevant(lists: ListsMade) -> str:
+    return "all ratings" if lists.relevant is None else f"ratings from {lists.relevant:.6g} on"

@@ -1,0 +1,353 @@
+"""The tuner: a target in, the fastest index that reaches it out, measured on queries that the choice has not seen.
+
+Half of the queries choose: every structure is made to look longer until it reaches the target on them, with a margin
+for chance. The other half is for the figures that are reported of the choice; what falls short there looks a little
+longer, or is given up. Where structures learn from queries, as
+reductions of wide vectors do, they do so from a third part, as large as the two others together. Which index is the
+fastest depends on the machine and the moment, so that two runs may choose differently; an index with given parameters
+is always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil, isfinite, sqrt
+from numbers import Real
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from tastespace.arrays import FloatMatrix, OffsetArray, contiguous
+from tastespace.errors import InvalidParameterError, MissingExtraError
+from tastespace.index.index import Index, check_number, set_threads
+from tastespace.index.measurement import N_TH, Judged, Truth, time_batch, time_single
+from tastespace.index.structures.exact import Exact
+from tastespace.index.trials import (
+    EXACT,
+    WIDE,
+    Design,
+    StoredIndex,
+    Target,
+    Trial,
+    check_structures,
+    described,
+    designs,
+)
+from tastespace.progress import Observer, Progress, silent
+from tastespace.randomness import generator
+
+ACCURACY = 0.95  # where nobody says
+MOST_WORK = 2e10  # multiplications of all judged queries with all items: a few seconds
+LEAST_QUERIES = 100  # whatever the work
+MARGIN = 2.0  # standard errors beyond the target
+NOT_WORTH_IT = 1.1  # an index that is not so many times faster than the exact scan, which misses nothing, is not used
+HOPELESS = 0.7  # a trial that is so much slower than the scan, or than what reaches the target already
+CLOSE = 1.1  # efforts whose ratio is this do not differ
+FINALISTS = 3
+RETRIES, LONGER = 3, 1.2  # a finalist that falls short on held-out queries looks so much longer, at most so often
+LARGE, PART = 50_000, 20  # from so many items on, a slow build of one in so many tells how long that of all will take
+QUICK, LONG = 0.005, 0.02  # of all the seconds: the time of a trial, and of a finalist, each way
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned(StoredIndex):
+    """The choice with its figures on held-out queries, and the trials on those that chose.
+
+    `nearest` is the fastest that found enough where it took too long: then the exact scan is kept, and `reached` is
+    False. `is_complete` says whether there was time for all that could be tried.
+    """
+
+    nearest: Trial | None
+    is_complete: bool
+    n_choosing: int
+    n_held_out: int
+    worst_positions: OffsetArray  # of the held-out queries under the choice
+    seconds: float
+    notes: tuple[str, ...] = ()  # what is to be known about the queries
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        return self.curve
+
+
+def tune(
+    vectors: FloatMatrix,
+    queries: FloatMatrix,
+    *,
+    accuracy: float | None = None,
+    acceptance: float | None = None,
+    k: int = 10,
+    n_th: int = N_TH,
+    latency_ms: float | None = None,
+    seconds: float = 60.0,
+    structures: Sequence[str] | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    observer: Observer = silent,
+) -> Tuned:
+    """The fastest index over the vectors that finds enough for queries like these.
+
+    `accuracy` is the share of the true best k that must be found in the mean (0.95 if nothing is said), `acceptance`
+    the share of queries whose worst suggestion must be one of the true best `n_th`; `latency_ms` what one query may
+    take, on one thread. After so many `seconds` nothing new is begun, and the best so far is kept. `structures` are
+    those to try, all by default; the exact scan is always one of them.
+    """
+    if accuracy is None and acceptance is None:
+        accuracy = ACCURACY
+    target = Target(accuracy, acceptance, latency_ms, k, n_th)
+    _check(target, seconds)
+    check_structures(structures)
+    vectors, queries = contiguous(vectors, np.float32), contiguous(queries, np.float32)
+    if queries.ndim != 2 or len(queries) < 2:
+        raise InvalidParameterError(f"there are {len(queries)} queries; expected at least 2, to choose and to check by")
+    _check_acceptance(target, len(vectors))
+    parts = _Parts.of(queries, vectors, seed)
+    tuner = _Tuner(vectors, parts, target, seconds, structures or (), threads, observer)
+    if len(vectors):
+        tried = designs(vectors, parts.learning, k, structures=structures, seed=seed, threads=threads)
+        for design in tried:
+            tuner.consider(design)
+    return tuner.conclude()
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Queries for three purposes, none of which knows of the others' where that would flatter."""
+
+    learning: FloatMatrix
+    choosing: FloatMatrix
+    held_out: FloatMatrix
+
+    @classmethod
+    def of(cls, queries: FloatMatrix, vectors: FloatMatrix, seed: int) -> _Parts:
+        """At random; no more to choose and to check by than can be answered exactly in a few seconds."""
+        rows = generator(seed).permutation(len(queries))
+        n_learning = len(rows) // 2 if vectors.shape[1] > WIDE and len(rows) >= 4 else 0
+        most = max(LEAST_QUERIES, int(MOST_WORK / max(vectors.size, 1)))
+        judged = rows[n_learning:][:most]
+        choosing, held_out = judged[: len(judged) // 2], judged[len(judged) // 2 :]
+        learning = rows[:n_learning] if n_learning else choosing
+        return cls(*(contiguous(queries[part], np.float32) for part in (learning, choosing, held_out)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Passed:
+    """A setting that reaches the target on the choosing queries."""
+
+    trial: Trial
+    design: Design | None  # None for the exact scan
+    effort: int
+    index: Any
+
+
+class _Tuner:
+    """One run of the tuner: time, queries, and what has been found so far."""
+
+    def __init__(
+        self,
+        vectors: FloatMatrix,
+        parts: _Parts,
+        target: Target,
+        seconds: float,
+        structures: Sequence[str],
+        threads: int | None,
+        observer: Observer,
+    ) -> None:
+        self._asked_for = structures
+        self._begun, self._seconds, self._observer = perf_counter(), seconds, observer
+        self._vectors, self._target, self._threads = vectors, target, threads
+        begun = perf_counter()
+        self._exact = Exact(threads=threads).build(vectors)
+        self._exact_seconds = perf_counter() - begun
+        self._learning = parts.learning
+        self._choosing = Truth.of(self._exact, vectors, parts.choosing, target.k)
+        self._held_out = Truth.of(self._exact, vectors, parts.held_out, target.k)
+        self._trials: list[Trial] = []
+        self._passed: list[_Passed] = []
+        self._builds: dict[str, float] = {}  # seconds of the longest build of each structure, or what is expected
+        self._is_complete = True
+        trial, _ = self._try(EXACT, self._exact, self._exact_seconds, self._choosing, QUICK)
+        self._passed.append(_Passed(trial, None, 0, self._exact))
+
+    def consider(self, design: Design) -> None:
+        """Build it if there is time, and find the least effort that reaches the target."""
+        if self._left() <= 0 or self._left() <= self._foreseen(design):
+            self._is_complete = False
+            return
+        built = self._built(design, self._vectors)
+        if built is None:
+            return
+        index, build_seconds = built
+        self._builds[design.structure] = max(build_seconds, self._builds[design.structure])
+        passed = self._least_effort(design, index, build_seconds)
+        if passed is not None:
+            self._passed.append(passed)
+            self._passed.sort(key=lambda entry: -entry.trial.speedup)
+            # Others would only fill the memory.
+            scan = next(entry for entry in self._passed if entry.design is None)
+            best = [entry for entry in self._passed if entry.design is not None][:FINALISTS]
+            self._passed = [*best, scan]
+
+    def conclude(self) -> Tuned:
+        """The fastest of the finalists, by a longer measurement on the held-out queries."""
+        n_trials = len(self._trials)
+        finals = [self._final(entry) for entry in self._passed]
+        scan = next(final for final in finals if final[0].structure == EXACT)
+        enough = [final for final in finals if self._finds_enough(final[0])]
+        best = max(enough, key=lambda final: final[0].speedup_over_exact, default=scan)
+        if best[0].speedup_over_exact < NOT_WORTH_IT:
+            best = scan
+        nearest = None
+        if not self._target.is_fast_enough(best[0]):
+            # Rounding may make even the scan miss some.
+            nearest, best = best[0] if self._finds_enough(best[0]) else None, scan
+        trial, judged, index = best
+        set_threads(index, self._threads)
+        return Tuned(
+            index=index,
+            chosen=trial,
+            curve=tuple(self._trials[:n_trials]),
+            target=self._target,
+            nearest=nearest,
+            is_complete=self._is_complete,
+            n_choosing=len(self._choosing.queries),
+            n_held_out=len(self._held_out.queries),
+            worst_positions=judged.worst,
+            seconds=perf_counter() - self._begun,
+        )
+
+    def _final(self, entry: _Passed) -> tuple[Trial, Judged, Any]:
+        """A finalist on the held-out queries; one that falls short there looks a little longer."""
+        effort = entry.effort
+        for _ in range(RETRIES):
+            if entry.design is not None:
+                entry.design.set_effort(entry.index, effort)
+            trial, judged = self._try(
+                entry.trial.structure, entry.index, entry.trial.build_seconds, self._held_out, LONG, batched=True
+            )
+            if self._finds_enough(trial):
+                break
+            effort = ceil(LONGER * effort)
+        return trial, judged, entry.index
+
+    def _finds_enough(self, trial: Trial) -> bool:
+        """Whether the target is reached, however long it takes."""
+        return replace(self._target, latency_ms=None).is_reached_by(trial)
+
+    def _foreseen(self, design: Design) -> float:
+        """The seconds that a build will take, about: as long as another of the structure, or as a part of it tells."""
+        if design.structure not in self._builds:
+            self._builds[design.structure] = 0.0
+            if design.is_slow and len(self._vectors) >= LARGE:
+                built = self._built(design, self._vectors[::PART])
+                self._builds[design.structure] = 0.0 if built is None else PART * built[1]
+        return self._builds[design.structure]
+
+    def _built(self, design: Design, vectors: FloatMatrix) -> tuple[Index, float] | None:
+        """The index and the seconds it takes; None if it needs what is not installed, and nobody asked for it."""
+        try:
+            return design.build(vectors, self._learning)
+        except MissingExtraError:
+            # Who asks for reductions does not ask for all that could be built over them.
+            if design.structure.split()[-1] in self._asked_for:
+                raise
+            return None
+
+    def _least_effort(self, design: Design, index: Any, build_seconds: float) -> _Passed | None:
+        """By doubling, then by halving what is between too little and enough."""
+        too_little, effort, passed = design.least - 1, design.least, None
+        while passed is None or (passed.effort - too_little > 1 and passed.effort > CLOSE * too_little):
+            if self._left() <= 0:
+                self._is_complete = False
+                break
+            design.set_effort(index, effort)
+            trial, judged = self._try(design.structure, index, build_seconds, self._choosing, QUICK)
+            if self._is_enough(judged):
+                passed = _Passed(trial, design, effort, index)
+            else:
+                too_little = effort
+                if passed is None and (effort >= len(self._vectors) or self._is_hopeless(trial)):
+                    break
+            effort = 2 * effort if passed is None else (too_little + passed.effort) // 2
+        return passed
+
+    def _is_hopeless(self, trial: Trial) -> bool:
+        """Whether one that does not find enough is already too slow."""
+        return trial.speedup_over_exact < HOPELESS or trial.speedup < HOPELESS * max(
+            entry.trial.speedup for entry in self._passed
+        )
+
+    def _try(
+        self, structure: str, index: Index, build_seconds: float, truth: Truth, share: float, *, batched: bool = False
+    ) -> tuple[Trial, Judged]:
+        judged = truth.judge(index.search(truth.queries, self._target.k).items)
+        measured = (index, self._exact, self._vectors, truth.queries, self._target.k, share * self._seconds)
+        timing = time_single(*measured)
+        batch = time_batch(*measured) if batched else None
+        trial = Trial(
+            structure=structure,
+            description=index.description,
+            parameters=described(index)["parameters"],
+            accuracy=judged.accuracy,
+            acceptance=judged.acceptance(self._target.n_th),
+            worst=int(judged.worst.max()),
+            worst_99=int(np.quantile(judged.worst, 0.99, method="higher")),
+            speedup=timing.speedup,
+            speedup_over_exact=timing.speedup_over_exact,
+            microseconds=timing.microseconds,
+            build_seconds=build_seconds,
+            n_bytes=index.n_bytes,
+            batched_speedup=None if batch is None else batch.speedup,
+            batched_speedup_over_exact=None if batch is None else batch.speedup_over_exact,
+        )
+        self._trials.append(trial)
+        self._tell(trial)
+        return trial, judged
+
+    def _is_enough(self, judged: Judged) -> bool:
+        """Whether the target is reached with a margin: of the least that do, some are only lucky with these queries."""
+        wanted = (
+            (self._target.accuracy, judged.accuracies),
+            (self._target.acceptance, (judged.worst <= self._target.n_th).astype(np.float64)),
+        )
+        return all(least is None or values.mean() >= least + _margin(values, least) for least, values in wanted)
+
+    def _left(self) -> float:
+        """Seconds, less what the finalists will take."""
+        return self._seconds * (1 - 2 * LONG * (FINALISTS + 1)) - (perf_counter() - self._begun)
+
+    def _tell(self, trial: Trial) -> None:
+        total = max(1, round(self._seconds))
+        step = min(total, round(perf_counter() - self._begun))
+        self._observer(Progress("indexing", step, total, {"accuracy": trial.accuracy, "speed-up": trial.speedup}))
+
+
+def _margin(values: Any, least: float) -> float:
+    """Some standard errors, but no more than half the way to finding everything."""
+    return min(MARGIN * float(values.std()) / sqrt(len(values)), (1 - least) / 2)
+
+
+def _check(target: Target, seconds: float) -> None:
+    for name, share in (("accuracy", target.accuracy), ("acceptance", target.acceptance)):
+        if share is not None and not (_is_number(share) and 0 < share <= 1):
+            raise InvalidParameterError(f"{name} is {share!r}; expected a number above 0 and up to 1, such as 0.95")
+    for name, amount in (("latency_ms", target.latency_ms), ("seconds", seconds)):
+        if amount is not None and not (_is_number(amount) and amount > 0):
+            raise InvalidParameterError(f"{name} is {amount!r}; expected a number above 0")
+    check_number("k", target.k)
+    check_number("n_th", target.n_th)
+
+
+def _check_acceptance(target: Target, n_items: int) -> None:
+    """Of a list that is longer than that, the last item cannot be one of the true best `n_th`."""
+    if target.acceptance is not None and min(target.k, n_items) > target.n_th:
+        raise InvalidParameterError(
+            f"k is {target.k}, and acceptance asks for the true best {target.n_th} only, which no list of that length "
+            f"can keep to; expected k of at most {target.n_th}, or an accuracy instead of the acceptance"
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)

@@ -1,0 +1,197 @@
+"""Geodesic Monte Carlo on the sphere |x| = q: Hamiltonian paths along great circles (Byrne and Girolami 2013).
+
+A momentum from N(0, I), made tangent, p - x (x.p)/q^2. Then L leaps of size e, each with g the gradient of log p,
+
+    p += e/2 g(x), made tangent;   free motion along the great circle for a time e;   p += e/2 g(x), made tangent.
+
+The end is accepted by H = -log p(x) + |p|^2 / 2. Free motion keeps |x| and |p| exactly; lengths are put right once a
+leap all the same, because rounding adds up. `gradient` is that in all D coordinates, the projection is done here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike
+
+from tastespace.arrays import DoubleArray
+from tastespace.errors import InvalidParameterError
+from tastespace.inference.samplers.hamiltonian import DualAveraging, adapted, begin, jittered
+from tastespace.inference.samplers.target import (
+    Gradient,
+    LogDensity,
+    Move,
+    checked_position,
+    checked_slope,
+    checked_value,
+    chosen,
+    count,
+    judged_path,
+    none_yet,
+    positive,
+    share,
+    slope_at,
+    value_at,
+)
+from tastespace.inference.transition import Stats
+
+ON_SPHERE = 1e-6  # how far, as a share of the radius, a point may be off it: single precision is nearer
+
+
+def checked_on_sphere(position: DoubleArray, radius: float) -> DoubleArray:
+    """Positions that belong on the sphere, put there exactly; with a great circle through each."""
+    radius = positive("radius", radius)
+    if position.shape[-1] < 2:
+        raise InvalidParameterError(
+            "position has 1 coordinate; expected at least 2: the sphere is two points then, which no great circle "
+            "joins: use metropolis.von_mises_fisher"
+        )
+    lengths = np.linalg.norm(position, axis=-1)
+    off = np.abs(lengths / radius - 1)
+    if not (off <= ON_SPHERE).all():
+        raise InvalidParameterError(
+            f"position has the length {lengths.flat[np.argmax(off)]:g}; expected the radius, {radius:g}: "
+            "divide by the length, and multiply by the radius"
+        )
+    return on_sphere(position, radius)
+
+
+def on_sphere(position: DoubleArray, radius: float) -> DoubleArray:
+    """The nearest points of the sphere: takes away what rounding has added to lengths."""
+    return np.asarray(position * (radius / np.linalg.norm(position, axis=-1, keepdims=True)))
+
+
+def projected(vector: DoubleArray, position: DoubleArray, radius: float) -> DoubleArray:
+    """The part of a vector that is tangent to the sphere."""
+    along = np.sum(vector * position, axis=-1, keepdims=True) / radius**2
+    return np.asarray(vector - along * position)
+
+
+def along_great_circle(
+    position: DoubleArray, velocity: DoubleArray, time: float, radius: float
+) -> tuple[DoubleArray, DoubleArray]:
+    """Position and velocity after some time of free motion: with w = |velocity| / q an angle of w time."""
+    speed = np.linalg.norm(velocity, axis=-1, keepdims=True) / radius
+    cosine, sine = np.cos(speed * time), np.sin(speed * time)
+    # sin(w t) / w is t where nothing moves.
+    stretch = np.divide(sine, speed, out=np.full_like(speed, time), where=speed > 0)
+    return position * cosine + velocity * stretch, velocity * cosine - position * (speed * sine)
+
+
+def unit_tangent(position: DoubleArray, radius: float, rng: Generator) -> DoubleArray:
+    """A direction along the sphere, all being equally likely."""
+    tangent = projected(rng.standard_normal(position.shape), position, radius)
+    # Once more: a Gaussian that points almost along the position leaves a short rest, with large rounding errors.
+    tangent = projected(tangent, position, radius)
+    return np.asarray(tangent / np.linalg.norm(tangent, axis=-1, keepdims=True))
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where the chains are, how they got there, and how long their steps are."""
+
+    position: DoubleArray  # ... x D
+    log_density: DoubleArray  # ...
+    slope: DoubleArray  # ... x D
+    radius: float
+    averaging: DualAveraging
+    move: Move
+    steps: int = 0
+
+    @property
+    def step_size(self) -> float:
+        return self.averaging.step_size
+
+    def stats(self) -> Stats:
+        return {**self.move.stats(), "step_size": self.step_size}
+
+
+def init(
+    position: ArrayLike,
+    log_density: LogDensity,
+    gradient: Gradient,
+    *,
+    radius: float = 1.0,
+    step_size: float = 0.1,
+) -> State:
+    """Start here with this step size; D >= 2."""
+    start = checked_on_sphere(checked_position(position), radius)
+    value, slope = checked_value(log_density, start), checked_slope(gradient, start)
+    averaging = begin(positive("step_size", step_size))
+    return State(start, value, slope, float(radius), averaging, none_yet(value.shape))
+
+
+def step(
+    state: State,
+    rng: Generator,
+    log_density: LogDensity,
+    gradient: Gradient,
+    *,
+    leaps: int = 10,
+    jitter: float = 0.5,
+    warmup: int = 0,
+    wanted: float = 0.8,
+) -> State:
+    """One path for each chain.
+
+    Its length is `leaps`, more or less by up to the share `jitter`, the same for all chains. In the first `warmup`
+    steps the step size is adapted, so that the share `wanted` of the paths is accepted.
+    """
+    n_leaps = jittered(count("leaps", leaps, least=1), share("jitter", jitter), rng)
+    radius, start = state.radius, draw_momentum(state.position, state.radius, rng)
+    with np.errstate(over="ignore", invalid="ignore"):  # A path that runs away is rejected, and counted.
+        position, momentum, slope = leaps_on_sphere(
+            state.position, start, state.slope, gradient, state.step_size, n_leaps, radius
+        )
+        value = value_at(log_density, position)
+        error = state.log_density - value + _kinetic(momentum) - _kinetic(start)
+    move = judged_path(error, rng)
+    averaging = adapted(
+        state.averaging,
+        float(move.acceptance.mean()),
+        step=state.steps + 1,
+        warmup=warmup,
+        wanted=share("wanted", wanted),
+        # Half way round the sphere: beyond that, a flat density would let the step grow without end.
+        largest=math.pi * radius / math.sqrt(max(position.shape[-1] - 1, 1)),
+    )
+    return State(
+        chosen(move.accepted, position, state.position),
+        chosen(move.accepted, value, state.log_density),
+        chosen(move.accepted, slope, state.slope),
+        radius,
+        averaging,
+        move,
+        state.steps + 1,
+    )
+
+
+def draw_momentum(position: DoubleArray, radius: float, rng: Generator) -> DoubleArray:
+    """Gaussian in the tangent space."""
+    return projected(rng.standard_normal(position.shape), position, radius)
+
+
+def leaps_on_sphere(
+    position: DoubleArray,
+    momentum: DoubleArray,
+    slope: DoubleArray,
+    gradient: Gradient,
+    step_size: float,
+    leaps: int,
+    radius: float,
+) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
+    """Position, momentum and gradient after so many leaps."""
+    for _ in range(leaps):
+        momentum = projected(momentum + step_size / 2 * slope, position, radius)
+        position, momentum = along_great_circle(position, momentum, step_size, radius)
+        position = on_sphere(position, radius)
+        slope = slope_at(gradient, position)
+        momentum = projected(momentum + step_size / 2 * slope, position, radius)
+    return position, momentum, slope
+
+
+def _kinetic(momentum: DoubleArray) -> DoubleArray:
+    return np.asarray(np.sum(momentum**2, axis=-1) / 2)

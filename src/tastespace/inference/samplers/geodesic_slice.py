@@ -1,0 +1,99 @@
+"""Geodesic slice sampling on the sphere |x| = q: no step size, no gradient (Habeck et al. 2023).
+
+A great circle through x in a uniform direction w, x cos t + q w sin t; a level log p(x) - e, e exponential; then a
+point of the circle above the level. The circle is cut open at a uniform place: t is drawn uniformly from (r - 2 pi, r),
+with r uniform on (0, 2 pi), and while it is below the level, the end on its side moves to it, which leaves t = 0, where
+we are, inside.
+
+The uniform r is not decoration. The fixed interval (-pi, pi) is cut open opposite to where we are, so that the way back
+begins with another cut: there and back would not be equally likely, and the density would not be kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike
+
+from tastespace.arrays import BoolArray, DoubleArray, OffsetArray
+from tastespace.inference.samplers.geodesic import checked_on_sphere, on_sphere, unit_tangent
+from tastespace.inference.samplers.target import (
+    LogDensity,
+    Move,
+    checked_position,
+    checked_value,
+    chosen,
+    none_yet,
+    value_at,
+)
+from tastespace.inference.transition import Stats
+
+# Each trial cuts the interval by a third or so: after so many, doubles cannot tell its ends apart. Only a density that
+# is not the same for the same point gets there.
+MOST_TRIALS = 300
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where the chains are, and how often each had to look."""
+
+    position: DoubleArray  # ... x D
+    log_density: DoubleArray  # ...
+    radius: float
+    move: Move
+    trials: OffsetArray  # ...: points tried in the last step
+
+    def stats(self) -> Stats:
+        return {**self.move.stats(), "trials": float(self.trials.mean())}
+
+
+def init(position: ArrayLike, log_density: LogDensity, *, radius: float = 1.0) -> State:
+    """Start here; D >= 2."""
+    start = checked_on_sphere(checked_position(position), radius)
+    shape = start.shape[:-1]
+    value = checked_value(log_density, start)
+    return State(start, value, float(radius), none_yet(shape), np.zeros(shape, np.int64))
+
+
+def step(state: State, rng: Generator, log_density: LogDensity) -> State:
+    """One great circle for each chain."""
+    tangent = state.radius * unit_tangent(state.position, state.radius, rng)
+    shape = state.log_density.shape
+    level = state.log_density - rng.standard_exponential(shape)
+    low, high = first_interval(shape, rng)
+    position, value = state.position, state.log_density
+    found, strange = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
+    trials = np.zeros(shape, np.int64)
+    for _ in range(MOST_TRIALS):
+        angle = low + (high - low) * rng.random(shape)
+        # Chains that have found their point are asked again, and not heard: the density may differ from chain to chain.
+        tried = _on_circle(state.position, tangent, angle, state.radius)
+        with np.errstate(over="ignore", invalid="ignore"):  # What is not a number is below any level, and counted.
+            value_there = value_at(log_density, tried)
+        trials = trials + ~found
+        odd = np.isnan(value_there) | (value_there == np.inf)
+        strange = strange | (odd & ~found)
+        hit = np.asarray((value_there > level) & ~found & ~odd)
+        position, value = chosen(hit, tried, position), chosen(hit, value_there, value)
+        found = found | hit
+        if found.all():
+            break
+        low, high = np.where(angle < 0, angle, low), np.where(angle < 0, high, angle)
+    return State(position, value, state.radius, _move(found, strange), np.asarray(trials))
+
+
+def first_interval(shape: tuple[int, ...], rng: Generator) -> tuple[DoubleArray, DoubleArray]:
+    """The whole circle, cut open at a uniform place; 0 is inside."""
+    high = np.asarray(2 * np.pi * rng.random(shape))
+    return high - 2 * np.pi, high
+
+
+def _on_circle(position: DoubleArray, tangent: DoubleArray, angle: DoubleArray, radius: float) -> DoubleArray:
+    return on_sphere(np.cos(angle)[..., None] * position + np.sin(angle)[..., None] * tangent, radius)
+
+
+def _move(found: BoolArray, strange: BoolArray) -> Move:
+    found, strange = np.asarray(found), np.asarray(strange)
+    return Move(found, found.astype(np.float64), np.zeros(found.shape), np.asarray(strange | ~found))

@@ -1,0 +1,317 @@
+"""Hamiltonian Monte Carlo: paths that follow the density, with a step size and a mass learned in warm-up.
+
+With a momentum p ~ N(0, C^-1), the energy is H = -log p(x) + p C p / 2. A leap of size e, g the gradient of log p:
+
+    p += e/2 g(x);   x += e C p;   p += e/2 g(x).
+
+It keeps volumes, and backwards it is itself, so that the end of L leaps is accepted with min(1, exp(H - H')). In the
+first `warmup` steps dual averaging finds e, and windows of growing length the covariance C; nothing changes
+afterwards, and only draws from then on should be kept.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike
+from scipy.linalg import solve_triangular
+
+from tastespace.arrays import DoubleArray
+from tastespace.errors import InvalidParameterError
+from tastespace.inference.samplers.target import (
+    Gradient,
+    LogDensity,
+    Move,
+    checked_position,
+    checked_slope,
+    checked_value,
+    chosen,
+    count,
+    judged_path,
+    none_yet,
+    positive,
+    share,
+    slope_at,
+    value_at,
+)
+from tastespace.inference.transition import Stats
+
+GAMMA, T0, K = 0.05, 10.0, 0.75
+LARGEST_LOG = 60.0  # steps beyond exp(60) or below exp(-60) are an overflow on the way, not a step size
+
+
+@dataclass(frozen=True)
+class DualAveraging:
+    """The step size in use, and what finds the next one."""
+
+    step_size: float
+    kept: float  # the average that warm-up ends with
+    centre: float  # of the logarithm
+    error: float = 0.0
+    count: int = 0
+
+
+def begin(step_size: float) -> DualAveraging:
+    """With this step; it stays, unless acceptance is told."""
+    return DualAveraging(step_size, step_size, math.log(10 * step_size))
+
+
+def told(
+    averaging: DualAveraging, acceptance: float, *, wanted: float, largest: float = math.exp(LARGEST_LOG)
+) -> DualAveraging:
+    """After a step with this acceptance probability; the next step is at most the `largest`."""
+    count = averaging.count + 1
+    weight = 1 / (count + T0)
+    error = (1 - weight) * averaging.error + weight * (wanted - acceptance)
+    log_step = averaging.centre - math.sqrt(count) / GAMMA * error
+    log_step = min(max(log_step, -LARGEST_LOG), math.log(largest))
+    share = count**-K
+    kept = math.exp(share * log_step + (1 - share) * math.log(averaging.kept))
+    return replace(averaging, step_size=math.exp(log_step), kept=kept, error=error, count=count)
+
+
+def settled(averaging: DualAveraging) -> DualAveraging:
+    """The end of warm-up: the average is used from now on."""
+    return replace(averaging, step_size=averaging.kept)
+
+
+def adapted(
+    averaging: DualAveraging,
+    acceptance: float,
+    *,
+    step: int,
+    warmup: int,
+    wanted: float,
+    largest: float = math.exp(LARGEST_LOG),
+) -> DualAveraging:
+    """After this step (from 1 on) of a chain: told during warm-up, settled at its end, as it was afterwards."""
+    if step > warmup:
+        return averaging
+    averaging = told(averaging, acceptance, wanted=wanted, largest=largest)
+    return settled(averaging) if step == warmup else averaging
+
+
+def jittered(leaps: int, jitter: float, rng: Generator) -> int:
+    """Uniform between (1 - jitter) and (1 + jitter) times this number, and at least 1."""
+    # A hair's breadth, so that 0.5 x 10 is 5 whatever rounding has made of it.
+    least = max(1, math.ceil((1 - jitter) * leaps - 1e-9))
+    most = max(least, math.floor((1 + jitter) * leaps + 1e-9))
+    return int(rng.integers(least, most + 1))
+
+
+# So many draws of SMALL variance are mixed in (as Stan does), so that few draws do not give no mass at all.
+PRIOR_DRAWS, SMALL = 5, 1e-3
+# The share of warm-up before the first window, in which chains come from afar, and after the last, which is for the
+# step size alone; and the length of the first window, each of the others being twice the one before.
+BEFORE, AFTER, FIRST_WINDOW = 0.15, 0.2, 25
+
+
+@dataclass(frozen=True, eq=False)
+class Mass:
+    """Made by `mass_of`."""
+
+    covariance: DoubleArray  # D, or D x D
+    spread: DoubleArray  # D, or D x D: a row of noise times this is a momentum
+
+    def momentum(self, shape: tuple[int, ...], rng: Generator) -> DoubleArray:
+        """From N(0, C^-1), for each chain."""
+        noise = rng.standard_normal(shape)
+        return noise * self.spread if self.spread.ndim == 1 else noise @ self.spread
+
+    def velocity(self, momentum: DoubleArray) -> DoubleArray:
+        return momentum * self.covariance if self.covariance.ndim == 1 else momentum @ self.covariance
+
+    def kinetic(self, momentum: DoubleArray) -> DoubleArray:
+        """Half of p C p."""
+        return np.asarray(np.sum(momentum * self.velocity(momentum), axis=-1) / 2)
+
+
+def mass_of(covariance: ArrayLike, n_dimensions: int) -> Mass:
+    """With D variances, or a D x D covariance, as inverse."""
+    inverse = np.array(covariance, np.float64)
+    if inverse.shape not in {(n_dimensions,), (n_dimensions, n_dimensions)}:
+        raise InvalidParameterError(
+            f"covariance has the shape {inverse.shape}; expected {n_dimensions} variances, "
+            f"or {n_dimensions} x {n_dimensions} numbers"
+        )
+    if inverse.ndim == 1:
+        if not (np.isfinite(inverse) & (inverse > 0)).all():
+            raise InvalidParameterError("covariance has variances that are not positive numbers")
+        return Mass(inverse, inverse**-0.5)
+    try:
+        lower = np.linalg.cholesky(inverse)
+    except np.linalg.LinAlgError as error:
+        raise InvalidParameterError("covariance is not positive definite; expected one that is") from error
+    # C = L L^T; z L^-1 has the covariance L^-T L^-1 = C^-1.
+    return Mass((inverse + inverse.T) / 2, solve_triangular(lower, np.eye(n_dimensions), lower=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Number, mean, and sums of squared deviations (or of their products) of the draws of a window."""
+
+    count: int
+    mean: DoubleArray  # D
+    scatter: DoubleArray  # D, or D x D
+
+
+def no_moments(mass: Mass) -> Moments:
+    """Before the first draw."""
+    return Moments(0, np.zeros(len(mass.covariance)), np.zeros_like(mass.covariance))
+
+
+def with_draws(moments: Moments, position: DoubleArray) -> Moments:
+    """After one more draw of each chain."""
+    rows = position.reshape(-1, position.shape[-1])
+    n, centre = len(rows), rows.mean(axis=0)
+    deviations, apart = rows - centre, centre - moments.mean
+    total = moments.count + n
+    weight = moments.count * n / total
+    if moments.scatter.ndim == 1:
+        scatter = np.sum(deviations**2, axis=0) + weight * apart**2
+    else:
+        scatter = deviations.T @ deviations + weight * np.outer(apart, apart)
+    return Moments(total, moments.mean + apart * (n / total), moments.scatter + scatter)
+
+
+def learned(moments: Moments) -> Mass:
+    """The mass that the draws of a window suggest."""
+    n = moments.count
+    share = n / (n + PRIOR_DRAWS)
+    small = SMALL * (1 - share)
+    covariance = moments.scatter / max(n - 1, 1) * share
+    ridge = small if covariance.ndim == 1 else small * np.eye(len(covariance))
+    return mass_of(covariance + ridge, len(covariance))
+
+
+def windows(warmup: int) -> tuple[int, tuple[int, ...]]:
+    """The step after which draws are collected, and those after which a mass is made of them."""
+    at, end = int(BEFORE * warmup), warmup - int(AFTER * warmup)
+    first, ends, length = at, [], FIRST_WINDOW
+    while at + length <= end:
+        # A rest that is too short for the next window goes to this one.
+        at = end if at + 3 * length > end else at + length
+        ends.append(at)
+        length *= 2
+    return first, tuple(ends)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where the chains are, how they got there, and what they have learned of the density."""
+
+    position: DoubleArray  # ... x D
+    log_density: DoubleArray  # ...
+    slope: DoubleArray  # ... x D
+    averaging: DualAveraging
+    mass: Mass
+    moments: Moments  # of the draws of this window
+    move: Move
+    steps: int = 0
+
+    @property
+    def step_size(self) -> float:
+        return self.averaging.step_size
+
+    def stats(self) -> Stats:
+        return {**self.move.stats(), "step_size": self.step_size}
+
+
+def init(
+    position: ArrayLike,
+    log_density: LogDensity,
+    gradient: Gradient,
+    *,
+    step_size: float = 0.1,
+    covariance: ArrayLike | None = None,
+    dense: bool = False,
+) -> State:
+    """Start here with this step size, and with this inverse mass, which is 1 in all directions unless it is given.
+
+    D variances make a diagonal mass, D x D numbers (or `dense`) a dense one, and warm-up learns one of the same kind.
+    """
+    start = checked_position(position)
+    value, slope = checked_value(log_density, start), checked_slope(gradient, start)
+    inverse = np.ones(start.shape[-1]) if covariance is None else np.asarray(covariance, np.float64)
+    mass = mass_of(np.diag(inverse) if dense and inverse.ndim == 1 else inverse, start.shape[-1])
+    averaging = begin(positive("step_size", step_size))
+    return State(start, value, slope, averaging, mass, no_moments(mass), none_yet(value.shape))
+
+
+def step(
+    state: State,
+    rng: Generator,
+    log_density: LogDensity,
+    gradient: Gradient,
+    *,
+    leaps: int = 20,
+    jitter: float = 0.5,
+    warmup: int = 0,
+    wanted: float = 0.8,
+) -> State:
+    """One path for each chain.
+
+    Its length is `leaps`, more or less by up to the share `jitter`, the same for all chains. In the first `warmup`
+    steps step size and mass are adapted, so that the share `wanted` of the paths is accepted.
+    """
+    n_leaps = jittered(count("leaps", leaps, least=1), share("jitter", jitter), rng)
+    start = state.mass.momentum(state.position.shape, rng)
+    with np.errstate(over="ignore", invalid="ignore"):  # A path that runs away is rejected, and counted.
+        position, momentum, slope = leapfrog(
+            state.position, start, state.slope, gradient, state.step_size, n_leaps, state.mass
+        )
+        value = value_at(log_density, position)
+        error = state.log_density - value + state.mass.kinetic(momentum) - state.mass.kinetic(start)
+    move = judged_path(error, rng)
+    position = chosen(move.accepted, position, state.position)
+    averaging, mass, moments = _learned(state, position, float(move.acceptance.mean()), warmup, share("wanted", wanted))
+    return State(
+        position,
+        chosen(move.accepted, value, state.log_density),
+        chosen(move.accepted, slope, state.slope),
+        averaging,
+        mass,
+        moments,
+        move,
+        state.steps + 1,
+    )
+
+
+def leapfrog(
+    position: DoubleArray,
+    momentum: DoubleArray,
+    slope: DoubleArray,
+    gradient: Gradient,
+    step_size: float,
+    leaps: int,
+    mass: Mass,
+) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
+    """Position, momentum and gradient after so many leaps."""
+    for _ in range(leaps):
+        momentum = momentum + step_size / 2 * slope
+        position = position + step_size * mass.velocity(momentum)
+        slope = slope_at(gradient, position)
+        momentum = momentum + step_size / 2 * slope
+    return position, momentum, slope
+
+
+def _learned(
+    state: State, position: DoubleArray, acceptance: float, warmup: int, wanted: float
+) -> tuple[DualAveraging, Mass, Moments]:
+    """Step size, mass and window after this step."""
+    step = state.steps + 1
+    if step > warmup:
+        return state.averaging, state.mass, state.moments
+    averaging = adapted(state.averaging, acceptance, step=step, warmup=warmup, wanted=wanted)
+    first, ends = windows(warmup)
+    if not ends or not first < step <= ends[-1]:
+        return averaging, state.mass, state.moments
+    moments = with_draws(state.moments, position)
+    if step not in ends:
+        return averaging, state.mass, moments
+    mass = learned(moments)
+    # Another mass wants another step: dual averaging begins anew, from the step that the old mass had.
+    return begin(averaging.kept), mass, no_moments(mass)

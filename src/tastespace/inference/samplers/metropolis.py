@@ -1,0 +1,108 @@
+"""Metropolis-Hastings: propose a point, and go there with a probability that keeps the density.
+
+From x to x', proposed with the density q(x' | x), with the probability
+
+    min(1, p(x') q(x | x') / (p(x) q(x' | x))).
+
+`gaussian` and `von_mises_fisher` are symmetric, q(x' | x) = q(x | x'), so that the ratio of the q is 1. A proposal of
+one's own is any function of positions and rng; if it is not symmetric, `log_ratio` must say
+log q(x | x') - log q(x' | x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike
+
+from tastespace.arrays import DoubleArray
+from tastespace.distributions import von_mises_fisher as directions
+from tastespace.errors import InvalidParameterError
+from tastespace.inference.samplers.target import (
+    LogDensity,
+    Move,
+    checked_position,
+    checked_value,
+    chosen,
+    judged,
+    none_yet,
+    positive,
+    value_at,
+)
+from tastespace.inference.transition import Stats
+
+Propose = Callable[[DoubleArray, Generator], ArrayLike]  # where from -> where to, each ... x D
+LogRatio = Callable[[DoubleArray, DoubleArray], ArrayLike]  # from, to -> log q(from | to) - log q(to | from)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where the chains are, and how they got there."""
+
+    position: DoubleArray  # ... x D
+    log_density: DoubleArray  # ...
+    move: Move
+
+    def stats(self) -> Stats:
+        return self.move.stats()
+
+
+def init(position: ArrayLike, log_density: LogDensity) -> State:
+    """Start here."""
+    start = checked_position(position)
+    return State(start, checked_value(log_density, start), none_yet(start.shape[:-1]))
+
+
+def step(
+    state: State, rng: Generator, log_density: LogDensity, propose: Propose, log_ratio: LogRatio | None = None
+) -> State:
+    """One proposal for each chain."""
+    proposed = np.asarray(propose(state.position, rng), np.float64)
+    if proposed.shape != state.position.shape:
+        raise InvalidParameterError(
+            f"propose gave the shape {proposed.shape} for positions of the shape {state.position.shape}; "
+            "expected the same shape"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):  # What is not a number is rejected, and counted.
+        value = value_at(log_density, proposed)
+        error = state.log_density - value
+        if log_ratio is not None:
+            error = error - np.asarray(log_ratio(state.position, proposed), np.float64)
+    # Infinite errors are points without density, which is no fault; the opposite has no meaning.
+    move = judged(error, np.asarray(np.isnan(error) | (error == -np.inf)), rng)
+    return State(chosen(move.accepted, proposed, state.position), chosen(move.accepted, value, state.log_density), move)
+
+
+def gaussian(scale: ArrayLike) -> Propose:
+    """x' = x + scale z: one standard deviation for all coordinates, D of them, or a D x D factor L of L L^T."""
+    spread = np.asarray(scale, np.float64)
+    if spread.ndim > 2 or not np.isfinite(spread).all() or (spread.ndim < 2 and not (spread > 0).all()):
+        raise InvalidParameterError(
+            f"scale is {scale!r}; expected a positive number, one for each coordinate, or a D x D factor"
+        )
+
+    def propose(position: DoubleArray, rng: Generator) -> DoubleArray:
+        noise = rng.standard_normal(position.shape)
+        if spread.ndim > 0 and spread.shape[-1] != position.shape[-1]:
+            raise InvalidParameterError(
+                f"scale has the shape {spread.shape}; expected {position.shape[-1]} for each coordinate of the position"
+            )
+        return position + (noise @ spread.T if spread.ndim == 2 else noise * spread)
+
+    return propose
+
+
+def von_mises_fisher(concentration: float) -> Propose:
+    """A direction around that of x, von Mises-Fisher with this concentration; the length stays as it is."""
+    concentration = positive("concentration", concentration)
+
+    def propose(position: DoubleArray, rng: Generator) -> DoubleArray:
+        lengths = np.linalg.norm(position, axis=-1, keepdims=True)
+        if not (lengths > 0).all():
+            raise InvalidParameterError("position is the origin, which has no direction; expected a point on a sphere")
+        return np.asarray(lengths * directions.draw_around(position / lengths, concentration, rng))
+
+    return propose

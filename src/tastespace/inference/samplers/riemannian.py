@@ -1,0 +1,312 @@
+"""Riemann-manifold Hamiltonian Monte Carlo: the mass depends on where one is (Girolami and Calderhead 2011).
+
+With a metric G(x), symmetric and positive definite, and momentum p ~ N(0, G(x)), the energy is
+
+    H(x, p) = -log p(x) + log|G(x)| / 2 + p G(x)^-1 p / 2
+
+and its slope  dH/dx_k = -d log p/dx_k + tr(G^-1 dG_k) / 2 - v dG_k v / 2,  v = G^-1 p,  dG_k = dG/dx_k. Position and
+momentum can no longer take turns, so that two of the three parts of a leap of size e are implicit:
+
+    p' = p - e/2 dH/dx(x, p');   x' = x + e/2 (G(x)^-1 + G(x')^-1) p';   p'' = p' - e/2 dH/dx(x', p').
+
+Each is solved by fixed-point iteration. Where steps are too long for it, a leap may settle, and the leap back may not,
+or somewhere else: there and back would not be equally likely. So every leap is also made backwards, and a path with one
+that does not settle, or does not come back, is rejected and counted as divergent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike
+
+from tastespace.arrays import BoolArray, DoubleArray
+from tastespace.errors import InvalidParameterError, NonFiniteStateError
+from tastespace.inference.samplers.hamiltonian import DualAveraging, adapted, begin, jittered
+from tastespace.inference.samplers.target import (
+    Gradient,
+    LogDensity,
+    Move,
+    checked_position,
+    checked_slope,
+    checked_value,
+    chosen,
+    count,
+    judged_path,
+    none_yet,
+    positive,
+    share,
+    slope_at,
+    value_at,
+)
+from tastespace.inference.transition import Stats
+
+RETURNS = 1000.0  # times the tolerance, which is of one round: many slow ones add up
+
+MetricFunction = Callable[[DoubleArray], ArrayLike]  # ... x D -> ... x D x D
+MetricSlope = Callable[[DoubleArray], ArrayLike]  # ... x D -> ... x D x D x D; [..., k, :, :] is dG/dx_k
+
+
+@dataclass(frozen=True)
+class Manifold:
+    """The density and the metric, with their derivatives."""
+
+    log_density: LogDensity
+    gradient: Gradient
+    metric: MetricFunction
+    metric_gradient: MetricSlope  # [..., k, :, :] is the derivative by coordinate k
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where the chains are, how they got there, and how long their steps are."""
+
+    position: DoubleArray  # ... x D
+    log_density: DoubleArray  # ...
+    averaging: DualAveraging
+    move: Move
+    steps: int = 0
+
+    @property
+    def step_size(self) -> float:
+        return self.averaging.step_size
+
+    def stats(self) -> Stats:
+        return {**self.move.stats(), "step_size": self.step_size}
+
+
+def init(position: ArrayLike, manifold: Manifold, *, step_size: float = 0.1) -> State:
+    """Start here with this step size."""
+    start = checked_position(position)
+    value = checked_value(manifold.log_density, start)
+    checked_slope(manifold.gradient, start)
+    _check_metric(manifold, start)
+    return State(start, value, begin(positive("step_size", step_size)), none_yet(value.shape))
+
+
+def step(
+    state: State,
+    rng: Generator,
+    manifold: Manifold,
+    *,
+    leaps: int = 10,
+    jitter: float = 0.5,
+    warmup: int = 0,
+    wanted: float = 0.8,
+    iterations: int = 30,
+    tolerance: float = 1e-8,
+) -> State:
+    """One path for each chain.
+
+    Its length is `leaps`, more or less by up to the share `jitter`, the same for all chains. In the first `warmup`
+    steps the step size is adapted, so that the share `wanted` of the paths is accepted. Fixed points have settled
+    when a round moves no coordinate by more than `tolerance` of its size, or of 1 if that is less.
+    """
+    n_leaps = jittered(count("leaps", leaps, least=1), share("jitter", jitter), rng)
+    solver = _Solver(count("iterations", iterations, least=1), positive("tolerance", tolerance))
+    here = _local(manifold, state.position)
+    start = here.momentum(rng)
+    with np.errstate(all="ignore"):  # A path that runs away is rejected, and counted.
+        position, momentum, there, settled = _generalised_leaps(
+            manifold, state.position, start, here, state.step_size, n_leaps, solver
+        )
+        value = value_at(manifold.log_density, position)
+        error = state.log_density - value + there.energy(momentum) - here.energy(start)
+    move = judged_path(np.where(settled, error, np.nan), rng)
+    averaging = adapted(
+        state.averaging,
+        float(move.acceptance.mean()),
+        step=state.steps + 1,
+        warmup=warmup,
+        wanted=share("wanted", wanted),
+    )
+    return State(
+        chosen(move.accepted, position, state.position),
+        chosen(move.accepted, value, state.log_density),
+        averaging,
+        move,
+        state.steps + 1,
+    )
+
+
+def generalised_leapfrog(
+    position: DoubleArray,
+    momentum: DoubleArray,
+    manifold: Manifold,
+    step_size: float,
+    leaps: int,
+    *,
+    iterations: int = 30,
+    tolerance: float = 1e-8,
+) -> tuple[DoubleArray, DoubleArray, BoolArray]:
+    """Position and momentum after so many leaps, and whether all of them can be undone."""
+    here, solver = _local(manifold, position), _Solver(iterations, tolerance)
+    position, momentum, _, settled = _generalised_leaps(manifold, position, momentum, here, step_size, leaps, solver)
+    return position, momentum, settled
+
+
+@dataclass(frozen=True, eq=False)
+class _Local:
+    """The metric at the positions, as its eigenvectors have it: G = Q diag(w) Q^T. NaN where it is no metric."""
+
+    values: DoubleArray  # ... x D
+    vectors: DoubleArray  # ... x D x D
+    inverse: DoubleArray  # ... x D x D
+
+    def momentum(self, rng: Generator) -> DoubleArray:
+        """From N(0, G), for each chain."""
+        return _times(self.vectors, np.sqrt(self.values) * rng.standard_normal(self.values.shape))
+
+    def velocity(self, momentum: DoubleArray) -> DoubleArray:
+        """G^-1 p."""
+        return _times(self.inverse, momentum)
+
+    def energy(self, momentum: DoubleArray) -> DoubleArray:
+        """Half of log|G| + p G^-1 p."""
+        squares = np.sum(momentum * self.velocity(momentum), axis=-1)
+        return np.asarray((np.sum(np.log(self.values), axis=-1) + squares) / 2)
+
+
+@dataclass(frozen=True)
+class _Solver:
+    """Fixed-point iteration, chain by chain: one that has settled is left as it is, whatever the others do."""
+
+    iterations: int
+    tolerance: float
+
+    def solve(self, start: DoubleArray, image: Callable[[DoubleArray], DoubleArray]) -> tuple[DoubleArray, BoolArray]:
+        point, settled = start, np.zeros(start.shape[:-1], np.bool_)
+        for _ in range(self.iterations):
+            new = image(point)
+            near = np.abs(new - point) <= self.tolerance * np.maximum(np.abs(point), 1)
+            point = chosen(settled, point, new)
+            settled = np.asarray(settled | near.all(axis=-1))
+            if (settled | ~np.isfinite(point).all(axis=-1)).all():
+                break
+        return point, settled
+
+    def near(self, first: DoubleArray, second: DoubleArray) -> BoolArray:
+        """Whether points are the same, as far as what was solved twice can tell."""
+        apart = np.abs(first - second) <= RETURNS * self.tolerance * np.maximum(np.abs(second), 1)
+        return np.asarray(apart.all(axis=-1))
+
+
+@dataclass(frozen=True, eq=False)
+class _Phase:
+    """Position and momentum, and what is known there."""
+
+    position: DoubleArray
+    momentum: DoubleArray
+    here: _Local
+    force: Callable[[DoubleArray], DoubleArray]
+
+    def reversed(self) -> _Phase:
+        return replace(self, momentum=-self.momentum)
+
+
+def _generalised_leaps(
+    manifold: Manifold,
+    position: DoubleArray,
+    momentum: DoubleArray,
+    here: _Local,
+    step_size: float,
+    leaps: int,
+    solver: _Solver,
+) -> tuple[DoubleArray, DoubleArray, _Local, BoolArray]:
+    sound = np.ones(position.shape[:-1], np.bool_)
+    phase = _Phase(position, momentum, here, _force(manifold, position, here))
+    for _ in range(leaps):
+        following, settled = _leap(manifold, phase, step_size / 2, solver)
+        back, returned = _leap(manifold, following.reversed(), step_size / 2, solver)
+        is_back = solver.near(back.position, phase.position) & solver.near(-back.momentum, phase.momentum)
+        sound, phase = np.asarray(sound & settled & returned & is_back), following
+    return phase.position, phase.momentum, phase.here, sound
+
+
+def _leap(manifold: Manifold, phase: _Phase, half: float, solver: _Solver) -> tuple[_Phase, BoolArray]:
+    """One leap, and whether its fixed points have settled."""
+    momentum, has_turned = _turned(phase.momentum, phase.force, half, solver)
+    position, has_moved = _moved(manifold, phase.position, momentum, phase.here, half, solver)
+    here = _local(manifold, position)
+    force = _force(manifold, position, here)
+    return _Phase(position, momentum + half * force(momentum), here, force), np.asarray(has_turned & has_moved)
+
+
+def _turned(
+    momentum: DoubleArray, force: Callable[[DoubleArray], DoubleArray], half: float, solver: _Solver
+) -> tuple[DoubleArray, BoolArray]:
+    """p' = p + e/2 force(p')."""
+
+    def image(guess: DoubleArray) -> DoubleArray:
+        return momentum + half * force(guess)
+
+    return solver.solve(momentum, image)
+
+
+def _moved(
+    manifold: Manifold, position: DoubleArray, momentum: DoubleArray, here: _Local, half: float, solver: _Solver
+) -> tuple[DoubleArray, BoolArray]:
+    """x' = x + e/2 (G(x)^-1 + G(x')^-1) p."""
+    fixed = position + half * here.velocity(momentum)
+
+    def image(guess: DoubleArray) -> DoubleArray:
+        return fixed + half * _velocity(manifold, guess, momentum)
+
+    return solver.solve(position, image)
+
+
+def _velocity(manifold: Manifold, position: DoubleArray, momentum: DoubleArray) -> DoubleArray:
+    """G(x)^-1 p at a guess, faster than by eigenvectors; whether G is a metric there is asked where it settles."""
+    try:
+        metric = np.asarray(manifold.metric(position), np.float64)
+        return np.asarray(np.linalg.solve(metric, momentum[..., None])[..., 0])
+    except np.linalg.LinAlgError:  # One of the chains has a singular one, and all would fail.
+        return _local(manifold, position).velocity(momentum)
+
+
+def _force(manifold: Manifold, position: DoubleArray, here: _Local) -> Callable[[DoubleArray], DoubleArray]:
+    """-dH/dx at these positions, as a function of the momentum."""
+    slopes = np.asarray(manifold.metric_gradient(position), np.float64)
+    steady = slope_at(manifold.gradient, position) - np.einsum("...ij,...kji->...k", here.inverse, slopes) / 2
+
+    def force(momentum: DoubleArray) -> DoubleArray:
+        velocity = here.velocity(momentum)
+        return np.asarray(steady + _times(_times(slopes, velocity[..., None, :]), velocity) / 2)
+
+    return force
+
+
+def _local(manifold: Manifold, position: DoubleArray) -> _Local:
+    metric = np.asarray(manifold.metric(position), np.float64)
+    # The decomposition of many matrices fails as a whole if one of them is not finite.
+    finite = np.asarray(np.isfinite(metric).all(axis=(-2, -1)))
+    values, vectors = np.linalg.eigh(np.where(finite[..., None, None], metric, np.eye(metric.shape[-1])))
+    positive_definite = np.asarray(finite & (values > 0).all(axis=-1))
+    values = np.where(positive_definite[..., None], values, np.nan)
+    return _Local(values, vectors, np.asarray((vectors / values[..., None, :]) @ vectors.swapaxes(-1, -2)))
+
+
+def _times(matrices: DoubleArray, vectors: DoubleArray) -> DoubleArray:
+    """One product a chain."""
+    return np.asarray((matrices @ vectors[..., None])[..., 0])
+
+
+def _check_metric(manifold: Manifold, start: DoubleArray) -> None:
+    n = start.shape[-1]
+    for name, function, tail in (
+        ("metric", manifold.metric, (n, n)),
+        ("metric_gradient", manifold.metric_gradient, (n, n, n)),
+    ):
+        shape = np.shape(function(start))
+        if shape != (*start.shape[:-1], *tail):
+            raise InvalidParameterError(
+                f"{name} gave the shape {shape} for positions of the shape {start.shape}; "
+                f"expected {(*start.shape[:-1], *tail)}"
+            )
+    if not np.isfinite(_local(manifold, start).values).all():
+        raise NonFiniteStateError(
+            "the metric of the start is not positive definite; expected one that is: start somewhere else"
+        )

@@ -1,0 +1,148 @@
+"""What a sampler draws from: a log density, known up to a constant, and its gradient.
+
+Both take positions as an array whose last axis has the D coordinates. What stands in front of it are chains: one chain
+is a vector of D numbers with one log density, n chains are n x D with n log densities. They share the tuning and
+nothing else, and a step of all of them costs little more than that of one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike
+
+from tastespace.arrays import BoolArray, DoubleArray
+from tastespace.errors import InvalidParameterError, NonFiniteStateError
+from tastespace.inference.transition import Stats
+
+LogDensity = Callable[[DoubleArray], ArrayLike]  # ... x D -> ...
+Gradient = Callable[[DoubleArray], ArrayLike]  # ... x D -> ... x D
+
+
+def value_at(log_density: LogDensity, position: DoubleArray) -> DoubleArray:
+    """The log density of each chain."""
+    return np.asarray(log_density(position), np.float64)
+
+
+def slope_at(gradient: Gradient, position: DoubleArray) -> DoubleArray:
+    """The gradient of each chain."""
+    return np.asarray(gradient(position), np.float64)
+
+
+def checked_position(position: ArrayLike) -> DoubleArray:
+    """Where chains start, as an array of its own: finite, and with at least one coordinate."""
+    start = np.array(position, np.float64)
+    if start.ndim == 0 or start.size == 0:
+        raise InvalidParameterError(
+            f"position has the shape {start.shape}; expected D numbers, or a row of D numbers for each chain"
+        )
+    if not np.isfinite(start).all():
+        raise InvalidParameterError("position has coordinates that are not finite; expected numbers")
+    return start
+
+
+def checked_value(log_density: LogDensity, start: DoubleArray) -> DoubleArray:
+    """The log density of the start: one finite number a chain."""
+    value = value_at(log_density, start)
+    if value.shape != start.shape[:-1]:
+        raise InvalidParameterError(
+            f"log_density gave the shape {value.shape} for positions of the shape {start.shape}; "
+            f"expected {start.shape[:-1]}: one number a chain"
+        )
+    if not np.isfinite(value).all():
+        bad = value[~np.isfinite(value)]
+        raise NonFiniteStateError(
+            f"the log density of the start is {bad[0]} in {bad.size} of {value.size} chains; "
+            "expected finite numbers: start where the density is positive"
+        )
+    return value
+
+
+def checked_slope(gradient: Gradient, start: DoubleArray) -> DoubleArray:
+    """The gradient of the start: as many finite numbers as coordinates."""
+    slope = slope_at(gradient, start)
+    if slope.shape != start.shape:
+        raise InvalidParameterError(
+            f"gradient gave the shape {slope.shape} for positions of the shape {start.shape}; expected the same shape"
+        )
+    if not np.isfinite(slope).all():
+        raise NonFiniteStateError("the gradient of the start is not finite; expected numbers: start somewhere else")
+    return slope
+
+
+# An energy error of so much never happens where leaps follow the flow: the path has run away. (The line of Stan, too.)
+LARGEST_ERROR = 1000.0
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """Of each chain: whether it went, how likely that was, and how well the path kept its energy."""
+
+    accepted: BoolArray
+    acceptance: DoubleArray  # the probability
+    energy_error: DoubleArray  # of the end less that of the beginning: minus the log of the ratio that is accepted by
+    divergent: BoolArray  # the density was not a number, or the path ran away
+
+    def stats(self) -> Stats:
+        """Of all chains together, as a trace has them; the energy error is the mean size of those that are one."""
+        sound = np.abs(self.energy_error[~self.divergent])
+        sound = sound[np.isfinite(sound)]
+        return {
+            "acceptance": float(self.acceptance.mean()),
+            "accepted": float(self.accepted.mean()),
+            "energy_error": float(sound.mean()) if sound.size else 0.0,
+            "divergent": float(self.divergent.sum()),
+        }
+
+
+def none_yet(shape: tuple[int, ...]) -> Move:
+    """Of chains that have only started."""
+    return Move(np.zeros(shape, np.bool_), np.zeros(shape), np.zeros(shape), np.zeros(shape, np.bool_))
+
+
+def judged(energy_error: DoubleArray, divergent: BoolArray, rng: Generator) -> Move:
+    """Accept with the probability min(1, exp(-error)), and never what is divergent."""
+    error, divergent = np.asarray(energy_error), np.asarray(divergent)
+    acceptance = np.zeros(error.shape)
+    acceptance[~divergent] = np.exp(-np.maximum(error[~divergent], 0.0))
+    accepted = np.asarray(rng.random(error.shape) < acceptance)
+    return Move(accepted, acceptance, np.where(np.isnan(error), np.inf, error), divergent)
+
+
+def judged_path(energy_error: DoubleArray, rng: Generator) -> Move:
+    """Accept the end of a path that should have kept its energy."""
+    divergent = ~np.isfinite(energy_error) | (np.asarray(energy_error) > LARGEST_ERROR)
+    return judged(energy_error, np.asarray(divergent), rng)
+
+
+def chosen(accepted: BoolArray, new: DoubleArray, old: DoubleArray) -> DoubleArray:
+    """The new values of chains that went, the old ones of those that stayed."""
+    aligned = accepted.reshape(accepted.shape + (1,) * (np.ndim(old) - accepted.ndim))
+    return np.where(aligned, new, old)
+
+
+def positive(name: str, value: Any) -> float:
+    """The value as a number, which must be finite and above 0."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise InvalidParameterError(f"{name} is {value!r}; expected a finite number above 0")
+    return float(value)
+
+
+def share(name: str, value: Any, *, most: float = 1.0) -> float:
+    """The value as a number, which must be at least 0 and below `most`."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < most:
+        raise InvalidParameterError(f"{name} is {value!r}; expected a number of at least 0 and below {most:g}")
+    return float(value)
+
+
+def count(name: str, value: Any, *, least: int) -> int:
+    """The value as a whole number of at least this size."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least {least}")
+    return int(value)

@@ -1,0 +1,1 @@
+"""What every model shares: the recommender, posteriors and beliefs, queries, lists, and results."""

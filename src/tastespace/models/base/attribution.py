@@ -1,0 +1,228 @@
+"""Why this item: which of a user's own ratings pushed it up or down, and how much.
+
+The contribution of a rating is the difference that it makes: the predicted rating of the item, less the one that would
+be predicted if the user had rated that one thing as a stranger would be predicted to. Where a prediction is linear in
+the user's ratings, given what he rated (ALS, biases), the contributions add up exactly to the prediction less that for
+a stranger. Proof: let f(y) be the prediction from ratings y, and b those of the stranger. Then f(y) - f(b) =
+sum_j g_j (y_j - b_j), and replacing y_j alone by b_j changes f by g_j (y_j - b_j). Elsewhere they are effects of one
+rating at a time, and what does not add up is told as the remainder.
+
+One prediction for each rating takes long where there are many: of a user with more than `FEW` ratings, models with
+draws take the slopes g_j at his ratings instead, all at once. For even Gaussian noise these are the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tastespace.arrays import FloatArray, FloatMatrix, IntArray
+from tastespace.data.csr import CSR
+from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError
+from tastespace.frames import to_pandas
+from tastespace.models.base.posterior import Influenced, Posterior, Reweighs
+from tastespace.models.base.ranking import known_items
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+FEW = 20  # ratings that are tried out one by one
+BLOCK_RATINGS = 1 << 21  # of histories that differ in one rating, and predictions from them, held at once
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """What each of a user's ratings did for the prediction of some items.
+
+    `scores` are predicted ratings, not clipped; `base` what a stranger would be predicted. `others` is what the
+    ratings that are not among the first `n` did together, `remainder` what does not add up (nothing, for models
+    whose predictions are linear in a user's ratings).
+    """
+
+    user_id: Any
+    cold: bool  # no ratings to explain anything by
+    item_ids: pl.Series  # one an item explained
+    titles: pl.Series | None  # one an item explained
+    scores: FloatArray  # one an item explained
+    base: FloatArray  # one an item explained
+    rated_ids: pl.Series  # one a rating of the user
+    rated_titles: pl.Series | None  # one a rating
+    ratings: FloatArray  # one a rating
+    contributions: FloatMatrix  # items x ratings
+    n: int  # how many are shown
+    are_choices: bool = False  # the ratings say how often something was chosen
+
+    def __len__(self) -> int:
+        return len(self.item_ids)
+
+    @property
+    def others(self) -> FloatArray:
+        """What the ratings that are not shown did, all together."""
+        shown = [self.contributions[place, self._largest(place)].sum(dtype=np.float64) for place in range(len(self))]
+        return np.asarray(self.contributions.sum(axis=1, dtype=np.float64) - shown, np.float32)
+
+    @property
+    def remainder(self) -> FloatArray:
+        """Score less base less all contributions."""
+        return np.asarray(self.scores - self.base - self.contributions.sum(axis=1, dtype=np.float64), np.float32)
+
+    def of(self, position: int) -> pl.DataFrame:
+        """The largest contributions to the item at this position: item, title, rating, contribution."""
+        if not 0 <= position < len(self):
+            raise InvalidParameterError(f"position is {position}; expected one from 0 to {len(self) - 1}")
+        largest = self._largest(position)
+        columns: dict[str, Any] = {"item": self.rated_ids.gather(largest)}
+        if self.rated_titles is not None:
+            columns["title"] = self.rated_titles.gather(largest)
+        columns |= {"rating": self.ratings[largest], "contribution": self.contributions[position, largest]}
+        return pl.DataFrame(columns)
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row a contribution that is shown: the item explained, its score and base, and the rating that did it."""
+        shown = min(self.n, len(self.ratings))
+        owners = np.repeat(np.arange(len(self)), shown)
+        largest = np.array([self._largest(place) for place in range(len(self))], np.intp).reshape(-1)
+        columns: dict[str, Any] = {"item": self.item_ids.gather(owners)}
+        if self.titles is not None:
+            columns["title"] = self.titles.gather(owners)
+        columns |= {"score": self.scores[owners], "base": self.base[owners], "rated": self.rated_ids.gather(largest)}
+        if self.rated_titles is not None:
+            columns["rated_title"] = self.rated_titles.gather(largest)
+        columns |= {"rating": self.ratings[largest], "contribution": self.contributions[owners, largest]}
+        return pl.DataFrame(columns)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same table as a pandas frame."""
+        return to_pandas(self.to_polars())
+
+    def __repr__(self) -> str:
+        lines = [f"Explanation of {len(self)} item{'s' if len(self) != 1 else ''} for user {self.user_id}"]
+        if self.cold:
+            lines[0] += f" (cold: there are no {self.noun}s to explain by)"
+        for place in range(min(len(self), 3)):
+            title = None if self.titles is None else self.titles[place]
+            name = f"{title} [{self.item_ids[place]}]" if title else f"{self.item_ids[place]}"
+            lines.append(f"{name}: {self.scores[place]:.2f}, for a stranger {self.base[place]:.2f}")
+            for row in self.of(place).iter_rows(named=True):
+                rated = f"{row['title']} [{row['item']}]" if row.get("title") else f"{row['item']}"
+                deed = f"chosen {times(row['rating'])}" if self.are_choices else f"rated {row['rating']:g}"
+                lines.append(f"  {row['contribution']:+7.3f}  because {rated} was {deed}")
+            n_others = len(self.ratings) - min(self.n, len(self.ratings))
+            if n_others:
+                noun = self.noun + ("s" if n_others != 1 else "")
+                lines.append(f"  {self.others[place]:+7.3f}  because of {n_others} other {noun}")
+            if abs(self.remainder[place]) >= 0.001:
+                lines.append(f"  {self.remainder[place]:+7.3f}  that no single {self.noun} accounts for")
+        if len(self) > 3:
+            lines.append(f"… and {len(self) - 3} more; to_polars() has them all")
+        return "\n".join(lines)
+
+    @property
+    def noun(self) -> str:
+        """What a rating is called."""
+        return "choice" if self.are_choices else "rating"
+
+    def _largest(self, place: int) -> NDArray[np.intp]:
+        """The ratings that are shown, largest contribution first whatever its sign."""
+        return np.argsort(-np.abs(self.contributions[place]), kind="stable")[: self.n]
+
+
+def times(count: float) -> str:
+    """How often something was chosen, in words; a count may be a weight that stands for it."""
+    if count == 1:
+        return "once"
+    return f"{count:.0f} times" if count == round(count) else f"with a weight of {count:.3g}"
+
+
+def explain(
+    ratings: Ratings,
+    posterior: Posterior[Any],
+    user: Any,
+    rated: CSR,
+    items: pl.Series,
+    n: int,
+    threads: int,
+    trained: CSR | None = None,
+    instead: float | None = None,
+    belief: Any = None,
+) -> Explanation:
+    """The explanation of these items, which the model must know, for a user with these ratings (one row).
+
+    `trained` are those of his ratings that the model was fitted on; `instead` is what each of them is compared with:
+    None for what a stranger would be predicted to rate, 0 where it says that something was not chosen. `belief` is what
+    is believed of the user, if it is known already.
+    """
+    rows = known_items(ratings, items)
+    scores, base, effects = contributions(posterior, rated, rows, threads, trained, instead, belief)
+    has_titles = ratings.item_titles is not None
+    return Explanation(
+        user_id=user,
+        cold=not len(rated.columns),
+        item_ids=items,
+        titles=ratings.title_of(rows) if has_titles else None,
+        scores=scores,
+        base=base,
+        rated_ids=ratings.items.at(rated.columns),
+        rated_titles=ratings.title_of(rated.columns) if has_titles else None,
+        ratings=rated.values,
+        contributions=effects,
+        n=n,
+        are_choices=instead is not None,
+    )
+
+
+def contributions(
+    posterior: Posterior[Any],
+    rated: CSR,
+    item_rows: IntArray,
+    threads: int,
+    trained: CSR | None = None,
+    instead: float | None = None,
+    belief: Any = None,
+) -> tuple[FloatArray, FloatArray, FloatMatrix]:
+    """The score of each item for a user with these ratings (one row), that for a stranger, and items x ratings."""
+
+    def folded(ratings: CSR) -> Any:
+        belief = posterior.fold_in(ratings, threads)
+        if trained is None or not isinstance(posterior, Reweighs):
+            return belief
+        return posterior.reweighed(belief, trained.take(np.zeros(len(ratings), np.int32)))
+
+    stranger = posterior.known(np.array([-1], np.int32))
+    nobody = np.zeros(len(item_rows), np.int32)
+    base = posterior.predict(stranger, nobody, item_rows, threads)
+    n_rated = len(rated.columns)
+    if instead is None:
+        usual = posterior.predict(stranger, np.zeros(n_rated, np.int32), rated.columns, threads)
+    else:
+        usual = np.full(n_rated, instead, np.float32)
+    whole = folded(rated) if belief is None else belief
+    scores = posterior.predict(whole, nobody, item_rows, threads)
+    if n_rated > FEW and instead is None and isinstance(posterior, Influenced):
+        moved = posterior.influences(whole, item_rows)
+        return scores, base, np.asarray(moved * (rated.values - usual), np.float32)
+    effects = np.zeros((len(item_rows), n_rated), np.float32)
+    step = max(1, BLOCK_RATINGS // max(n_rated, len(item_rows), 1))
+    for start in range(0, n_rated, step):
+        replaced = np.arange(start, min(start + step, n_rated))
+        changed = _with_one_replaced(rated, usual, replaced)
+        belief = folded(changed)
+        users = np.repeat(np.arange(len(replaced), dtype=np.int32), len(item_rows))
+        without = posterior.predict(belief, users, np.tile(item_rows, len(replaced)), threads)
+        effects[:, replaced] = scores[:, None] - without.reshape(len(replaced), len(item_rows)).T
+    return scores, base, effects
+
+
+def _with_one_replaced(rated: CSR, usual: FloatArray, replaced: NDArray[Any]) -> CSR:
+    """One row for each rating that is replaced by the usual one; the others stay."""
+    n, n_rated = len(replaced), len(rated.columns)
+    values = np.tile(rated.values, (n, 1))
+    values[np.arange(n), replaced] = usual[replaced]
+    offsets = np.arange(n + 1, dtype=np.int64) * n_rated
+    return CSR(offsets, np.tile(rated.columns, n), values.reshape(-1))

@@ -1,0 +1,193 @@
+"""How a belief becomes a ranking: by what is expected, or by how sure it is.
+
+mean       the expected rating
+cautious   mean - c sd: rather something that is surely good
+curious    mean + c sd: rather something that may turn out very good, and teaches more
+likely     P(rating >= at_least)
+thompson   one draw from the posterior: what could well be the truth, another one for every request
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.arrays import FloatArray, FloatMatrix, IntArray
+from tastespace.errors import InvalidParameterError
+from tastespace.models.base.parameters import check_int, check_number
+from tastespace.models.base.posterior import Uncertain
+
+MOST_SDS = 1e6  # far beyond what makes a difference, and what single precision can hold
+RngOf = Callable[[int], Generator]  # of a user of the belief
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Users (rows of a belief), and for each of them the items that are to be scored."""
+
+    users: IntArray
+    items: IntArray  # users x items; -1 for none
+    are_all: bool = False  # every item there is, in order
+
+    def pairs(self) -> tuple[IntArray, IntArray]:
+        """One a user and item."""
+        there = self.items >= 0
+        return np.repeat(self.users, there.sum(axis=1)), self.items[there]
+
+    def shaped(self, values: FloatArray) -> FloatMatrix:
+        """Values of the pairs in rows; minus infinity where there is no item."""
+        scores = np.full(self.items.shape, -np.inf, np.float32)
+        scores[self.items >= 0] = values
+        return scores
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Best first by the expected rating: the default."""
+
+    def check(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Cautious:
+    """By mean - c times the standard deviation of the belief."""
+
+    c: float = 1.0
+    sign: ClassVar = -1
+
+    def check(self) -> None:
+        check_number("c", self.c, least=0, below=MOST_SDS)
+
+    def scores(
+        self, posterior: Uncertain[Any], belief: Any, some: Candidates, rng_of: RngOf, threads: int
+    ) -> FloatMatrix:
+        pairs = some.pairs()
+        mean, sd = posterior.summary(belief, *pairs, threads)
+        return some.shaped(mean + np.float32(self.sign * self.c) * sd)
+
+
+@dataclass(frozen=True)
+class Curious(Cautious):
+    """By mean + c times the standard deviation of the belief."""
+
+    sign: ClassVar = 1
+
+
+@dataclass(frozen=True)
+class Likely:
+    """By the probability that a rating is at least so high; None for the mean of the training ratings."""
+
+    at_least: float | None = None
+
+    def check(self) -> None:
+        if self.at_least is not None:
+            check_number("at_least", self.at_least)
+
+    def scores(
+        self, posterior: Uncertain[Any], belief: Any, some: Candidates, rng_of: RngOf, threads: int
+    ) -> FloatMatrix:
+        threshold = posterior.usual_rating if self.at_least is None else self.at_least
+        low, high = posterior.rating_range
+        if threshold > high or (threshold <= low < high):
+            raise InvalidParameterError(
+                f"at_least is {threshold:g}, and ratings go from {low:g} to {high:g}; expected above {low:g}, at most "
+                f"{high:g}"
+            )
+        scores = np.full(some.items.shape, -np.inf, np.float32)
+        for place, user in enumerate(some.users):  # One at a time: the whole distribution of every rating is looked at.
+            there = np.flatnonzero(some.items[place] >= 0)
+            items = some.items[place, there]
+            outlook = posterior.outlook(belief, np.full(len(items), user, np.int32), items, threads)
+            chances = outlook.rating.at_least(threshold).astype(np.float32)
+            # Positions, not probabilities: where these are alike, as near 0 and 1, the mean decides.
+            order = np.lexsort((items, -outlook.belief.mean(), -chances))
+            scores[place, there[order]] = np.arange(len(items), 0, -1)
+        return scores
+
+
+@dataclass(frozen=True)
+class Thompson:
+    """By one draw from the posterior: the same for the same model, user and `request`, another for the next request."""
+
+    request: int = 0
+
+    def check(self) -> None:
+        check_int("request", self.request, least=0)
+
+    def scores(
+        self, posterior: Uncertain[Any], belief: Any, some: Candidates, rng_of: RngOf, threads: int
+    ) -> FloatMatrix:
+        scores = np.full(some.items.shape, -np.inf, np.float32)
+        for place, user in enumerate(some.users):
+            there = np.flatnonzero(some.items[place] >= 0)
+            items = None if some.are_all else some.items[place, there]
+            scores[place, there] = posterior.draw_scores(belief, int(user), 1, rng_of(int(user)), items)[0]
+        return scores
+
+
+Policy = Mean | Cautious | Curious | Likely | Thompson
+POLICIES: dict[str, type[Policy]] = {
+    "mean": Mean,
+    "cautious": Cautious,
+    "curious": Curious,
+    "likely": Likely,
+    "thompson": Thompson,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyScores:
+    """The scores of a policy, as the search for the best items takes them."""
+
+    policy: Cautious | Curious | Likely | Thompson
+    posterior: Uncertain[Any]
+    n_items: int
+    rng_of: RngOf
+
+    def scores(self, belief: Any, belief_rows: IntArray, threads: int) -> FloatMatrix:
+        every = np.broadcast_to(np.arange(self.n_items, dtype=np.int32), (len(belief_rows), self.n_items))
+        return self.of(belief, Candidates(belief_rows, every, are_all=True), threads)
+
+    def of(self, belief: Any, some: Candidates, threads: int) -> FloatMatrix:
+        """Of some items of each user; minus infinity where there is none."""
+        return self.policy.scores(self.posterior, belief, some, self.rng_of, threads)
+
+
+def policy_of(asked: Policy | str) -> Policy:
+    """The policy meant: itself, a name, or a name with its parameter, such as ``cautious:c=2``."""
+    if isinstance(asked, str):
+        name, _, setting = asked.partition(":")
+        asked = _named(name)(**_parameter(name, setting))
+    if not isinstance(asked, Policy):
+        raise InvalidParameterError(
+            f"policy is {asked!r}; expected one of {', '.join(POLICIES)}, or an object such as Cautious(c=2)"
+        )
+    asked.check()
+    return asked
+
+
+def _named(name: str) -> type[Policy]:
+    if name not in POLICIES:
+        raise InvalidParameterError(f"there is no policy {name!r}; expected one of {', '.join(POLICIES)}")
+    return POLICIES[name]
+
+
+def _parameter(name: str, setting: str) -> dict[str, Any]:
+    """`c=2` as a parameter of the policy of this name."""
+    if not setting:
+        return {}
+    known = [field.name for field in fields(_named(name))]
+    key, separator, text = setting.partition("=")
+    if key not in known or not separator:
+        expected = f"{name}:{known[0]}=NUMBER" if known else f"{name} alone, which has no parameter"
+        raise InvalidParameterError(f"the policy is {name}:{setting}; expected {expected}")
+    kind, expected = (int, "a whole number") if key == "request" else (float, "a number")
+    try:
+        return {key: kind(text)}
+    except ValueError:
+        raise InvalidParameterError(f"{key} is {text!r}; expected {expected}") from None

@@ -1,0 +1,552 @@
+"""The estimator a person holds: fields are its parameters, learned names end in an underscore."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace import randomness, threads
+from tastespace.arrays import BoolArray, FloatMatrix, IntArray
+from tastespace.data.filters import Condition
+from tastespace.data.kinds import CHOICES
+from tastespace.data.ratings import Ratings
+from tastespace.data.vocabulary import Ids, id_series, listed
+from tastespace.errors import InvalidParameterError, NotFittedError, warn
+from tastespace.index.index import Index, set_threads
+from tastespace.index.structures.exact import Exact
+from tastespace.index.trials import StoredIndex
+from tastespace.inference.checkpoints import Checkpoints
+from tastespace.models.base.active_learning import AMONG, Asker, Goal, Inquiries, Questions, questions_of
+from tastespace.models.base.attribution import Explanation, explain
+from tastespace.models.base.candidates import score_blocks
+from tastespace.models.base.parameters import check_int
+from tastespace.models.base.policies import Policy, policy_of
+from tastespace.models.base.posterior import Inquires, Posterior, Prediction, Remembers, Uncertain
+from tastespace.models.base.prepared import Prepared, grown_index
+from tastespace.models.base.query import Request, asked_users, plain_history, stranger, users_meant
+from tastespace.models.base.ranking import Ranking, allowed_items, rules_of
+from tastespace.models.base.resuming import infer_with_checkpoints, resumable, start_of, startable
+from tastespace.models.base.similarity import Similar, similar_items, similar_users
+from tastespace.models.base.top_n import Listing, ListOptions
+from tastespace.models.base.uncertainty import Sure
+from tastespace.models.base.update import (
+    Sweeps,
+    TrainingSummary,
+    UpdateSummary,
+    as_ratings,
+    check_range,
+    check_sweeps,
+    conclude,
+    merge,
+    of_the_same_kind,
+)
+from tastespace.progress import Observer, silent
+from tastespace.threads import instruction_set
+
+
+@dataclass(kw_only=True)
+class Recommender(ABC):
+    """Base of all models. A subclass writes `infer` and names its posterior's class; the rest is shared.
+
+    `seed=None` takes a fresh seed, kept as `seed_`; the same seed gives the same bytes whatever the number of
+    `threads` (None: all cores).
+    """
+
+    seed: int | None = None
+    threads: int | None = None
+
+    posterior_class: ClassVar[type[Any]]
+    scores_are_ratings: ClassVar[bool] = True  # those of lists are expected ratings, or chances of a choice
+    is_its_ratings: ClassVar[bool] = False  # the posterior holds the training ratings, and is nothing without them
+
+    @abstractmethod
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> Posterior[Any]:
+        """Conclude from the ratings: all that a subclass writes. `held_out` may be watched, never learned from."""
+
+    def check(self) -> None:
+        """Refuse parameters that make no sense; a subclass adds its own."""
+        instruction_set()  # Says now, not in the first kernel, if TASTESPACE_ISA asks for the impossible.
+        randomness.resolve(self.seed)
+        threads.resolve(self.threads)
+
+    def fit(
+        self,
+        observed: Ratings,
+        *,
+        held_out: Ratings | None = None,
+        observer: Observer = silent,
+        checkpoints: Checkpoints | None = None,
+        start: Recommender | None = None,
+    ) -> Self:
+        """Learn from ratings. Fitting again starts afresh.
+
+        `held_out` are ratings to watch: a model that takes many sweeps tells the observer how well it predicts them.
+        They change nothing of what is learned.
+
+        With `checkpoints` a model that samples keeps its state in a folder, and goes on from there after a crash (see
+        `tastespace.inference.checkpoints`); another model refuses them.
+
+        `start` is a fitted model with factors: a model of factors begins from its items, those that it knows, with the
+        users where these put them (see `tastespace.models.base.resuming`).
+        """
+        for name, given in (("fit", observed), ("held_out", held_out)):
+            if not isinstance(given, Ratings) and (name == "fit" or given is not None):
+                raise InvalidParameterError(
+                    f"{name} got {type(given).__name__}; expected Ratings: use tastespace.read or Ratings.from_frame"
+                )
+        self.check()
+        if start is not None:
+            if checkpoints is not None:
+                raise InvalidParameterError("fit got a start and checkpoints; expected one of them, or neither")
+            seed, begun = randomness.resolve(self.seed), start_of(start, observed)
+            posterior = startable(self).infer_from(begun, observed, randomness.generator(seed), observer, held_out)
+        elif checkpoints is None:
+            seed = randomness.resolve(self.seed)
+            posterior = self.infer(observed, randomness.generator(seed), observer, held_out)
+        else:
+            sampler = resumable(self, checkpoints)
+            seed, posterior = infer_with_checkpoints(sampler, observed, held_out, observer, checkpoints)
+        # Declared levels may reach further than those in use.
+        rating_range = posterior.rating_range if isinstance(posterior, Uncertain) else observed.range
+        return self.restore(observed, posterior, seed, rating_range)
+
+    def restore(
+        self,
+        observed: Ratings,
+        posterior: Posterior[Any],
+        seed: int,
+        rating_range: tuple[float, float],
+        seen: TrainingSummary | None = None,
+    ) -> Self:
+        """Take a conclusion as one's own: what `fit` and the artifact end with.
+
+        `seen` is what it was learned from, None for all these ratings.
+        """
+        instruction_set()
+        self.ratings_ = observed  # the ids at least; an artifact may have been saved without the ratings
+        if isinstance(posterior, Remembers):
+            posterior = posterior.remembering(observed.by_user)
+        self.posterior_ = posterior
+        self.seed_ = seed
+        self.rating_range_ = rating_range
+        self.seen_ = TrainingSummary.of(observed) if seen is None else seen
+        self.news_: UpdateSummary | None = None  # what an update brought
+        self.index_: StoredIndex | None = None  # the one chosen for these items
+        self._prepared = Prepared(posterior, observed)
+        return self
+
+    def update(self, new_ratings: Any, *, sweeps: Sweeps = "auto", observer: Observer = silent) -> Self:
+        """A new recommender that has seen these ratings, too; this one is unchanged.
+
+        `new_ratings` are `Ratings`, or a table with the columns user, item and rating, on the scale of those that the
+        model was fitted on; choices need no rating. Known and new users and items may be among them; a pair rated again
+        counts as it was rated last, and counts are added to those there were.
+
+        A model that samples (`BPMF`) keeps its draws: what users rated counts at once, and new items get draws of
+        their own. Old items stay as they are until chains go on from where they ended, with all ratings: `sweeps` is
+        the number of sweeps before draws are kept again, 0 for no such restart. "auto" restarts when more than 5 % have
+        been added since the last time. Any other model is fitted again on all ratings, with the same seed.
+
+        `seen_` says what has been learned from, and what was added since; `news_` what this update did. An index goes
+        on, with the new items beside it, as long as the old ones are where they were; else `index_` is None: choose one
+        again.
+        """
+        self.require_fitted()
+        check_sweeps(sweeps)
+        if not len(self.ratings_):
+            raise InvalidParameterError(
+                f"this {type(self).__name__} was saved without its ratings, or learned from a file piece by piece: "
+                "there is nothing to add new ones to; expected a model that has its ratings, or a fit on all ratings"
+            )
+        new = of_the_same_kind(as_ratings(new_ratings), self.ratings_)
+        self.check_ratings(new)
+        merged, other = merge(self.ratings_, new, self.seen_), type(self)(**self.get_params())
+        other.check()
+        posterior, news = conclude(other, self.posterior_, merged, self.seen_, sweeps, self.seed_, observer)
+        seen = self.seen_.after(news, merged.ratings)
+        (low, high), (least, most) = self.rating_range_, merged.ratings.range
+        # Most models have checked that new ratings are within the range; choices may be made more often than before.
+        widened = min(low, least), max(high, most)
+        rating_range = posterior.rating_range if isinstance(posterior, Uncertain) else widened
+        other.restore(merged.ratings, posterior, self.seed_, rating_range, seen)
+        other.news_ = news
+        other.index_ = grown_index(self.index_, self.posterior_, posterior)
+        return other
+
+    @property
+    def prediction_range(self) -> tuple[float, float]:
+        """What predictions are clipped to."""
+        return self.rating_range_
+
+    @property
+    def not_rated(self) -> float | None:
+        """The value that says so, for a model to which that says something."""
+        return None
+
+    @property
+    def takes_choices(self) -> bool:
+        """Whether what was chosen, without a value, says something."""
+        return self.not_rated is not None or self.ratings_.kind in CHOICES
+
+    @property
+    def history_range(self) -> tuple[float, float]:
+        """What ratings of a history may be expected to be."""
+        return self.rating_range_
+
+    def check_ratings(self, ratings: Ratings) -> None:
+        """Refuse new ratings that are not such as the model was fitted on."""
+        check_range(ratings, self.rating_range_)
+
+    @property
+    def is_fitted(self) -> bool:
+        return "posterior_" in self.__dict__
+
+    def about(self, user_ids: Ids | None = None, *, history: Any = None, instead: bool = False) -> Request:
+        """Users as a request is about them: what is believed of them is concluded once, when it is first needed.
+
+        Where several things are asked about the same users, give what this returns in place of `user_ids`. `history`
+        is as in `recommend`; with `instead` it is all that counts, in place of what the users rated in training: for
+        whoever keeps the ratings himself, and may have lost some.
+        """
+        self.require_fitted()
+        return self._request(user_ids, history, "about", instead=instead)
+
+    def predict(self, user_ids: Ids | Request, item_ids: Ids, *, history: Any = None) -> Prediction:
+        """Predicted ratings of pairs, within the range of the training ratings.
+
+        Unknown users and items get the prior's answer and are flagged cold. `history` are ratings that the
+        model has not seen, of users old or new (see `recommend`).
+        """
+        self.require_fitted()
+        items = id_series(listed(item_ids), "item")
+        if isinstance(user_ids, Request) and len(user_ids.users) == 1:
+            users = user_ids.users.gather(np.zeros(len(items), np.uint32))
+        else:
+            users = user_ids.users if isinstance(user_ids, Request) else id_series(listed(user_ids), "user")
+        if len(users) != len(items):
+            raise InvalidParameterError(f"{len(users)} users and {len(items)} items; expected as many of each")
+        request = self._request(user_ids if isinstance(user_ids, Request) else users, history, "predict")
+        positions, item_rows = request.asked.users.rows_of(users), self.ratings_.items.rows_of(items)
+        belief, posterior, outlook = request.belief, self.posterior_, None
+        if isinstance(posterior, Uncertain):
+            outlook = posterior.outlook(belief, positions, item_rows, request.threads)
+            mean = outlook.belief.mean().astype(np.float32)
+        else:
+            mean = posterior.predict(belief, positions, item_rows, request.threads)
+        low, high = self.prediction_range
+        return Prediction(
+            user_ids=users,
+            item_ids=items,
+            titles=None if self.ratings_.item_titles is None else self.ratings_.title_of(item_rows),
+            mean=np.clip(mean, low, high),
+            cold=request.cold[positions] | (item_rows < 0),
+            belief_sd=None if outlook is None else outlook.belief.sd().astype(np.float32),
+            rating_sd=None if outlook is None else outlook.rating.sd().astype(np.float32),
+            rating=None if outlook is None else outlook.rating,
+            unclipped=mean,
+        )
+
+    def recommend(
+        self,
+        user_ids: Ids | Request | None = None,
+        n: int = 10,
+        *,
+        history: Any = None,
+        policy: Policy | str = "mean",
+        exclude: Any = "seen",
+        include_seen: bool = False,
+        only: Any = None,
+        where: str | None = None,
+        diversity: float = 0.0,
+        popularity_damping: float = 0.0,
+        index: Index | Literal["auto"] | None = "auto",
+        uncertainty: bool = True,
+    ) -> Ranking:
+        """The best items of each user.
+
+        `history` are ratings that the model has not seen: `Ratings` of any users, ``{item: rating}`` of
+        one, or a table of polars or pandas, with or without a column of users; for a model of choices also the items
+        that one chose. They count at once, beside the training ratings of a user who has any: the newer rating wins,
+        but counts add up, and where all values were 1 in training they are here. Without `user_ids` the users of the
+        history are meant.
+
+        `policy` is how a belief becomes a ranking: "mean", "cautious", "curious", "likely" or "thompson", or one of
+        these with its parameter, such as ``Cautious(c=2)`` or "cautious:c=2" (see `tastespace.models.base.policies`). A
+        model that does not know how sure it is has "mean" only.
+
+        All filters hold together. `exclude="seen"` leaves out what a user has rated, None nothing, items (a list,
+        or a table with a column item) these and the seen ones; a table with the columns user and item leaves out
+        those pairs and the seen ones. With `include_seen` the seen ones are not left out. `only` are items to choose
+        from; an unknown one is an error. A table of users and items gives each user his own to choose from, and a
+        user who is not in it none. `where` is a condition on titles and attributes, such as
+        ``genre = Comedy and year >= 1990`` (see `tastespace.data.filters`).
+
+        `diversity` (0 to 1) chooses the list among the best max(10 n, 100), each next item good and unlike those
+        before it. `popularity_damping` (0 to 1000) moves down what everybody rates (see
+        `tastespace.models.base.reranking`). Both change the order, never the scores that are shown.
+
+        `index` finds the best without looking at every item: "auto" is the one that was chosen for this model
+        (`tastespace index`, or `index_`), if any; None looks at every item; or one built over the posterior's item
+        vectors. It is used under every policy: "cautious", "curious" and "likely" put the best 20 n (at least 200) by
+        expected rating in order. "thompson" searches its own draw: by the index where items are the same in all draws
+        (`ImplicitALS`, `LogisticMF`), or else all items of the draw are looked at, which no index over the mean could
+        find the best of. Every item is also looked at where each user has a list of his own to choose from, and where
+        damping meets another policy than "mean". `found_by` says how it was.
+
+        If the model knows how sure it is, each entry says so: an interval that holds a rating with a probability of
+        90 %, and the probability that the item is one of the user's true best n of all that were allowed (with an
+        index, of the best 20 n by expected rating, at least 200, and those in the list). This takes
+        longer than the lists: with 10,000 items about 10 milliseconds of a processor a user for `ImplicitALS`, and 25
+        for `BPMF` with its 100 draws, or 2 with an index; `uncertainty=False` leaves it out.
+        """
+        self.require_fitted()
+        wishes = ListOptions(n, policy_of(policy), diversity, popularity_damping)
+        wishes.check()
+        request = self._request(user_ids, history, "recommend")
+        asked = request.asked
+        rules = rules_of(
+            self.ratings_,
+            asked.users,
+            asked.seen,
+            exclude=exclude,
+            include_seen=include_seen,
+            only=only,
+            matching=self._matching(where),
+        )
+        lists = Listing(
+            posterior=self.posterior_,
+            belief=request.belief,
+            n_users=len(asked.users),
+            n_items=self.ratings_.n_items,
+            rules=rules,
+            prepared=self._prepared,
+            index=self._index(index),
+            rng_of=request.rng_of("policy", getattr(wishes.policy, "request", 0)),
+            threads=request.threads,
+        ).lists(wishes, with_pool=uncertainty and isinstance(self.posterior_, Uncertain))
+        found, sureness = lists.found, None
+        if uncertainty and isinstance(self.posterior_, Uncertain):
+            sure = Sure(self.posterior_, request.belief, rules, request.rng_of("top n"), request.threads)
+            sureness = sure.of(found.items, n, lists.pool)
+        positions = request.positions
+        item_rows = found.items[positions]
+        return Ranking(
+            user_ids=request.users,
+            cold=request.cold[positions],
+            item_rows=item_rows,
+            scores=found.scores[positions],
+            item_ids=self.ratings_.items.at(item_rows.reshape(-1)),
+            titles=None if self.ratings_.item_titles is None else self.ratings_.title_of(item_rows.reshape(-1)),
+            sureness=None if sureness is None else sureness.take(positions),
+            found_by=lists.how,
+        )
+
+    def ask(
+        self,
+        user_ids: Ids | Request | None = None,
+        n: int = 5,
+        *,
+        history: Any = None,
+        exclude: Any = "seen",
+        only: Any = None,
+        where: str | None = None,
+        among: int | None = AMONG,
+        goal: Goal = "ratings",
+    ) -> Questions:
+        """What each user should be asked to rate next, so that what he may like is known soonest.
+
+        Without `user_ids` and `history` somebody is meant of whom nothing is known. `history`, `exclude`, `only` and
+        `where` are as in `recommend`; the last three say what may be asked, and what is to be known. A person can only
+        rate what he knows: questions are chosen `among` so many of the allowed items, those most rated in training
+        (None: among all).
+
+        `goal` is what is to be known: "ratings", those of whatever people rate (each item counts as often; those
+        named by `only` all alike), or "list", the best of his list (see `tastespace.models.base.active_learning`). A
+        model without a posterior is an error.
+        """
+        self.require_fitted()
+        wanted = Inquiries(n, among, goal)
+        wanted.check()
+        posterior = self.posterior_
+        if not isinstance(posterior, Inquires):
+            raise InvalidParameterError(
+                f"{type(self).__name__} predicts a point and does not know what an answer would tell; expected a model "
+                f"with a posterior, such as {'ImplicitALS' if self.takes_choices else 'BPMF'}"
+            )
+        if user_ids is None and history is None:
+            user_ids = [stranger(self.ratings_)]
+        request = self._request(user_ids, history, "ask")
+        asked = request.asked
+        found = Asker(
+            posterior=posterior,
+            belief=request.belief,
+            seen=asked.seen,
+            rules=rules_of(
+                self.ratings_,
+                asked.users,
+                asked.seen,
+                exclude=exclude,
+                only=only,
+                matching=self._matching(where),
+            ),
+            are_listed=only is not None,
+            counts=self.ratings_.by_item.counts.astype(np.float64) if len(self.ratings_) else None,
+            n_items=self.ratings_.n_items,
+            exact=self._prepared.exact if goal == "list" else None,
+            threads=request.threads,
+        ).questions(wanted)
+        return questions_of(found, self.ratings_, request.users, request.positions, request.cold)
+
+    def scores(self, user_ids: Ids, *, history: Any = None) -> Iterator[tuple[IntArray, FloatMatrix]]:
+        """What lists are ordered by, for measures over whole rankings: the scores of all items, in bounded memory.
+
+        Some users at a time: their positions among the users asked about (each once, in order of appearance),
+        and one row of scores each, minus infinity where they have rated an item. Where ratings follow from scores
+        and not as a straight line (levels, yes and no), these are the scores; lists put the best of them in order of
+        the expected rating, which is almost the same.
+        """
+        self.require_fitted()
+        request = self._request(user_ids, history, "scores")
+        n_users, n_items = len(request.asked.users), self.ratings_.n_items
+        for rows, block in score_blocks(self.posterior_, request.belief, n_users, n_items, request.threads):
+            seen = request.asked.seen.take(rows)
+            block[seen.rows(), seen.columns] = -np.inf
+            yield rows, block
+
+    def similar_items(
+        self, item_ids: Ids, n: int = 10, *, exclude: Any = None, only: Any = None, where: str | None = None
+    ) -> Similar:
+        """The items most like each of these: those in the same direction of the taste space.
+
+        A bias is no part of it: likeness is about the kind of a thing, not about how good it is. `exclude`, `only`
+        and `where` filter as in `recommend`. An item with nothing to be compared by gets an empty list and is flagged
+        cold. An unknown item is an error, and so is a model without tastes.
+        """
+        self.require_fitted()
+        check_int("n", n, least=1)
+        items = id_series(listed(item_ids), "item")
+        allowed = allowed_items(self.ratings_, exclude=exclude, only=only, matching=self._matching(where))
+        likeness = self._prepared.item_likeness
+        return similar_items(self.ratings_, likeness, items, n, allowed, threads.resolve(self.threads))
+
+    def similar_users(self, user_ids: Ids | Request | None = None, n: int = 10, *, history: Any = None) -> Similar:
+        """The training users most like each of these, who may be strangers with a history (see `recommend`).
+
+        Somebody without any ratings, or with nothing to be compared by, gets an empty list and is flagged cold. A
+        model without tastes is an error.
+        """
+        self.require_fitted()
+        check_int("n", n, least=1)
+        request, likeness = self._request(user_ids, history, "similar_users"), self._prepared.user_likeness
+        return similar_users(self.ratings_, likeness, request.asked, request.belief, request.users, n, request.threads)
+
+    def explain(self, user_id: Any | None, item_ids: Ids, *, history: Any = None, n: int = 5) -> Explanation:
+        """Which of the user's own ratings pushed these items up or down, and how much: the `n` largest of each.
+
+        `user_id` may be None where a history is of one user. Somebody without ratings is flagged cold.
+
+        The contribution of a rating is what the prediction would lose, had the user rated that one thing as a
+        stranger would be predicted to (see `tastespace.models.base.attribution`); that of a choice, had he not made it.
+        """
+        self.require_fitted()
+        check_int("n", n, least=1)
+        named = user_id is None or isinstance(user_id, Request)
+        request = self._request(user_id if named else [user_id], history, "explain")
+        asked = request.asked
+        if len(request.users) != 1:
+            raise InvalidParameterError(
+                f"explain got a history of {len(request.users)} users; expected to be told which one"
+            )
+        if not len(self.ratings_) and not asked.cold[0] and not asked.seen.counts[0]:
+            raise InvalidParameterError(
+                "the model was saved without its ratings, so that there is nothing to explain by; expected a history, "
+                "or a model saved with its ratings"
+            )
+        items, user = id_series(listed(item_ids), "item"), asked.users.ids[0]
+        return explain(
+            self.ratings_,
+            self.posterior_,
+            user,
+            asked.seen,
+            items,
+            n,
+            request.threads,
+            trained=asked.before,
+            instead=self.not_rated,
+            belief=request.belief,
+        )
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name, as scikit-learn asks for them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters; takes effect at the next fit."""
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise InvalidParameterError(
+                    f"{type(self).__name__} has no parameter {name!r}; expected one of {', '.join(known)}"
+                )
+            setattr(self, name, value)
+        return self
+
+    def require_fitted(self) -> None:
+        """Refuse to answer before `fit`."""
+        if not self.is_fitted:
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(ratings) first")
+
+    def _request(self, user_ids: Ids | Request | None, history: Any, verb: str, *, instead: bool = False) -> Request:
+        """Who is meant by users and a history, and what they rated in training and since."""
+        if isinstance(user_ids, Request):
+            return self._made(user_ids, history, verb)
+        history = plain_history(history)
+        users = users_meant(self.ratings_, user_ids, history, verb)
+        asked = asked_users(
+            self.ratings_, users, history, self.history_range, takes_choices=self.takes_choices, instead=instead
+        )
+        return Request(self.ratings_, self.posterior_, self.seed_, users, asked, threads.resolve(self.threads))
+
+    def _made(self, request: Request, history: Any, verb: str) -> Request:
+        """A request that was made before, by this very model."""
+        if request.posterior is not self.posterior_:
+            raise InvalidParameterError(f"{verb} got users as another model sees them; expected about() of this model")
+        if history is not None:
+            raise InvalidParameterError(f"{verb} got a history beside about(); expected about(..., history=...)")
+        return request
+
+    def _index(self, asked: Index | Literal["auto"] | None) -> Index | None:
+        """The index meant."""
+        if isinstance(asked, str):
+            if asked != "auto":
+                raise InvalidParameterError(f"index is {asked!r}; expected 'auto', None, or a built index")
+            return None if self.index_ is None else self._chosen(self.index_.index)
+        if asked is not None and (isinstance(asked, type) or not hasattr(asked, "n_items_")):
+            raise InvalidParameterError(
+                f"index is {asked!r}; expected 'auto', None, or an index that is built over posterior_.item_vectors()"
+            )
+        return asked
+
+    def _chosen(self, index: Index) -> Index | None:
+        """The index chosen for this model, with as many threads as the model may use."""
+        if isinstance(index, Exact):
+            self._prepared.take_exact(index)
+            return None
+        set_threads(index, self.threads)
+        return index
+
+    def _matching(self, where: str | None) -> BoolArray | None:
+        """The items that fulfil a condition; what is doubtful about it brings a warning."""
+        if where is None:
+            return None
+        matching, doubts = Condition(where).matches(self._prepared.attributes)
+        for doubt in doubts:
+            warn(doubt)
+        return matching

@@ -1,0 +1,189 @@
+"""Fits that survive an interruption: a model that samples keeps checkpoints, and goes on from the last one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import polars as pl
+from numpy.random import Generator
+
+from tastespace import randomness
+from tastespace.arrays import BoolArray, DoubleArray
+from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError
+from tastespace.inference.checkpoints import Checkpoints, RunCheckpoints
+from tastespace.models.base.posterior import Posterior
+from tastespace.progress import Observer
+from tastespace.threads import instruction_set
+from tastespace.version import __version__
+
+NOT_PART_OF_IT = ("seed", "threads")  # the number of threads changes nothing; the seed is told as it was resolved
+
+
+def run_of(
+    name: str, parameters: Mapping[str, Any], seed: int, observed: Ratings, held_out: Ratings | None
+) -> dict[str, Any]:
+    """As JSON has it. Held-out ratings are part of it: what is watched of them ends up in the model's trace."""
+    return {
+        "tastespace": __version__,
+        "instruction set": instruction_set(),  # Others round differently: the bytes would not be the same.
+        "model": name,
+        **{key: _plain(value) for key, value in parameters.items() if key not in NOT_PART_OF_IT},
+        "seed": seed,
+        "ratings": described(observed),
+        "held-out ratings": None if held_out is None else described(held_out),
+    }
+
+
+def described(ratings: Ratings) -> str:
+    """Their number, and a digest of who rated what and how, in this order: rows are numbered by it.
+
+    (The fingerprint of ratings is the same for any order, and is of no use here.)
+    """
+    digest = hashlib.sha256()
+    for vocabulary in (ratings.users, ratings.items):
+        ids = vocabulary.ids
+        digest.update(f"{ids.dtype} {len(ids)}\n".encode())
+        texts = ids.cast(pl.String)
+        lengths = texts.str.len_bytes().to_numpy()  # They keep ids apart whatever these contain.
+        digest.update(np.ascontiguousarray(lengths, np.int64).tobytes())
+        digest.update(texts.str.join("").item().encode())
+    for array in (ratings.user_rows, ratings.item_rows, ratings.values):
+        digest.update(np.ascontiguousarray(array).data)
+    sizes = f"{len(ratings):,} by {ratings.n_users:,} users of {ratings.n_items:,} items"
+    return f"{sizes}, {digest.hexdigest()[:16]}"
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as JSON has it: numbers of numpy are the same run as Python's, and a tuple as a list."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, list | tuple | range):
+        return [_plain(one) for one in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """Capability of a recommender: its inference can be interrupted, and go on later from a checkpoint."""
+
+    seed: int | None
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+
+    def infer_resumably(
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        held_out: Ratings | None,
+        checkpoints: RunCheckpoints | None,
+    ) -> Posterior[Any]:
+        """As `infer`, and to the same end, with checkpoints."""
+        ...
+
+
+def resumable(recommender: Any, checkpoints: Checkpoints) -> Resumable:
+    """The recommender; checkpoints that are none, that it cannot keep, or that are in the way, are refused."""
+    if not isinstance(checkpoints, Checkpoints):
+        raise InvalidParameterError(
+            f"checkpoints is {checkpoints!r}; expected Checkpoints, such as tastespace.Checkpoints('folder')"
+        )
+    if not isinstance(recommender, Resumable):
+        raise InvalidParameterError(
+            f"{type(recommender).__name__} keeps no checkpoints: it draws no samples, and is fitted in one go; "
+            "expected none, or a model that samples, such as BPMF"
+        )
+    checkpoints.check()
+    return recommender
+
+
+def infer_with_checkpoints(
+    recommender: Resumable, observed: Ratings, held_out: Ratings | None, observer: Observer, checkpoints: Checkpoints
+) -> tuple[int, Posterior[Any]]:
+    """The seed, and what was concluded."""
+    # Without a seed, the run that goes on has that of the run that began.
+    began_with = checkpoints.seed() if recommender.seed is None and checkpoints.resume else None
+    seed = randomness.resolve(recommender.seed) if began_with is None else began_with
+    run = run_of(type(recommender).__name__, recommender.get_params(), seed, observed, held_out)
+    rng = randomness.generator(seed)
+    with checkpoints.begin(run) as begun:
+        return seed, recommender.infer_resumably(observed, rng, observer, held_out, begun)
+
+
+@dataclass(frozen=True, eq=False)
+class ItemPoints:
+    """Items as factors and biases, in units of ratings: rating = mean + user bias + bias + user . factors."""
+
+    factors: DoubleArray  # items x factors
+    bias: DoubleArray  # one an item; 0 where there are none
+
+
+@runtime_checkable
+class HasItemPoints(Protocol):
+    """Capability of a posterior: another fit can begin from its items."""
+
+    def item_points(self) -> ItemPoints: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where the items of a fit begin; those that the other model does not know are 0."""
+
+    points: ItemPoints
+    known: BoolArray  # one an item
+
+    def factors(self, n_factors: int, sd: float, rng: Generator) -> DoubleArray:
+        """So many factors of each item: the strongest directions of those there are, and small chance for the rest.
+
+        Which coordinates tastes have does not matter, as users are placed by the items; so directions may be turned.
+        """
+        given, known = self.points.factors, self.known
+        factors: DoubleArray = sd * rng.standard_normal((len(known), n_factors))
+        if given.shape[1] > n_factors:
+            _, turn = np.linalg.eigh(given.T @ given)
+            given = given @ turn[:, ::-1][:, :n_factors]
+        factors[known, : given.shape[1]] = given[known]
+        return factors
+
+
+@runtime_checkable
+class Startable(Protocol):
+    """Capability of a recommender: its inference can begin from the items of another model."""
+
+    def infer_from(
+        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> Posterior[Any]: ...
+
+
+def startable(recommender: Any) -> Startable:
+    """The recommender; one that has no use for a start is refused."""
+    if not isinstance(recommender, Startable):
+        raise InvalidParameterError(
+            f"{type(recommender).__name__} does not begin from another model; expected start=None, or a model of "
+            "factors, such as BPMF"
+        )
+    return recommender
+
+
+def start_of(other: Any, observed: Ratings) -> Start:
+    """The items of a fitted recommender as the start of a fit to these ratings."""
+    posterior = getattr(other, "posterior_", None)
+    if posterior is None or not isinstance(posterior, HasItemPoints):
+        what = f"{type(other).__name__} that is not fitted" if hasattr(other, "fit") else type(other).__name__
+        what = what if posterior is None else f"{type(other).__name__}, which has no factors in units of ratings"
+        raise InvalidParameterError(f"start is a {what}; expected a fitted model with factors, such as ALS or BPMF")
+    points = posterior.item_points()
+    rows = other.ratings_.items.rows_of(observed.items.ids)
+    known = rows >= 0
+    if not known.any():
+        raise InvalidParameterError(
+            "start knows none of the items that are to be learned; expected a model fitted on ratings of the same items"
+        )
+    factors, bias = np.zeros((len(rows), points.factors.shape[1])), np.zeros(len(rows))
+    factors[known], bias[known] = points.factors[rows[known]], points.bias[rows[known]]
+    return Start(ItemPoints(factors, bias), np.asarray(known))

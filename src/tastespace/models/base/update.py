@@ -1,0 +1,371 @@
+"""A recommender that keeps up: ratings that have come since are merged with those it has, and counted.
+
+Ids keep their rows: new users and items are appended. Of a pair rated again, what comes later wins; counts add up, for
+they are how often something was chosen since. The merged ratings are in the order of users and items, as an artifact
+has them: a model and its saved copy are updated alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+import polars as pl
+from numpy.random import Generator
+
+from tastespace.arrays import FIRST_INFINITE, BoolArray, DoubleArray, FloatArray, IntArray, TimeArray, contiguous
+from tastespace.data.kinds import CHOICES, strange
+from tastespace.data.ratings import Ratings
+from tastespace.data.vocabulary import Vocabulary
+from tastespace.errors import DataError, InvalidParameterError, warn
+from tastespace.models.base.parameters import check_int
+from tastespace.models.base.posterior import Posterior
+from tastespace.progress import Observer
+from tastespace.randomness import generator
+
+# Above this share of ratings that the draws have not learned from, a restart predicted better than none; between 5, 10
+# and 20 sweeps of warm-up there was no difference (docs/how-to/keep-up.md).
+RESTART_SHARE = 0.05
+RESTART_SWEEPS = 10
+
+Sweeps = int | Literal["auto"]
+How = Literal["nothing new", "kept draws", "warm restart", "fitted again"]
+
+
+@dataclass(frozen=True)
+class UpdateSummary:
+    """What one update brought, and what was done with it."""
+
+    ratings: int  # that the model did not have
+    replaced: int  # of these, newer ratings of a pair, or counts that were added to those there were
+    unchanged: int  # besides these: had already, with the same value
+    new_users: int
+    new_items: int
+    by_new_users: int  # of the ratings; new since all was learned
+    of_new_items: int
+    how: How = "nothing new"
+    sweeps: int = 0  # of warm-up, for a warm restart
+
+    @property
+    def is_nothing(self) -> bool:
+        return not (self.ratings or self.new_users or self.new_items)
+
+
+@dataclass(frozen=True)
+class TrainingSummary:
+    """What a recommender has seen: the ratings that all was learned from, and those that have come since.
+
+    What has come since counts for the users who rated, and for new items; old items do not move by it until all is
+    learned again, by a warm restart or a fit.
+    """
+
+    learned_ratings: int
+    learned_users: int
+    learned_items: int
+    added: int = 0  # ratings since, replaced ones included
+    replaced: int = 0
+    by_new_users: int = 0
+    of_new_items: int = 0
+    updates: int = 0  # since the first fit
+
+    @classmethod
+    def of(cls, ratings: Ratings) -> TrainingSummary:
+        """All of these, just learned."""
+        return cls(len(ratings), ratings.n_users, ratings.n_items)
+
+    @property
+    def added_share(self) -> float:
+        """Ratings since, as a share of those that were learned from."""
+        return self.added / max(self.learned_ratings, 1)
+
+    def after(self, news: UpdateSummary, ratings: Ratings) -> TrainingSummary:
+        """When these have come, to make all ratings these."""
+        if news.how in ("warm restart", "fitted again"):
+            return replace(TrainingSummary.of(ratings), updates=self.updates + 1)
+        return replace(
+            self,
+            added=self.added + news.ratings,
+            replaced=self.replaced + news.replaced,
+            by_new_users=self.by_new_users + news.by_new_users,
+            of_new_items=self.of_new_items + news.of_new_items,
+            updates=self.updates + 1,
+        )
+
+    def to_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> TrainingSummary:
+        return cls(**{name: int(value) for name, value in saved.items()})
+
+    def __str__(self) -> str:
+        learned = f"learned from {self.learned_ratings:,} ratings"
+        times = "1 update" if self.updates == 1 else f"{self.updates:,} updates"
+        if not self.added:
+            return f"{learned}, none added since; {times}"
+        return (
+            f"{learned}, {self.added:,} added since ({self.added_share:.1%}: {self.replaced:,} replaced older ones, "
+            f"{self.by_new_users:,} by new users, {self.of_new_items:,} of new items); {times}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """All ratings together, and what was new of the later ones."""
+
+    ratings: Ratings
+    news: UpdateSummary
+    is_touched: BoolArray  # one a user: who has a rating that the model did not have, in this update
+
+
+@runtime_checkable
+class KeepsUp(Protocol):
+    """Capability of a recommender whose draws can be kept: new items get draws of their own, chains can go on."""
+
+    def kept_up(self, posterior: Any, merged: Merged, seen: TrainingSummary, seed: int) -> Posterior[Any]:
+        """The same draws for all ratings there are now; items beyond those learned get theirs.
+
+        Parameters that are not those of the fit are refused.
+        """
+        ...
+
+    def restarted(
+        self, posterior: Any, observed: Ratings, seen: TrainingSummary, sweeps: int, seed: int, observer: Observer
+    ) -> Posterior[Any]:
+        """New draws from chains that start where the old ones ended, after so many sweeps of warm-up."""
+        ...
+
+
+class Infers(Protocol):
+    """What any recommender does."""
+
+    def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> Posterior[Any]: ...
+
+
+def conclude(
+    recommender: Infers,
+    posterior: Posterior[Any],
+    merged: Merged,
+    seen: TrainingSummary,
+    sweeps: Sweeps,
+    seed: int,
+    observer: Observer,
+) -> tuple[Posterior[Any], UpdateSummary]:
+    """What follows from all ratings, given what had been concluded and seen before; and how it was found."""
+    news = merged.news
+    if not isinstance(recommender, KeepsUp):
+        if sweeps != "auto":
+            raise InvalidParameterError(
+                f"sweeps is {sweeps}, and {type(recommender).__name__} has no chains to go on with: it is fitted again "
+                "on all ratings; expected sweeps='auto'"
+            )
+        if news.is_nothing:
+            return posterior, news
+        return recommender.infer(merged.ratings, generator(seed), observer), replace(news, how="fitted again")
+    seen = seen.after(news, merged.ratings)
+    posterior = recommender.kept_up(posterior, merged, seen, seed)
+    if warmup := restart_sweeps(sweeps, seen.added_share):
+        posterior = recommender.restarted(posterior, merged.ratings, seen, warmup, seed, observer)
+        return posterior, replace(news, how="warm restart", sweeps=warmup)
+    return posterior, replace(news, how="nothing new" if news.is_nothing else "kept draws")
+
+
+def restart_sweeps(sweeps: Sweeps, share: float) -> int:
+    """The warm-up of a restart if there is to be one, 0 if not; stale draws that were asked for bring a warning."""
+    if sweeps == "auto":
+        return RESTART_SWEEPS if share > RESTART_SHARE else 0
+    if sweeps == 0 and share > RESTART_SHARE:
+        warn(
+            f"the ratings added since are {share:.0%} of those that all was learned from, and sweeps=0 leaves old "
+            f"items as they were; above {RESTART_SHARE:.0%} a restart pays: sweeps='auto', or fit again"
+        )
+    return int(sweeps)
+
+
+def check_sweeps(sweeps: Any) -> None:
+    if sweeps != "auto":
+        try:
+            check_int("sweeps", sweeps, least=0)
+        except InvalidParameterError as error:
+            raise InvalidParameterError(f"{error}, or 'auto'") from None
+
+
+def as_ratings(news: Any) -> Ratings:
+    """New ratings in any form that names users."""
+    if isinstance(news, Mapping):
+        raise DataError(
+            "the new ratings are a mapping, which names no users",
+            expected="Ratings, or a table with the columns user, item and rating",
+        )
+    if not isinstance(news, Ratings | pl.LazyFrame) and not hasattr(news, "columns") and not _is_arrow(news):
+        raise InvalidParameterError(
+            f"update got {type(news).__name__}; expected Ratings, or a table with the columns user, item and rating"
+        )
+    ratings = news if isinstance(news, Ratings) else Ratings.from_frame(news)
+    if not len(ratings):
+        raise DataError("there are no new ratings", expected="at least one")
+    return ratings
+
+
+def _is_arrow(table: Any) -> bool:
+    return hasattr(table, "__arrow_c_stream__") and not isinstance(table, pl.Series)
+
+
+def of_the_same_kind(new: Ratings, old: Ratings) -> Ratings:
+    """New ratings as what the old ones were declared to be; an error if they are known to be something else.
+
+    Counts and one-class ratings are both choices: what they were in the model they are.
+    """
+    if new.declared_kind is None:
+        return new if old.declared_kind is None else new.with_kind(old.declared_kind)
+    if new.declared_kind == old.declared_kind:
+        return new
+    are_choices = old.kind in CHOICES, new.kind in CHOICES
+    if are_choices[0] != are_choices[1] or (old.declared_kind is not None and not all(are_choices)):
+        raise DataError(
+            f"the new ratings are {new.kind} ({new.kind_and_reason.reason}), and those of the model {old.kind} "
+            f"({old.kind_and_reason.reason})",
+            expected="the same kind; if it has changed, fit again on all ratings",
+        )
+    return new if old.declared_kind is None else new.with_kind(old.declared_kind)
+
+
+def check_range(news: Ratings, rating_range: tuple[float, float]) -> None:
+    """Refuse ratings that are beyond those that the model was fitted on: they may be on another scale."""
+    low, high = rating_range
+    _refuse(news, (news.values < low) | (news.values > high), f"a rating from {low:g} to {high:g}, as it was fitted on")
+
+
+def check_levels(news: Ratings, levels: DoubleArray) -> None:
+    """Refuse ratings that are none of the levels that the model knows."""
+    shown = ", ".join(f"{level:g}" for level in levels[:12]) + (" …" if len(levels) > 12 else "")
+    _refuse(news, strange(news.values, levels), f"one of its levels {shown}")
+
+
+def _refuse(news: Ratings, wrong: BoolArray, expected: str) -> None:
+    places = np.flatnonzero(wrong)
+    if not len(places):
+        return
+    first = places[0]
+    user, item = news.users.ids[int(news.user_rows[first])], news.items.ids[int(news.item_rows[first])]
+    raise DataError(
+        f"{len(places):,} of {len(news):,} new ratings are not such as the model knows: user {user!r} rated item "
+        f"{item!r} with {news.values[first]:g}",
+        expected=f"{expected}; if the scale has changed, fit again on all ratings",
+    )
+
+
+def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
+    """Old ratings and new ones together."""
+    users, user_rows = _extended(old.users, new.users, "user")
+    items, item_rows = _extended(old.items, new.items, "item")
+    who, what = user_rows[new.user_rows], item_rows[new.item_rows]
+    keys = np.concatenate([_keys(old.user_rows, old.item_rows, len(items)), _keys(who, what, len(items))])
+    values, times = np.concatenate([old.values, new.values]), _times(old, new)
+    adds_up = old.kind == "counts"
+    order = np.argsort(keys, kind="stable")  # of a pair, what is new comes last
+    ordered = keys[order]
+    is_last = np.append(ordered[1:] != ordered[:-1], True)
+    before, after = order[np.flatnonzero(~is_last)], order[np.flatnonzero(~is_last) + 1]
+    is_unchanged = np.zeros(len(keys), np.bool_)
+    if adds_up:
+        values[after] = _sums(values[before], values[after])
+    else:
+        is_unchanged[after] = values[before] == values[after]
+    is_new = ~is_unchanged[len(old) :]
+    kept = order[is_last]
+    ratings = Ratings(
+        users,
+        items,
+        contiguous(keys[kept] // len(items), np.int32),
+        contiguous(keys[kept] % len(items), np.int32),
+        contiguous(values[kept], np.float32),
+        None if times is None else times[kept],
+        *_descriptions(old, new, item_rows, len(items)),
+        declared_kind=old.declared_kind or new.declared_kind,
+        kind_reason=old.kind_reason if old.declared_kind is not None else new.kind_reason,
+    )
+    is_touched = np.zeros(len(users), np.bool_)
+    is_touched[who[is_new]] = True
+    n_unchanged = int(is_unchanged.sum())
+    news = UpdateSummary(
+        ratings=len(new) - n_unchanged,
+        replaced=len(after) - n_unchanged,
+        unchanged=n_unchanged,
+        new_users=len(users) - old.n_users,
+        new_items=len(items) - old.n_items,
+        by_new_users=int(np.count_nonzero(who[is_new] >= seen.learned_users)),
+        of_new_items=int(np.count_nonzero(what[is_new] >= seen.learned_items)),
+    )
+    return Merged(ratings, news, is_touched)
+
+
+def _sums(before: FloatArray, after: FloatArray) -> FloatArray:
+    """How often things were chosen in all."""
+    sums = before.astype(np.float64) + after
+    if not (sums < FIRST_INFINITE).all():
+        raise DataError("the counts of a pair add up to more than can be kept", expected="smaller ones")
+    return contiguous(sums, np.float32)
+
+
+def _keys(user_rows: IntArray, item_rows: IntArray, n_items: int) -> Any:
+    return user_rows.astype(np.int64) * n_items + item_rows
+
+
+def _extended(old: Vocabulary, new: Vocabulary, side: str) -> tuple[Vocabulary, IntArray]:
+    """The old ids with new ones after them, and the rows of the new vocabulary in it."""
+    rows = old.rows_of(new.ids)
+    is_new = rows < 0
+    if not is_new.any():
+        return old, rows
+    known, strangers = old.ids, new.ids.filter(pl.Series(is_new))
+    if known.dtype != strangers.dtype:
+        if known.dtype != pl.String:
+            warn(f"{side} ids were integers, and are texts from now on: among the new ones is {strangers[0]!r}")
+        known, strangers = known.cast(pl.String), strangers.cast(pl.String)
+    rows[is_new] = len(old) + np.arange(len(strangers), dtype=np.int32)
+    return Vocabulary(pl.concat([known, strangers.alias(known.name)])), rows
+
+
+def _times(old: Ratings, new: Ratings) -> TimeArray | None:
+    """Those that are known; an artifact has none."""
+    if old.times is None and new.times is None:
+        return None
+    parts = [np.full(len(part), "NaT", "datetime64[s]") if part.times is None else part.times for part in (old, new)]
+    return np.concatenate(parts)
+
+
+def _descriptions(
+    old: Ratings, new: Ratings, rows: IntArray, n_items: int
+) -> tuple[pl.Series | None, pl.DataFrame | None]:
+    """Titles and attributes: what is known stays, what is not comes from the new ratings."""
+    own, brought = np.arange(n_items, dtype=np.int32), np.full(n_items, -1, np.int32)
+    own[old.n_items :] = -1
+    brought[rows] = np.arange(len(rows), dtype=np.int32)
+    titles = None
+    if old.item_titles is not None or new.item_titles is not None:
+        titles = pl.select(pl.coalesce(old.title_of(own), new.title_of(brought))).to_series()
+    attributes = _attributes_at(new.item_attributes, brought)
+    if old.item_attributes is None:
+        return titles, attributes
+    if attributes is None:
+        return titles, _attributes_at(old.item_attributes, own)
+    try:
+        return titles, pl.concat([old.item_attributes, attributes[old.n_items :]], how="diagonal_relaxed")
+    except pl.exceptions.SchemaError as error:
+        raise DataError(
+            f"the attributes of new items are of another kind than those of the old ones ({error})",
+            expected="the same kinds of columns",
+        ) from error
+
+
+def _attributes_at(attributes: pl.DataFrame | None, rows: IntArray) -> pl.DataFrame | None:
+    """Attributes of rows; null where a row is -1."""
+    if attributes is None:
+        return None
+    place = "\0row"  # a name that no column has
+    table = attributes.with_columns(pl.Series(place, np.arange(attributes.height, dtype=np.int32)))
+    found = pl.DataFrame({place: rows}).join(table, on=place, how="left", maintain_order="left")
+    return found.select(attributes.columns)

@@ -1,0 +1,151 @@
+"""The baselines: global mean, item means, damped biases, popularity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from tastespace.data.csr import CSR
+from tastespace.data.ratings import Ratings
+from tastespace.models.base.parameters import check_int, check_number
+from tastespace.models.base.recommender import Recommender
+from tastespace.models.biases import Baseline, damped_biases, taken
+from tastespace.progress import Observer
+
+
+@dataclass(frozen=True, eq=False)
+class BiasPosterior:
+    """rating = mean + user bias + item bias; items are ranked by their appeal."""
+
+    mean: float
+    user_bias: FloatArray
+    item_bias: FloatArray
+    item_appeal: FloatArray  # what `recommend` orders by, and shows
+    user_damping: float  # a user's bias is a sum over his ratings, divided by their number plus this
+
+    def known(self, user_rows: IntArray, threads: int = 1) -> FloatArray:
+        """The bias of each user; a stranger has none."""
+        return taken(self.user_bias, user_rows)
+
+    def fold_in(self, history: CSR, threads: int) -> FloatArray:
+        return Baseline(self.mean, self.item_bias, self.user_damping).user_bias(history)
+
+    def predict(self, belief: FloatArray, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
+        return (self.mean + belief[belief_rows] + taken(self.item_bias, item_rows)).astype(np.float32)
+
+    def choose(self, which: BoolArray, one: FloatArray, other: FloatArray) -> FloatArray:
+        return np.where(which, one, other)
+
+    def query_vectors(self, belief: FloatArray) -> FloatMatrix:
+        return np.ones((len(belief), 1), np.float32)
+
+    def item_vectors(self) -> FloatMatrix:
+        return self.item_appeal[:, None]
+
+    def offsets(self, belief: FloatArray) -> FloatArray:
+        return belief
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {
+            "constants": np.array([self.mean, self.user_damping]),
+            "user_bias": self.user_bias,
+            "item_bias": self.item_bias,
+            "item_appeal": self.item_appeal,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> BiasPosterior:
+        mean, damping = (float(value) for value in arrays["constants"])
+        return cls(mean, arrays["user_bias"], arrays["item_bias"], arrays["item_appeal"], damping)
+
+
+@dataclass(kw_only=True)
+class GlobalMean(Recommender):
+    """Everybody rates everything with the mean: the error to start from. It has no opinion on order."""
+
+    posterior_class = BiasPosterior
+
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> BiasPosterior:
+        users, items = np.zeros(observed.n_users, np.float32), np.zeros(observed.n_items, np.float32)
+        return BiasPosterior(observed.mean, users, items, items + np.float32(observed.mean), user_damping=np.inf)
+
+
+@dataclass(kw_only=True)
+class ItemMean(Recommender):
+    """rating = mean of the item, whoever asks; items with few ratings are pulled to the mean of all.
+
+    With n ratings of sum s an item has (s + damping g) / (n + damping), g being the mean of all ratings.
+    """
+
+    damping: float = 5.0
+
+    posterior_class = BiasPosterior
+
+    def check(self) -> None:
+        super().check()
+        check_number("damping", self.damping, least=0)
+
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> BiasPosterior:
+        by_item = observed.by_item
+        total = np.bincount(by_item.rows(), by_item.values.astype(np.float64) - observed.mean, observed.n_items)
+        items = (total / np.maximum(by_item.counts + self.damping, 1e-12)).astype(np.float32)
+        users = np.zeros(observed.n_users, np.float32)
+        return BiasPosterior(observed.mean, users, items, items + np.float32(observed.mean), user_damping=np.inf)
+
+
+@dataclass(kw_only=True)
+class Popular(Recommender):
+    """Recommends what most people rated. Scores count raters; predicted ratings are the mean."""
+
+    posterior_class = BiasPosterior
+    scores_are_ratings = False
+
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> BiasPosterior:
+        counts = observed.by_item.counts.astype(np.float32)
+        users, items = np.zeros(observed.n_users, np.float32), np.zeros(observed.n_items, np.float32)
+        return BiasPosterior(observed.mean, users, items, counts, user_damping=np.inf)
+
+
+@dataclass(kw_only=True)
+class DampedBias(Recommender):
+    """rating = mean + user bias + item bias, each pulled to zero as by `damping` extra ratings of none.
+
+    Minimises sum (r - g - c_i - d_j)^2 + user_damping |c|^2 + item_damping |d|^2 by alternating exact steps.
+    """
+
+    user_damping: float = 5.0
+    item_damping: float = 5.0
+    sweeps: int = 20
+
+    posterior_class = BiasPosterior
+
+    def check(self) -> None:
+        super().check()
+        check_number("user_damping", self.user_damping, least=0)
+        check_number("item_damping", self.item_damping, least=0)
+        check_int("sweeps", self.sweeps, least=1)
+
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> BiasPosterior:
+        user_bias, item_bias = damped_biases(observed, self.user_damping, self.item_damping, self.sweeps)
+        items = item_bias.astype(np.float32)
+        return BiasPosterior(
+            observed.mean,
+            user_bias.astype(np.float32),
+            items,
+            items + np.float32(observed.mean),
+            self.user_damping,
+        )

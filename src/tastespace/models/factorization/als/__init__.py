@@ -1,0 +1,1 @@
+"""Matrix factorization by alternating least squares; begin with als.py."""

@@ -1,0 +1,297 @@
+"""The recommenders of this family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace import threads
+from tastespace.arrays import AnyFloats
+from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError
+from tastespace.inference.drivers import ascend, no_improvement, small_change
+from tastespace.models.base.parameters import check_int, check_int_or_auto, check_number, check_option
+from tastespace.models.base.recommender import Recommender
+from tastespace.models.base.resuming import Start
+from tastespace.models.factorization.als.posterior import PointPosterior
+from tastespace.models.factorization.als.strength_search import DEFAULT_STRENGTH, Validation, search_strengths, standard
+from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
+from tastespace.models.factorization.empirical_bayes.inference import EmpiricalFactorization
+from tastespace.models.factorization.empirical_bayes.posterior import EitherPosterior, EmpiricalPosterior, Learning
+from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes, empirical_bayes_of
+from tastespace.models.factorization.gibbs.bpmf import BPMF
+from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, check_most_factors
+from tastespace.models.factorization.rows import Factors
+from tastespace.progress import Observer
+
+
+class FindsStrengths(Recommender):
+    """A factorization with a penalty on each block, that of `ALS`."""
+
+    regularisation: Any
+    user_regularisation: float | None
+    item_regularisation: float | None
+    user_bias_regularisation: float | None
+    item_bias_regularisation: float | None
+    weighting: Any
+    biases: bool
+    precision: Any
+
+    @property
+    def _factors(self) -> PointPosterior | EmpiricalPosterior:
+        """What has the factors: a point, or draws."""
+        posterior = self.posterior_
+        assert isinstance(posterior, PointPosterior | EmpiricalPosterior)
+        return posterior
+
+    @property
+    def regularisation_(self) -> Strengths:
+        """The strengths that were found, or given, or learned; `as_grid` makes a grid of them."""
+        self.require_fitted()
+        found = self._factors
+        return found.learning.strengths if isinstance(found, EmpiricalPosterior) else found.penalty.strengths
+
+    @property
+    def learning_(self) -> Learning:
+        """How empirical Bayes came to its precisions; another regularisation learns none."""
+        self.require_fitted()
+        found = self._factors
+        if not isinstance(found, EmpiricalPosterior):
+            raise InvalidParameterError(
+                f"this {type(self).__name__} has learned no precisions: its regularisation is "
+                f"{self.regularisation!r}; expected one fitted with regularisation='empirical-bayes'"
+            )
+        return found.learning
+
+    def _all_given(self) -> bool:
+        """Whether every block has a strength of its own."""
+        own = [self.user_regularisation, self.item_regularisation]
+        if self.biases:
+            own += [self.user_bias_regularisation, self.item_bias_regularisation]
+        return None not in own
+
+    def _overridden(self, strengths: Strengths) -> Strengths:
+        """The separate strengths where they are given, these where not."""
+        own = {
+            "users": self.user_regularisation,
+            "items": self.item_regularisation,
+            "user_bias": self.user_bias_regularisation,
+            "item_bias": self.item_bias_regularisation,
+        }
+        return replace(strengths, **{block: float(value) for block, value in own.items() if value is not None})
+
+    def _learner(self, settings: EmpiricalBayes, n_factors: int) -> EmpiricalFactorization:
+        """What learns the precisions of this factorization."""
+        return EmpiricalFactorization(
+            settings,
+            WEIGHTINGS[self.weighting],
+            n_factors,
+            self.biases,
+            np.float32 if self.precision == "float32" else np.float64,
+            threads.resolve(self.threads),
+        )
+
+    def _check_empirical(self) -> None:
+        """Empirical Bayes learns all strengths."""
+        for name in ("user", "item", "user_bias", "item_bias"):
+            if (value := getattr(self, f"{name}_regularisation")) is not None:
+                raise InvalidParameterError(
+                    f"{name}_regularisation is {value:g}, and regularisation is 'empirical-bayes', which learns all "
+                    "strengths; expected None, or a regularisation that is a number or 'auto'"
+                )
+
+
+PATIENCE = 3  # sweeps without a better held-out error before early stopping stops
+
+
+@dataclass(kw_only=True)
+class ALS(FindsStrengths):
+    """Matrix factorization by alternating least squares, with biases.
+
+    rating = mean + user bias + item bias + user . item, minimising the squared error plus a penalty on each
+    block. `regularisation` is the strength of all penalties; "auto" (the default) finds it on held-out ratings
+    and then refits on all. The separate strengths override it block by block. `weighting` says how the penalty
+    of a row grows with its number of ratings n: "weighted" n (weighted-lambda), "plain" not at all, "blended"
+    (the default) n + 100, which predicts better than either and keeps items with few ratings from the top.
+
+    `n_factors="auto"` takes as many factors as a short run of `BPMF` whose factors shrink finds to be of use, at most
+    `most_factors`; see `n_factors_`.
+
+    Stops when a sweep lowers the loss by less than `tolerance` of itself, after at most `sweeps` sweeps. With
+    `early_stopping` a share of the ratings is held out first to find the number of sweeps that predicts them best.
+    `validation_share` is that share, here and for "auto".
+
+    With `regularisation="empirical-bayes"`, or an `EmpiricalBayes` with its settings, the strengths are those under
+    which the ratings are the most probable, whatever the factors. Predictions are then means over draws from the
+    posterior at these strengths, and know how sure they are. `regularisation_` says what they were.
+    """
+
+    n_factors: int | Literal["auto"] = 32
+    most_factors: int = MOST_FACTORS
+    regularisation: float | str | EmpiricalBayes = "auto"
+    user_regularisation: float | None = None
+    item_regularisation: float | None = None
+    user_bias_regularisation: float | None = None
+    item_bias_regularisation: float | None = None
+    weighting: Literal["blended", "weighted", "plain"] = "blended"
+    biases: bool = True
+    sweeps: int = 30
+    tolerance: float = 1e-4
+    early_stopping: bool = False
+    validation_share: float = 0.1
+    precision: Literal["float32", "float64"] = "float32"
+
+    posterior_class = EitherPosterior
+
+    def check(self) -> None:
+        super().check()
+        check_int_or_auto("n_factors", self.n_factors, least=1)
+        check_most_factors(self.most_factors, self.n_factors)
+        check_int("sweeps", self.sweeps, least=1)
+        check_number("tolerance", self.tolerance, least=0)
+        check_number("validation_share", self.validation_share, above=0, below=1)
+        check_option("weighting", self.weighting, list(WEIGHTINGS))
+        check_option("precision", self.precision, ["float32", "float64"])
+        check_option("biases", self.biases, [True, False])
+        check_option("early_stopping", self.early_stopping, [True, False])
+        for name in ("user", "item", "user_bias", "item_bias"):
+            if (value := getattr(self, f"{name}_regularisation")) is not None:
+                check_number(f"{name}_regularisation", value, above=0)
+        if empirical_bayes_of(self.regularisation) is not None:
+            self._check_empirical()
+        elif isinstance(self.regularisation, str):
+            check_option("regularisation", self.regularisation, ["auto", "empirical-bayes"])
+        else:
+            check_number("regularisation", self.regularisation, above=0)
+
+    def _check_empirical(self) -> None:
+        super()._check_empirical()
+        if self.early_stopping:
+            raise InvalidParameterError(
+                "early_stopping is True, and regularisation is 'empirical-bayes', which holds nothing out and draws "
+                "until it is at rest; expected early_stopping=False"
+            )
+
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> PointPosterior | EmpiricalPosterior:
+        return self._sized(observed, rng, observer)._either(None, observed, rng, observer, held_out)
+
+    def infer_from(
+        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> PointPosterior | EmpiricalPosterior:
+        return self._sized(observed, rng, observer, start)._either(start, observed, rng, observer, held_out)
+
+    def _either(
+        self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> PointPosterior | EmpiricalPosterior:
+        settings = empirical_bayes_of(self.regularisation)
+        if settings is None:
+            return self._inferred(given, observed, rng, observer)
+        return self._learner(settings, self._known_factors()).infer(observed, rng, observer, held_out, given)
+
+    def _sized(self, observed: Ratings, rng: Generator, observer: Observer, given: Start | None = None) -> Self:
+        """With a known number of factors: where it is to be found, by a short run of a sampler whose columns shrink."""
+        if self.n_factors != "auto":
+            return self
+        sampler = BPMF(
+            n_factors="auto",
+            most_factors=self.most_factors,
+            biases=self.biases,
+            precision=self.precision,
+            threads=self.threads,
+        )
+        found = sampler.search_rank(observed, rng, observer, given=given)
+        return replace(self, n_factors=found.n_factors, most_factors=MOST_FACTORS)
+
+    @property
+    def n_factors_(self) -> int:
+        """The number of factors: `n_factors`, or what was found."""
+        self.require_fitted()
+        found = self._factors
+        if isinstance(found, EmpiricalPosterior):
+            return found.draws.n_factors
+        return int(found.items.factors.shape[1])
+
+    def _known_factors(self) -> int:
+        assert not isinstance(self.n_factors, str)
+        return self.n_factors
+
+    def _inferred(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
+        validation = Validation.split(observed, self.validation_share, rng) if self._needs_validation() else None
+        penalty, start = self._penalty(observed, validation, rng, observer)
+        transition = self._bind(observed, penalty)
+        if given is not None:
+            start = transition.from_items(self._items_of(given, transition, rng))
+        sweeps = self.sweeps
+        if self.early_stopping and validation is not None:
+            sweeps = self._best_sweeps(validation, penalty, start, rng, observer)
+        state, trace = ascend(
+            transition,
+            transition.init(rng) if start is None else start,
+            rng,
+            steps=sweeps,
+            stop=small_change("loss", self.tolerance),
+            phase="sweep",
+            observer=observer,
+        )
+        losses = np.array([stats["loss"] for stats in trace])
+        return PointPosterior(observed.mean, state.users, state.items, penalty, losses)
+
+    def _items_of(self, given: Start, transition: AlternatingLeastSquares, rng: Generator) -> Factors:
+        dtype = transition.user_prior.precision.dtype
+        factors: AnyFloats = given.factors(self._known_factors(), transition.start_sd, rng).astype(dtype)
+        return Factors(factors, given.points.bias.astype(dtype) if self.biases else None)
+
+    def _needs_validation(self) -> bool:
+        return self.early_stopping or (self.regularisation == "auto" and not self._all_given())
+
+    def _best_sweeps(
+        self, validation: Validation, penalty: Penalty, start: ALSState | None, rng: Generator, observer: Observer
+    ) -> int:
+        """After how many sweeps the held-out ratings are predicted best."""
+        transition = validation.measured(self._bind(validation.train, penalty), threads.resolve(self.threads))
+        _, trace = ascend(
+            transition,
+            transition.init(rng) if start is None else start,
+            rng,
+            steps=self.sweeps,
+            stop=no_improvement("held-out rmse", PATIENCE),
+            phase="finding when to stop",
+            observer=observer,
+        )
+        return 1 + min(range(len(trace)), key=lambda step: trace[step]["held-out rmse"])
+
+    def _penalty(
+        self, observed: Ratings, validation: Validation | None, rng: Generator, observer: Observer
+    ) -> tuple[Penalty, ALSState | None]:
+        """The penalty, and where the search for it ended, to start from."""
+        weighting = WEIGHTINGS[self.weighting]
+        if not isinstance(self.regularisation, str | EmpiricalBayes):
+            return Penalty(self._overridden(Strengths.tied(self.regularisation)), weighting), None
+        if validation is None:
+            return Penalty(self._overridden(standard(DEFAULT_STRENGTH, observed)), weighting), None
+        best = search_strengths(
+            validation,
+            lambda train, penalty: self._bind(train, Penalty(self._overridden(penalty.strengths), weighting)),
+            weighting=weighting,
+            biases=self.biases,
+            sweeps=self.sweeps,
+            threads=threads.resolve(self.threads),
+            rng=rng,
+            observer=observer,
+        )
+        return Penalty(self._overridden(best.strengths), weighting), best.state
+
+    def _bind(self, observed: Ratings, penalty: Penalty) -> AlternatingLeastSquares:
+        return AlternatingLeastSquares.bind(
+            observed,
+            self._known_factors(),
+            penalty,
+            biases=self.biases,
+            dtype=np.float32 if self.precision == "float32" else np.float64,
+            threads=threads.resolve(self.threads),
+        )

@@ -1,0 +1,103 @@
+"""A point estimate of factors and biases, and how a new user is placed among the items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.data.csr import CSR
+from tastespace.models.base.resuming import ItemPoints
+from tastespace.models.factorization.als.sweep import Penalty, Strengths, Weighting
+from tastespace.models.factorization.rows import Factors, RatingBlock, score_pairs, solve_rows
+
+
+@dataclass(frozen=True, eq=False)
+class PointPosterior:
+    """rating = mean + user bias + item bias + user . item (no biases: None)."""
+
+    mean: float
+    users: Factors
+    items: Factors
+    penalty: Penalty
+    losses: DoubleArray  # after each sweep of the final fit
+
+    def known(self, user_rows: IntArray, threads: int = 1) -> Factors:
+        stranger = user_rows < 0
+        factors = self.users.factors[np.maximum(user_rows, 0)]
+        factors[stranger] = 0
+        if self.users.bias is None:
+            return Factors(factors)
+        bias = self.users.bias[np.maximum(user_rows, 0)]
+        bias[stranger] = 0
+        return Factors(factors, bias)
+
+    def fold_in(self, history: CSR, threads: int) -> Factors:
+        """The same update that training makes for a user: a training user with his own ratings stays in place."""
+        dtype = self.items.factors.dtype
+        side = RatingBlock.of(history, dtype, self.mean)
+        prior = self.penalty.prior("users", self.items.factors.shape[1], history.counts, dtype)
+        return solve_rows(side, self.items, prior, name="user", threads=threads).points
+
+    def choose(self, which: BoolArray, one: Factors, other: Factors) -> Factors:
+        factors = np.where(which[:, None], one.factors, other.factors)
+        if one.bias is None or other.bias is None:
+            return Factors(factors)
+        return Factors(factors, np.where(which, one.bias, other.bias))
+
+    def predict(self, belief: Factors, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
+        return score_pairs(belief, belief_rows, self.items, item_rows, self.mean, threads)
+
+    def query_vectors(self, belief: Factors) -> FloatMatrix:
+        ones = np.ones((len(belief.factors), 0 if self.items.bias is None else 1), np.float32)
+        return np.hstack([belief.factors, ones]).astype(np.float32)
+
+    def item_vectors(self) -> FloatMatrix:
+        if self.items.bias is None:
+            return contiguous(self.items.factors, np.float32)
+        return np.hstack([self.items.factors, self.items.bias[:, None]]).astype(np.float32)
+
+    def offsets(self, belief: Factors) -> FloatArray:
+        bias = np.zeros(len(belief.factors), np.float32) if belief.bias is None else belief.bias
+        return (bias + self.mean).astype(np.float32)
+
+    def item_points(self) -> ItemPoints:
+        factors = self.items.factors.astype(np.float64)
+        bias = np.zeros(len(factors)) if self.items.bias is None else self.items.bias.astype(np.float64)
+        return ItemPoints(factors, bias)
+
+    def item_places(self) -> FloatMatrix:
+        return contiguous(self.items.factors, np.float32)
+
+    def user_places(self, belief: Factors) -> FloatMatrix:
+        return contiguous(belief.factors, np.float32)
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        arrays: dict[str, NDArray[Any]] = {
+            "mean": np.array([self.mean]),
+            "strengths": np.array(astuple(self.penalty.strengths)),
+            "weighting": np.array(astuple(self.penalty.weighting)),
+            "losses": self.losses,
+            "user_factors": self.users.factors,
+            "item_factors": self.items.factors,
+        }
+        if self.users.bias is not None and self.items.bias is not None:
+            arrays |= {"user_bias": self.users.bias, "item_bias": self.items.bias}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> PointPosterior:
+        return cls(
+            mean=float(arrays["mean"][0]),
+            users=Factors(arrays["user_factors"], arrays.get("user_bias")),
+            items=Factors(arrays["item_factors"], arrays.get("item_bias")),
+            penalty=Penalty(
+                Strengths(*(float(value) for value in arrays["strengths"])),
+                Weighting(*(float(value) for value in arrays["weighting"])),
+            ),
+            losses=arrays["losses"],
+        )

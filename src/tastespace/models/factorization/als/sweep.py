@@ -1,0 +1,184 @@
+"""Alternating least squares: each half-sweep minimises the loss exactly over one side.
+
+    E = 1/2 sum_O (r - g - c_i - d_j - u_i.v_j)^2
+        + 1/2 [lu sum w_i |u_i|^2 + lv sum w_j |v_j|^2 + lcu sum w_i c_i^2 + lcv sum w_j d_j^2]
+
+with w a row's weight (see Weighting). A user's factors and bias are solved jointly with the item biases moved to
+the target, and the other way round, so E never rises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from tastespace.data.ratings import Ratings
+from tastespace.inference.transition import Stats
+from tastespace.models.base.parameters import check_int, check_number
+from tastespace.models.factorization.row_updates import NORMAL_ROWS, RowMoves
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, solve_rows
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """How a row's penalty grows with its ratings: per_rating * n + base.
+
+    Weighted-lambda is n (Zhou et al. 2008), plain is 1; n + base does better than either: like plain, it holds
+    rows with few ratings back, like weighted-lambda, it does not let go of those with many.
+    """
+
+    per_rating: float
+    base: float
+
+    def of(self, counts: NDArray[Any]) -> NDArray[Any]:
+        """The weight of each row; a row without ratings has that of one, so that its answer is the prior's."""
+        return np.asarray(self.per_rating * np.maximum(counts, 1) + self.base)
+
+
+WEIGHTINGS = {
+    "blended": Weighting(per_rating=1.0, base=100.0),
+    "weighted": Weighting(per_rating=1.0, base=0.0),
+    "plain": Weighting(per_rating=0.0, base=1.0),
+}
+
+
+@dataclass(frozen=True)
+class Strengths:
+    """How strongly each block is pulled to zero."""
+
+    users: float
+    items: float
+    user_bias: float
+    item_bias: float
+
+    def __post_init__(self) -> None:
+        # A number of numpy's would make arrays of its own type of those it is multiplied with.
+        for block in fields(self):
+            object.__setattr__(self, block.name, float(getattr(self, block.name)))
+
+    @classmethod
+    def tied(cls, strength: float) -> Strengths:
+        """The same strength for all blocks."""
+        return cls(strength, strength, strength, strength)
+
+    def as_grid(self, n: int = 5, ratio: float = 1.7) -> dict[str, list[float]]:
+        """Values to search around what was learned, as parameters of `ALS`: n of users and n of items.
+
+        Geometric, upward from these: a point estimate wants more than draws do (docs/design/empirical-bayes.md).
+        """
+        check_int("n", n, least=1)
+        check_number("ratio", ratio, above=1)
+        steps = [ratio**step for step in range(n)]
+        return {
+            "user_regularisation": [self.users * step for step in steps],
+            "item_regularisation": [self.items * step for step in steps],
+        }
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """The regularisation of a factorization: strengths, times the weight of a row."""
+
+    strengths: Strengths
+    weighting: Weighting
+
+    def prior(self, of: str, n_factors: int, counts: NDArray[Any], dtype: Any) -> RowPrior:
+        """The prior of one side, "users" or "items"."""
+        strengths = self.strengths
+        factors, bias = (
+            (strengths.users, strengths.user_bias) if of == "users" else (strengths.items, strengths.item_bias)
+        )
+        return RowPrior(
+            precision=factors * np.eye(n_factors, dtype=dtype),
+            linear=np.zeros((1, n_factors), dtype),
+            bias_precision=bias,
+            scale=self.weighting.of(counts).astype(dtype),
+        )
+
+
+START_SD = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class ALSState:
+    """A state of ALS: a point for every user and item."""
+
+    users: Factors
+    items: Factors
+
+
+@dataclass(frozen=True, eq=False)
+class AlternatingLeastSquares:
+    """One sweep: items given users, then users given items, so that users end where a fold-in would put them."""
+
+    by_user: RatingBlock
+    by_item: RatingBlock
+    user_prior: RowPrior
+    item_prior: RowPrior
+    has_biases: bool
+    start_sd: float
+    threads: int
+    item_moves: RowMoves = NORMAL_ROWS
+
+    @classmethod
+    def bind(
+        cls,
+        observed: Ratings,
+        n_factors: int,
+        penalty: Penalty,
+        *,
+        biases: bool,
+        dtype: Any,
+        threads: int,
+        item_moves: RowMoves = NORMAL_ROWS,
+    ) -> AlternatingLeastSquares:
+        """The transition for these ratings."""
+        by_user, by_item = observed.by_user, observed.by_item
+        return cls(
+            by_user=RatingBlock.of(by_user, dtype, observed.mean),
+            by_item=RatingBlock.of(by_item, dtype, observed.mean),
+            user_prior=penalty.prior("users", n_factors, by_user.counts, dtype),
+            item_prior=penalty.prior("items", n_factors, by_item.counts, dtype),
+            has_biases=biases,
+            # Factors have the unit of the square root of a rating.
+            start_sd=START_SD * (observed.standard_deviation or 1.0) ** 0.5,
+            threads=threads,
+            item_moves=item_moves,
+        )
+
+    def init(self, rng: Generator) -> ALSState:
+        """Small random users (zero would be a fixed point); the first half-sweep places the items."""
+        n_factors, dtype = len(self.user_prior.precision), self.user_prior.precision.dtype
+        n_users, n_items = len(self.by_user.offsets) - 1, len(self.by_item.offsets) - 1
+        users = (rng.standard_normal((n_users, n_factors), np.float32) * np.float32(self.start_sd)).astype(dtype)
+        items = np.zeros((n_items, n_factors), dtype)
+        if not self.has_biases:
+            return ALSState(Factors(users), Factors(items))
+        return ALSState(Factors(users, np.zeros(n_users, dtype)), Factors(items, np.zeros(n_items, dtype)))
+
+    def from_items(self, items: Factors) -> ALSState:
+        """Users where these items put them."""
+        return ALSState(
+            solve_rows(self.by_user, items, self.user_prior, name="user", threads=self.threads).points, items
+        )
+
+    def step(self, state: ALSState, rng: Generator) -> tuple[ALSState, Stats]:
+        items = self.item_moves.solved(
+            self.by_item, state.users, self.item_prior, state.items, name="item", threads=self.threads
+        )
+        users = solve_rows(self.by_user, items, self.user_prior, name="user", threads=self.threads)
+        # The users' minima hold the errors and their own penalty; only that of the items is missing.
+        loss = float(users.minimum.sum()) + penalty_of(items, self.item_prior)
+        return ALSState(users.points, items), {"loss": loss}
+
+
+def penalty_of(points: Factors, prior: RowPrior) -> float:
+    """1/2 sum over rows of scale * (precision |x|^2 + bias precision c^2), in double."""
+    rows = np.einsum("nd,nd->n", points.factors @ prior.precision, points.factors, dtype=np.float64)
+    if points.bias is not None:
+        rows += prior.bias_precision * points.bias.astype(np.float64) ** 2
+    return 0.5 * float(rows.sum() if prior.scale is None else rows @ prior.scale.astype(np.float64))

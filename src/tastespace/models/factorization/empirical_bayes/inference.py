@@ -1,0 +1,285 @@
+"""Empirical Bayes from ratings to posterior: learn the precisions, then draw at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import exp
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.arrays import DoubleArray
+from tastespace.data.ratings import Ratings
+from tastespace.errors import ConvergenceWarning, warn
+from tastespace.inference.diagnosis import LARGEST_ERROR
+from tastespace.inference.drivers import Schedule, ascend, never, sample
+from tastespace.inference.samplers.stochastic_approximation import (
+    StochasticApproximation,
+    at_rest,
+    averaged,
+    monte_carlo_error,
+)
+from tastespace.inference.trace import NOISE, Trace
+from tastespace.inference.transition import Stats
+from tastespace.models.base.resuming import Start
+from tastespace.models.factorization.als.strength_search import PLAIN
+from tastespace.models.factorization.als.sweep import ALSState, AlternatingLeastSquares, Penalty, Strengths, Weighting
+from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning
+from tastespace.models.factorization.empirical_bayes.row_moves import TRANSITIONS
+from tastespace.models.factorization.empirical_bayes.settings import STEPS, EmpiricalBayes
+from tastespace.models.factorization.empirical_bayes.sweep import (
+    Coordinates,
+    DrawingSweep,
+    FactorState,
+    FactorSweep,
+    Precisions,
+)
+from tastespace.models.factorization.gibbs.generative_model import FactorModel
+from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems
+from tastespace.models.factorization.likelihoods.base import GaussianNoise, Observations, squared_errors
+from tastespace.models.factorization.likelihoods.choosing import units_of
+from tastespace.models.factorization.likelihoods.weighted_users import WeightedUsers
+from tastespace.models.factorization.rows import Factors, RatingBlock
+from tastespace.models.factorization.watch import Watch, Watched, trace_of
+from tastespace.progress import Observer, silent
+
+# Too weak rather than too strong: factors that are held down too much may vanish, and a precision that has nothing to
+# hold is at rest anywhere.
+START_SWEEPS, START_STRENGTH, FIRST_STRENGTH, START_SD = 5, 0.05, 0.02, 0.1
+TUNING_GAIN = 0.3  # of angles: how far a proposal that was accepted, or not, changes the logarithm of the next
+LEAST, MOST = 1e-6, 1e6  # of precisions
+
+
+@dataclass(frozen=True, eq=False)
+class FactorEvidence:
+    """The evidence of a factorization, as stochastic approximation asks for it."""
+
+    sweep: FactorSweep
+    weighting: Weighting
+    coordinates: Coordinates
+    strengths: Strengths | None = None  # to begin with, in units of the ratings' standard deviation
+    given: Start | None = None  # the items of another model, to begin from
+    unit: float = 1.0  # the scale of the ratings, for those
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self.coordinates.names
+
+    def begin(self, rng: Generator) -> tuple[FactorState, DoubleArray]:
+        """The factors of a few sweeps of ALS, the noise that they leave, and the precisions of its strengths."""
+        factors = self._start(rng)
+        squares = float(squared_errors(self.sweep.observed.by_user, factors.users, factors.items).sum())
+        noise = min(max(len(self.sweep.observed) / squares, LEAST), MOST) if squares > 0 else MOST
+        strengths = self._usual(FIRST_STRENGTH) if self.strengths is None else self.strengths
+        precisions = Precisions.of_strengths(strengths, noise)
+        return self.sweep.state(factors.users, factors.items, precisions), self.coordinates.logarithms(precisions)
+
+    def moved(self, state: FactorState, logarithms: DoubleArray, rng: Generator) -> tuple[FactorState, Stats]:
+        return self.sweep.moved(state, self.coordinates.precisions(logarithms), TUNING_GAIN, rng)
+
+    def gradient(self, state: FactorState, logarithms: DoubleArray) -> DoubleArray:
+        sizes, squares = self.sweep.sizes(), self.sweep.weighted_squares(state)
+        blocks = [(sizes.users, squares.users), (sizes.items, squares.items)]
+        if self.coordinates.is_tied:
+            blocks = [(sizes.users + sizes.items, squares.users + squares.items)]
+        if self.coordinates.has_biases:
+            blocks += [(sizes.user_bias, squares.user_bias), (sizes.item_bias, squares.item_bias)]
+        blocks.append((sizes.noise, squares.noise))
+        return np.array([self.slope(*block, exp(value)) for block, value in zip(blocks, logarithms, strict=True)])
+
+    def slope(self, size: float, squares: float, precision: float) -> float:
+        """By the logarithm of the precision of so many numbers, over its information."""
+        return 1 - precision * squares / size
+
+    def _usual(self, strength: float) -> Strengths:
+        return Strengths.tied(strength * (1.0 if self.weighting.per_rating else PLAIN))
+
+    def _start(self, rng: Generator) -> ALSState:
+        ascent = self._ascent()
+        if self.given is not None:
+            return ascent.from_items(self._given_items(self.given, rng))
+        start, _ = ascend(
+            ascent, ascent.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
+        )
+        return start
+
+    def _given_items(self, given: Start, rng: Generator) -> Factors:
+        sweep, root = self.sweep, np.sqrt(self.unit)
+        factors = (given.factors(sweep.n_factors, START_SD * root, rng) / root).astype(sweep.dtype)
+        return Factors(factors, (given.points.bias / self.unit).astype(sweep.dtype) if sweep.has_biases else None)
+
+    def _ascent(self) -> AlternatingLeastSquares:
+        """The least squares that a chain starts from."""
+        sweep = self.sweep
+        penalty = Penalty(self._usual(START_STRENGTH), self.weighting)
+        by_user, by_item = sweep.observed.by_user, sweep.observed.by_item
+        return AlternatingLeastSquares(
+            by_user=by_user,
+            by_item=by_item,
+            user_prior=penalty.prior("users", sweep.n_factors, np.diff(by_user.offsets), sweep.dtype),
+            item_prior=penalty.prior("items", sweep.n_factors, np.diff(by_item.offsets), sweep.dtype),
+            has_biases=sweep.has_biases,
+            start_sd=START_SD,
+            threads=sweep.threads,
+        )
+
+
+# Both halves of so many steps must agree, to so many parts of a precision: closer is not seen in any prediction.
+WINDOW, TOLERANCE = 12, 0.02
+# What is watched are users as they are drawn. Answers average what is expected of users given items, which scatters
+# about half as much.
+INEXACT = 2 * LARGEST_ERROR
+VANISHED = 0.01  # of the variance of the noise: tastes that vary by less say nothing
+
+
+@dataclass(frozen=True)
+class EmpiricalFactorization:
+    """A factorization whose regularisation is learned; what ALS and its kin know of themselves."""
+
+    settings: EmpiricalBayes
+    weighting: Weighting
+    n_factors: int
+    has_biases: bool
+    dtype: Any
+    threads: int
+
+    def infer(
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        held_out: Ratings | None = None,
+        given: Start | None = None,
+    ) -> EmpiricalPosterior:
+        """Learn the precisions, then draw at them."""
+        offset, scale = observed.mean, observed.standard_deviation or 1.0
+        by_user, by_item = (
+            RatingBlock.of(side, self.dtype, offset, scale) for side in (observed.by_user, observed.by_item)
+        )
+        sweep = FactorSweep.bind(
+            Observations(by_user, by_item),
+            self.weighting,
+            self.n_factors,
+            has_biases=self.has_biases,
+            move=TRANSITIONS[self.settings.transition],
+            dtype=self.dtype,
+            threads=self.threads,
+        )
+        state, learning, precisions = self._learned(sweep, scale, given, rng, observer)
+        model = FactorModel(
+            self.n_factors,
+            self.has_biases,
+            GaussianNoise(precisions.noise),
+            offset=offset,
+            scale=scale,
+            dtype=self.dtype,
+        )
+        drawing = DrawingSweep(sweep, precisions, state, scale)
+        return self._drawn(drawing, model, learning, observed, held_out, rng, observer)
+
+    def _learned(
+        self, sweep: FactorSweep, scale: float, given: Start | None, rng: Generator, observer: Observer
+    ) -> tuple[FactorState, Learning, Precisions]:
+        """Where the chain is, the path in units of the ratings, and the precisions in those of the model."""
+        settings, coordinates = self.settings, Coordinates(self.settings.tied, self.has_biases)
+        start = settings.start
+        strengths = None if start is None else Strengths(start / scale, start / scale, start, start)
+        evidence = FactorEvidence(sweep, self.weighting, coordinates, strengths, given, scale)
+        transition = StochasticApproximation(evidence, STEPS[settings.steps], float(np.log(LEAST)), float(np.log(MOST)))
+        rests = at_rest(coordinates.names, WINDOW, TOLERANCE)
+        last, trace = ascend(
+            transition,
+            transition.init(rng),
+            rng,
+            steps=settings.most_steps,
+            stop=rests,
+            phase="learning the regularisation",
+            observer=observer,
+        )
+        if not rests(trace):
+            warn(
+                f"the regularisation has not come to rest in {len(trace)} steps; expected the halves of the last "
+                f"{WINDOW} to agree: set most_steps={2 * len(trace)} or more, such as "
+                f"regularisation='empirical-bayes:most_steps={2 * len(trace)}'",
+                ConvergenceWarning,
+            )
+        found = averaged(trace, coordinates.names, WINDOW)
+        precisions = coordinates.precisions(np.log([found[name] for name in coordinates.names]))
+        if start is not None and sweep.taste_share(precisions) < VANISHED:
+            warn(
+                f"nothing is left of the factors: from the start {start:g} they were held down so much that they could "
+                "not show what they are for; expected a weaker start, or none",
+                ConvergenceWarning,
+            )
+        path = [
+            coordinates.precisions(np.log([stats[name] for name in coordinates.names])).in_ratings(scale).array()
+            for stats in trace
+        ]
+        return last.state, Learning(np.array(path), precisions.in_ratings(scale)), precisions
+
+    def _drawn(
+        self,
+        drawing: DrawingSweep,
+        model: FactorModel,
+        learning: Learning,
+        observed: Ratings,
+        held_out: Ratings | None,
+        rng: Generator,
+        observer: Observer,
+    ) -> EmpiricalPosterior:
+        """Draws at these precisions, from where the learning of them ended."""
+        schedule = Schedule(chains=1, warmup=0, draws=self.settings.draws)
+        watches = [Watch(Watched.of(observed, held_out, model, rng), schedule.warmup)]
+        kept = KeptItems(schedule, observed.n_items, self.n_factors + self.has_biases, np.float32)
+        chains = sample(
+            drawing,
+            rng,
+            schedule,
+            keeps=kept.keepers,
+            watches=watches,
+            phase="drawing",
+            told=("held-out rmse",),
+            threads=1,
+            observer=observer,
+        )
+        trace = trace_of(chains, watches, schedule)
+        _say_if_inexact(trace)
+        draws = ItemDraws.of(kept.items(), chains[0].draws, model)
+        if self.weighting.per_rating:
+            # A row without ratings has the weight of one with one.
+            weight = float(self.weighting.of(np.zeros(1))[0])
+            unrated = replace(
+                draws.new_items,
+                precisions=weight * draws.new_items.precisions,
+                bias_precisions=weight * draws.new_items.bias_precisions,
+            )
+            draws = replace(draws, new_items=unrated, noise=WeightedUsers(self.weighting))
+        return EmpiricalPosterior(
+            draws=draws,
+            units=units_of(model.likelihood, observed),
+            weighs_by_evidence=False,
+            is_half_stored=False,
+            trace=trace,
+            learning=learning,
+        )
+
+
+def _say_if_inexact(trace: Trace) -> None:
+    """Warn of predictions whose Monte Carlo error is large beside the noise.
+
+    `tastespace diagnose` has all there is to say. This is what can be said in no time: of pairs of draws, as mirror
+    images are best taken together with what they mirror.
+    """
+    n = trace.sweeps // 2
+    drawn = trace.predictions[0, : 2 * n].astype(np.float64).reshape(n, 2, -1).mean(axis=1)
+    errors = [monte_carlo_error(series) for series in drawn.T] if n else []
+    relative = float(np.sqrt(np.mean(np.square(errors)))) / float(trace.quantities[NOISE][0, 0]) if errors else 0.0
+    if relative > INEXACT:
+        wanted = int(np.ceil(trace.sweeps * (relative / INEXACT) ** 2))
+        warn(
+            f"predictions are not exact enough: their Monte Carlo error is {relative:.3f} times the noise sd (at most "
+            f"{INEXACT:g} expected): set regularisation='empirical-bayes:draws={wanted}' (now {trace.sweeps})",
+            ConvergenceWarning,
+        )

@@ -1,0 +1,1 @@
+"""Bayesian matrix factorization by Gibbs sampling; begin with bpmf.py."""

@@ -1,0 +1,526 @@
+"""Bayesian probabilistic matrix factorization: the default model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace import threads
+from tastespace.data.kinds import MOST_LEVELS, levels_of
+from tastespace.data.ratings import Ratings
+from tastespace.data.vocabulary import Ids
+from tastespace.distributions.normal_gamma import Gamma, KnownMean, NormalGamma
+from tastespace.errors import ConvergenceWarning, InvalidParameterError, warn
+from tastespace.inference.checkpoints import RunCheckpoints
+from tastespace.inference.diagnostics import Exactness, check_convergence
+from tastespace.inference.drivers import Schedule, sample
+from tastespace.models.base.parameters import check_ascending, check_int, check_int_or_auto, check_number, check_option
+from tastespace.models.base.query import Request
+from tastespace.models.base.recommender import Recommender
+from tastespace.models.base.resuming import Start
+from tastespace.models.base.update import Merged, TrainingSummary, check_levels
+from tastespace.models.factorization.gibbs.generative_model import FactorModel
+from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems
+from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
+from tastespace.models.factorization.gibbs.sweep import GibbsState
+from tastespace.models.factorization.gibbs.update import (
+    RESTART_THIN,
+    check_parameters,
+    taking_choices,
+    warm_states,
+    with_new_items,
+    with_noise_of_users,
+)
+from tastespace.models.factorization.likelihoods.base import GaussianNoise, Likelihood
+from tastespace.models.factorization.likelihoods.choosing import (
+    LikelihoodName,
+    choice_likelihood,
+    level_likelihood,
+    units_of,
+)
+from tastespace.models.factorization.likelihoods.heteroscedastic import UnevenNoise
+from tastespace.models.factorization.likelihoods.kept_noise import UnevenKept
+from tastespace.models.factorization.likelihoods.ordinal import OrderedProbit
+from tastespace.models.factorization.likelihoods.sampled_negatives import (
+    NEGATIVES_LAWS,
+    NegativesLaw,
+    SampledNegatives,
+    negatives_of,
+)
+from tastespace.models.factorization.priors.normal_wishart import NormalWishartPrior
+from tastespace.models.factorization.priors.shrinkage import (
+    MOST_FACTORS,
+    PriorName,
+    Shrinkage,
+    check_most_factors,
+    check_prior,
+    shrinkage_of,
+    shrinking,
+)
+from tastespace.models.factorization.rank.column_search import (
+    FoundRank,
+    RankSearch,
+    SettledSweep,
+    found_rank,
+    most_columns,
+    search,
+    settled,
+)
+from tastespace.models.factorization.watch import Watch, Watched, trace_of
+from tastespace.models.implicit_feedback import CHOICES_RANGE, NOT_CHOSEN, require_choices, require_chosen
+from tastespace.models.noisiness import Noisiness
+from tastespace.progress import Observer
+from tastespace.randomness import derive
+
+# Rows that the hyper-prior is worth, at most, and as a share of those there are. They hold back directions of taste
+# that the ratings hardly show: chosen on held-out parts of training ratings (docs/design/bpmf.md).
+PRIOR_ROWS, PRIOR_SHARE = 100, 0.1
+LEAST_PRIOR_ROWS = 6  # with fewer a row has no variance, and the answer for a stranger is chance
+BIAS_SHAPE, BIAS_RATE = 1.0, 0.25  # of the precision of biases
+# draws="auto": nine of ten predictions known to 0.075 times the noise sd, which makes the RMSE at most 0.3 % larger. On
+# MovieLens 100K that takes 60 draws a chain, on movielens-demo 200 (90 : 10, seed 0): RMSE 0.8791 and 0.8551, where 50
+# draws have 0.8793 and 0.8555, and 400 have 0.8789 and 0.8566.
+EXACT_ENOUGH, MOST_DRAWS = Exactness(error=0.075, block=20), 400
+EXTREME = 1e12  # beyond this, single precision overflows somewhere
+
+
+@dataclass(kw_only=True)
+class BPMF(Recommender):
+    """Bayesian matrix factorization by Gibbs sampling: nothing to tune, and an honest "how sure are you?".
+
+    rating = mean + user bias + item bias + user . item + noise. Users and items come from populations whose mean and
+    spread are learned, and so is the noise (Salakhutdinov and Mnih 2008): there is no regularisation to choose.
+    Predictions are averages over draws from the posterior.
+
+    With `n_factors="auto"` the number of factors is learned: their `prior` lets those shrink that the ratings have no
+    use for. A short chain that starts with `most_factors`, and drops what has become next to nothing, finds how many to
+    take; then the chains run, all with that many and one to spare. `n_factors_` is how many are of use, and `rank_` how
+    sure that is. `prior` is "ard" (one gamma prior for the precision of each factor; what "auto" means here) or
+    "cumulative" (Legramanti et al. 2020): see docs/design/rank-by-shrinkage.md. With a given number, "auto" is
+    "normal-wishart"; the other two shrink what is given.
+
+    `chains` are run side by side, each from a start of its own ("als" or "random"); after `warmup` sweeps, `draws` of
+    each are kept, one every `thin` sweeps. With `draws="auto"` chains go on, 20 draws at a time and to 400 at most,
+    until nine of ten watched predictions have a Monte Carlo error of at most 0.075 times the noise sd (where there is
+    none, the spread of the predictions). A draw of the items takes 4 (D + 1) bytes an item on disk, half of that with
+    `storage="float16"`. `inner_sweeps` is the number of passes over users and items for each draw of the populations.
+    `noise_precision` is "learned", or 1 / variance of a rating.
+
+    `likelihood` is how ratings come about: "gaussian" (numbers with normal noise), "ordinal" (levels between learned
+    cut-points, such as stars; `levels` declares them, None for those in use), "probit" or "logistic" (yes and no, as 1
+    and 0). With `noise="per-user-and-item"` the noise of a Gaussian rating differs between users and between items: see
+    `erratic_users` and `divisive_items`.
+
+    With `negatives`, "probit" and "logistic" take choices, which are counts above 0, for yes, and for no items drawn
+    for each user, `n_negatives` a choice: any ("uniform"), or by (number of choices) ** 0.75 ("popularity"). A
+    prediction is then the probability that a pair is a choice and not drawn.
+
+    Users are folded in when they are asked about, old and new alike. With `weights="evidence"` draws that explain a
+    user's new ratings better count more.
+
+    `prior_strength`, `prior_degrees` (of the Wishart, beyond the number of factors; None for 100, or a tenth of the
+    rows where these are few, but at least 6), `prior_scale`, `noise_shape` and `noise_rate` are the hyper-prior's, for
+    ratings of standard deviation 1.
+    """
+
+    n_factors: int | Literal["auto"] = 32
+    most_factors: int = MOST_FACTORS
+    prior: PriorName = "auto"
+    chains: int = 2
+    warmup: int = 50
+    draws: int | Literal["auto"] = 50
+    thin: int = 2
+    inner_sweeps: int = 1
+    biases: bool = True
+    likelihood: LikelihoodName = "gaussian"
+    levels: Sequence[float] | None = None
+    negatives: NegativesLaw | None = None
+    n_negatives: int = 10
+    noise: Literal["constant", "per-user-and-item"] = "constant"
+    noise_precision: float | Literal["learned"] = "learned"
+    start: Literal["als", "random"] = "als"
+    weights: Literal["equal", "evidence"] = "equal"
+    storage: Literal["float32", "float16"] = "float32"
+    precision: Literal["float32", "float64"] = "float32"
+    prior_strength: float = 2.0
+    prior_degrees: float | None = None
+    prior_scale: float = 0.5
+    noise_shape: float = 1.0
+    noise_rate: float = 1.0
+
+    BIASES: ClassVar[tuple[bool | str, ...]] = (True, False)
+
+    posterior_class = DrawsPosterior
+
+    def check(self) -> None:
+        super().check()
+        check_int_or_auto("n_factors", self.n_factors, least=1)
+        check_option("prior", self.prior, list(get_args(PriorName)))
+        check_prior(self.prior, self.n_factors)
+        check_most_factors(self.most_factors, self.n_factors)
+        check_int("chains", self.chains, least=1)
+        check_int("warmup", self.warmup, least=0)
+        check_int_or_auto("draws", self.draws, least=1)
+        check_int("thin", self.thin, least=1)
+        check_int("inner_sweeps", self.inner_sweeps, least=1)
+        check_option("biases", self.biases, list(self.BIASES))
+        check_option("start", self.start, ["als", "random"])
+        check_option("likelihood", self.likelihood, ["gaussian", "ordinal", "probit", "logistic"])
+        check_option("noise", self.noise, ["constant", "per-user-and-item"])
+        self._check_noise()
+        self._check_negatives()
+        check_option("weights", self.weights, ["equal", "evidence"])
+        check_option("storage", self.storage, ["float32", "float16"])
+        check_option("precision", self.precision, ["float32", "float64"])
+        for name in ("prior_strength", "prior_scale", "noise_shape", "noise_rate"):
+            check_number(name, getattr(self, name), above=1 / EXTREME, below=EXTREME)
+        if self.prior_degrees is not None:
+            check_number("prior_degrees", self.prior_degrees, least=0, below=EXTREME)
+        if isinstance(self.noise_precision, str):
+            check_option("noise_precision", self.noise_precision, ["learned"])
+        else:
+            check_number("noise_precision", self.noise_precision, above=0)
+
+    def _check_noise(self) -> None:
+        """What goes together: some parameters are of one likelihood only."""
+        if self.levels is not None:
+            if self.likelihood != "ordinal":
+                raise InvalidParameterError(
+                    f"levels are declared, and likelihood is {self.likelihood!r}; expected likelihood='ordinal'"
+                )
+            check_ascending("levels", self.levels, least=2, most=MOST_LEVELS)
+        if self.likelihood != "gaussian":
+            for name in ("noise", "noise_precision"):
+                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                    raise InvalidParameterError(
+                        f"{name} is {getattr(self, name)!r}, and likelihood is {self.likelihood!r}, which has no noise "
+                        "to set; expected likelihood='gaussian'"
+                    )
+        if self.weights == "evidence" and (self.likelihood != "gaussian" or self.noise != "constant"):
+            raise InvalidParameterError(
+                "weights is 'evidence', which is known in closed form for constant Gaussian noise only; expected "
+                "weights='equal'"
+            )
+
+    def _check_negatives(self) -> None:
+        check_int("n_negatives", self.n_negatives, least=1)
+        if self.negatives is not None:
+            check_option("negatives", self.negatives, list(NEGATIVES_LAWS))
+            if self.likelihood not in ("probit", "logistic"):
+                raise InvalidParameterError(
+                    f"negatives is {self.negatives!r}, and likelihood is {self.likelihood!r}; expected 'probit' or "
+                    "'logistic': what is drawn is no, what was chosen is yes"
+                )
+        elif self.n_negatives != type(self).n_negatives:
+            raise InvalidParameterError(
+                f"n_negatives is {self.n_negatives}, and negatives is None; expected negatives='uniform' or "
+                "'popularity', by which they are drawn"
+            )
+
+    def story(self, observed: Ratings) -> FactorModel:
+        """The model of these ratings: what is believed before their values are seen, but for mean and scale.
+
+        With `negatives` it is that of yes and no, whatever is drawn.
+        """
+        if self.negatives is not None:
+            return self._story(observed, choice_likelihood(self.likelihood, 1 / (1 + self.n_negatives)))
+        if self.likelihood != "gaussian":
+            declared = None if self.levels is None else tuple(float(level) for level in self.levels)
+            return self._story(observed, level_likelihood(self.likelihood, observed, declared))
+        scale = observed.standard_deviation or 1.0
+        noise: Gamma | float = Gamma(self.noise_shape, self.noise_rate)
+        if self.noise_precision != "learned":
+            noise = self.noise_precision * scale**2
+            if not 1 / EXTREME < noise < EXTREME:
+                raise InvalidParameterError(
+                    f"noise_precision is {self.noise_precision:g}, for ratings with a standard deviation of {scale:g}; "
+                    f"expected something nearer to {2 / scale**2:.2g}, or 'learned'"
+                )
+        likelihood = UnevenNoise(noise) if self.noise == "per-user-and-item" else GaussianNoise(noise)
+        return replace(self._story(observed, likelihood), offset=observed.mean, scale=scale)
+
+    def _story(self, observed: Ratings, likelihood: Likelihood) -> FactorModel:
+        """In units of the score."""
+        model, shrinkage = self._plain_story(observed, likelihood), self._shrinkage
+        return model if shrinkage is None else shrinking(model, shrinkage, observed)
+
+    def _plain_story(self, observed: Ratings, likelihood: Likelihood) -> FactorModel:
+        """With populations of any covariance."""
+        return FactorModel(
+            n_factors=self._columns(observed),
+            has_biases=bool(self.biases),
+            likelihood=likelihood,
+            user_prior=self._prior(observed.n_users, self._columns(observed), likelihood),
+            item_prior=self._prior(observed.n_items, self._columns(observed), likelihood),
+            dtype=np.float32 if self.precision == "float32" else np.float64,
+        )
+
+    def schedule(self, warmup: int, thin: int) -> Schedule:
+        """How long the chains run."""
+        if self.draws == "auto":
+            return Schedule(self.chains, warmup, MOST_DRAWS, thin, until=EXACT_ENOUGH)
+        return Schedule(self.chains, warmup, self.draws, thin)
+
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> DrawsPosterior:
+        return self.infer_resumably(observed, rng, observer, held_out, None)
+
+    def infer_from(
+        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> DrawsPosterior:
+        return self.infer_resumably(observed, rng, observer, held_out, None, start)
+
+    def infer_resumably(
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        held_out: Ratings | None,
+        checkpoints: RunCheckpoints | None,
+        given: Start | None = None,
+    ) -> DrawsPosterior:
+        negatives = self._negatives(observed, rng)
+        if negatives is not None:  # What is held out are choices, too: how far they are from 1 would say nothing.
+            observed, held_out = negatives.yes_and_no(observed), None
+        searched = None
+        if self.n_factors == "auto":
+            searched = self.search_rank(observed, rng, observer, checkpoints=checkpoints, given=given)
+        known = self._with_columns(self._columns(observed) if searched is None else searched.wanted_columns)
+        posterior = known._sampled(
+            known.story(observed),
+            observed,
+            rng,
+            observer,
+            known.schedule(self.warmup, self.thin),
+            held_out=held_out,
+            checkpoints=checkpoints,
+            given=given,
+            searched=searched,
+        )
+        return posterior if negatives is None else taking_choices(posterior, negatives)
+
+    @property
+    def _shrinkage(self) -> Shrinkage | None:
+        return shrinkage_of(self.prior, self.n_factors)
+
+    def _columns(self, observed: Ratings) -> int:
+        """Of factors; where their number is to be found, the most that there can be."""
+        return most_columns(self.most_factors, observed) if isinstance(self.n_factors, str) else self.n_factors
+
+    def _with_columns(self, n: int) -> Self:
+        """The same model with a known number of factors."""
+        return replace(self, n_factors=n, most_factors=MOST_FACTORS, prior=self._shrinkage or "normal-wishart")
+
+    def search_rank(
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        *,
+        checkpoints: RunCheckpoints | None = None,
+        given: Start | None = None,
+    ) -> RankSearch:
+        """How many factors ratings have use for, by a short chain whose columns come and go."""
+        if self.n_factors != "auto":
+            raise InvalidParameterError(f"n_factors is {self.n_factors!r}; expected 'auto' to search for a number")
+        model = self.story(observed)
+        sweep = model.bind(
+            observed,
+            inner_sweeps=self.inner_sweeps,
+            starts_from_als=self.start == "als",
+            given=given,
+            threads=threads.resolve(self.threads),
+        )
+        # Its checkpoints are beside those of the chains that count.
+        checkpoints = None if checkpoints is None else checkpoints.beside(self.chains)
+        return search(SettledSweep.of(sweep, model), model.n_factors, rng, observer, checkpoints)
+
+    @property
+    def rank_(self) -> FoundRank:
+        """The number of factors that are of use, how sure that is, and how it was found."""
+        self.require_fitted()
+        posterior = self.posterior_
+        assert isinstance(posterior, DrawsPosterior)
+        return found_rank(posterior.draws.n_factors, posterior.trace)
+
+    @property
+    def n_factors_(self) -> int:
+        """The number of factors that are of use: `n_factors`, or what was found."""
+        return self.rank_.n_factors
+
+    def _negatives(self, observed: Ratings, rng: Generator) -> SampledNegatives | None:
+        """What is drawn for users, if ratings are choices."""
+        if self.negatives is None:
+            return None
+        require_choices(observed, type(self).__name__)
+        return SampledNegatives.of(
+            self.negatives, self.n_negatives, observed.by_item.counts, int(rng.integers(1 << 63))
+        )
+
+    def _sampled(
+        self,
+        model: FactorModel,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        schedule: Schedule,
+        *,
+        held_out: Ratings | None = None,
+        checkpoints: RunCheckpoints | None = None,
+        starts: Sequence[GibbsState] | None = None,
+        given: Start | None = None,
+        searched: RankSearch | None = None,
+    ) -> DrawsPosterior:
+        """Run the chains, from the beginning, from these states, or from the items of another model."""
+        n_threads = threads.resolve(self.threads)
+        watched = Watched.of(observed, held_out, model, rng)
+        watches = [Watch(watched, schedule.warmup) for _ in range(schedule.chains)]
+        stored = np.float16 if self.storage == "float16" else np.float32
+        kept = KeptItems(schedule, observed.n_items, model.n_factors + bool(self.biases), stored)
+        sweep = model.bind(
+            observed,
+            inner_sweeps=self.inner_sweeps,
+            starts_from_als=self.start == "als",
+            given=given,
+            threads=max(1, n_threads // self.chains),
+        )
+        chains = sample(
+            settled(sweep, model),
+            rng,
+            schedule,
+            keeps=kept.keepers,
+            watches=watches,
+            phase="sampling",
+            told=("noise sd", "held-out rmse"),
+            traced=lambda chains, sweeps: trace_of(chains, watches, schedule, sweeps),
+            checkpoints=checkpoints,
+            starts=starts,
+            threads=n_threads,
+            observer=observer,
+        )
+        trace = trace_of(chains, watches, schedule)
+        trace = trace if searched is None else replace(trace, rank_search=searched.array())
+        if (trouble := check_convergence(trace)) is not None:
+            warn(trouble, ConvergenceWarning)
+        return DrawsPosterior(
+            draws=ItemDraws.of(kept.items(), [hyper for chain in chains for hyper in chain.draws], model),
+            units=units_of(model.likelihood, observed),
+            weighs_by_evidence=self.weights == "evidence",
+            is_half_stored=self.storage == "float16",
+            trace=trace,
+        )
+
+    @property
+    def _took_choices(self) -> bool:
+        """Whether it was fitted on choices."""
+        posterior = self.posterior_
+        assert isinstance(posterior, DrawsPosterior)
+        return negatives_of(posterior.draws.noise) is not None
+
+    @property
+    def not_rated(self) -> float | None:
+        return NOT_CHOSEN if self._took_choices else super().not_rated
+
+    @property
+    def history_range(self) -> tuple[float, float]:
+        return CHOICES_RANGE if self._took_choices else super().history_range
+
+    def _request(self, user_ids: Ids | Request | None, history: Any, verb: str, *, instead: bool = False) -> Request:
+        request = super()._request(user_ids, history, verb, instead=instead)
+        if self._took_choices:
+            require_chosen(request)
+        return request
+
+    def check_ratings(self, ratings: Ratings) -> None:
+        posterior = self.posterior_
+        assert isinstance(posterior, DrawsPosterior)
+        if self._took_choices:
+            require_choices(ratings, type(self).__name__)
+        elif posterior.is_latent and posterior.units.levels is not None:
+            check_levels(ratings, posterior.units.levels)  # Some may be declared, and not in use yet.
+        else:
+            super().check_ratings(ratings)
+
+    def kept_up(self, posterior: DrawsPosterior, merged: Merged, seen: TrainingSummary, seed: int) -> DrawsPosterior:
+        check_parameters(posterior, self.get_params())
+        n_threads, dtype = threads.resolve(self.threads), np.float32 if self.precision == "float32" else np.float64
+        observed = merged.ratings
+        negatives = negatives_of(posterior.draws.noise)
+        if negatives is not None:
+            # New items can be drawn, too: without anybody who did not choose them they would seem to be for everybody.
+            negatives = negatives.for_items(observed.by_item.counts)
+            posterior, observed = taking_choices(posterior, negatives), negatives.yes_and_no(observed)
+        extended = with_new_items(posterior, observed, seen.learned_items, dtype, seed, n_threads)
+        # New items are drawn anew with each update: that moves the noise of all who rated one.
+        is_touched = merged.is_touched.copy()
+        is_touched[observed.user_rows[observed.item_rows >= seen.learned_items]] = True
+        extended = with_noise_of_users(extended, observed.by_user, is_touched, n_threads)
+        units = replace(posterior.units, usual=observed.mean)
+        if not posterior.is_latent:
+            units = replace(units, levels=levels_of(observed.values))
+        return replace(extended, units=units)
+
+    def restarted(
+        self,
+        posterior: DrawsPosterior,
+        observed: Ratings,
+        seen: TrainingSummary,
+        sweeps: int,
+        seed: int,
+        observer: Observer,
+    ) -> DrawsPosterior:
+        levels, negatives = posterior.units.levels, negatives_of(posterior.draws.noise)
+        if negatives is not None:
+            observed = negatives.yes_and_no(observed)
+        # A level stays one though nobody uses it any longer: the cut-points beside it are there.
+        known = replace(self, levels=levels.tolist()) if self.likelihood == "ordinal" and levels is not None else self
+        known = known._with_columns(posterior.draws.n_factors)
+        model, rng = known.story(observed), derive(seed, "restart", seen.updates)
+        starts = warm_states(posterior, observed, model, rng, threads.resolve(self.threads))
+        schedule = self.schedule(sweeps, RESTART_THIN)
+        assert posterior.trace is not None
+        searched = RankSearch.found_in(posterior.trace)
+        restarted = known._sampled(model, observed, rng, observer, schedule, starts=starts, searched=searched)
+        return restarted if negatives is None else taking_choices(restarted, negatives)
+
+    def erratic_users(self, n: int = 10) -> Noisiness:
+        """The users whose ratings are hardest to foresee, most erratic first; needs `noise="per-user-and-item"`."""
+        kept, ratings = self._uneven("erratic_users", n), self.ratings_
+        return Noisiness.of("user", ratings.users.ids, None, ratings.by_user.counts, kept.user_noise, n)
+
+    def divisive_items(self, n: int = 10) -> Noisiness:
+        """The items whose ratings are hardest to foresee, most divisive first; needs `noise="per-user-and-item"`."""
+        kept, ratings = self._uneven("divisive_items", n), self.ratings_
+        titles = None if ratings.item_titles is None else ratings.title_of(np.arange(ratings.n_items, dtype=np.int32))
+        return Noisiness.of("item", ratings.items.ids, titles, ratings.by_item.counts, kept.item_noise, n)
+
+    def _uneven(self, asked: str, n: int) -> UnevenKept:
+        self.require_fitted()
+        check_int("n", n, least=1)
+        posterior = self.posterior_
+        kept = posterior.draws.noise if isinstance(posterior, DrawsPosterior) else None
+        if not isinstance(kept, UnevenKept):
+            raise InvalidParameterError(
+                f"{asked} was asked of a model whose noise is the same for all; expected one fitted with "
+                "noise='per-user-and-item'"
+            )
+        return kept
+
+    def _prior(self, n_rows: int, n_factors: int, likelihood: Likelihood) -> NormalWishartPrior:
+        rows = max(LEAST_PRIOR_ROWS, min(PRIOR_ROWS, PRIOR_SHARE * n_rows))
+        if self.prior_degrees is not None:
+            rows = self.prior_degrees
+        return NormalWishartPrior(
+            strength=self.prior_strength,
+            degrees=n_factors + rows,
+            scale=self.prior_scale,
+            # Cut-points say where scores are: the biases of levels have no mean of their own.
+            bias=KnownMean(0.0, BIAS_SHAPE, BIAS_RATE)
+            if isinstance(likelihood, OrderedProbit)
+            else NormalGamma(0.0, self.prior_strength, BIAS_SHAPE, BIAS_RATE),
+        )

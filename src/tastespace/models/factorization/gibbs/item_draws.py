@@ -1,0 +1,333 @@
+"""Kept draws of the items, with all that a user can be folded in by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.data.csr import CSR
+from tastespace.inference.drivers import Schedule
+from tastespace.models.factorization.gibbs.sweep import GibbsState
+from tastespace.models.factorization.likelihoods.base import Noise
+from tastespace.models.factorization.likelihoods.kept_noise import KeptNoise, fold_in_normal, kept_noise
+from tastespace.models.factorization.priors.normal_wishart import Population, Sphere
+
+if TYPE_CHECKING:
+    from tastespace.models.factorization.gibbs.generative_model import FactorModel
+
+
+BLOCK_BYTES = 1 << 26  # of beliefs held at once: 64 MB, whatever the number of users asked about
+
+
+@dataclass(frozen=True, eq=False)
+class Belief:
+    """Of some users, a normal a draw over (factors, bias) in units of the ratings' standard deviation.
+
+    W is the number of factors, and one more where there are biases.
+    """
+
+    means: FloatArray  # B x S x W
+    roots: FloatArray  # B x S x W x W: T, upper triangular
+    weights: FloatMatrix  # B x S: what each draw counts for a user; rows sum to 1
+    precision: FloatMatrix | None = None  # B x S: of the users' own noise, where they have one
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+
+@dataclass(eq=False)
+class UserBeliefs:
+    """The users of one request: computed some at a time, when they are needed; the latest block is kept."""
+
+    draws: ItemDraws
+    ratings: CSR  # of each user, by item row
+    threads: int
+    trained: CSR | None = None  # those that the draws have seen; None where all draws count alike
+    queries: tuple[FloatMatrix, FloatArray] | None = field(default=None, repr=False)  # as the posterior made them
+    _latest: tuple[int, Belief] | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.ratings)
+
+    @property
+    def block(self) -> int:
+        """Users held at once."""
+        _, n_draws, width = self.draws.items.shape
+        return max(1, BLOCK_BYTES // int(4 * n_draws * width * (width + 1)))
+
+    def blocks(self, rows: IntArray) -> Iterator[tuple[slice, Belief]]:
+        """Beliefs about all users among these rows, block by block: which users, and what is believed."""
+        if len(self) <= self.block and len(rows):
+            yield slice(0, len(self)), self._at(0)
+            return
+        for number in np.unique(rows // self.block):
+            first = int(number) * self.block
+            yield slice(first, min(first + self.block, len(self))), self._at(first)
+
+    def means(self, first: int, last: int) -> tuple[FloatArray, FloatMatrix]:
+        """The means alone, which take less room, and the weights: users first..last."""
+        if self._latest is not None and self._latest[0] <= first and last <= self._latest[0] + len(self._latest[1]):
+            start, belief = self._latest
+            return belief.means[first - start : last - start], belief.weights[first - start : last - start]
+        ratings = _part(self.ratings, first, last)
+        folded = self.draws.noise.fold_in(self.draws, ratings, None, self.threads)
+        return folded.means, self._weights(first, last, ratings)
+
+    def _at(self, first: int) -> Belief:
+        if self._latest is not None and self._latest[0] == first:
+            return self._latest[1]
+        last = min(first + self.block, len(self))
+        ratings = _part(self.ratings, first, last)
+        _, n_draws, width = self.draws.items.shape
+        roots = np.empty((last - first, n_draws, width, width), np.float32)
+        folded = self.draws.noise.fold_in(self.draws, ratings, roots, self.threads)
+        belief = Belief(folded.means, roots, self._weights(first, last, ratings), folded.precision)
+        self._latest = (first, belief)
+        return belief
+
+    def _weights(self, first: int, last: int, ratings: CSR) -> FloatMatrix:
+        n_draws = self.draws.items.shape[1]
+        if self.trained is None:
+            return np.full((last - first, n_draws), 1 / n_draws, np.float32)
+        # What the draws have not seen says how good they are: p(all ratings | draw) / p(those seen | draw).
+        news = evidence(self.draws, ratings, self.threads)
+        news -= evidence(self.draws, _part(self.trained, first, last), self.threads)
+        weights = np.exp(news - news.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)
+
+
+def evidence(draws: ItemDraws, ratings: CSR, threads: int) -> DoubleArray:
+    """log p(ratings of a user | draw), users x draws; less what is the same for all draws. For even noise."""
+    shape = (len(ratings), draws.items.shape[1])
+    energy, log_determinant = np.empty(shape), np.empty(shape)
+    fold_in_normal(draws, ratings, None, threads, energy=energy, log_determinant=log_determinant)
+    counts = ratings.counts[:, None]
+    prior: DoubleArray = counts * np.log(draws.alpha) + draws.users.log_determinant - draws.users.constant
+    return np.asarray((prior - log_determinant) / 2 - energy)
+
+
+def _part(ratings: CSR, first: int, last: int) -> CSR:
+    start, end = int(ratings.offsets[first]), int(ratings.offsets[last])
+    return CSR(ratings.offsets[first : last + 1] - start, ratings.columns[start:end], ratings.values[start:end])
+
+
+@dataclass(frozen=True, eq=False)
+class Populations:
+    """The hyper-parameters of one side, a draw each."""
+
+    means: DoubleArray  # S x D
+    precisions: DoubleArray  # S x D x D
+    bias_means: DoubleArray  # S
+    bias_precisions: DoubleArray  # S: 0 without biases
+
+    @classmethod
+    def of(cls, drawn: Sequence[Population]) -> Populations:
+        return cls(
+            np.stack([population.mean for population in drawn]),
+            np.stack([population.precision for population in drawn]),
+            np.array([population.bias_mean for population in drawn]),
+            np.array([population.bias_precision for population in drawn]),
+        )
+
+    @classmethod
+    def of_rows(cls, rows: FloatMatrix, has_biases: bool) -> Populations:
+        """One draw: the normal that these rows of factors (and, last, biases) look like."""
+        factors = rows[:, : rows.shape[1] - has_biases].astype(np.float64)
+        mean = factors.mean(axis=0)
+        covariance = (factors - mean).T @ (factors - mean) / max(len(rows), 1)
+        # A direction that nobody takes has no variance: it would have no precision.
+        covariance += 1e-6 * max(float(np.trace(covariance)) / len(mean), 1e-12) * np.eye(len(mean))
+        bias = rows[:, -1].astype(np.float64) if has_biases else np.zeros(len(rows))
+        bias_precision = 1 / max(float(bias.var()), 1e-12) if has_biases else 0.0
+        return cls(mean[None], np.linalg.inv(covariance)[None], np.array([bias.mean()]), np.array([bias_precision]))
+
+    def mean_row(self, draw: int, has_biases: bool) -> FloatArray:
+        """The expected row of a draw: factors and, last, the bias."""
+        mean = self.means[draw]
+        return (np.append(mean, self.bias_means[draw]) if has_biases else mean).astype(np.float32)
+
+    def root(self, draw: int, has_biases: bool) -> FloatMatrix:
+        """Upper triangular T with covariance T T^T of such a row."""
+        n = self.means.shape[1]
+        root = np.zeros((n + has_biases, n + has_biases), np.float32)
+        root[:n, :n] = np.linalg.inv(np.linalg.cholesky(self.precisions[draw])).T
+        if has_biases:
+            root[n, n] = self.bias_precisions[draw] ** -0.5
+        return root
+
+    # As the kernels take them.
+    @cached_property
+    def precision(self) -> FloatArray:
+        return contiguous(self.precisions, np.float32)
+
+    @cached_property
+    def linear(self) -> FloatMatrix:
+        return contiguous(np.einsum("sij,sj->si", self.precisions, self.means), np.float32)
+
+    @property
+    def bias_precision(self) -> DoubleArray:
+        return self.bias_precisions
+
+    @cached_property
+    def bias_linear(self) -> DoubleArray:
+        return self.bias_precisions * self.bias_means
+
+    @cached_property
+    def log_determinant(self) -> DoubleArray:
+        """Of the precision of factors and bias together."""
+        of_bias = np.where(
+            self.bias_precisions > 0, np.log(np.where(self.bias_precisions > 0, self.bias_precisions, 1)), 0
+        )
+        return np.asarray(np.linalg.slogdet(self.precisions)[1] + of_bias)
+
+    @cached_property
+    def constant(self) -> DoubleArray:
+        """The part of twice the prior's energy that does not depend on the row."""
+        of_factors = np.einsum("si,sij,sj->s", self.means, self.precisions, self.means)
+        return np.asarray(of_factors + self.bias_precisions * self.bias_means**2)
+
+    def arrays(self, side: str) -> dict[str, NDArray[Any]]:
+        return {
+            f"{side}_means": self.means,
+            f"{side}_precisions": self.precisions,
+            f"{side}_bias_means": self.bias_means,
+            f"{side}_bias_precisions": self.bias_precisions,
+        }
+
+    @classmethod
+    def from_arrays(cls, side: str, arrays: Mapping[str, NDArray[Any]]) -> Populations:
+        names = ("means", "precisions", "bias_means", "bias_precisions")
+        return cls(*(contiguous(arrays[f"{side}_{name}"], np.float64) for name in names))
+
+
+@dataclass(frozen=True, eq=False)
+class Hyper:
+    """What is kept of a state besides the items."""
+
+    user_population: Population
+    item_population: Population
+    noise: Noise
+
+
+class Keeper:
+    """Keeps the draws of the items of one chain, in blocks of draws."""
+
+    def __init__(self, block: FloatArray, stored: Any, *, grows: bool = False) -> None:
+        self.blocks = [block]  # items x draws x width each
+        self.stored = stored  # the type they are written as: what is lost then is lost now, for the same answers
+        self.grows, self.n = grows, 0
+
+    def __call__(self, state: GibbsState, draw: int) -> Hyper:
+        """The items of a state, at a place of their own."""
+        n_factors = state.items.factors.shape[1]
+        place = self._place(draw)
+        place[:, :n_factors] = state.items.factors.astype(self.stored)
+        if state.items.bias is not None:
+            place[:, n_factors] = state.items.bias.astype(self.stored)
+        return Hyper(state.user_population, state.item_population, state.noise.lean())
+
+    def saved(self) -> list[NDArray[Any]]:
+        """The draws so far."""
+        return [block.astype(self.stored, copy=False) for block in self.filled()]
+
+    def restore(self, remembered: list[NDArray[Any]]) -> None:
+        for draws in remembered:
+            for place in range(draws.shape[1]):
+                self._place(self.n)[:] = draws[:, place]
+
+    def _place(self, draw: int) -> FloatArray:
+        """Room for a draw; the next one, or one there is."""
+        block, place = divmod(draw, self.blocks[0].shape[1])
+        if self.grows and block == len(self.blocks):
+            self.blocks.append(np.empty_like(self.blocks[0]))
+        self.n = draw + 1
+        room: FloatArray = self.blocks[block][:, place]
+        return room
+
+    def filled(self) -> list[FloatArray]:
+        """The draws so far, in single precision, where they are."""
+        size = self.blocks[0].shape[1]
+        return [block[:, : self.n - size * number] for number, block in enumerate(self.blocks)]
+
+
+class KeptItems:
+    """The draws of the items of all chains. If their number is known, they take no more room than their final place."""
+
+    def __init__(self, schedule: Schedule, n_items: int, width: int, stored: Any) -> None:
+        self.whole: FloatArray | None = None
+        if schedule.until is None:
+            n = schedule.draws
+            self.whole = whole = np.empty((n_items, schedule.chains * n, width), np.float32)
+            self.keepers = [Keeper(whole[:, n * k : n * (k + 1)], stored) for k in range(schedule.chains)]
+        else:
+            shape = (n_items, schedule.until.block, width)
+            self.keepers = [Keeper(np.empty(shape, np.float32), stored, grows=True) for _ in range(schedule.chains)]
+
+    def items(self) -> FloatArray:
+        """All draws, one chain after another."""
+        if self.whole is not None:
+            return self.whole
+        return np.concatenate([block for keeper in self.keepers for block in keeper.filled()], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class ItemDraws:
+    """The draws, all that a user can be folded in by: S of them, M items, W numbers each."""
+
+    items: FloatArray  # M x S x W: factors and, last, the bias, if there is one
+    users: Populations
+    new_items: Populations  # what items never seen are drawn from
+    alpha: DoubleArray  # S
+    has_biases: bool
+    offset: float
+    scale: float
+    noise: KeptNoise
+    sphere: Sphere | None = None  # that items lie on, if they do
+
+    @classmethod
+    def of(cls, items: FloatArray, hyper: Sequence[Hyper], model: FactorModel) -> ItemDraws:
+        return cls(
+            items=items,
+            users=Populations.of([draw.user_population for draw in hyper]),
+            new_items=Populations.of([draw.item_population for draw in hyper]),
+            alpha=np.array([draw.noise.alpha for draw in hyper]),
+            has_biases=model.has_biases,
+            offset=model.offset,
+            scale=model.scale,
+            noise=kept_noise(model.likelihood, [draw.noise for draw in hyper], model.scale),
+            sphere=model.item_moves.sphere,
+        )
+
+    @property
+    def n_factors(self) -> int:
+        return int(self.items.shape[2]) - self.has_biases
+
+    @cached_property
+    def unknown_item(self) -> FloatMatrix:
+        """The expected item that nobody has rated; S x W."""
+        means = self.new_items.means
+        return contiguous(
+            np.hstack([means, self.new_items.bias_means[:, None]]) if self.has_biases else means, np.float32
+        )
+
+    @cached_property
+    def unknown_item_roots(self) -> DoubleArray:
+        """Roots of the covariance of such an item's factors: covariance = root^T root; S x D x D."""
+        return np.linalg.inv(np.linalg.cholesky(self.new_items.precisions))
+
+    def unknown_item_variance(self, belief: Belief, row: int) -> DoubleArray:
+        """What not knowing an item adds to the variance of its score for a user, a figure a draw.
+
+        E[(u.(v - mean))^2] over u and v: mean and covariance of u through the covariance of v.
+        """
+        n_factors = self.n_factors
+        through_mean = np.einsum("sij,sj->si", self.unknown_item_roots, belief.means[row, :, :n_factors])
+        through_root = self.unknown_item_roots @ belief.roots[row, :, :n_factors].astype(np.float64)
+        variance = np.sum(through_mean**2, axis=1) + np.sum(through_root**2, axis=(1, 2))
+        return np.asarray(variance + (1 / self.new_items.bias_precisions if self.has_biases else 0.0))

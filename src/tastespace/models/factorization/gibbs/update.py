@@ -1,0 +1,326 @@
+"""Kept draws meet new ratings: draws for items that have come since, and states from which chains go on.
+
+A kept draw s has the items, the populations and the noise. The users who rated a new item are drawn given the items of
+s that were learned, and the new item given these users:
+
+    u_i ~ p(u | items of s, ratings of learned items),   v_j ~ p(v | u, population of items of s, ratings of j)
+
+both by the step that a Gibbs sweep takes, with the noise of s. So a new item is as uncertain as its ratings leave it,
+and what they say about learned items is left to a restart. An item without ratings is drawn from the population.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.data.csr import CSR
+from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError
+from tastespace.inference.trace import ACTIVE, Trace
+from tastespace.models.factorization.gibbs.generative_model import FactorModel
+from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
+from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
+from tastespace.models.factorization.gibbs.sweep import GibbsState
+from tastespace.models.factorization.likelihoods.base import Axis, GaussianNoise, Likelihood, Noise, Responses
+from tastespace.models.factorization.likelihoods.binary import Logistic, YesNo
+from tastespace.models.factorization.likelihoods.heteroscedastic import UnevenNoise, UnevenPrecision
+from tastespace.models.factorization.likelihoods.kept_noise import (
+    APPROACH,
+    STEPS,
+    LevelNoise,
+    LogisticNoise,
+    UnevenKept,
+    noise_summary,
+)
+from tastespace.models.factorization.likelihoods.ordinal import CutPoints, OrderedProbit
+from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives, negatives_of
+from tastespace.models.factorization.priors.normal_wishart import NormalPopulation, Population
+from tastespace.models.factorization.priors.shrinkage import shrinkage_of
+from tastespace.models.factorization.priors.von_mises_fisher import SpherePopulation
+from tastespace.models.factorization.row_updates import NORMAL_ROWS, RowMoves, touching
+from tastespace.models.factorization.rows import Factors, RatingBlock
+from tastespace.models.factorization.sphere.moves import SphereMoves
+from tastespace.randomness import derive
+
+BLOCK = 4096  # users whose noise is looked at together
+RESTART_THIN = 1  # of the draws after a restart: they are as many as before, and cost half of the sweeps
+
+
+def check_parameters(posterior: DrawsPosterior, parameters: Mapping[str, Any]) -> None:
+    """Refuse to go on with parameters that are not those of the fit."""
+    draws, trace = posterior.draws, posterior.trace
+    assert trace is not None
+    is_joint = draws.sphere is not None and draws.sphere.has_joint_bias
+    biases = "on-sphere" if is_joint else draws.has_biases
+    found: dict[str, Any] = {"biases": biases, "chains": trace.chains}
+    if parameters["n_factors"] != "auto":
+        found["n_factors"] = draws.n_factors
+    _check_prior(trace, parameters)
+    found["noise"] = "per-user-and-item" if isinstance(draws.noise, UnevenKept) else "constant"
+    negatives = negatives_of(draws.noise)
+    found["negatives"] = None if negatives is None else negatives.law
+    if negatives is not None:
+        found["n_negatives"] = negatives.per_choice
+    if draws.sphere is not None:
+        if parameters["radius"] != "auto":
+            found["radius"] = draws.sphere.radius
+        found["item_prior"] = "von-mises-fisher" if draws.new_items.means.any() else "uniform"
+    suitable = ["gaussian"]
+    if isinstance(draws.noise, LevelNoise):
+        suitable = ["ordinal"] if len(draws.noise.edges) > 1 else ["ordinal", "probit"]
+    elif isinstance(draws.noise, LogisticNoise):
+        suitable = ["logistic"]
+    if parameters["likelihood"] not in suitable:
+        found["likelihood"] = suitable[0]
+    for name, value in found.items():
+        if parameters[name] != value:
+            raise InvalidParameterError(
+                f"{name} is {parameters[name]!r}, and the model was fitted with {value!r}; set it back to update, or "
+                "fit again"
+            )
+
+
+def _check_prior(trace: Trace, parameters: Mapping[str, Any]) -> None:
+    """Whether columns shrink is seen from the trace."""
+    shrank, shrinks = ACTIVE in trace.quantities, shrinkage_of(parameters["prior"], parameters["n_factors"]) is not None
+    if shrank != shrinks:
+        told = "with a prior that shrinks factors" if shrank else "with a prior that shrinks no factors"
+        raise InvalidParameterError(
+            f"prior is {parameters['prior']!r} and n_factors {parameters['n_factors']!r}, and the model was fitted "
+            f"{told}; set them back to update, or fit again"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class KeptDraw:
+    """A kept draw, as a Gibbs sweep takes it. The noise is what it is: nothing is learned about alpha or cut-points."""
+
+    items: Factors
+    user_population: Population
+    item_population: Population
+    item_moves: RowMoves
+    likelihood: Likelihood
+    noise: Noise
+
+    @classmethod
+    def of(cls, posterior: DrawsPosterior, s: int, n_items: int, dtype: Any) -> KeptDraw:
+        """Number s, with its first so many items."""
+        draws = posterior.draws
+        likelihood, noise = _noise(posterior, s, n_items)
+        return cls(
+            points_of(draws, s, n_items, dtype),
+            _population(draws.users, s),
+            *_of_items(draws, s),
+            likelihood,
+            noise,
+        )
+
+
+def points_of(draws: ItemDraws, s: int, n_items: int, dtype: Any) -> Factors:
+    """The first so many items of a draw."""
+    rows, n_factors = draws.items[:n_items, s], draws.n_factors
+    bias = contiguous(rows[:, n_factors], dtype) if draws.has_biases else None
+    return Factors(contiguous(rows[:, :n_factors], dtype), bias)
+
+
+def rows_given(
+    axis: Axis,
+    side: RatingBlock,
+    other: Factors,
+    population: Population,
+    likelihood: Likelihood,
+    noise: Noise,
+    rng: Generator,
+    threads: int,
+    moves: RowMoves = NORMAL_ROWS,
+) -> tuple[Factors, Noise]:
+    """Rows of one side drawn given the other, and what the noise has learned of them.
+
+    With constant Gaussian noise that is one step. Where latent variables belong to the rows it is a few, from near the
+    mode, as for a fold-in.
+    """
+    rows = population.draw_rows(len(side.offsets) - 1, other.factors.dtype, rng)
+    if not len(side.columns):
+        return rows, noise
+    if isinstance(likelihood, OrderedProbit | Logistic):
+        for _ in range(APPROACH):
+            near = touching(likelihood, side, rows, other, noise, threads)
+            rows = moves.solved(near, other, population.prior(other.factors.dtype), rows, axis, threads)
+        near = touching(likelihood, side, rows, other, noise, threads)
+        rows, _ = moves.drawn(Responses(near, 1.0), other, population, rows, axis, rng, threads)
+    for _ in range(1 if isinstance(likelihood, GaussianNoise) else STEPS):
+        responses = likelihood.responses(axis, side, rows, other, noise, rng, threads)
+        rows, squares = moves.drawn(responses, other, population, rows, axis, rng, threads)
+        noise = likelihood.learn(axis, side, squares, noise, rng)
+    return rows, noise
+
+
+def with_new_items(
+    posterior: DrawsPosterior, observed: Ratings, n_learned: int, dtype: Any, seed: int, threads: int
+) -> DrawsPosterior:
+    """The posterior with draws of all items of the ratings; those beyond the first so many are drawn anew."""
+    draws, n_new = posterior.draws, observed.n_items - n_learned
+    if not n_new:
+        return posterior
+    n_draws, width = draws.items.shape[1:]
+    ratings = NewItemRatings.of(observed, n_learned)
+    items: FloatArray = np.empty((observed.n_items, n_draws, width), np.float32)
+    items[:n_learned] = draws.items[:n_learned]
+    precision: FloatMatrix = np.empty((n_new, n_draws), np.float32)
+    # What is lost when they are written is lost now, for the same answers.
+    stored = np.float16 if posterior.is_half_stored else np.float32
+    for s in range(n_draws):
+        kept = KeptDraw.of(posterior, s, n_learned, dtype)
+        rows, noise = _new_items(kept, ratings, draws, dtype, derive(seed, "update", s), threads)
+        items[n_learned:, s, : draws.n_factors] = rows.factors.astype(stored)
+        if rows.bias is not None:
+            items[n_learned:, s, draws.n_factors] = rows.bias.astype(stored)
+        if isinstance(noise, UnevenPrecision):
+            precision[:, s] = noise.items
+    kept_noise = draws.noise
+    if isinstance(kept_noise, UnevenKept):
+        summary = noise_summary(precision, draws.alpha, draws.scale)
+        kept_noise = replace(
+            kept_noise,
+            item_precision=np.concatenate([kept_noise.item_precision[:n_learned], precision]),
+            item_noise=np.concatenate([kept_noise.item_noise[:n_learned], summary]),
+        )
+    return replace(posterior, draws=replace(draws, items=items, noise=kept_noise))
+
+
+def taking_choices(posterior: DrawsPosterior, negatives: SampledNegatives) -> DrawsPosterior:
+    """A posterior of yes and no that folds users in from what they chose, and what is drawn for them."""
+    draws = posterior.draws
+    return replace(posterior, draws=replace(draws, noise=negatives.kept(draws.noise)))
+
+
+def with_noise_of_users(posterior: DrawsPosterior, ratings: CSR, is_touched: BoolArray, threads: int) -> DrawsPosterior:
+    """The posterior with the noise of users who are new, or have new ratings, as these have it."""
+    draws, kept = posterior.draws, posterior.draws.noise
+    if not isinstance(kept, UnevenKept):
+        return posterior
+    n_known = len(kept.user_noise)
+    noise: FloatMatrix = np.empty((len(ratings), kept.user_noise.shape[1]), np.float32)
+    noise[:n_known] = kept.user_noise
+    users = np.flatnonzero(is_touched | (np.arange(len(ratings)) >= n_known)).astype(np.int32)
+    for first in range(0, len(users), BLOCK):
+        some = users[first : first + BLOCK]
+        precision = kept.fold_in(draws, ratings.take(some), None, threads).precision
+        assert precision is not None
+        noise[some] = noise_summary(precision, draws.alpha, draws.scale)
+    return replace(posterior, draws=replace(draws, noise=replace(kept, user_noise=noise)))
+
+
+def warm_states(
+    posterior: DrawsPosterior, observed: Ratings, model: FactorModel, rng: Generator, threads: int
+) -> list[GibbsState]:
+    """Where each chain goes on: its last kept draw, with users drawn given its items.
+
+    Mean and scale of the ratings may have moved a little since: the state is a start, and need not be exact.
+    """
+    assert posterior.trace is not None
+    draws, chains = posterior.draws, posterior.trace.chains
+    side = RatingBlock.of(observed.by_user, model.dtype, draws.offset, draws.scale)
+    per_chain = draws.items.shape[1] // chains
+    states = []
+    for chain in range(chains):
+        kept = KeptDraw.of(posterior, per_chain * (chain + 1) - 1, observed.n_items, model.dtype)
+        noise = kept.noise
+        if isinstance(noise, UnevenPrecision):
+            noise = replace(noise, users=np.ones(observed.n_users))
+        users, noise = rows_given("user", side, kept.items, kept.user_population, kept.likelihood, noise, rng, threads)
+        # Yes and no have nothing to learn: as a draw the offset is a cut-point, in the model it is a constant.
+        noise = Noise(1.0) if isinstance(model.likelihood, YesNo) else noise
+        states.append(GibbsState(users, kept.items, kept.user_population, kept.item_population, noise))
+    return states
+
+
+@dataclass(frozen=True, eq=False)
+class NewItemRatings:
+    """The ratings of items that have come since, and what else those who rated them have rated."""
+
+    of_items: CSR  # by new item; columns are places among the raters
+    of_raters: CSR  # by rater, ascending; learned items only
+
+    @classmethod
+    def of(cls, observed: Ratings, n_learned: int) -> NewItemRatings:
+        by_item = observed.by_item.take(np.arange(n_learned, observed.n_items, dtype=np.int32))
+        raters, places = np.unique(by_item.columns, return_inverse=True)
+        all_of_raters = observed.by_user.take(raters)
+        return cls(
+            CSR(by_item.offsets, contiguous(places, np.int32), by_item.values),
+            _below(all_of_raters, n_learned),
+        )
+
+    @property
+    def n_raters(self) -> int:
+        return len(self.of_raters)
+
+
+def _new_items(
+    kept: KeptDraw, ratings: NewItemRatings, draws: ItemDraws, dtype: Any, rng: Generator, threads: int
+) -> tuple[Factors, Noise]:
+    """The new items of one draw."""
+    side = RatingBlock.of(ratings.of_raters, dtype, draws.offset, draws.scale)
+    noise = kept.noise
+    if isinstance(noise, UnevenPrecision):
+        noise = replace(noise, users=rng.gamma(noise.user_concentration, size=ratings.n_raters))
+        noise = replace(noise, users=noise.users / noise.user_concentration)
+    users, noise = rows_given("user", side, kept.items, kept.user_population, kept.likelihood, noise, rng, threads)
+    if isinstance(noise, UnevenPrecision):
+        noise = replace(noise, items=rng.gamma(noise.item_concentration, size=len(ratings.of_items)))
+        noise = replace(noise, items=noise.items / noise.item_concentration)
+    side = RatingBlock.of(ratings.of_items, dtype, draws.offset, draws.scale)
+    return rows_given("item", side, users, kept.item_population, kept.likelihood, noise, rng, threads, kept.item_moves)
+
+
+def _noise(posterior: DrawsPosterior, s: int, n_items: int) -> tuple[Likelihood, Noise]:
+    """The likelihood of a draw, of which nothing is left to learn but what belongs to single rows."""
+    kept, alpha = posterior.draws.noise, float(posterior.draws.alpha[s])
+    if isinstance(kept, LevelNoise):
+        assert posterior.units.levels is not None
+        return OrderedProbit(tuple(posterior.units.levels.tolist())), CutPoints(1.0, kept.cuts[s])
+    if isinstance(kept, LogisticNoise):
+        return Logistic(kept.offset), Noise(1.0)
+    if isinstance(kept, UnevenKept):
+        of_users, of_items = (float(concentration) for concentration in kept.concentrations[s])
+        items: DoubleArray = kept.item_precision[:n_items, s].astype(np.float64)
+        return UnevenNoise(alpha), UnevenPrecision(alpha, np.zeros(0), items, of_users, of_items)
+    return GaussianNoise(alpha), Noise(alpha)
+
+
+def _of_items(draws: ItemDraws, s: int) -> tuple[Population, RowMoves]:
+    """Where the items of a draw come from, and how they move."""
+    if draws.sphere is None:
+        return _population(draws.new_items, s), NORMAL_ROWS
+    population = SpherePopulation.with_mean(
+        draws.sphere,
+        draws.new_items.means[s],
+        float(draws.new_items.bias_means[s]),
+        float(draws.new_items.bias_precisions[s]),
+    )
+    return population, SphereMoves(draws.sphere)
+
+
+def _population(populations: Populations, s: int) -> Population:
+    return NormalPopulation(
+        populations.means[s],
+        populations.precisions[s],
+        float(populations.bias_means[s]),
+        float(populations.bias_precisions[s]),
+    )
+
+
+def _below(ratings: CSR, n_columns: int) -> CSR:
+    """Only the first so many columns."""
+    is_kept = ratings.columns < n_columns
+    rows: IntArray = ratings.rows()[is_kept]
+    counts = np.bincount(rows, minlength=len(ratings))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return CSR(offsets, ratings.columns[is_kept], ratings.values[is_kept])

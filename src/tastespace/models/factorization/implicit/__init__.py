@@ -1,0 +1,1 @@
+"""Models of implicit feedback: clicks, plays and purchases; begin with implicit_als.py."""

@@ -1,0 +1,194 @@
+"""One-class data as weighted least squares over all cells, and its rows given the other side.
+
+    E = 1/2 sum_ij c_ij (p_ij - s_ij)^2 + 1/2 sum_i l_i |x_i|^2 + 1/2 sum_j l_j |y_j|^2
+
+p is 1 where something was chosen and 0 elsewhere, c the confidence, which is 1 elsewhere, and s = u.v, with biases
+u.v + c_i + d_j; a row x is (u, c). There are too many cells to go through, but those not chosen enter only through
+sums over all rows of the other side (Hu, Koren and Volinsky 2008). With z_j = (v_j, 1) and w = c - 1, row i minimises
+
+    1/2 x^T (Z^T Z + l_i) x + x.Z^T d + sum_k [w_k/2 (x.z_k)^2 - (1 + w_k - w_k d_k) x.z_k]
+
+over what it chose. `descend` goes down by conjugate gradients, in coordinates in which Z^T Z is diagonal: no step then
+costs more than going through what was chosen. `solve` factors a matrix a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace import _native
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
+from tastespace.data.csr import CSR
+from tastespace.errors import DataError, NonFiniteStateError
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, row_scores, solve_rows
+
+Growth = Literal["log", "linear", "none"]
+GROWTHS: tuple[Growth, ...] = get_args(Growth)
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """A cell that nobody chose has the confidence 1; a chosen one 1 + strength * f(count).
+
+    f is log(1 + count) ("log"), the count ("linear") or 1 ("none"), after Hu, Koren and Volinsky (2008). A thousand
+    plays are no thousand times as good a sign as one: hence the logarithm.
+    """
+
+    strength: float
+    growth: Growth = "log"
+
+    def beyond_one(self, counts: NDArray[Any]) -> FloatArray:
+        """strength * f(count), one a cell; 0 for a count of 0, which is no choice."""
+        values = np.asarray(counts, np.float64)
+        if self.growth == "log":
+            values = np.log1p(values)
+        elif self.growth == "none":
+            values = np.sign(values)
+        with np.errstate(over="ignore"):  # Whoever uses them says what is too much.
+            return (self.strength * values).astype(np.float32)
+
+
+MOST_WEIGHT = 1e15  # Beyond, squares of sums of them leave the range of single precision.
+LEAST_WEIGHT = np.float32(1e-6)  # A target is a pull over a weight: it must not be infinite.
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """What each row chose, and how much more than 1 it counts."""
+
+    offsets: OffsetArray
+    columns: IntArray
+    weights: FloatArray  # w
+
+    @classmethod
+    def of(cls, ratings: CSR, confidence: Confidence) -> Chosen:
+        weights = confidence.beyond_one(ratings.values)
+        if len(weights) and not weights.max() <= MOST_WEIGHT:
+            worst = int(np.argmax(~(weights <= MOST_WEIGHT)))
+            raise DataError(
+                f"a count of {ratings.values[worst]:g} has a confidence of {weights[worst]:g} with growth="
+                f"{confidence.growth!r} and strength={confidence.strength:g}, beyond what can be computed with",
+                expected=f"at most {MOST_WEIGHT:g}: smaller counts, growth='log', or a smaller strength",
+            )
+        return cls(contiguous(ratings.offsets, np.int64), contiguous(ratings.columns, np.int32), weights)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def total_weights(self) -> DoubleArray:
+        """The weights of each row together."""
+        rows = np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        return np.bincount(rows, self.weights, minlength=len(self)).astype(np.float64)
+
+    def pulls(self, other: Others) -> FloatArray:
+        """What draws each choice: its confidence, less what the other side's bias explains of it.
+
+        What has no weight was not chosen: `explain` asks what would be without a choice.
+        """
+        pulls = 1 + self.weights
+        if other.bias is not None:
+            pulls -= self.weights * other.bias[self.columns]
+        return np.where(self.weights > 0, pulls, np.float32(0))
+
+
+@dataclass(frozen=True, eq=False)
+class Others:
+    """The other side as all rows see it: z, the sum of its products over all rows, and its biases."""
+
+    points: FloatMatrix  # n x W: z
+    gram: DoubleArray  # W x W
+    bias: FloatArray | None  # n: d
+    linear: DoubleArray  # W: -Z^T d
+
+    @classmethod
+    def of(cls, points: FloatMatrix, has_biases: bool, threads: int) -> Others:
+        """Of rows (factors, bias)."""
+        bias = None
+        if has_biases:
+            bias = contiguous(points[:, -1], np.float32)
+            points = points.copy()
+            points[:, -1] = 1
+        linear = np.zeros(points.shape[1])
+        if bias is not None:
+            linear -= np.sum(points * bias[:, None], axis=0, dtype=np.float64)
+        return cls(points, _gram(points, threads), bias, linear)
+
+
+def solve(chosen: Chosen, other: Others, ridge: FloatArray, threads: int) -> FloatMatrix:
+    """The least energy of each row; in double, since with more factors than columns only the ridge holds it up."""
+    weights = np.maximum(chosen.weights, LEAST_WEIGHT).astype(np.float64)
+    side = RatingBlock(chosen.offsets, chosen.columns, chosen.pulls(other) / weights, weights=weights)
+    width = other.points.shape[1]
+    prior = RowPrior(precision=other.gram, linear=other.linear.reshape(1, width), ridge=contiguous(ridge, np.float64))
+    points = Factors(other.points.astype(np.float64))
+    try:
+        solved = solve_rows(side, points, prior, name="row", threads=threads)
+    except NonFiniteStateError as error:
+        raise NonFiniteStateError(
+            "a row of choices has no least energy that could be found; expected counts of ordinary size: try a larger "
+            "regularisation, fewer n_factors, or growth='log'"
+        ) from error
+    return contiguous(solved.points.factors, np.float32)
+
+
+def descend(
+    chosen: Chosen, other: Others, ridge: FloatArray, start: FloatMatrix, steps: int, threads: int
+) -> FloatMatrix:
+    """Some steps down from the start."""
+    diagonal, turn = np.linalg.eigh(other.gram)
+    forth = contiguous(turn, np.float32)
+    rows, points = np.empty_like(start), np.empty_like(other.points)
+    _native.rotate_rows(start, forth, rows, threads)
+    _native.rotate_rows(other.points, forth, points, threads)
+    _native.descend_rows(
+        chosen.offsets,
+        chosen.columns,
+        chosen.weights,
+        chosen.pulls(other),
+        points,
+        np.maximum(diagonal, 0).astype(np.float32),
+        contiguous(ridge, np.float32),
+        rows,
+        linear=(other.linear @ turn).astype(np.float32),
+        steps=steps,
+        threads=threads,
+    )
+    back = np.empty_like(rows)
+    _native.rotate_rows(rows, contiguous(turn.T, np.float32), back, threads)
+    return back
+
+
+def scores_of(chosen: Chosen, users: FloatMatrix, items: FloatMatrix, has_biases: bool, threads: int) -> FloatArray:
+    """s of what was chosen."""
+    side = RatingBlock(chosen.offsets, chosen.columns, chosen.weights)
+    rows, others = _points(users, has_biases), _points(items, has_biases)
+    return contiguous(row_scores(side, rows, others, threads=threads), np.float32)
+
+
+def errors(chosen: Chosen, users: FloatMatrix, items: FloatMatrix, has_biases: bool, threads: int) -> float:
+    """sum c (p - s)^2 over all cells: s^2 everywhere, by sums over rows, and what was chosen instead."""
+    of_users, of_items = users, items
+    if has_biases:  # Rows whose inner products are scores: (u, c, 1) and (v, 1, d).
+        of_users = np.hstack([users, np.ones((len(users), 1), np.float32)])
+        of_items = np.hstack([items[:, :-1], np.ones((len(items), 1), np.float32), items[:, -1:]])
+    everywhere = float(np.sum(_gram(of_users, threads) * _gram(of_items, threads)))
+    scores = scores_of(chosen, users, items, has_biases, threads).astype(np.float64)
+    return everywhere + float(np.sum((1 + chosen.weights.astype(np.float64)) * (1 - scores) ** 2 - scores**2))
+
+
+def _gram(points: FloatMatrix, threads: int) -> DoubleArray:
+    """The sum of the rows' products with themselves."""
+    width = points.shape[1]
+    total, gram = np.empty(width), np.empty((width, width))
+    _native.moments(points, total, gram, threads)
+    return gram
+
+
+def _points(rows: FloatMatrix, has_biases: bool) -> Factors:
+    if not has_biases:
+        return Factors(rows)
+    return Factors(contiguous(rows[:, :-1], np.float32), contiguous(rows[:, -1], np.float32))

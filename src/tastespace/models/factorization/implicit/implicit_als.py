@@ -1,0 +1,158 @@
+"""The recommenders for one-class data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace import threads
+from tastespace.arrays import DoubleArray
+from tastespace.data.ratings import Ratings
+from tastespace.inference.drivers import ascend, small_change
+from tastespace.models.base.parameters import check_int, check_number, check_option
+from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
+from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
+from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState, Ridge, Solver
+from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence, Growth, scores_of
+from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Settings, search, unit_of
+from tastespace.models.factorization.likelihoods.confidence_cells import KeptChoices, matched_variance
+from tastespace.models.factorization.likelihoods.kept_noise import Units
+from tastespace.models.implicit_feedback import OneClass
+from tastespace.progress import Observer
+
+
+@dataclass(kw_only=True)
+class ImplicitALS(OneClass):
+    """Clicks, plays and purchases by alternating least squares over all cells (Hu, Koren and Volinsky 2008).
+
+    Every pair counts: what was chosen as 1, with a confidence of 1 + `strength` * f(count), all else as 0 with a
+    confidence of 1. f is given by `growth`: "log" (1 + count), "linear" or "none" (once is as good as often).
+
+    "auto" finds `strength` and `regularisation` on a tenth of the choices, held out, and then fits to all of them;
+    `strength_` and `regularisation_` are what was found.
+    `regularisation` holds factors back; with `weighting="weighted"` rows in which more was chosen are held back more,
+    "plain" treats all alike. `biases` add how much is chosen of an item, and by a user, whatever the taste.
+
+    `solver="conjugate"` takes `steps` conjugate-gradient steps a row and sweep from where the row was, "cholesky"
+    solves every row: slower, and hardly better for it. Stops when a sweep lowers the loss by less than `tolerance` of
+    itself, after at most `sweeps`.
+
+    Predictions are preferences: near 0 for what is not chosen, near 1 for what is. They are no probabilities.
+    """
+
+    n_factors: int = 64
+    regularisation: float | Literal["auto"] = "auto"
+    strength: float | Literal["auto"] = "auto"
+    growth: Growth = "log"
+    weighting: Literal["plain", "weighted"] = "weighted"
+    biases: bool = False
+    solver: Solver = "conjugate"
+    steps: int = 3
+    sweeps: int = 15
+    tolerance: float = 1e-4
+
+    posterior_class = DrawsPosterior
+
+    def check(self) -> None:
+        super().check()
+        check_int("n_factors", self.n_factors, least=1)
+        for name in ("regularisation", "strength"):
+            if getattr(self, name) != "auto":
+                check_number(name, getattr(self, name), above=0)
+        check_option("growth", self.growth, list(GROWTHS))
+        check_option("weighting", self.weighting, ["plain", "weighted"])
+        check_option("biases", self.biases, [True, False])
+        check_option("solver", self.solver, ["conjugate", "cholesky"])
+        check_int("steps", self.steps, least=1)
+        check_int("sweeps", self.sweeps, least=1)
+        check_number("tolerance", self.tolerance, least=0)
+
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> DrawsPosterior:
+        self.require_choices(observed)
+        with threads.one_blas_thread():
+            return self._inferred(observed, rng, observer)
+
+    def _inferred(self, observed: Ratings, rng: Generator, observer: Observer) -> DrawsPosterior:
+        settings = self._settings(observed, rng, observer)
+        transition = self._bind(observed, settings.strength, settings.ridge, self.n_factors)
+        state, trace = ascend(
+            transition,
+            transition.init(rng),
+            rng,
+            steps=self.sweeps,
+            stop=small_change("loss", self.tolerance),
+            phase="sweep",
+            observer=observer,
+        )
+        return self._concluded(transition, state, settings, np.array([stats["loss"] for stats in trace]))
+
+    @property
+    def strength_(self) -> float:
+        """What was given, or found."""
+        return self._kept().confidence.strength
+
+    @property
+    def regularisation_(self) -> float:
+        """What was given, or found."""
+        return self._kept().ridge.strength
+
+    def _kept(self) -> KeptChoices:
+        self.require_fitted()
+        posterior = self.posterior_
+        assert isinstance(posterior, DrawsPosterior)
+        assert isinstance(posterior.draws.noise, KeptChoices)
+        return posterior.draws.noise
+
+    def _settings(self, observed: Ratings, rng: Generator, observer: Observer) -> Settings:
+        """What was given, and what is found."""
+        unit = unit_of(observed)
+        strengths: Sequence[float] = STRENGTHS if self.strength == "auto" else [self.strength]
+        ridges = [unit * ridge for ridge in RIDGES] if self.regularisation == "auto" else [self.regularisation]
+        if len(strengths) == len(ridges) == 1:
+            return Settings(strengths[0], ridges[0])
+        return search(observed, self._bind, strengths, ridges, self.n_factors, rng, observer)
+
+    def _bind(self, observed: Ratings, strength: float, ridge: float, n_factors: int) -> AlternatingChoices:
+        return AlternatingChoices.bind(
+            observed,
+            Confidence(strength, self.growth),
+            self._ridge(ridge),
+            n_factors=n_factors,
+            biases=self.biases,
+            solver=self.solver,
+            steps=self.steps,
+            threads=threads.resolve(self.threads),
+        )
+
+    def _ridge(self, strength: float) -> Ridge:
+        return Ridge(strength, self.weighting == "weighted")
+
+    def _concluded(
+        self, transition: AlternatingChoices, state: ImplicitState, settings: Settings, losses: DoubleArray
+    ) -> DrawsPosterior:
+        confidence, ridge = Confidence(settings.strength, self.growth), self._ridge(settings.ridge)
+        users = Populations.of_rows(state.users, self.biases)
+        variance = matched_variance(users, state.items, self.biases, ridge.strength)
+        scores = scores_of(transition.by_user, state.users, state.items, self.biases, transition.threads)
+        return DrawsPosterior(
+            draws=ItemDraws(
+                items=state.items[:, None, :],
+                users=users,
+                new_items=Populations.of_rows(state.items, self.biases),
+                alpha=np.array([1 / variance]),
+                has_biases=self.biases,
+                offset=0.0,
+                scale=1.0,
+                noise=KeptChoices(state.items, self.biases, confidence, ridge, variance, losses),
+            ),
+            units=Units(0.0, 1.0, None, float(scores.mean(dtype=np.float64))),
+            weighs_by_evidence=False,
+            is_half_stored=False,
+            trace=None,
+        )

@@ -1,0 +1,268 @@
+"""The recommender of the logistic factorization of choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+from numpy.random import Generator
+from scipy.special import expit
+
+from tastespace import _native, threads
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
+from tastespace.data.csr import CSR
+from tastespace.data.ratings import Ratings
+from tastespace.errors import NonFiniteStateError
+from tastespace.inference.drivers import ascend, never
+from tastespace.inference.transition import Stats
+from tastespace.models.base.parameters import check_int, check_number, check_option
+from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
+from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
+from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence, Growth
+from tastespace.models.factorization.implicit.negatives import LAWS, Drawing, Law, Panel, Unchosen
+from tastespace.models.factorization.likelihoods.kept_noise import Units
+from tastespace.models.factorization.likelihoods.logistic_kept import KeptLogistic, NegativeWeight
+from tastespace.models.implicit_feedback import OneClass
+from tastespace.progress import Observer
+
+START_SD = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """What each row of a side chose, with what weight, and what it is shown besides."""
+
+    offsets: OffsetArray
+    columns: IntArray
+    weights: FloatArray  # b
+    drawing: Drawing
+
+    @classmethod
+    def of(cls, chosen: CSR, confidence: Confidence, drawing: Drawing) -> Shown:
+        return cls(
+            contiguous(chosen.offsets, np.int64),
+            contiguous(chosen.columns, np.int32),
+            1 + confidence.beyond_one(chosen.values),
+            drawing,
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """One side: factors, biases if there are any, and the squares of all gradients so far."""
+
+    factors: FloatMatrix
+    bias: FloatArray | None
+    squares: FloatMatrix
+    bias_squares: FloatArray | None
+
+    @classmethod
+    def start(cls, n: int, n_factors: int, has_biases: bool, rng: Generator) -> Rows:
+        """Small random factors, no biases."""
+        factors = np.float32(START_SD) * rng.standard_normal((n, n_factors), np.float32)
+        nothing = np.zeros(n, np.float32) if has_biases else None
+        return cls(factors, nothing, np.zeros_like(factors), nothing)
+
+    def copied(self) -> Rows:
+        bias = None if self.bias is None else self.bias.copy()
+        bias_squares = None if self.bias_squares is None else self.bias_squares.copy()
+        return Rows(self.factors.copy(), bias, self.squares.copy(), bias_squares)
+
+    def points(self) -> FloatMatrix:
+        """Rows of factors and, last, the bias, if there is one."""
+        return self.factors if self.bias is None else np.hstack([self.factors, self.bias[:, None]])
+
+    def squared(self) -> float:
+        """Of all numbers together."""
+        return float(np.sum(np.square(self.points(), dtype=np.float64)))
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticState:
+    """A state: where both sides are."""
+
+    users: Rows
+    items: Rows
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticDescent:
+    """One epoch: items given users, then users given items."""
+
+    by_user: Shown
+    by_item: Shown
+    offset: float  # g
+    ridge: float  # l
+    rate: float
+    n_factors: int
+    has_biases: bool
+    threads: int
+
+    @classmethod
+    def bind(
+        cls,
+        observed: Ratings,
+        confidence: Confidence,
+        unchosen: Unchosen,
+        *,
+        ridge: float,
+        rate: float,
+        n_factors: int,
+        biases: bool,
+        threads: int,
+    ) -> LogisticDescent:
+        """The transition for these choices."""
+        of_users, of_items = unchosen.drawings()
+        by_user = Shown.of(observed.by_user, confidence, of_users)
+        by_item = Shown.of(observed.by_item, confidence, of_items)
+        chosen = float(by_user.weights.sum(dtype=np.float64))
+        offset = float(np.log(chosen / unchosen.n_draws))
+        return cls(by_user, by_item, offset, ridge, rate, n_factors, biases, threads)
+
+    def init(self, rng: Generator) -> LogisticState:
+        users = Rows.start(len(self.by_user), self.n_factors, self.has_biases, rng)
+        return LogisticState(users, Rows.start(len(self.by_item), self.n_factors, self.has_biases, rng))
+
+    def step(self, state: LogisticState, rng: Generator) -> tuple[LogisticState, Stats]:
+        items, _ = self.moved(self.by_item, state.items, state.users, int(rng.integers(1 << 63)))
+        users, loss = self.moved(self.by_user, state.users, items, int(rng.integers(1 << 63)))
+        return LogisticState(users, items), {"loss": loss}
+
+    def moved(self, shown: Shown, rows: Rows, other: Rows, key: int) -> tuple[Rows, float]:
+        """One step of all rows, and E before it, as the cells drawn for the step have it."""
+        after, energies, drawing = rows.copied(), np.empty(len(shown)), shown.drawing
+        _native.step_choices(
+            offsets=shown.offsets,
+            columns=shown.columns,
+            weights=shown.weights,
+            drawn_offsets=drawing.offsets,
+            row_weights=drawing.row_weights,
+            column_weights=drawing.column_weights,
+            table=drawing.chances.table,
+            other=other.factors,
+            other_bias=other.bias,
+            offset=self.offset,
+            ridge=self.ridge,
+            bias_ridge=self.ridge,
+            rate=self.rate,
+            key=key,
+            out=after.factors,
+            out_bias=after.bias,
+            squares=after.squares,
+            bias_squares=after.bias_squares,
+            energies=energies,
+            threads=self.threads,
+        )
+        return after, float(energies.sum()) + 0.5 * self.ridge * other.squared()
+
+
+MOST_NEGATIVES = 10_000  # a choice; beyond that a cell would be seen many times a step
+
+
+@dataclass(kw_only=True)
+class LogisticMF(OneClass):
+    """Clicks, plays and purchases by a logistic likelihood: how likely is an item to be one that was chosen?
+
+    P(chosen) = 1 / (1 + exp(-(offset + user bias + item bias + user . item))), learned by stochastic gradients from
+    what was chosen, and from cells drawn to stand for what was not (Johnson 2014).
+
+    `negatives` is how much what was not chosen counts, `n_negatives` times as much as what was, all together.
+    "weighted": all such cells alike. "uniform": any item, for a user as often as he chose something. "popularity": the
+    same, with items drawn by (number of choices) ** 0.75.
+
+    A prediction is the probability that a pair is a choice and not a negative, if there are `n_negatives` negatives of
+    that law for every choice. Where nothing is known of a pair that is 1 / (1 + `n_negatives`). With "popularity", an
+    item gets no credit for being known to all.
+
+    A choice counts 1 + `strength` * f(count), f given by `growth`: "log" (1 + count), "linear" or "none". With a
+    strength above 0 odds are as many times too high as choices count more than 1.
+
+    `regularisation` holds factors and biases back. `epochs` are passes over both sides, with steps of `learning_rate`.
+    """
+
+    n_factors: int = 64
+    regularisation: float = 3.0
+    negatives: Law = "weighted"
+    n_negatives: int = 30
+    strength: float = 0.0
+    growth: Growth = "log"
+    biases: bool = True
+    epochs: int = 30
+    learning_rate: float = 0.2
+
+    posterior_class = DrawsPosterior
+
+    def check(self) -> None:
+        super().check()
+        check_int("n_factors", self.n_factors, least=1)
+        check_number("regularisation", self.regularisation, above=0)
+        check_option("negatives", self.negatives, list(LAWS))
+        check_int("n_negatives", self.n_negatives, least=1)
+        check_number("n_negatives", self.n_negatives, below=MOST_NEGATIVES + 1)
+        check_number("strength", self.strength, least=0)
+        check_option("growth", self.growth, list(GROWTHS))
+        check_option("biases", self.biases, [True, False])
+        check_int("epochs", self.epochs, least=1)
+        check_number("learning_rate", self.learning_rate, above=0)
+
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> DrawsPosterior:
+        self.require_choices(observed)
+        confidence = Confidence(self.strength, self.growth)
+        counts = (observed.by_user.counts, observed.by_item.counts)
+        unchosen = Unchosen.of(self.negatives, self.n_negatives, *counts)
+        transition = LogisticDescent.bind(
+            observed,
+            confidence,
+            unchosen,
+            ridge=self.regularisation,
+            rate=self.learning_rate,
+            n_factors=self.n_factors,
+            biases=self.biases,
+            threads=threads.resolve(self.threads),
+        )
+        state, trace = ascend(
+            transition,
+            transition.init(rng),
+            rng,
+            steps=self.epochs,
+            stop=never,
+            phase="epoch",
+            observer=observer,
+        )
+        if not (isfinite(trace[-1]["loss"]) and isfinite(state.users.squared() + state.items.squared())):
+            raise NonFiniteStateError(
+                f"after {len(trace)} epochs the loss is {trace[-1]['loss']}; expected finite numbers: take a smaller "
+                f"learning_rate (now {self.learning_rate:g}) or strength (now {self.strength:g})"
+            )
+        panel = Panel.of(unchosen.by_item, unchosen.item_popularity, rng)
+        losses = np.array([stats["loss"] for stats in trace])
+        return self._concluded(state, transition.offset, unchosen, panel, losses)
+
+    def _concluded(
+        self, state: LogisticState, offset: float, unchosen: Unchosen, panel: Panel, losses: DoubleArray
+    ) -> DrawsPosterior:
+        a_user = unchosen.total / len(unchosen.by_user)
+        weight = NegativeWeight(0.0, a_user) if self.negatives == "weighted" else NegativeWeight(self.n_negatives, 0.0)
+        confidence, items = Confidence(self.strength, self.growth), state.items.points()
+        return DrawsPosterior(
+            draws=ItemDraws(
+                items=items[:, None, :],
+                users=Populations.of_rows(state.users.points(), self.biases),
+                new_items=Populations.of_rows(items, self.biases),
+                alpha=np.ones(1),
+                has_biases=self.biases,
+                offset=0.0,
+                scale=1.0,
+                noise=KeptLogistic(offset, confidence, self.regularisation, weight, panel, losses),
+            ),
+            units=Units(0.0, 1.0, np.array([0.0, 1.0]), float(expit(offset))),
+            weighs_by_evidence=False,
+            is_half_stored=False,
+            trace=None,
+        )

@@ -1,0 +1,134 @@
+"""`"auto"`: the confidence and the regularisation whose lists find held-out choices best.
+
+Both matter, and together: the more a choice counts, the more has to hold factors back. How much is right differs by a
+factor of a hundred between data sets. So a grid of both is tried, coarse and with few factors and sweeps, since what is
+best there is nearly best with more of them; then half a step around the best. The measure is the NDCG of whole lists:
+a held-out choice at place k counts 1 / log2(1 + k).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from tastespace.arrays import DoubleArray, FloatMatrix, IntArray
+from tastespace.data.ratings import Ratings
+from tastespace.models.factorization.als.strength_search import Validation
+from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState
+from tastespace.progress import Observer, Progress
+from tastespace.randomness import generator
+
+# Of the confidence, and of the ridge as a share of sqrt(users * items), which is how sums over rows grow.
+STRENGTHS, RIDGES = (1.0, 4.0, 16.0, 64.0), (0.0005, 0.002, 0.008, 0.03, 0.12)
+TRIED_FACTORS, TRIED_SWEEPS = 32, 8
+VALIDATION_SHARE = 0.1
+MOST_SCORES = 30_000_000  # looked at for a measure: so many users are enough
+
+Bind = Callable[[Ratings, float, float, int], AlternatingChoices]  # of ratings, strength, ridge, factors
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is searched for."""
+
+    strength: float
+    ridge: float
+
+
+def unit_of(observed: Ratings) -> float:
+    """What a ridge is a share of."""
+    return float(np.sqrt(observed.n_users * observed.n_items))
+
+
+def search(
+    observed: Ratings,
+    bind: Bind,
+    strengths: Sequence[float],
+    ridges: Sequence[float],
+    n_factors: int,
+    rng: Generator,
+    observer: Observer,
+) -> Settings:
+    """The best of these strengths and ridges, or between them."""
+    validation = Validation.split(observed, VALIDATION_SHARE, rng)
+    if validation is None:
+        return Settings(strengths[len(strengths) // 2], ridges[len(ridges) // 2])
+    judge = Judge.of(validation, rng)
+    factors = min(n_factors, TRIED_FACTORS)
+    tried: dict[Settings, float] = {}
+    total = len(strengths) * len(ridges) + 2 * (len(strengths) > 1) + 2 * (len(ridges) > 1)
+    start_seed = int(rng.integers(1 << 63))
+
+    def attempt(settings: Settings) -> None:
+        transition = bind(validation.train, settings.strength, settings.ridge, factors)
+        # All from the same start: they are to be compared.
+        state = transition.init(generator(start_seed))
+        for _ in range(TRIED_SWEEPS):
+            state = transition.moved(state)
+        tried[settings] = judge.ndcg(state, transition.has_biases)
+        figures = {"strength": settings.strength, "regularisation": settings.ridge, "held-out ndcg": tried[settings]}
+        observer(Progress("finding confidence and regularisation", len(tried), total, figures))
+
+    for strength, ridge in product(strengths, ridges):
+        attempt(Settings(strength, ridge))
+    best = max(tried, key=tried.__getitem__)
+    if len(strengths) > 1:
+        for factor in (0.5, 2.0):
+            attempt(Settings(best.strength * factor, best.ridge))
+        best = max(tried, key=tried.__getitem__)
+    if len(ridges) > 1:
+        for factor in (0.5, 2.0):
+            attempt(Settings(best.strength, best.ridge * factor))
+    return max(tried, key=tried.__getitem__)
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Held-out choices of some users."""
+
+    train: Ratings
+    held_out: Ratings
+    users: IntArray
+
+    @classmethod
+    def of(cls, validation: Validation, rng: Generator) -> Judge:
+        users = np.flatnonzero(validation.held_out.by_user.counts > 0)
+        most = max(1, MOST_SCORES // max(validation.train.n_items, 1))
+        if len(users) > most:
+            users = np.sort(rng.permutation(users)[:most])
+        return cls(validation.train, validation.held_out, users.astype(np.int32))
+
+    def ndcg(self, state: ImplicitState, has_biases: bool) -> float:
+        """The mean over users."""
+        found = [self._of_user(int(user), state, has_biases) for user in self.users]
+        return float(np.mean(found))
+
+    def _of_user(self, user: int, state: ImplicitState, has_biases: bool) -> float:
+        scores = scores_of_user(state, user, has_biases)
+        seen, wanted = self.train.by_user, self.held_out.by_user
+        scores[seen.columns[seen.offsets[user] : seen.offsets[user + 1]]] = -np.inf
+        own = scores[wanted.columns[wanted.offsets[user] : wanted.offsets[user + 1]]]
+        # A score that others share counts as if it stood in the middle of them.
+        ordered = np.sort(scores)
+        above = len(scores) - np.searchsorted(ordered, own, side="right")
+        level = len(scores) - np.searchsorted(ordered, own, side="left")
+        places = np.sort((above + level + 1) / 2)
+        return float(np.sum(_gain(places)) / np.sum(_gain(np.arange(1, len(own) + 1))))
+
+
+def scores_of_user(state: ImplicitState, user: int, has_biases: bool) -> FloatMatrix:
+    """Of all items; what all of them share is left out."""
+    row = state.users[user]
+    if not has_biases:
+        return np.asarray(state.items @ row)
+    return np.asarray(state.items[:, :-1] @ row[:-1] + state.items[:, -1])
+
+
+def _gain(places: NDArray[Any]) -> DoubleArray:
+    return np.asarray(1 / np.log2(1 + places))

@@ -1,1 +1,0 @@
-"""The rank of a factorization by reversible jumps inside simulated annealing (Dey and Jhamb 2018, corrected)."""

@@ -1,0 +1,135 @@
+"""What is kept of a factorization of one-class data, besides the items: how users are folded in by them.
+
+The energy of a row is quadratic, so that it can be read as a belief. A user who chose something is normal,
+
+    x ~ N(x*, sigma^2 A^-1),   A = Z^T Z + l + sum_k w_k z_k z_k^T
+
+where x* is what training would make of him. Taken literally, all that he did not choose would be known to be turned
+down, and sigma^2 be the small error of the cells. But most of it he has never met. So sigma^2 is what makes somebody
+without choices, of A = Z^T Z + l, vary in his scores as the audience does:
+
+    sigma^2 tr(Z A^-1 Z^T) = tr(Z Cov(x) Z^T)
+
+It says how far scores may still move as more is chosen (docs/design/one-class.md has how often they do). Somebody who
+has chosen nothing at all is anybody of the audience.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, contiguous
+from tastespace.data.csr import CSR
+from tastespace.distributions.normal_mixture import NormalMixture
+from tastespace.distributions.rating_distribution import NormalRatings
+from tastespace.models.base.posterior import PredictiveDistribution
+from tastespace.models.factorization.implicit.alternating import Ridge
+from tastespace.models.factorization.implicit.cells import GROWTHS, Chosen, Confidence, Others, solve
+from tastespace.models.factorization.implicit.negatives import offsets_of
+from tastespace.models.factorization.likelihoods.kept_noise import Answers, Folded, ScoreDraws, Units
+from tastespace.threads import one_blas_thread
+
+if TYPE_CHECKING:
+    from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
+
+
+KIND = 4  # among the kinds of noise of an artifact
+
+
+def matched_variance(users: Populations, items: FloatMatrix, has_biases: bool, ridge: float) -> float:
+    """sigma^2, of users (factors and, last, biases) and items in the same form."""
+    gram = Others.of(items, has_biases, 1).gram
+    root = users.root(0, has_biases).astype(np.float64)
+    free = np.linalg.solve(gram + ridge * np.eye(len(gram)), gram)
+    return float(np.trace(root.T @ gram @ root) / max(float(np.trace(free)), 1e-12))
+
+
+@dataclass(frozen=True, eq=False)
+class KeptChoices:
+    """Cells as weighted responses around scores."""
+
+    items: FloatMatrix  # M x W: factors and, last, the bias, if there is one
+    has_biases: bool
+    confidence: Confidence
+    ridge: Ridge
+    variance: float  # sigma^2
+    losses: DoubleArray  # after each sweep
+
+    is_linear = True
+
+    @cached_property
+    def others(self) -> Others:
+        return Others.of(self.items, self.has_biases, 1)
+
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
+        chosen = Chosen.of(ratings, self.confidence)
+        ridge = self.ridge.of(chosen, len(self.items))
+        means = solve(chosen, self.others, ridge, threads)
+        # A count of 0 is no choice: `explain` asks what would be without one.
+        is_somebody = chosen.total_weights() > 0
+        nothing = np.flatnonzero(~is_somebody)
+        means[nothing] = draws.users.mean_row(0, draws.has_biases)
+        if roots is not None:
+            with one_blas_thread():
+                for row in np.flatnonzero(is_somebody):
+                    roots[row, 0] = np.sqrt(self.variance) * self._root(chosen, int(row), float(ridge[row]))
+            roots[nothing, 0] = draws.users.root(0, draws.has_biases)
+        return Folded(means[:, None, :])
+
+    def _root(self, chosen: Chosen, row: int, ridge: float) -> DoubleArray:
+        """Upper triangular T with T T^T = A^-1."""
+        here = slice(int(chosen.offsets[row]), int(chosen.offsets[row + 1]))
+        points = self.others.points[chosen.columns[here]].astype(np.float64)
+        weighted = points * chosen.weights[here, None]
+        precision = self.others.gram + ridge * np.eye(points.shape[1]) + points.T @ weighted
+        lower = np.linalg.cholesky(precision)
+        return np.asarray(solve_triangular(lower, np.eye(len(lower)), lower=True).T)
+
+    def outlook(self, draws: ItemDraws, foreseen: ScoreDraws, units: Units) -> PredictiveDistribution:
+        """Preferences, as far as they are known; that of a single moment has no meaning here, and no noise."""
+        belief = NormalMixture(foreseen.means, foreseen.sds, foreseen.weights)
+        # A score is no rating, and has no range: some are above 1.
+        return PredictiveDistribution(belief=belief, rating=NormalRatings(belief, -inf, inf, None))
+
+    def answers(self, draws: ItemDraws, foresee: Callable[[], ScoreDraws], units: Units) -> Answers:
+        """A choice of something once: what is turned down was taken for that already."""
+        once = float(self.confidence.beyond_one(np.ones(1))[0])
+        return Answers(np.full((1, 1), self.variance / once), np.ones((1, 1)))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        growth = GROWTHS.index(self.confidence.growth)
+        figures = [self.confidence.strength, growth, self.ridge.strength, self.ridge.is_weighted, self.variance]
+        return {"noise": np.array([KIND], np.uint8), "choices": np.array(figures, np.float64), "losses": self.losses}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> KeptChoices:
+        strength, growth, ridge, is_weighted, variance = (float(figure) for figure in arrays["choices"])
+        return cls(
+            contiguous(arrays["items"][:, 0], np.float32),
+            bool(arrays["flags"][0]),
+            Confidence(strength, GROWTHS[int(growth)]),
+            Ridge(ridge, bool(is_weighted)),
+            variance,
+            np.asarray(arrays["losses"], np.float64),
+        )
+
+
+class OfChoices:
+    """Mark of a kept noise that folds users in from what they chose."""
+
+
+def chosen_only(ratings: CSR) -> CSR:
+    """Less what was chosen no times: explanations ask what would be if something had not been chosen."""
+    is_chosen = ratings.values > 0
+    if is_chosen.all():
+        return ratings
+    counts = np.bincount(ratings.rows()[is_chosen], minlength=len(ratings))
+    return CSR(offsets_of(counts), ratings.columns[is_chosen], ratings.values[is_chosen])

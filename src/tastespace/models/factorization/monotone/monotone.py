@@ -1,0 +1,335 @@
+"""The recommender of ratings on curves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace import threads
+from tastespace.data.ratings import Ratings
+from tastespace.data.vocabulary import Ids
+from tastespace.inference.drivers import Stop, ascend, small_change
+from tastespace.inference.transition import Stats
+from tastespace.models.base.parameters import check_int, check_number, check_option
+from tastespace.models.base.resuming import Start
+from tastespace.models.factorization.als.als import ALS
+from tastespace.models.factorization.als.posterior import PointPosterior
+from tastespace.models.factorization.als.sweep import ALSState
+from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
+from tastespace.models.factorization.empirical_bayes.settings import empirical_bayes_of
+from tastespace.models.factorization.monotone.clusters import (
+    CurvePerCluster,
+    CurvePerUser,
+    OneCurve,
+    Straight,
+    by_cluster,
+    grouped,
+)
+from tastespace.models.factorization.monotone.cross_fit import CrossFit, CurvedRatings, CurveRule, CurveState, Fold
+from tastespace.models.factorization.monotone.curve_list import CurveList, curves_of_clusters, curves_of_users
+from tastespace.models.factorization.monotone.curves import Scale, values_at
+from tastespace.models.factorization.monotone.posterior import (
+    CurvePosterior,
+    CurveTable,
+    DrawnMonotonePosterior,
+    MonotonePosterior,
+    Way,
+)
+from tastespace.progress import Observer, Progress
+from tastespace.randomness import derive
+
+N_CLUSTERS = (2, 3, 4, 6)  # what is tried
+SETTLED, FEW = 1e-3, 0.005  # of the scale that ratings still move, of the users who still change clusters
+MEANINGFUL = 1e-4  # a smaller relative gain is noise
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Curves, and how well ratings are predicted through them."""
+
+    way: Way
+    state: CurveState
+    rmse: float
+    n_clusters: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.n_clusters} clusters" if self.way == "clusters" else self.way
+
+
+@dataclass(frozen=True, eq=False)
+class CurveSearch:
+    """Fits curves of growing number, each from the last."""
+
+    cross_fit: CrossFit
+    pull: float
+    sweeps: int
+    tolerance: float
+    rng: Generator
+    observer: Observer
+
+    def straight(self, start: CurveState | None = None) -> Found:
+        """Ratings as they are: factors from chance, unless there is a start."""
+        state = self.cross_fit.init(self.rng) if start is None else start
+        if start is None:
+            state = self._ascended(state, self.cross_fit.rule, small_change("loss", self.tolerance), "fold")
+        return self._found("one", state)
+
+    def one(self, straight: Found) -> Found:
+        """One curve for all."""
+        rule = OneCurve(self.cross_fit.scale.levels)
+        return self._found("one", self._ascended(straight.state, rule, settled, "one curve"))
+
+    def per_user(self, one: Found) -> Found:
+        """One each."""
+        shared = one.state.curves[0]
+        n_users = len(one.state.of_user)
+        start = replace(
+            one.state,
+            curves=np.repeat(shared[None], n_users + 1, axis=0),
+            of_user=np.arange(1, n_users + 1, dtype=np.int32),
+        )
+        rule = CurvePerUser(shared, self.pull)
+        return self._found("per-user", self._ascended(start, rule, settled, "a curve a user"))
+
+    def clusters(self, per_user: Found, n_clusters: int) -> Found:
+        """One a cluster; clusters that nobody is left in are dropped."""
+        curves = per_user.state.curves
+        cells = grouped(curves[per_user.state.of_user], self.cross_fit.counts, n_clusters, self.rng)
+        n_clusters = int(cells.max()) + 1
+        rule = CurvePerCluster(curves[0], self.pull, n_clusters)
+        start = replace(
+            per_user.state, curves=np.repeat(curves[:1], n_clusters + 1, axis=0), of_user=(cells + 1).astype(np.int32)
+        )
+        state = self._ascended(start, rule, settled, f"{n_clusters} clusters")
+        return self._found("clusters", _without_empty(state))
+
+    def best_clusters(self, one: Found) -> Found:
+        """As many as predict best: one, or more as long as more are better."""
+        best, per_user = one, self.per_user(one)
+        for n_clusters in N_CLUSTERS:
+            found = self.clusters(per_user, n_clusters)
+            if not is_better(found, best):
+                break
+            best = found
+        return best
+
+    def _ascended(self, state: CurveState, rule: CurveRule, stop: Stop, phase: str) -> CurveState:
+        transition = replace(self.cross_fit, rule=rule)
+        return ascend(transition, state, self.rng, steps=self.sweeps, stop=stop, phase=phase, observer=self.observer)[0]
+
+    def _found(self, way: Way, state: CurveState) -> Found:
+        found = Found(way, state, self.cross_fit.rmse(state), len(state.curves) - 1 if way == "clusters" else 0)
+        self.observer(Progress(f"searching curves: {found.name}", 1, 1, {"held-out rmse": found.rmse}))
+        return found
+
+
+def is_better(found: Found, than: Found) -> bool:
+    """By more than noise."""
+    return found.rmse < (1 - MEANINGFUL) * than.rmse
+
+
+def settled(trace: list[Stats]) -> bool:
+    """Ratings hardly move any more on their curves, and hardly anybody changes his cluster."""
+    return trace[-1]["change"] < SETTLED and trace[-1].get("moved", 0.0) < FEW
+
+
+def _without_empty(state: CurveState) -> CurveState:
+    kept = np.unique(np.concatenate([[0], state.of_user]))
+    return replace(state, curves=state.curves[kept], of_user=np.searchsorted(kept, state.of_user).astype(np.int32))
+
+
+LEAST_RATINGS = 100  # fewer say nothing of curves
+
+
+@dataclass(kw_only=True)
+class MonotoneMF(ALS):
+    """Matrix factorization that preserves order: ratings are fitted on rising curves that are learned, too.
+
+    curve(rating) = mean + user bias + item bias + user . item, by least squares as `ALS`, whose parameters it has.
+    `sharing` says whose they are: "one" for all, one "per-user", or one for each of some "clusters" of users who rate
+    alike (Somani and Gupta 2017). Users with few ratings are pulled to the shared curve as by `pull` ratings of each
+    level. "auto" (the default) leaves ratings as they are, or takes one curve or clusters, whichever predicts ratings
+    best that were held out. `n_clusters` is a number or "auto", chosen in the same way.
+
+    Curves are the best for predictions of ratings that the factors have not seen: `folds` fits, each without its share
+    of the ratings. With `folds=1` they follow the predictions of the very ratings that are fitted, as was proposed
+    first; that overfits. Each curve keeps the mean and variance of the ratings that it serves.
+
+    Predictions are ratings: scores through the inverse of the curve. Within a user they have the order of the scores.
+    With fewer than 100 ratings curves stay straight.
+
+    With `regularisation="empirical-bayes"` the curves are found with the regularisation "auto"; then the strengths are
+    learned, and factors drawn, from the ratings on their curves, as `ALS` does. Scores are means over these draws. The
+    curves are taken as certain, so that predictions are points.
+    """
+
+    sharing: Literal["auto", "one", "per-user", "clusters"] = "auto"
+    n_clusters: int | Literal["auto"] = "auto"
+    pull: float = 20.0
+    folds: int = 5
+
+    posterior_class = CurvePosterior  # type: ignore[assignment]
+
+    def check(self) -> None:
+        super().check()
+        check_option("sharing", self.sharing, ["auto", "one", "per-user", "clusters"])
+        if self.n_clusters != "auto":
+            check_int("n_clusters", self.n_clusters, least=1)
+        check_number("pull", self.pull, least=0)
+        check_int("folds", self.folds, least=1)
+
+    def infer(  # type: ignore[override]  # what ALS concludes is a part of what this does
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> MonotonePosterior:
+        return self._sized(observed, rng, observer)._curved(None, observed, rng, observer)
+
+    def infer_from(  # type: ignore[override]
+        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> MonotonePosterior:
+        return self._sized(observed, rng, observer, start)._curved(start, observed, rng, observer)
+
+    def _curved(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> MonotonePosterior:
+        """With empirical Bayes the curves are those of the point estimate; draws of what is on them predict."""
+        settings = empirical_bayes_of(self.regularisation)
+        if settings is None:
+            return self._on_curves(self._inferred(given, observed, rng, observer), observed, rng, observer)
+        point = replace(self, regularisation="auto")._curved(given, observed, rng, observer)
+        table = point.table
+        values = values_at(table.curves[table.of_user], observed.user_rows, table.scale.places(observed.values)).astype(
+            np.float32
+        )
+        on_curves = replace(observed, values=values)
+        # Not from the point: it is held down more than draws are, and chains take long to come away from it.
+        drawn = self._learner(settings, self._known_factors()).infer(on_curves, rng, observer, None, given)
+        return DrawnMonotonePosterior(point.plain, table, drawn)
+
+    @property
+    def _factors(self) -> PointPosterior | EmpiricalPosterior:
+        posterior = self.posterior_
+        assert isinstance(posterior, MonotonePosterior)
+        return posterior.drawn if isinstance(posterior, DrawnMonotonePosterior) else posterior.plain
+
+    def curves(self, user_ids: Ids | None = None, *, history: Any = None) -> CurveList:
+        """How ratings are understood: the curve of each cluster of users, or of each of these users.
+
+        `history` is as in `recommend`. Where every user has a curve of his own, these are shown in four groups.
+        """
+        self.require_fitted()
+        table = self._table
+        if user_ids is None and history is None:
+            return curves_of_clusters(table, derive(self.seed_, "curves"))
+        request = self._request(user_ids, history, "curves")
+        belief, rows = request.belief, request.positions
+        seen = request.asked.seen
+        counts = table.scale.counts(seen.rows(), table.scale.places(seen.values), len(seen))
+        return curves_of_users(table, belief.curves[rows], request.users, counts[rows])
+
+    @property
+    def _table(self) -> CurveTable:
+        assert isinstance(self.posterior_, MonotonePosterior)
+        return self.posterior_.table
+
+    def _on_curves(
+        self, plain: PointPosterior, observed: Ratings, rng: Generator, observer: Observer
+    ) -> MonotonePosterior:
+        """From the factors of the ratings as they are to those of ratings on their curves."""
+        scale = Scale.of(observed.values)
+        places = scale.places(observed.values)
+        counts = scale.counts(observed.user_rows, places, observed.n_users)
+        state = CurveState(
+            scale.levels[None], np.zeros(observed.n_users, np.int32), (ALSState(plain.users, plain.items),)
+        )
+        way: Way = "one"
+        if len(scale) > 1 and len(observed) >= LEAST_RATINGS:
+            cross_fit = self._cross_fit(plain, observed, scale, counts, rng)
+            found = self._found(cross_fit, state, rng, observer)
+            way, state = found.way, replace(found.state, factors=state.factors)
+        table = CurveTable(
+            way=way,
+            scale=scale,
+            curves=state.curves,
+            counts=by_cluster(counts, state.of_user, len(state.curves)),
+            of_user=state.of_user,
+            pull=float(self.pull),
+            folds=self.folds,
+        )
+        curved = CurvedRatings.of(observed, self._bind(observed, plain.penalty), scale, plain.mean)
+        return self._concluded(plain, curved, table, counts, observed, rng, observer)
+
+    def _concluded(
+        self,
+        plain: PointPosterior,
+        curved: CurvedRatings,
+        table: CurveTable,
+        counts: Any,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+    ) -> MonotonePosterior:
+        """All ratings fitted on their curves; then users, and whose curve is which, as a fold-in has them."""
+        if table.is_straight:
+            return MonotonePosterior(plain, table)
+        factors, trace = ascend(
+            curved.on(table.curves, table.of_user),
+            ALSState(plain.users, plain.items),
+            rng,
+            steps=len(plain.losses) if self.early_stopping else self.sweeps,
+            stop=small_change("loss", self.tolerance),
+            phase="sweep on the curves",
+            observer=observer,
+        )
+        losses = np.array([stats["loss"] for stats in trace])
+        plain = replace(plain, users=factors.users, items=factors.items, losses=losses)
+        posterior = MonotonePosterior(plain, table)
+        if table.way == "one":
+            return posterior
+        belief = posterior.fold_in(observed.by_user, threads.resolve(self.threads))
+        if table.way == "per-user":
+            table = replace(table, curves=np.vstack([table.curves[:1], belief.curves]))
+        else:
+            of_user = belief.table_rows
+            table = replace(table, of_user=of_user, counts=by_cluster(counts, of_user, len(table.curves)))
+        return MonotonePosterior(replace(plain, users=belief.points), table)
+
+    def _found(self, cross_fit: CrossFit, fitted: CurveState, rng: Generator, observer: Observer) -> Found:
+        """The curves that were asked for, or those that are best."""
+        search = CurveSearch(cross_fit, float(self.pull), self.sweeps, self.tolerance, rng, observer)
+        straight = search.straight(fitted if self.folds == 1 else None)
+        one = search.one(straight)
+        if self.sharing == "one" or (self.sharing == "clusters" and self.n_clusters == 1):
+            return one
+        if self.sharing == "per-user":
+            return search.per_user(one)
+        if self.n_clusters == "auto":
+            found = search.best_clusters(one)
+        else:
+            found = search.clusters(search.per_user(one), self.n_clusters)
+        if self.sharing == "clusters":
+            return found
+        best = min(one, found, key=lambda candidate: candidate.rmse)
+        return best if is_better(best, straight) else straight
+
+    def _cross_fit(
+        self, plain: PointPosterior, observed: Ratings, scale: Scale, counts: Any, rng: Generator
+    ) -> CrossFit:
+        """The ratings dealt to folds at random; with one fold they are fitted and predicted all."""
+        dealt = rng.permutation(np.arange(len(observed)) % self.folds)
+        folds = []
+        for fold in range(self.folds):
+            part = observed if self.folds == 1 else observed.masked(dealt != fold)
+            own = observed if self.folds == 1 else observed.masked(dealt == fold)
+            curved = CurvedRatings.of(part, self._bind(part, plain.penalty), scale, plain.mean)
+            folds.append(Fold(curved, own.user_rows, own.item_rows, scale.places(own.values), own.values))
+        return CrossFit(
+            folds=tuple(folds),
+            scale=scale,
+            counts=counts,
+            mean=plain.mean,
+            rating_range=observed.range,
+            rule=Straight(scale.levels),
+            threads=threads.resolve(self.threads),
+        )

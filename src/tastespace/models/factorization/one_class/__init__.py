@@ -1,1 +1,0 @@
-"""Clicks, plays and purchases: only what was chosen is seen, and all else counts a little as not chosen."""

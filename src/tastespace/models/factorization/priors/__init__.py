@@ -1,0 +1,1 @@
+"""Where factors come from: one class each."""

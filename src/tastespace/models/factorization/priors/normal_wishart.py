@@ -1,0 +1,221 @@
+"""Where rows come from: the population of users, and that of items, with hyper-parameters that are learned.
+
+    u_i ~ N(mu, Lambda^-1),   (mu, Lambda) ~ NormalWishart
+    c_i ~ N(mu_c, 1/lambda_c),   (mu_c, lambda_c) ~ NormalGamma
+
+A `FactorPrior` is all that a Gibbs sweep needs to know of one side; another one (on a sphere, with features, with
+shrinking columns) takes its place without a change elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log, pi
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, contiguous
+from tastespace.distributions.normal_gamma import KnownMean, NormalGamma
+from tastespace.distributions.normal_wishart import NormalWishart
+from tastespace.models.factorization.rows import Factors, Moments, RowPrior
+
+
+@dataclass(frozen=True)
+class Sphere:
+    """Where rows lie: |x| is the radius, of the factors alone, or of factors and bias."""
+
+    radius: float
+    has_joint_bias: bool = False
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"sphere": np.array([self.radius, self.has_joint_bias], np.float64)}
+
+    @classmethod
+    def found_in(cls, arrays: Mapping[str, NDArray[Any]]) -> Sphere | None:
+        """What was kept, if rows lie on one."""
+        if "sphere" not in arrays:
+            return None
+        radius, has_joint_bias = arrays["sphere"]
+        return cls(float(radius), bool(has_joint_bias))
+
+
+def on_sphere(points: Factors, sphere: Sphere) -> Factors:
+    """The nearest points of the sphere; what has no direction gets one."""
+    joint = sphere.has_joint_bias and points.bias is not None
+    rows = np.hstack([points.factors, points.bias[:, None]]) if joint and points.bias is not None else points.factors
+    rows = rows.astype(np.float64)
+    lengths = np.linalg.norm(rows, axis=1)
+    rows[lengths == 0] = 1.0
+    rows *= sphere.radius / np.linalg.norm(rows, axis=1, keepdims=True)
+    n_factors, dtype = points.factors.shape[1], points.factors.dtype
+    bias = contiguous(rows[:, -1], dtype) if joint else points.bias
+    return Factors(contiguous(rows[:, :n_factors], dtype), bias)
+
+
+class Population(Protocol):
+    """The distribution that each row of a side is drawn from, with its first two moments."""
+
+    @property
+    def mean(self) -> DoubleArray: ...
+
+    @property
+    def precision(self) -> DoubleArray: ...
+
+    @property
+    def bias_mean(self) -> float: ...
+
+    @property
+    def bias_precision(self) -> float:
+        """0: rows have no bias."""
+        ...
+
+    def prior(self, dtype: Any) -> RowPrior:
+        """As the row kernel takes it."""
+        ...
+
+    def draw_rows(self, n: int, dtype: Any, rng: Generator) -> Factors:
+        """New rows of the population."""
+        ...
+
+    def log_density(self, rows: Moments) -> float:
+        """Log density of rows, from their moments alone."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class NormalPopulation:
+    """Rows and biases are normal."""
+
+    mean: DoubleArray  # D
+    precision: DoubleArray  # D x D
+    bias_mean: float = 0.0
+    bias_precision: float = 0.0  # 0: rows have no bias
+
+    def prior(self, dtype: Any) -> RowPrior:
+        """As the row kernel takes it."""
+        return RowPrior(
+            precision=self.precision.astype(dtype),
+            linear=(self.precision @ self.mean).astype(dtype)[None],
+            bias_precision=self.bias_precision,
+            bias_linear=self.bias_precision * self.bias_mean,
+        )
+
+    def draw_rows(self, n: int, dtype: Any, rng: Generator) -> Factors:
+        """New rows of the population."""
+        root = np.linalg.inv(np.linalg.cholesky(self.precision))  # root^T root is the covariance
+        factors = self.mean + rng.standard_normal((n, len(self.mean))) @ root
+        return Factors(factors.astype(dtype), draw_biases(n, self.bias_mean, self.bias_precision, dtype, rng))
+
+    def log_density(self, rows: Moments) -> float:
+        """Log density of rows, from their moments alone."""
+        n, mean = rows.n, self.mean
+        scatter = rows.gram - np.outer(rows.total, mean) - np.outer(mean, rows.total) + n * np.outer(mean, mean)
+        log_determinant = float(np.linalg.slogdet(self.precision)[1])
+        quadratic = float(np.einsum("ij,ij->", self.precision, scatter))
+        density = (n * (log_determinant - len(mean) * log(2 * pi)) - quadratic) / 2
+        return density + biases_log_density(rows, self.bias_mean, self.bias_precision)
+
+
+def draw_biases(n: int, mean: float, precision: float, dtype: Any, rng: Generator) -> AnyFloats | None:
+    """Normal ones, or none without a precision."""
+    if not precision:
+        return None
+    biases: AnyFloats = (mean + rng.standard_normal(n) / precision**0.5).astype(dtype)
+    return biases
+
+
+def biases_log_density(rows: Moments, mean: float, precision: float) -> float:
+    """Of normal biases, from their moments; 0 without a precision."""
+    if not precision:
+        return 0.0
+    apart = rows.bias_squares - 2 * mean * rows.bias_total + rows.n * mean**2
+    return (rows.n * log(precision / (2 * pi)) - precision * apart) / 2
+
+
+class FactorPrior(Protocol):
+    """The hyper-prior of one side."""
+
+    def sample(self, n_factors: int, biases: bool, rng: Generator) -> Population:
+        """Hyper-parameters before any row is known."""
+        ...
+
+    def draw(self, rows: Moments, rng: Generator) -> Population:
+        """Hyper-parameters given the rows."""
+        ...
+
+    def log_density(self, population: Population) -> float:
+        """Log density of the hyper-parameters."""
+        ...
+
+
+@runtime_checkable
+class Continues(Protocol):
+    """Capability of a prior: its hyper-parameters are drawn in turn, from where they are, and not at once."""
+
+    def continued(self, current: Population, rows: Moments, rng: Generator) -> Population: ...
+
+
+@runtime_checkable
+class Shrinks(Protocol):
+    """Capability of a prior: columns that are of no use shrink, and the others can be counted."""
+
+    @property
+    def least(self) -> float:
+        """The variance of a column that is as good as nothing."""
+        ...
+
+    @property
+    def adds_columns(self) -> bool:
+        """Whether one more is to be tried where all that there are are of use."""
+        ...
+
+    def active(self, population: Population) -> BoolArray:
+        """Which columns are of use."""
+        ...
+
+    def in_units(self, unit: float) -> FactorPrior:
+        """The same for columns whose variances are all times this."""
+        ...
+
+
+def population_given(prior: FactorPrior, current: Population, rows: Moments, rng: Generator) -> Population:
+    """The next hyper-parameters of a side."""
+    return prior.continued(current, rows, rng) if isinstance(prior, Continues) else prior.draw(rows, rng)
+
+
+@dataclass(frozen=True)
+class NormalWishartPrior:
+    """Salakhutdinov and Mnih (2008), with biases beside the factors; in units of the ratings' standard deviation."""
+
+    strength: float = 2.0  # how many rows the mean 0 is worth
+    degrees: float | None = None  # of the Wishart; None for the number of factors, the least that is proper
+    scale: float = 1.0  # of the Wishart: times the identity
+    bias: NormalGamma | KnownMean = NormalGamma(centre=0.0, strength=2.0, shape=1.0, rate=0.25)
+
+    def sample(self, n_factors: int, biases: bool, rng: Generator) -> Population:
+        return self._population(self._factors(n_factors), self.bias if biases else None, rng)
+
+    def draw(self, rows: Moments, rng: Generator) -> Population:
+        factors = self._factors(len(rows.total)).posterior(rows.n, rows.total, rows.gram)
+        bias = self.bias.posterior(rows.n, rows.bias_total, rows.bias_squares) if rows.has_bias else None
+        return self._population(factors, bias, rng)
+
+    def log_density(self, population: Population) -> float:
+        density = self._factors(len(population.mean)).log_density(population.mean, population.precision)
+        if not population.bias_precision:
+            return density
+        return density + self.bias.log_density(population.bias_mean, population.bias_precision)
+
+    def _factors(self, n_factors: int) -> NormalWishart:
+        degrees = float(n_factors) if self.degrees is None else self.degrees
+        return NormalWishart(np.zeros(n_factors), self.strength, np.eye(n_factors) / self.scale, degrees)
+
+    def _population(
+        self, factors: NormalWishart, bias: NormalGamma | KnownMean | None, rng: Generator
+    ) -> NormalPopulation:
+        mean, precision = factors.draw(rng)
+        return NormalPopulation(mean, precision, *((0.0, 0.0) if bias is None else bias.draw(rng)))

@@ -1,0 +1,332 @@
+"""Rows whose columns have variances of their own: what the priors that shrink columns have in common.
+
+One side's columns shrink, of the items or, where items lie on a sphere, of the users; the rows of the other side have
+the variance 1 in every column. Then the variance of a column is that of what it adds to a score. Nothing is lost by
+that: if u goes to A u and v to A^-T v no score changes, and some A makes one covariance the identity and the other
+diagonal. Each column has a mean, as in the normal-Wishart prior:
+
+    x_ih ~ N(m_h, theta_h),   m_h ~ N(0, theta_h / strength)
+
+Without the mean, n rows have the density (2 pi theta)^(-n/2) exp(-s_h / 2 theta) but for a constant, with
+s_h = sum x^2 - (sum x)^2 / (n + strength), from which theta_h is learned; then m_h | theta_h, x is normal.
+
+ARD (automatic relevance determination; Bishop 1999) has one gamma prior for every column's precision:
+
+    1/theta_h ~ Gamma(shape, rate),   1/theta_h | x ~ Gamma(shape + n/2, rate + s_h / 2)
+
+Biases are beside the factors and shrink with nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import lgamma, log, pi, sqrt
+from typing import Any, Literal
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from tastespace.arrays import BoolArray, DoubleArray
+from tastespace.data.ratings import Ratings
+from tastespace.distributions.normal_gamma import KnownMean, NormalGamma
+from tastespace.errors import InvalidParameterError
+from tastespace.models.base.parameters import check_int
+from tastespace.models.factorization.gibbs.generative_model import FactorModel
+from tastespace.models.factorization.priors.normal_wishart import NormalPopulation, NormalWishartPrior, Population
+from tastespace.models.factorization.rows import Moments
+
+BiasPrior = NormalGamma | KnownMean
+
+
+@dataclass(frozen=True)
+class UnitPrior:
+    """The side that does not shrink: every column has the variance 1, and only means and biases are learned."""
+
+    strength: float  # how many rows the mean 0 is worth
+    bias: BiasPrior
+
+    def sample(self, n_factors: int, biases: bool, rng: Generator) -> NormalPopulation:
+        means = drawn_means(self.strength, np.ones(n_factors), None, rng)
+        return NormalPopulation(means, np.eye(n_factors), *drawn_bias(self.bias, biases, rng))
+
+    def draw(self, rows: Moments, rng: Generator) -> NormalPopulation:
+        n_factors = len(rows.total)
+        means = drawn_means(self.strength, np.ones(n_factors), rows, rng)
+        return NormalPopulation(means, np.eye(n_factors), *bias_given(self.bias, rows, rng))
+
+    def log_density(self, population: Population) -> float:
+        return means_log_density(self.strength, population) + bias_log_density(self.bias, population)
+
+
+@dataclass(frozen=True)
+class RelevancePrior:
+    """ARD: a column without use has a large precision. One counts whose variance is above `least`."""
+
+    shape: float
+    rate: float
+    least: float
+    strength: float
+    bias: BiasPrior
+
+    adds_columns = False  # all that there may be are there from the beginning
+
+    def sample(self, n_factors: int, biases: bool, rng: Generator) -> NormalPopulation:
+        precisions = rng.gamma(self.shape, size=n_factors) / self.rate
+        means = drawn_means(self.strength, 1 / precisions, None, rng)
+        return NormalPopulation(means, np.diag(precisions), *drawn_bias(self.bias, biases, rng))
+
+    def draw(self, rows: Moments, rng: Generator) -> NormalPopulation:
+        rates = self.rate + squares_of(rows, self.strength) / 2
+        precisions = rng.gamma(self.shape + rows.n / 2, size=len(rates)) / rates
+        means = drawn_means(self.strength, 1 / precisions, rows, rng)
+        return NormalPopulation(means, np.diag(precisions), *bias_given(self.bias, rows, rng))
+
+    def log_density(self, population: Population) -> float:
+        precisions = np.diag(population.precision)
+        density = len(precisions) * (self.shape * log(self.rate) - lgamma(self.shape))
+        density += float(np.sum((self.shape - 1) * np.log(precisions) - self.rate * precisions))
+        return density + means_log_density(self.strength, population) + bias_log_density(self.bias, population)
+
+    def active(self, population: Population) -> BoolArray:
+        """Which columns count."""
+        return np.asarray(np.diag(population.precision) < 1 / self.least)
+
+    def in_units(self, unit: float) -> RelevancePrior:
+        """The same for columns whose variances are all times this."""
+        return replace(self, rate=unit * self.rate, least=unit * self.least)
+
+
+def squares_of(rows: Moments, strength: float) -> DoubleArray:
+    """s_h of each column."""
+    return np.maximum(np.diag(rows.gram) - rows.total**2 / (rows.n + strength), 0.0)
+
+
+def drawn_means(strength: float, variances: DoubleArray, rows: Moments | None, rng: Generator) -> DoubleArray:
+    """Of the columns, given their variances and, if there are any yet, rows."""
+    n, total = (0, np.zeros(len(variances))) if rows is None else (rows.n, rows.total)
+    normals = rng.standard_normal(len(variances))
+    return np.asarray(total / (n + strength) + np.sqrt(variances / (n + strength)) * normals)
+
+
+def means_log_density(strength: float, population: Population) -> float:
+    precisions = strength * np.diag(population.precision)
+    return float(np.sum(np.log(precisions / (2 * pi)) - precisions * population.mean**2)) / 2
+
+
+def drawn_bias(bias: BiasPrior, biases: bool, rng: Generator) -> tuple[float, float]:
+    """Mean and precision of biases; 0 where rows have none."""
+    return bias.draw(rng) if biases else (0.0, 0.0)
+
+
+def bias_given(bias: BiasPrior, rows: Moments, rng: Generator) -> tuple[float, float]:
+    """The same, given rows."""
+    return drawn_bias(bias.posterior(rows.n, rows.bias_total, rows.bias_squares), rows.has_bias, rng)
+
+
+def bias_log_density(bias: BiasPrior, population: Population) -> float:
+    """0 where rows have none."""
+    if not population.bias_precision:
+        return 0.0
+    return bias.log_density(population.bias_mean, population.bias_precision)
+
+
+LEAST_STICK = 1e-12  # and the most is 1 less that: a weight of exactly 0 has no logarithm
+
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class CumulativePopulation(NormalPopulation):
+    """Rows around 0, with the labels of the columns and the sticks that their probabilities are broken from."""
+
+    labels: Labels = field(
+        default_factory=lambda: np.zeros(0, np.int64)
+    )  # H: from 0 on; column h (from 0 on) is a spike where labels[h] <= h
+    sticks: DoubleArray = field(default_factory=lambda: np.zeros(0))  # H
+
+    @property
+    def is_slab(self) -> BoolArray:
+        return np.asarray(self.labels > np.arange(len(self.labels)))
+
+
+@dataclass(frozen=True)
+class CumulativePrior:
+    """A spike that is next to nothing, or a slab; a column counts that is one."""
+
+    spike: float  # the variance of a column that is next to nothing
+    shape: float  # of the slab
+    rate: float
+    expected: float  # columns that are slabs
+    strength: float  # how many rows the mean 0 is worth
+    bias: BiasPrior
+
+    adds_columns = True
+
+    @property
+    def least(self) -> float:
+        """The variance of a column that is added to see whether there is use for one more."""
+        return self.spike
+
+    def sample(self, n_factors: int, biases: bool, rng: Generator) -> CumulativePopulation:
+        sticks = _bounded(rng.beta(1.0, self.expected, n_factors))
+        labels = _drawn(np.tile(_log_weights(sticks), (n_factors, 1)), rng)
+        variances = self._variances(labels, np.zeros(n_factors), 0, rng)
+        means = drawn_means(self.strength, variances, None, rng)
+        return _population(labels, sticks, means, variances, *drawn_bias(self.bias, biases, rng))
+
+    def draw(self, rows: Moments, rng: Generator) -> CumulativePopulation:
+        return self._given(rows, np.full(len(rows.total), 1 / (1 + self.expected)), rng)
+
+    def continued(self, current: Population, rows: Moments, rng: Generator) -> CumulativePopulation:
+        """One pass over labels, variances and sticks, from where these are."""
+        if not isinstance(current, CumulativePopulation):  # such as what was kept of a draw
+            return self.draw(rows, rng)
+        return self._given(rows, current.sticks, rng)
+
+    def log_density(self, population: Population) -> float:
+        assert isinstance(population, CumulativePopulation)
+        sticks, is_slab = population.sticks, population.is_slab
+        variances = 1 / np.diag(population.precision)[is_slab]
+        density = len(sticks) * log(self.expected) + (self.expected - 1) * float(np.log1p(-sticks).sum())
+        density += float(_log_weights(sticks)[population.labels].sum())
+        density += len(variances) * (self.shape * log(self.rate) - lgamma(self.shape))
+        density -= float(np.sum((self.shape + 1) * np.log(variances) + self.rate / variances))
+        density += means_log_density(self.strength, population)
+        return density + bias_log_density(self.bias, population)
+
+    def active(self, population: Population) -> BoolArray:
+        """Which columns are slabs."""
+        assert isinstance(population, CumulativePopulation)
+        return population.is_slab
+
+    def in_units(self, unit: float) -> CumulativePrior:
+        """The same for columns whose variances are all times this."""
+        return replace(self, spike=unit * self.spike, rate=unit * self.rate)
+
+    def log_label_weights(self, sticks: DoubleArray, squares: DoubleArray, n: int) -> DoubleArray:
+        """Of each label of each column, given s_h of its n entries; H x (H + 1), not normalised."""
+        n_factors = len(sticks)
+        of_spike = -(n * log(2 * pi * self.spike) + squares / self.spike) / 2
+        constant = lgamma(self.shape + n / 2) - lgamma(self.shape) + self.shape * log(self.rate) - n * log(2 * pi) / 2
+        of_slab = constant - (self.shape + n / 2) * np.log(self.rate + squares / 2)
+        is_spike = np.arange(n_factors + 1) <= np.arange(n_factors)[:, None]
+        return _log_weights(sticks) + np.where(is_spike, of_spike[:, None], of_slab[:, None])
+
+    def _given(self, rows: Moments, sticks: DoubleArray, rng: Generator) -> CumulativePopulation:
+        squares, n_factors = squares_of(rows, self.strength), len(sticks)
+        labels = _drawn(self.log_label_weights(sticks, squares, rows.n), rng)
+        variances = self._variances(labels, squares, rows.n, rng)
+        counts = np.bincount(labels, minlength=n_factors + 1)
+        later = len(labels) - np.cumsum(counts)
+        sticks = _bounded(rng.beta(1.0 + counts[:n_factors], self.expected + later[:n_factors]))
+        means = drawn_means(self.strength, variances, rows, rng)
+        return _population(labels, sticks, means, variances, *bias_given(self.bias, rows, rng))
+
+    def _variances(self, labels: Labels, squares: DoubleArray, n: int, rng: Generator) -> DoubleArray:
+        slabs = (self.rate + squares / 2) / rng.gamma(self.shape + n / 2, size=len(labels))
+        return np.where(labels > np.arange(len(labels)), slabs, self.spike)
+
+
+def _population(
+    labels: Labels,
+    sticks: DoubleArray,
+    means: DoubleArray,
+    variances: DoubleArray,
+    bias_mean: float,
+    bias_precision: float,
+) -> CumulativePopulation:
+    return CumulativePopulation(means, np.diag(1 / variances), bias_mean, bias_precision, labels, sticks)
+
+
+def _bounded(sticks: DoubleArray) -> DoubleArray:
+    return np.clip(sticks, LEAST_STICK, 1 - LEAST_STICK)
+
+
+def _log_weights(sticks: DoubleArray) -> DoubleArray:
+    """log w of the labels, the last of which has all the rest."""
+    rest = np.concatenate([[0.0], np.cumsum(np.log1p(-sticks))])
+    return np.asarray(rest + np.append(np.log(sticks), 0.0))
+
+
+def _drawn(log_weights: DoubleArray, rng: Generator) -> Labels:
+    """A label for each row, in proportion to its weights."""
+    weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
+    below = np.cumsum(weights, axis=1)
+    return np.asarray((below < rng.random(len(weights))[:, None] * below[:, -1:]).sum(axis=1), np.int64)
+
+
+PriorName = Literal["auto", "normal-wishart", "cumulative", "ard"]
+Shrinkage = Literal["cumulative", "ard"]
+# On held-out parts of training ratings ARD predicts as well as the best normal-Wishart prior, cumulative shrinkage does
+# not quite; and it finds planted ranks at least as well (docs/design/rank-by-shrinkage.md).
+DEFAULT_SHRINKAGE: Shrinkage = "ard"
+MOST_FACTORS = 64  # to begin with
+
+LEAST_SHARE, SPIKE_SHARE = 0.2, 0.25  # of t
+LARGEST_UNIT = 0.2  # t where there are hardly any ratings, in units of their variance
+SLAB_SHAPE, EXPECTED_SLABS = 2.0, 10.0
+RELEVANCE_SHAPE, RELEVANCE_FLOOR = 1.0, 1e-4  # the floor in t
+
+
+def shrinkage_of(prior: PriorName, n_factors: int | str) -> Shrinkage | None:
+    """What shrinks columns, if something does."""
+    if prior == "normal-wishart" or (prior == "auto" and n_factors != "auto"):
+        return None
+    return DEFAULT_SHRINKAGE if prior == "auto" else prior
+
+
+def check_prior(prior: PriorName, n_factors: Any) -> None:
+    """A prior that shrinks nothing finds no number of factors."""
+    if prior == "normal-wishart" and n_factors == "auto":
+        raise InvalidParameterError(
+            "n_factors is 'auto', and prior is 'normal-wishart', which shrinks no factors; expected prior='auto', "
+            "'cumulative' or 'ard', or a number of factors"
+        )
+
+
+def check_most_factors(most_factors: Any, n_factors: Any) -> None:
+    """The most of what is given says nothing."""
+    check_int("most_factors", most_factors, least=1)
+    if n_factors != "auto" and most_factors != MOST_FACTORS:
+        raise InvalidParameterError(
+            f"most_factors is {most_factors}, and n_factors is {n_factors!r}; expected n_factors='auto', or no "
+            "most_factors"
+        )
+
+
+def unit_of(observed: Ratings) -> float:
+    """t."""
+    return min(sqrt(observed.n_users * observed.n_items) / max(len(observed), 1), LARGEST_UNIT)
+
+
+def shrinking(model: FactorModel, shrinkage: Shrinkage, observed: Ratings) -> FactorModel:
+    """The model with columns that shrink: of its items or, where these lie on a sphere, of its users."""
+    unit, sphere, n_factors = unit_of(observed), model.item_moves.sphere, model.n_factors
+    of_users, of_items = model.user_prior, model.item_prior
+    settling = of_users, of_items
+    assert isinstance(of_users, NormalWishartPrior)
+    if isinstance(of_items, NormalWishartPrior):
+        prior = shrinking_prior(shrinkage, unit, observed.n_items, n_factors, of_items)
+        return replace(
+            model, user_prior=UnitPrior(of_users.strength, of_users.bias), item_prior=prior, settling=settling
+        )
+    assert sphere is not None
+    # A coordinate of an item has the variance radius^2 / D.
+    unit *= (n_factors + sphere.has_joint_bias) / sphere.radius**2
+    prior = shrinking_prior(shrinkage, unit, observed.n_users, n_factors, of_users)
+    return replace(model, user_prior=prior, settling=settling)
+
+
+def shrinking_prior(
+    shrinkage: Shrinkage, unit: float, n_rows: int, n_factors: int, like: NormalWishartPrior
+) -> CumulativePrior | RelevancePrior:
+    """That of a side with so many rows, held back as by another prior; means and biases are as that has them."""
+    held_back = 0.0 if like.degrees is None else (like.degrees - n_factors) / 2
+    if shrinkage == "cumulative":
+        spike = SPIKE_SHARE * unit
+        return CumulativePrior(
+            spike, SLAB_SHAPE + held_back, n_rows * spike / 2, EXPECTED_SLABS, like.strength, like.bias
+        )
+    floor = RELEVANCE_FLOOR * n_rows * unit / 2
+    return RelevancePrior(RELEVANCE_SHAPE + held_back, floor, LEAST_SHARE * unit, like.strength, like.bias)

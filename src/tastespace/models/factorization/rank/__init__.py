@@ -1,0 +1,1 @@
+"""The number of factors: by columns that shrink, or by reversible jumps."""

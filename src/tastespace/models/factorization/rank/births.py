@@ -1,0 +1,295 @@
+"""Births and deaths of factors.
+
+`BlindBirth` draws new columns from the prior, and maps all of them by the Helmert matrix; almost none is accepted where
+there is much to explain. `InformedBirth` draws the column of one side near what the errors ask for, the other side's
+given it exactly, and turns the new factor into a direction at random; its death takes a direction of which there is
+little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import log, pi
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.arrays import AnyFloats, DoubleArray
+from tastespace.models.factorization.rank.leftover import Guide, Leftover
+from tastespace.models.factorization.rank.target import RankState, RankTarget, log_normal
+from tastespace.models.factorization.rank.within import GibbsRows
+from tastespace.models.factorization.rows import Factors
+
+
+def helmert(n: int) -> DoubleArray:
+    """The orthogonal matrix whose first row is even, and whose row i (from 1 on) sets entry i against those before.
+
+    Row i is (1, ..., 1, -i, 0, ..., 0) / sqrt(i (i + 1)); Dey and Jhamb 2018, section 3.2, call it Gram-Chalier.
+    """
+    rows = np.tril(np.ones((n, n)), -1)
+    rows[np.arange(n), np.arange(n)] = -np.arange(n)
+    rows[0] = 1.0
+    found: DoubleArray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return found
+
+
+def reflection(direction: DoubleArray) -> DoubleArray:
+    """The symmetric orthogonal matrix that exchanges a unit vector and the last axis (Householder)."""
+    n = len(direction)
+    normal = direction - np.eye(n)[-1]
+    square = float(normal @ normal)
+    # Of a vector that is the axis already there is nothing to exchange.
+    return np.eye(n) if square < 1e-300 else np.eye(n) - 2 * np.outer(normal, normal) / square
+
+
+def draw_direction(inverse: DoubleArray, rng: Generator) -> DoubleArray:
+    """x / |x| of x ~ N(0, inverse^-1): an angular central Gaussian; the identity for any direction alike."""
+    lower = np.linalg.cholesky(inverse)
+    drawn = np.linalg.solve(lower.T, rng.standard_normal(len(inverse)))
+    return np.asarray(drawn / np.linalg.norm(drawn))
+
+
+def log_direction(inverse: DoubleArray, direction: DoubleArray) -> float:
+    """log of |S|^(-1/2) (w^T S^-1 w)^(-n/2), S^-1 the inverse: its density, relative to any direction alike."""
+    n = len(direction)
+    log_determinant = 2 * float(np.log(np.diag(np.linalg.cholesky(inverse))).sum())
+    return 0.5 * log_determinant - 0.5 * n * log(float(direction @ inverse @ direction))
+
+
+def spare_directions(users: AnyFloats, items: AnyFloats, power: float) -> DoubleArray:
+    """The matrix of the law that prefers directions of which there is little: those that a death should try.
+
+    (A / tr A + B / tr B)^power of the Gram matrices of both sides: it turns as the factors are turned.
+    """
+    total = np.zeros((users.shape[1], users.shape[1]))
+    for factors in (users, items):
+        gram = factors.T @ factors
+        total += gram / np.trace(gram)
+    values, vectors = np.linalg.eigh(total)
+    # Rounded to nothing or below, a direction would be certain, and its density no number.
+    values = np.maximum(values, 1e-6 * values[-1]) ** power
+    return np.asarray((vectors * values) @ vectors.T)
+
+
+POWER = 4.0  # of the preference for directions of which there is little: chosen for acceptance on made-up ratings
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """New columns of both sides."""
+
+    users: DoubleArray  # N x d
+    items: DoubleArray  # M x d
+
+
+@dataclass(frozen=True, eq=False)
+class BlindBirth:
+    """(U, A) H and (V, B) H, new columns A and B from the prior: Dey and Jhamb 2018, with g and the inverse right."""
+
+    target: RankTarget
+    columns: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"blind births of {self.columns}"
+
+    def can_go_up(self, state: RankState) -> bool:
+        return state.rank + self.columns <= self.target.most
+
+    def can_go_down(self, state: RankState) -> bool:
+        return state.rank > self.columns
+
+    def draw_up(self, state: RankState, rng: Generator) -> Columns:
+        precisions = state.tempered
+        return Columns(
+            rng.standard_normal((self.target.n_users, self.columns)) / precisions.users**0.5,
+            rng.standard_normal((self.target.n_items, self.columns)) / precisions.items**0.5,
+        )
+
+    def log_up(self, state: RankState, up: Columns) -> float:
+        precisions = state.tempered
+        return log_normal(up.users, precisions.users) + log_normal(up.items, precisions.items)
+
+    def up(self, state: RankState, up: Columns) -> tuple[RankState, None, float]:
+        turn = helmert(state.rank + self.columns)
+        users = np.hstack([state.users.factors, up.users]) @ turn
+        return state.with_factors(users, np.hstack([state.items.factors, up.items]) @ turn), None, 0.0
+
+    def draw_down(self, state: RankState, rng: Generator) -> None:
+        """There is nothing to be drawn: the last columns go."""
+
+    def log_down(self, state: RankState, down: None) -> float:
+        return 0.0
+
+    def down(self, state: RankState, down: None) -> tuple[RankState, Columns, float]:
+        back, left = helmert(state.rank).T, state.rank - self.columns
+        users, items = state.users.factors @ back, state.items.factors @ back
+        return (
+            state.with_factors(users[:, :left], items[:, :left]),
+            Columns(users[:, left:], items[:, left:]),
+            0.0,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Birth:
+    """A new factor, and the direction that it is turned into."""
+
+    columns: Columns  # N x 1, M x 1
+    direction: DoubleArray  # k + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What a state leaves unexplained, and where a new factor would be."""
+
+    leftover: Leftover  # rows are those of the longer side
+    guide: Guide  # of the shorter column
+    long: float  # precision of the longer column
+    noise: float
+
+
+@dataclass(frozen=True, eq=False)
+class InformedBirth:
+    """The shorter column b from its guide, the longer a | b exactly, then a turn into any direction.
+
+    A death draws the direction from the law of `spare_directions`; turned to be the last axis, it is cut off.
+    """
+
+    target: RankTarget
+    power: float = POWER
+    # A jump asks twice about the same state.
+    known: WeakKeyDictionary[RankState, Knowledge] = field(default_factory=WeakKeyDictionary, repr=False)
+
+    name = "informed births"
+
+    def can_go_up(self, state: RankState) -> bool:
+        return state.rank < self.target.most
+
+    def can_go_down(self, state: RankState) -> bool:
+        return state.rank > 1
+
+    def draw_up(self, state: RankState, rng: Generator) -> Birth:
+        known = self._known(state)
+        b = known.guide.draw(rng)
+        mean, precision = known.leftover.given(b, known.long, known.noise)
+        a = mean + rng.standard_normal(len(mean)) / np.sqrt(precision)
+        users, items = (a, b) if self._items_are_shorter else (b, a)
+        direction = draw_direction(np.eye(state.rank + 1), rng)
+        return Birth(Columns(users[:, None], items[:, None]), direction)
+
+    def log_up(self, state: RankState, up: Birth) -> float:
+        """log q(b) + log p(a | b); any direction is as likely as another."""
+        known = self._known(state)
+        users, items = up.columns.users[:, 0], up.columns.items[:, 0]
+        a, b = (users, items) if self._items_are_shorter else (items, users)
+        mean, precision = known.leftover.given(b, known.long, known.noise)
+        of_a = 0.5 * float(np.log(precision / (2 * pi)).sum() - precision @ (a - mean) ** 2)
+        return known.guide.log_density(b) + of_a
+
+    def up(self, state: RankState, up: Birth) -> tuple[RankState, DoubleArray, float]:
+        turn = reflection(up.direction)
+        users = np.hstack([state.users.factors, up.columns.users]) @ turn
+        items = np.hstack([state.items.factors, up.columns.items]) @ turn
+        return state.with_factors(users, items), up.direction, 0.0
+
+    def draw_down(self, state: RankState, rng: Generator) -> DoubleArray:
+        return draw_direction(self._spare(state), rng)
+
+    def log_down(self, state: RankState, down: DoubleArray) -> float:
+        return log_direction(self._spare(state), down)
+
+    def down(self, state: RankState, down: DoubleArray) -> tuple[RankState, Birth, float]:
+        turn = reflection(down)
+        users, items = state.users.factors @ turn, state.items.factors @ turn
+        gone = Columns(users[:, -1:], items[:, -1:])
+        return state.with_factors(users[:, :-1], items[:, :-1]), Birth(gone, down), 0.0
+
+    @property
+    def _items_are_shorter(self) -> bool:
+        """The guide knows b only roughly, a is drawn exactly: let b be the side with fewer rows."""
+        return self.target.n_items <= self.target.n_users
+
+    def _known(self, state: RankState) -> Knowledge:
+        if state not in self.known:
+            side, own = self.target.observed.by_user, state.tempered
+            leftover = Leftover.of(self.target.errors(state), side.columns, side.offsets, self.target.n_items)
+            long, short = own.users, own.items
+            if not self._items_are_shorter:
+                leftover, long, short = leftover.transposed, short, long
+            self.known[state] = Knowledge(leftover, leftover.guide(long, short, own.noise), long, own.noise)
+        return self.known[state]
+
+    def _spare(self, state: RankState) -> DoubleArray:
+        return spare_directions(state.users.factors, state.items.factors, self.power)
+
+
+@dataclass(frozen=True, eq=False)
+class AnnealedBirth:
+    """The bridge between k and k + 1 factors; the new one is the last column on the way."""
+
+    target: RankTarget
+    gibbs: GibbsRows
+    steps: int = 100
+    power: float = POWER
+
+    name = "annealed births"
+
+    def can_go_up(self, state: RankState) -> bool:
+        return state.rank < self.target.most
+
+    def can_go_down(self, state: RankState) -> bool:
+        return state.rank > 1
+
+    def widened(self, state: RankState, rng: Generator) -> RankState:
+        new = BlindBirth(self.target).draw_up(state, rng)
+        users = np.hstack([state.users.factors, new.users])
+        return state.with_factors(users, np.hstack([state.items.factors, new.items]))
+
+    def narrowed(self, state: RankState) -> RankState:
+        return state.with_factors(state.users.factors[:, :-1], state.items.factors[:, :-1])
+
+    def log_weight(self, state: RankState, start: int, end: int) -> float:
+        """-alpha / (2 T) times the difference of the squared errors, which are quadratic in gamma."""
+        without = self.target.errors(self.narrowed(state))
+        new = without - self.target.errors(state)  # a_i b_j
+        cross, square = float(without @ new), float(new @ new)
+        low, high = start / self.steps, end / self.steps
+        return -state.tempered.noise / 2 * ((high**2 - low**2) * square - 2 * (high - low) * cross)
+
+    def moved(self, state: RankState, step: int, rng: Generator, *, backwards: bool) -> RankState:
+        """Items, then users; backwards users, then items."""
+        gamma = step / self.steps
+        for which in ("users", "items") if backwards else ("items", "users"):
+            if which == "items":
+                state = replace(state, items=self.gibbs.items(self.target, state, _scaled(state.users, gamma), rng))
+            else:
+                state = replace(state, users=self.gibbs.users(self.target, state, _scaled(state.items, gamma), rng))
+        return state
+
+    def left(self, state: RankState, rng: Generator) -> tuple[RankState, float]:
+        """Turned into any direction; a death would have to find it."""
+        direction = draw_direction(np.eye(state.rank), rng)
+        turned = self._turned(state, direction)
+        return turned, log_direction(self._spare(turned), direction)
+
+    def entered(self, state: RankState, rng: Generator) -> tuple[RankState, float]:
+        """A direction of which there is little turned to be the last."""
+        law = self._spare(state)
+        direction = draw_direction(law, rng)
+        return self._turned(state, direction), log_direction(law, direction)
+
+    def _turned(self, state: RankState, direction: DoubleArray) -> RankState:
+        turn = reflection(direction)
+        return state.with_factors(state.users.factors @ turn, state.items.factors @ turn)
+
+    def _spare(self, state: RankState) -> DoubleArray:
+        return spare_directions(state.users.factors, state.items.factors, self.power)
+
+
+def _scaled(points: Factors, gamma: float) -> Factors:
+    """With the last column times gamma."""
+    factors = np.array(points.factors)
+    factors[:, -1] *= gamma
+    return Factors(factors, points.bias)

@@ -1,0 +1,315 @@
+"""How many columns: a short chain whose columns come and go, before the chains that count.
+
+From many columns on, each sweep drops those that have become next to nothing, all but one, and adds one if there is
+none such (Legramanti et al. 2020, algorithm 2, which never ends adapting but does so ever less often; here it ends).
+Where a prior adds none, as ARD, all are dropped.
+
+A change of the number of columns leaves no distribution alone: nothing of this chain is kept but the count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, contiguous
+from tastespace.data.ratings import Ratings
+from tastespace.inference.checkpoints import RunCheckpoints
+from tastespace.inference.drivers import Schedule, ascend, never, sample
+from tastespace.inference.trace import ACTIVE, Trace
+from tastespace.inference.transition import Stats, Transition
+from tastespace.models.factorization.als.sweep import ALSState
+from tastespace.models.factorization.gibbs.generative_model import FactorModel
+from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
+from tastespace.models.factorization.priors.normal_wishart import FactorPrior, Population, Shrinks, Sphere, on_sphere
+from tastespace.models.factorization.rows import Factors
+from tastespace.progress import Observer, silent
+
+LEAST_SHARE = 1e-6  # of the mean variance of a column: a direction that nobody takes has none
+
+
+def in_columns(factors: ALSState, *, shrinks_users: bool) -> ALSState:
+    """Uncorrelated columns, the widest first.
+
+    Users are round where the items' columns shrink. Where those of the users do, items are on a sphere, and may be
+    turned but not stretched.
+    """
+    users, items = factors.users, factors.items
+    if shrinks_users:
+        turn = _widest_first(_scatter(users))
+        return ALSState(_times(users, turn), _times(items, turn))
+    n, gram = users.moments.n, users.moments.gram
+    # One row more, so that a single user has a width, too.
+    root = np.linalg.cholesky(_positive((_scatter(users) + gram / n) / n))
+    turn = _widest_first(root.T @ _scatter(items) @ root)
+    return ALSState(_times(users, np.linalg.solve(root.T, turn)), _times(items, root @ turn))
+
+
+def _scatter(points: Factors) -> DoubleArray:
+    """Around the mean."""
+    rows = points.moments
+    return np.asarray(rows.gram - np.outer(rows.total, rows.total) / rows.n)
+
+
+def _widest_first(gram: DoubleArray) -> DoubleArray:
+    """The rotation to the main axes."""
+    _, turn = np.linalg.eigh(gram)
+    return np.asarray(turn[:, ::-1])
+
+
+def _positive(gram: DoubleArray) -> DoubleArray:
+    least = max(LEAST_SHARE * float(np.trace(gram)) / len(gram), np.finfo(np.float64).tiny ** 0.5)
+    return np.asarray(gram + least * np.eye(len(gram)))
+
+
+def _times(points: Factors, matrix: DoubleArray) -> Factors:
+    dtype: Any = points.factors.dtype
+    return Factors(contiguous(points.factors.astype(np.float64) @ matrix, dtype), points.bias)
+
+
+# On MovieLens 100K directions that are something have their width after 10 sweeps, and the others have lost theirs
+# after 20 (32 factors; docs/design/rank-by-shrinkage.md).
+SETTLING_SWEEPS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class SettledSweep:
+    """The sweep of a model whose columns shrink, from such a start."""
+
+    sweep: GibbsSweep
+    user_prior: FactorPrior  # of the first sweeps
+    item_prior: FactorPrior
+
+    @classmethod
+    def of(cls, sweep: GibbsSweep, model: FactorModel) -> SettledSweep:
+        """The sweep of a model that shrinks columns."""
+        assert model.settling is not None
+        return cls(sweep, *model.settling)
+
+    def init(self, rng: Generator) -> GibbsState:
+        sweep = self.sweep
+        first = replace(sweep, user_prior=self.user_prior, item_prior=self.item_prior)
+        state, _ = ascend(
+            first, first.init(rng), rng, steps=SETTLING_SWEEPS, stop=never, phase="starting", observer=silent
+        )
+        turned = in_columns(ALSState(state.users, state.items), shrinks_users=isinstance(sweep.user_prior, Shrinks))
+        return replace(
+            state,
+            users=turned.users,
+            items=turned.items,
+            user_population=sweep.user_prior.draw(turned.users.moments, rng),
+            item_population=sweep.item_prior.draw(turned.items.moments, rng),
+        )
+
+    def step(self, state: GibbsState, rng: Generator) -> tuple[GibbsState, Stats]:
+        return self.sweep.step(state, rng)
+
+
+def settled(sweep: GibbsSweep, model: FactorModel) -> Transition[GibbsState]:
+    """The sweep of a model, from the start that is right for it."""
+    return sweep if model.settling is None else SettledSweep.of(sweep, model)
+
+
+COLUMNS = "columns"  # that there were in a sweep, of use or not
+SWEEPS = 50  # of the search
+COUNTED = 25  # of them, the last: by then columns have come and gone
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnSearch:
+    """The sweep of a model whose columns shrink, with their number adapted after each."""
+
+    settled: SettledSweep
+    most: int  # columns
+
+    def init(self, rng: Generator) -> GibbsState:
+        return self.settled.init(rng)
+
+    def step(self, state: GibbsState, rng: Generator) -> tuple[GibbsState, Stats]:
+        columns = state.items.factors.shape[1]
+        sweep = self._sweep(columns)
+        state, stats = sweep.step(state, rng)
+        return self._adapted(state, sweep, rng), {**stats, COLUMNS: float(columns)}
+
+    def _sweep(self, columns: int) -> GibbsSweep:
+        """With fewer coordinates those of items on a sphere are larger, and the users' columns smaller."""
+        sweep = self.settled.sweep
+        sphere, prior = sweep.item_moves.sphere, sweep.user_prior
+        if sphere is None or not isinstance(prior, Shrinks):
+            return sweep
+        share = (columns + sphere.has_joint_bias) / (sweep.n_factors + sphere.has_joint_bias)
+        return replace(sweep, user_prior=prior.in_units(share))
+
+    def _adapted(self, state: GibbsState, sweep: GibbsSweep, rng: Generator) -> GibbsState:
+        prior, population = _shrinking(sweep, state)
+        active = prior.active(population)
+        chosen = _kept(active, 1 / np.diag(population.precision), spares=int(prior.adds_columns))
+        adds = prior.adds_columns and bool(active.all()) and len(active) < self.most
+        if not adds and len(chosen) == len(active):
+            return state
+        users, items, sphere = _take(state.users, chosen), _take(state.items, chosen), sweep.item_moves.sphere
+        if adds:
+            users, items = _grown(users, items, sphere, prior.least, rng)
+        if sphere is not None:
+            users, items = _back_on(sphere, users, items)
+        sweep = self._sweep(users.factors.shape[1])
+        return replace(
+            state,
+            users=users,
+            items=items,
+            user_population=sweep.user_prior.draw(users.moments, rng),
+            item_population=sweep.item_prior.draw(items.moments, rng),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RankSearch:
+    """What a search has seen, a sweep each."""
+
+    columns: NDArray[np.int64]
+    active: NDArray[np.int64]
+    most: int  # columns that there may be
+
+    @classmethod
+    def of(cls, trace: Sequence[Stats], most: int) -> RankSearch:
+        columns, active = (np.array([round(stats[name]) for stats in trace], np.int64) for name in (COLUMNS, ACTIVE))
+        return cls(columns, active, most)
+
+    @classmethod
+    def found_in(cls, trace: Trace) -> RankSearch | None:
+        """The one that chains had before them, if they had."""
+        if trace.rank_search is None:
+            return None
+        columns, active = trace.rank_search.astype(np.int64)
+        return cls(columns, active, int(columns.max()))
+
+    def array(self) -> DoubleArray:
+        """As a trace keeps it."""
+        return np.array([self.columns, self.active], np.float64)
+
+    @property
+    def wanted_columns(self) -> int:
+        """With one to spare, so that chains can say that one more was of use, if there may be one."""
+        return min(self.n_factors + 1, self.most)
+
+    @property
+    def n_factors(self) -> int:
+        """The number of columns of use that was seen most often in the end; at least 1."""
+        return max(1, most_frequent(self.active[-COUNTED:]))
+
+
+def search(
+    settled: SettledSweep,
+    most: int,
+    rng: Generator,
+    observer: Observer,
+    checkpoints: RunCheckpoints | None = None,
+) -> RankSearch:
+    """Run the chain."""
+    (chain,) = sample(
+        ColumnSearch(settled, most),
+        rng,
+        Schedule(chains=1, warmup=SWEEPS, draws=0),
+        keeps=[_nothing],
+        phase="finding the number of factors",
+        told=(ACTIVE,),
+        checkpoints=checkpoints,
+        threads=1,  # of chains; the sweep has its own
+        observer=observer,
+    )
+    return RankSearch.of(chain.trace, most)
+
+
+def most_columns(wanted: int, observed: Ratings) -> int:
+    """That there can be: a matrix has no higher rank than rows or columns."""
+    return min(wanted, observed.n_users, observed.n_items)
+
+
+def most_frequent(counts: NDArray[np.int64]) -> int:
+    """The lesser of those that are as frequent."""
+    values, times = np.unique(counts, return_counts=True)
+    return int(values[np.argmax(times)])
+
+
+def _nothing(state: GibbsState, draw: int) -> None:
+    """What is kept of a state."""
+
+
+def _shrinking(sweep: GibbsSweep, state: GibbsState) -> tuple[Shrinks, Population]:
+    """The prior of the side whose columns shrink, and what it has drawn."""
+    if isinstance(sweep.user_prior, Shrinks):
+        return sweep.user_prior, state.user_population
+    assert isinstance(sweep.item_prior, Shrinks)
+    return sweep.item_prior, state.item_population
+
+
+def _grown(
+    users: Factors, items: Factors, sphere: Sphere | None, least: float, rng: Generator
+) -> tuple[Factors, Factors]:
+    """With one more column, next to nothing on the side that shrinks."""
+    of_users, of_items = 1.0, sqrt(least)
+    if sphere is not None:
+        of_users, of_items = sqrt(least), sphere.radius / sqrt(users.factors.shape[1] + 1)
+    return _with_column(users, of_users, rng), _with_column(items, of_items, rng)
+
+
+def _back_on(sphere: Sphere, users: Factors, items: Factors) -> tuple[Factors, Factors]:
+    """Items of the right length, and users as much shorter as the items became longer, by and large."""
+    there = on_sphere(items, sphere)
+    before, after = (float(np.trace(points.moments.gram)) for points in (items, there))
+    shrunk = users.factors * users.factors.dtype.type(sqrt(before / after) if after > 0 else 1.0)
+    return Factors(shrunk, users.bias), there
+
+
+def _kept(active: BoolArray, variances: DoubleArray, spares: int) -> NDArray[np.intp]:
+    """The columns that stay, the widest first; those that are next to nothing last, if any. One always does."""
+    by_width = np.argsort(-variances, kind="stable")
+    of_use, others = by_width[active[by_width]], by_width[~active[by_width]]
+    return np.concatenate([of_use, others[: max(spares, int(not len(of_use)))]])
+
+
+def _take(points: Factors, columns: NDArray[np.intp]) -> Factors:
+    return Factors(contiguous(points.factors[:, columns], points.factors.dtype), points.bias)
+
+
+def _with_column(points: Factors, sd: float, rng: Generator) -> Factors:
+    factors: AnyFloats = points.factors
+    column = (sd * rng.standard_normal((len(factors), 1))).astype(factors.dtype)
+    return Factors(np.hstack([factors, column]), points.bias)
+
+
+@dataclass(frozen=True, eq=False)
+class FoundRank:
+    """What chains and the search before them say."""
+
+    n_factors: int  # of use: most often, over all sweeps after the warm-up
+    columns: int  # that the draws have
+    posterior: Mapping[int, float]  # share of these sweeps by number; one with probability 1 where nothing shrinks
+    search: RankSearch | None  # how many columns to take
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        found: dict[str, Any] = {
+            "n_factors": self.n_factors,
+            "columns": self.columns,
+            "posterior": {str(number): share for number, share in self.posterior.items()},
+        }
+        if self.search is not None:
+            found["search"] = {"columns": self.search.columns.tolist(), "active": self.search.active.tolist()}
+        return found
+
+
+def found_rank(columns: int, trace: Trace | None) -> FoundRank:
+    """From what was watched of chains whose draws have so many columns."""
+    if trace is None or ACTIVE not in trace.quantities:
+        return FoundRank(columns, columns, {columns: 1.0}, None)
+    counted = np.rint(trace.quantities[ACTIVE][:, trace.warmup :]).astype(np.int64)
+    values, times = np.unique(counted, return_counts=True)
+    shares = {int(value): float(n) / counted.size for value, n in zip(values, times, strict=True)}
+    return FoundRank(max(1, most_frequent(counted)), columns, shares, RankSearch.found_in(trace))

@@ -1,0 +1,139 @@
+"""What is jumped in: users and items with k factors, k unknown.
+
+    rating = g + scale (c_i + d_j + u_i . v_j + noise),   noise ~ N(0, 1 / alpha)
+    entries of u_i ~ N(0, 1 / lam_u), of v_j ~ N(0, 1 / lam_v), c_i ~ N(0, 1 / lam_c), d_j ~ N(0, 1 / lam_d)
+    k uniform on 1 ... k_max
+
+At temperature T every precision is divided by T:
+
+    log p_T(k, U, V, c, d) = -alpha / (2 T) sum e^2 + k N / 2 log(lam_u / (2 pi T)) - lam_u / (2 T) |U|^2
+                             + (the same of V, c and d) - log k_max
+
+The normalisers depend on k: without them each new factor is a gift, or a fine, of (lam / (2 pi T))^((N + M) / 2)
+(Dey and Jhamb 2018, eq. 6, have none). The one of the noise does not, but is there as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import log, pi
+
+import numpy as np
+
+from tastespace.arrays import AnyFloats, DoubleArray
+from tastespace.data.ratings import Ratings
+from tastespace.models.factorization.likelihoods.base import Observations
+from tastespace.models.factorization.rows import Factors, RatingBlock, row_scores
+
+
+@dataclass(frozen=True)
+class Precisions:
+    """The hyper-parameters, at T = 1 and in units of the ratings' standard deviation."""
+
+    users: float = 1.0  # lam_u
+    items: float = 1.0  # lam_v
+    noise: float = 2.0  # alpha; 0 for a likelihood that says nothing
+    user_biases: float = 4.0  # lam_c
+    item_biases: float = 4.0  # lam_d
+
+    def at(self, temperature: float) -> Precisions:
+        """All of them divided by the temperature."""
+        t = temperature
+        return Precisions(self.users / t, self.items / t, self.noise / t, self.user_biases / t, self.item_biases / t)
+
+
+@dataclass(frozen=True, eq=False)
+class RankState:
+    """One point of one of the spaces, and how hot it is there."""
+
+    users: Factors
+    items: Factors
+    precisions: Precisions
+    temperature: float = 1.0
+
+    @property
+    def rank(self) -> int:
+        return int(self.users.factors.shape[1])
+
+    @property
+    def tempered(self) -> Precisions:
+        """As they are at this temperature."""
+        return self.precisions.at(self.temperature)
+
+    def with_factors(self, users: AnyFloats, items: AnyFloats) -> RankState:
+        """Other factors, and as many as there are columns; the biases stay."""
+        users, items = np.ascontiguousarray(users), np.ascontiguousarray(items)
+        return replace(self, users=Factors(users, self.users.bias), items=Factors(items, self.items.bias))
+
+
+@dataclass(frozen=True, eq=False)
+class RankTarget:
+    """The density of a state given ratings."""
+
+    observed: Observations
+    most: int  # k_max
+
+    @classmethod
+    def of(cls, ratings: Ratings, most: int) -> RankTarget:
+        """In double, centred, in units of the standard deviation of the ratings."""
+        offset, scale = ratings.mean, ratings.standard_deviation or 1.0
+        sides = (RatingBlock.of(side, np.float64, offset, scale) for side in (ratings.by_user, ratings.by_item))
+        return cls(Observations(*sides), most)
+
+    @property
+    def n_users(self) -> int:
+        return len(self.observed.by_user.offsets) - 1
+
+    @property
+    def n_items(self) -> int:
+        return len(self.observed.by_item.offsets) - 1
+
+    def errors(self, state: RankState) -> DoubleArray:
+        """What is left of each rating, in the order of the users."""
+        side = self.observed.by_user
+        standard = (side.targets - side.offset) / side.scale
+        return np.asarray(standard - row_scores(side, state.users, state.items), np.float64)
+
+    def squares(self, state: RankState) -> float:
+        """The sum of the squared errors."""
+        errors = self.errors(state)
+        return float(errors @ errors)
+
+    def log_density(self, state: RankState) -> float:
+        """log p_T of the state."""
+        precisions = state.tempered
+        return (
+            self._log_likelihood(precisions.noise, state)
+            + log_normal(state.users.factors, precisions.users)
+            + log_normal(state.items.factors, precisions.items)
+            + log_normal(state.users.bias, precisions.user_biases)
+            + log_normal(state.items.bias, precisions.item_biases)
+            - log(self.most)
+        )
+
+    def loss(self, state: RankState) -> float:
+        """The energy: what a cooling chain brings down, the same at every temperature."""
+        parts = [
+            (state.precisions.noise, self.squares(state)),
+            (state.precisions.users, _square(state.users.factors)),
+            (state.precisions.items, _square(state.items.factors)),
+            (state.precisions.user_biases, _square(state.users.bias)),
+            (state.precisions.item_biases, _square(state.items.bias)),
+        ]
+        return 0.5 * sum(precision * square for precision, square in parts)
+
+    def _log_likelihood(self, noise: float, state: RankState) -> float:
+        if noise == 0:
+            return 0.0
+        return (len(self.observed) * log(noise / (2 * pi)) - noise * self.squares(state)) / 2
+
+
+def log_normal(values: AnyFloats | None, precision: float) -> float:
+    """Of independent normals around 0, with their normaliser; nothing for what is not there."""
+    if values is None:
+        return 0.0
+    return (values.size * log(precision / (2 * pi)) - precision * _square(values)) / 2
+
+
+def _square(values: AnyFloats | None) -> float:
+    return 0.0 if values is None else float(np.vdot(values, values))

@@ -1,0 +1,1 @@
+"""Matrix factorization by gradient descent; begin with pmf.py."""

@@ -1,0 +1,377 @@
+"""Gradient descent on a factorization: one epoch is a step of this transition.
+
+    E = 1/2 sum_O e^2
+        + 1/2 [lu sum w_i |u_i|^2 + lv sum w_j |v_j|^2 + lcu sum w_i c_i^2 + lcv sum w_j d_j^2]
+
+with e = r - s for scores s = g + c_i + d_j + u_i.v_j (or as another form has it) and w a row's weight (see Weighting).
+The penalty of a row is shared out among its n ratings. So a visit of one rating steps against the gradient of
+
+    1/2 e^2 + 1/2 [lu (w_i / n_i) |u_i|^2 + ...]        u_i += rate (e v_j - lu (w_i / n_i) u_i)
+
+whose sum over all ratings is E: with weighted-lambda (w = n) the penalty is subtracted in full at every visit, with
+plain regularisation (w = 1) the n-th part of it.
+
+A batch sums these gradients up. A row moves by its sum over the number of its ratings that a batch is expected to have
+(or by the sum, where that is less than one): steps are means, and the same rate suits all sizes of data and batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, replace
+from math import ceil
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from tastespace import _native
+from tastespace.arrays import AnyFloats, IntArray
+from tastespace.inference.transition import Stats
+from tastespace.models.base.resuming import Start
+from tastespace.models.factorization.als.sweep import Penalty, Strengths
+from tastespace.models.factorization.rows import Factors
+from tastespace.models.factorization.sgd.blocks import N_PARTS, RatingBlocks, Supply
+from tastespace.models.factorization.sgd.forms import Form
+from tastespace.models.factorization.sgd.schedule import TAKEN_BACK, WAIT, AdaptivePrior
+
+Method = Literal["stochastic", "mini-batch", "full-batch"]
+METHODS = list(get_args(Method))
+ScheduleName = Literal["inverse", "constant", "bold-driver"]
+SCHEDULES = list(get_args(ScheduleName))
+# Small where an epoch has many visits of a row: what is learned first then decides, and early stopping holds back the
+# rest. Where it has few, a small start would take more epochs to leave than anybody waits.
+LEAST_START_SD, MOST_START_SD, VISITS = 0.01, 0.1, 2.0
+# Ratings of a visit below which one thread is faster: threads are started for every stage, and wait at its end.
+WORTH_THREADS = 1 << 17
+IN_ORDER = np.arange(N_PARTS, dtype=np.int32)  # of the stages, where the order is of no account
+FASTER, SLOWER = 1.05, 0.5  # what a bold driver does with his rate after a better and a worse epoch
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How long steps are: the first, and what becomes of it."""
+
+    first: float
+    schedule: ScheduleName
+    decay: float  # inverse: first / (1 + decay t) after t hundred visits of an average row
+
+    def at(self, visits: float, boldness: float) -> float:
+        """After so many visits that rows have had on average: what was learned depends on them, not on epochs."""
+        if self.schedule == "inverse":
+            return self.first / (1 + self.decay * visits / 100)
+        return self.first * boldness
+
+
+@dataclass(frozen=True, eq=False)
+class DescentState:
+    """Where both sides are, and how they got there."""
+
+    users: Factors
+    items: Factors
+    strengths: Strengths
+    epoch: int = 0
+    velocities: tuple[Factors, Factors] | None = None  # where there is momentum
+    boldness: float = 1.0
+    loss: float = np.inf  # of the start, and for a bold driver: here; else as it was met on the way
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """How the gradients of ratings become steps."""
+
+    method: Method
+    rate: Rate
+    momentum: float
+    batch_size: int
+
+    def n_batches(self, n_ratings: int) -> int:
+        if self.method == "full-batch":
+            return 1
+        return max(1, round(n_ratings / self.batch_size))
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """An epoch: every rating once."""
+
+    supply: Supply
+    n_ratings: int
+    user_counts: NDArray[Any]
+    item_counts: NDArray[Any]
+    n_factors: int
+    penalty: Penalty
+    form: Form
+    steps: Steps
+    has_biases: bool
+    dtype: Any
+    threads: int
+    adaptive: AdaptivePrior | None = None
+    given: Start | None = None  # the items of another model, to begin from
+
+    def init(self, rng: Generator) -> DescentState:
+        """Small random factors (zero would be a fixed point), no biases; or given items, and such users."""
+        users = self._start(len(self.user_counts), rng)
+        start = DescentState(users, self._first_items(rng), self.penalty.strengths)
+        return replace(start, loss=self.loss(start, rng.spawn(1)[0]))
+
+    def _first_items(self, rng: Generator) -> Factors:
+        if self.given is None:
+            return self._start(len(self.item_counts), rng)
+        factors: AnyFloats = self.given.factors(self.n_factors, self._start_sd, rng).astype(self.dtype)
+        return Factors(factors, self.given.points.bias.astype(self.dtype) if self.has_biases else None)
+
+    @property
+    def _visits(self) -> float:
+        return visits(self.n_ratings, self.user_counts, self.item_counts)
+
+    @property
+    def travel(self) -> float:
+        """How far the steps of an epoch would take an average row whose gradient stays the same and is 1."""
+        n_steps = self._visits
+        if self.steps.method == "mini-batch":
+            n_steps = min(self._visits, self.steps.n_batches(self.n_ratings))
+        elif self.steps.method == "full-batch":
+            n_steps = 1
+        persistence = 1.0 if self.steps.method == "stochastic" else 1 / (1 - self.steps.momentum)
+        return self.steps.rate.first * n_steps * persistence
+
+    @property
+    def _start_sd(self) -> float:
+        """Factors have the unit of the square root of a score."""
+        return float(np.clip(VISITS / max(self._visits, 1), LEAST_START_SD, MOST_START_SD) * self.form.unit**0.5)
+
+    def _start(self, n: int, rng: Generator) -> Factors:
+        sd = np.float32(self._start_sd)
+        factors = (rng.standard_normal((n, self.n_factors), np.float32) * sd).astype(self.dtype)
+        return Factors(factors, np.zeros(n, self.dtype) if self.has_biases else None)
+
+    def step(self, state: DescentState, rng: Generator) -> tuple[DescentState, Stats]:
+        rate = self.steps.rate.at(state.epoch * self._visits, state.boldness)
+        moved = replace(state, users=_copied(state.users), items=_copied(state.items), epoch=state.epoch + 1)
+        with np.errstate(over="ignore", invalid="ignore"):  # What diverges is seen by its loss.
+            if self.steps.method == "full-batch":
+                moved, squares = self._full_batch(moved, rate, rng)
+            else:
+                moved, squares = self._epoch(moved, rate, rng)
+            return self._concluded(state, moved, squares, rate, rng)
+
+    def loss(self, state: DescentState, rng: Generator) -> float:
+        """E; the generator may only decide in which order the pieces of a stream are read."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._total(self._squares(state, rng), state.strengths, self.weighted_squares(state))
+
+    def is_sound(self, state: DescentState, first_loss: float) -> bool:
+        """Whether the penalty alone does not say that it is worse than a start of this loss; no infinity is."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._total(0.0, state.strengths, self.weighted_squares(state)) <= first_loss
+
+    def _squares(self, state: DescentState, rng: Generator) -> float:
+        """The sum of squared errors: an epoch of steps that lead nowhere."""
+        still = replace(state, users=_copied(state.users), items=_copied(state.items))
+        return sum(self._visit(blocks, IN_ORDER, still, 0.0) for blocks in self.supply.epoch(rng))
+
+    @staticmethod
+    def _total(squares: float, strengths: Strengths, sizes: tuple[tuple[float, float], tuple[float, float]]) -> float:
+        (users, user_bias), (items, item_bias) = sizes
+        loss = 0.5 * (squares + strengths.users * users + strengths.items * items)
+        return loss + 0.5 * (strengths.user_bias * user_bias + strengths.item_bias * item_bias)
+
+    def _concluded(
+        self, before: DescentState, moved: DescentState, squares: float, rate: float, rng: Generator
+    ) -> tuple[DescentState, Stats]:
+        """The loss, and what follows from it for strengths and rate.
+
+        It is as it was met on the way, at the cost of nothing: with a full batch, that of where the epoch began. A bold
+        driver has to know where he is, and looks.
+        """
+        is_driven = self.steps.rate.schedule == "bold-driver"
+        if is_driven:
+            squares = self._squares(moved, rng)
+        is_late = self.steps.method == "full-batch" and not is_driven
+        sizes = self.weighted_squares(before if is_late else moved)
+        strengths, loss = moved.strengths, self._total(squares, moved.strengths, sizes)
+        stats = {"loss": loss, "rate": rate}
+        if self.adaptive is not None and np.isfinite(loss) and moved.epoch > WAIT:
+            strengths = self.adaptive.strengths(strengths, squares, *sizes)
+            stats |= {"strength of users": strengths.users, "strength of items": strengths.items}
+        moved = replace(moved, strengths=strengths, loss=self._total(squares, strengths, sizes))
+        if not is_driven:
+            return moved, stats
+        # On, and faster; or, after a loss that rose or is no number, back, and slower.
+        if loss <= before.loss:
+            return replace(moved, boldness=FASTER * before.boldness), stats | {TAKEN_BACK: 0.0}
+        back = replace(before, epoch=moved.epoch, boldness=SLOWER * before.boldness, velocities=None)
+        return back, stats | {TAKEN_BACK: 1.0}
+
+    def weighted_squares(self, state: DescentState) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Of users and of items: sum of w |x|^2, sum of w c^2, in double."""
+        weighting = self.penalty.weighting
+        return (
+            _weighted_squares(state.users, weighting.of(self.user_counts)),
+            _weighted_squares(state.items, weighting.of(self.item_counts)),
+        )
+
+    def gradient(
+        self, blocks: RatingBlocks, state: DescentState, stages: IntArray, batch: int = 0, n_batches: int = 1
+    ) -> tuple[Factors, Factors, float]:
+        """The gradient of the batch's share of E by users and items, and its sum of squared errors."""
+        slopes = [
+            Factors(np.empty_like(side.factors), None if side.bias is None else np.empty_like(side.bias))
+            for side in (state.users, state.items)
+        ]
+        squares = self._visit(blocks, stages, state, 0.0, batch, n_batches, slopes)
+        return slopes[0], slopes[1], squares
+
+    def _epoch(self, state: DescentState, rate: float, rng: Generator) -> tuple[DescentState, float]:
+        """Steps after each rating, or after each batch; and the squared errors that were met."""
+        squares = 0.0
+        for blocks in self.supply.epoch(rng):
+            stages = rng.permutation(N_PARTS).astype(np.int32)
+            if self.steps.method == "stochastic":
+                squares += self._visit(blocks, stages, state, rate)
+                continue
+            n_batches = self.steps.n_batches(len(blocks))
+            share = len(blocks) / n_batches / max(self.n_ratings, 1)
+            for batch in range(n_batches):
+                user_slopes, item_slopes, more = self.gradient(blocks, state, stages, batch, n_batches)
+                state = self._stepped(state, user_slopes, item_slopes, share, rate)
+                squares += more
+        return state, squares
+
+    def _full_batch(self, state: DescentState, rate: float, rng: Generator) -> tuple[DescentState, float]:
+        """One step after all ratings, in however many pieces they come."""
+        slopes: list[Factors] = []
+        squares = 0.0
+        for blocks in self.supply.epoch(rng):
+            *more_slopes, more = self.gradient(blocks, state, rng.permutation(N_PARTS).astype(np.int32))
+            squares += more
+            slopes = [_sum(*both) for both in zip(slopes, more_slopes, strict=True)] if slopes else more_slopes
+        return self._stepped(state, slopes[0], slopes[1], 1.0, rate), squares
+
+    def _stepped(
+        self, state: DescentState, user_slopes: Factors, item_slopes: Factors, share: float, rate: float
+    ) -> DescentState:
+        """After a step with momentum against the gradient of about this share of the ratings."""
+        before = state.velocities or (None, None)
+        users, user_velocity = self._moved(state.users, user_slopes, before[0], self.user_counts * share, rate)
+        items, item_velocity = self._moved(state.items, item_slopes, before[1], self.item_counts * share, rate)
+        return replace(state, users=users, items=items, velocities=(user_velocity, item_velocity))
+
+    def _moved(
+        self, points: Factors, slopes: Factors, velocity: Factors | None, expected: NDArray[Any], rate: float
+    ) -> tuple[Factors, Factors]:
+        """A side after a step, and its velocity."""
+        means = 1 / np.maximum(expected, 1)
+        factor_steps = ((-rate / self.form.unit) * means).astype(self.dtype)[:, None] * slopes.factors
+        if velocity is not None:
+            factor_steps += self.dtype(self.steps.momentum) * velocity.factors
+        if points.bias is None or slopes.bias is None:
+            return Factors(points.factors + factor_steps), Factors(factor_steps)
+        bias_steps = (-rate * means).astype(self.dtype) * slopes.bias
+        if velocity is not None and velocity.bias is not None:
+            bias_steps += self.dtype(self.steps.momentum) * velocity.bias
+        return Factors(points.factors + factor_steps, points.bias + bias_steps), Factors(factor_steps, bias_steps)
+
+    def _visit(
+        self,
+        blocks: RatingBlocks,
+        stages: IntArray,
+        state: DescentState,
+        rate: float,
+        batch: int = 0,
+        n_batches: int = 1,
+        slopes: list[Factors] | None = None,
+    ) -> float:
+        """The kernel: steps in place or, where there are slopes, sums of gradients."""
+        weighting = self.penalty.weighting
+        pulls = [
+            (weighting.of(counts) / np.maximum(counts, 1)).astype(self.dtype)
+            for counts in (self.user_counts, self.item_counts)
+        ]
+        optional: dict[str, Any] = {"user_bias": state.users.bias, "item_bias": state.items.bias}
+        if slopes is not None:
+            optional |= {"user_slopes": slopes[0].factors, "user_bias_slopes": slopes[0].bias}
+            optional |= {"item_slopes": slopes[1].factors, "item_bias_slopes": slopes[1].bias}
+        return _native.descend_ratings(
+            blocks.offsets,
+            blocks.user_rows,
+            blocks.item_rows,
+            blocks.targets,
+            stages,
+            state.users.factors,
+            state.items.factors,
+            user_pulls=pulls[0],
+            item_pulls=pulls[1],
+            strengths=np.array(astuple(state.strengths), self.dtype),
+            offset=self.form.offset,
+            # Rates of factors have the unit of one over a score; those of biases have none.
+            rate=float(rate / self.form.unit),
+            bias_rate=float(rate),
+            is_squashed=self.form.is_squashed,
+            batch=batch,
+            n_batches=n_batches,
+            threads=self.threads if len(blocks) >= WORTH_THREADS * n_batches else 1,
+            **{name: array for name, array in optional.items() if array is not None},
+        )
+
+
+def visits(n_ratings: int, user_counts: NDArray[Any], item_counts: NDArray[Any]) -> float:
+    """Of an average row in an epoch."""
+    return 2 * n_ratings / (len(user_counts) + len(item_counts))
+
+
+def _copied(points: Factors) -> Factors:
+    return Factors(points.factors.copy(), None if points.bias is None else points.bias.copy())
+
+
+def _sum(one: Factors, other: Factors) -> Factors:
+    bias = None if one.bias is None or other.bias is None else one.bias + other.bias
+    return Factors(one.factors + other.factors, bias)
+
+
+def _weighted_squares(points: Factors, weights: NDArray[Any]) -> tuple[float, float]:
+    rows = np.einsum("nd,nd->n", points.factors, points.factors, dtype=np.float64)
+    bias = 0.0 if points.bias is None else float(weights @ points.bias.astype(np.float64) ** 2)
+    return float(weights @ rows), bias
+
+
+PATIENT_TRAVEL = 30.0
+LEAST_PATIENCE, LEAST_STEPS = 10, 50  # epochs; and steps with momentum, which swings before it goes anywhere
+LEAST_EPOCHS, MOST_EPOCHS, PATIENCES = 200, 1000, 5
+USUAL_SCHEDULES: dict[Method, ScheduleName] = {
+    "stochastic": "inverse",
+    "mini-batch": "inverse",
+    "full-batch": "constant",
+}
+SLOW, OF_FEW_VISITS, MANY_VISITS = 0.02, 0.06, 100  # one rating at a time
+OF_ONE_BATCH = 0.2  # whose gradient has no noise
+
+
+def usual_rate(method: Method, visits: float, n_batches: int) -> float:
+    """The rate of the first steps, given an average row's visits in an epoch, and the batches of one.
+
+    Steps are shorter the more there are of them: their noise is averaged over by as many.
+    """
+    if method == "full-batch":
+        return OF_ONE_BATCH
+    if method == "mini-batch":
+        return float(np.clip(OF_ONE_BATCH / np.sqrt(n_batches), SLOW, OF_ONE_BATCH))
+    return float(np.clip(SLOW * np.sqrt(MANY_VISITS / max(visits, 1e-9)), SLOW, OF_FEW_VISITS))
+
+
+def usual_patience(descent: Descent) -> int:
+    """Epochs without a better one after which none is to be expected."""
+    least = LEAST_PATIENCE
+    if descent.steps.method != "stochastic":
+        least = max(least, ceil(LEAST_STEPS / descent.steps.n_batches(descent.n_ratings)))
+    return max(least, _patient(descent))
+
+
+def usual_epochs(descent: Descent) -> int:
+    """Epochs after which descent ends, whatever it still finds."""
+    return int(np.clip(PATIENCES * _patient(descent), LEAST_EPOCHS, MOST_EPOCHS))
+
+
+def _patient(descent: Descent) -> int:
+    return ceil(min(PATIENT_TRAVEL / descent.travel, MOST_EPOCHS))

@@ -1,0 +1,181 @@
+"""What the scores of a factorization are compared with: three forms of PMF (Kim, Part III essay).
+
+    centred   r - g            ~ u.v + c + d       g the mean of all ratings
+    raw       r                ~ u.v + c + d
+    sigmoid   (r - low) / (high - low) ~ sigmoid(g + u.v + c + d)      g the log odds of the mean
+
+The last is fitted in quarters of the range: e = 4 (y - sigmoid(s)). Its slope is then 1 where it is steepest, as that
+of the others is everywhere, and the same strengths and learning rates suit all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, IntArray, contiguous
+from tastespace.data.csr import CSR
+from tastespace.errors import InvalidParameterError
+from tastespace.models.base.resuming import ItemPoints
+from tastespace.models.factorization.als.posterior import PointPosterior
+from tastespace.models.factorization.als.sweep import Penalty, Strengths, Weighting
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, row_scores, score_pairs, solve_rows
+
+FormName = Literal["centred", "raw", "sigmoid"]
+FORMS = list(get_args(FormName))
+STEEPEST = 4.0  # 1 over the slope of the sigmoid at 0
+FURTHEST = 1e-3  # of the range: how near to its ends the mean may be taken to lie
+
+
+@dataclass(frozen=True)
+class Form:
+    """From ratings to targets, from scores to ratings."""
+
+    offset: float  # g
+    low: float
+    high: float
+    is_squashed: bool
+    unit: float  # of scores: by how much ratings differ
+
+    @classmethod
+    def of(cls, name: FormName, mean: float, standard_deviation: float, within: tuple[float, float]) -> Form:
+        low, high = within
+        if name == "sigmoid":
+            share = (mean - low) / (high - low) if high > low else 0.5
+            return cls(float(logit(np.clip(share, FURTHEST, 1 - FURTHEST))), low, high, True, 1.0)
+        offset = mean if name == "centred" else 0.0
+        # A score that is a mean and little else would make the factors too large for steps in units of the little.
+        return cls(offset, low, high, False, max(standard_deviation, abs(mean - offset) / 4) or 1.0)
+
+    @property
+    def has_no_mean(self) -> bool:
+        """Whether a score of zero is far from any rating: a row without ratings has to be something else than zero."""
+        return not self.is_squashed and self.offset == 0
+
+    def targets(self, values: FloatArray, dtype: Any) -> AnyFloats:
+        """What predictions are subtracted from: the ratings themselves or, squashed, quarters of the range."""
+        if not self.is_squashed:
+            return contiguous(values, dtype)
+        if self.high == self.low:
+            return np.full(len(values), STEEPEST / 2, dtype)
+        return contiguous(STEEPEST * (values.astype(np.float64) - self.low) / (self.high - self.low), dtype)
+
+    def ratings(self, scores: NDArray[Any]) -> FloatArray:
+        """The rating that a score (with the offset) stands for."""
+        if not self.is_squashed:
+            return contiguous(scores, np.float32)
+        return contiguous(self.low + (self.high - self.low) * expit(scores.astype(np.float64)), np.float32)
+
+
+# 1/2 (4 (y - sigmoid(s)))^2 bends by 16 p q^2 (3 p - 1) where y = 1, p = sigmoid(s) = 1 - q: at most 1.2320. For y = 0
+# it is the same with p and q exchanged, and linear in y between.
+MOST_BENT = 1.2321
+STEPS = 20  # each halves, about, what is missing to the minimum
+
+
+@dataclass(frozen=True, eq=False)
+class FormPosterior(PointPosterior):
+    """rating = g + user bias + item bias + user . item, or that through the sigmoid; g is `mean` and the form's.
+
+    Without g (raw) zeros would predict zero: whoever has no ratings is then the average of those who have, and so is an
+    unknown item.
+    """
+
+    form: Form
+    held_out_errors: DoubleArray = field(default_factory=lambda: np.zeros(0))  # after each epoch, where there were any
+
+    @property
+    def is_latent(self) -> bool:
+        return self.form.is_squashed
+
+    def item_points(self) -> ItemPoints:
+        if self.form.is_squashed:
+            raise InvalidParameterError(
+                "start is a PMF of the form sigmoid, whose factors are not in units of ratings; expected the form "
+                "centred or raw"
+            )
+        points = super().item_points()
+        if not self.form.has_no_mean:
+            return points
+        # Around the mean: what the average user gives is a bias there, and tastes are what he differs by.
+        user = self.users.average
+        usual = points.factors @ np.asarray(user.factors[0], np.float64) + points.bias
+        return ItemPoints(points.factors, usual - usual.mean())
+
+    @property
+    def levels(self) -> DoubleArray | None:
+        return None
+
+    @property
+    def history_levels(self) -> DoubleArray | None:
+        return None
+
+    def known(self, user_rows: IntArray, threads: int = 1) -> Factors:
+        found = super().known(user_rows, threads)
+        return found.averaged(user_rows < 0, self.users) if self.form.has_no_mean else found
+
+    def fold_in(self, history: CSR, threads: int) -> Factors:
+        """The minimum of the loss of each user, given the items.
+
+        Squashed, by steps to the minimum of a parabola that lies above the loss and touches it where the step starts,
+        from zero on: the loss never rises.
+        """
+        if not self.form.is_squashed:
+            found = super().fold_in(history, threads)
+            return found.averaged(history.counts == 0, self.users) if self.form.has_no_mean else found
+        dtype = self.items.factors.dtype
+        prior = self.penalty.prior("users", self.items.factors.shape[1], history.counts, dtype)
+        targets = self.form.targets(history.values, dtype)
+        n_users = len(history.counts)
+        bias = None if self.items.bias is None else np.zeros(n_users, dtype)
+        points = Factors(np.zeros((n_users, self.items.factors.shape[1]), dtype), bias)
+        for _ in range(STEPS):
+            points = self._nearer(history, targets, points, prior, threads)
+        return points
+
+    def _nearer(self, history: CSR, targets: AnyFloats, points: Factors, prior: RowPrior, threads: int) -> Factors:
+        side = RatingBlock(history.offsets, history.columns, targets, offset=self.mean)
+        scores = row_scores(side, points, self.items, self.mean, threads)
+        chance = expit(scores)
+        slope = (targets - STEEPEST * chance) * STEEPEST * chance * (1 - chance)
+        parabola = RatingBlock(
+            history.offsets, history.columns, scores + slope / scores.dtype.type(MOST_BENT), offset=self.mean
+        )
+        return solve_rows(parabola, self.items, prior, name="user", alpha=MOST_BENT, threads=threads).points
+
+    def predict(self, belief: Factors, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
+        scores = score_pairs(belief, belief_rows, self.items, item_rows, self.mean, threads)
+        if self.form.has_no_mean and (unknown := np.flatnonzero(item_rows < 0)).size:
+            first = np.zeros(len(unknown), np.int32)
+            scores[unknown] = score_pairs(belief, belief_rows[unknown], self.items.average, first, self.mean, threads)
+        return self.form.ratings(scores)
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        form = self.form
+        return {
+            **super().arrays(),
+            "form": np.array([float(form.is_squashed), form.low, form.high, form.unit]),
+            "held_out_errors": self.held_out_errors,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> FormPosterior:
+        is_squashed, low, high, unit = (float(value) for value in arrays["form"])
+        mean = float(arrays["mean"][0])
+        return cls(
+            mean=mean,
+            users=Factors(arrays["user_factors"], arrays.get("user_bias")),
+            items=Factors(arrays["item_factors"], arrays.get("item_bias")),
+            penalty=Penalty(
+                Strengths(*(float(value) for value in arrays["strengths"])),
+                Weighting(*(float(value) for value in arrays["weighting"])),
+            ),
+            losses=arrays["losses"],
+            form=Form(mean, low, high, bool(is_squashed), unit),
+            held_out_errors=arrays["held_out_errors"],
+        )

@@ -1,0 +1,427 @@
+"""Probabilistic matrix factorization by gradient descent: the recommender."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace import randomness, threads
+from tastespace.arrays import DoubleArray
+from tastespace.data.formats.streaming import ROWS_AT_ONCE, RatingStream, Triples
+from tastespace.data.ratings import Ratings
+from tastespace.errors import ConvergenceWarning, DivergenceWarning, InvalidParameterError, warn
+from tastespace.inference.drivers import never, no_improvement
+from tastespace.models.base.parameters import check_int, check_number, check_option, is_word
+from tastespace.models.base.resuming import Start
+from tastespace.models.base.update import TrainingSummary
+from tastespace.models.factorization.als.als import FindsStrengths
+from tastespace.models.factorization.als.strength_search import PLAIN
+from tastespace.models.factorization.als.sweep import WEIGHTINGS, Penalty, Strengths
+from tastespace.models.factorization.empirical_bayes.posterior import EitherFormPosterior, EmpiricalPosterior
+from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes, empirical_bayes_of
+from tastespace.models.factorization.rows import score_pairs
+from tastespace.models.factorization.sgd.blocks import Source, StreamedRatings, WholeRatings, triples_of
+from tastespace.models.factorization.sgd.descent import (
+    METHODS,
+    SCHEDULES,
+    USUAL_SCHEDULES,
+    Descent,
+    DescentState,
+    Method,
+    Rate,
+    ScheduleName,
+    Steps,
+    usual_epochs,
+    usual_patience,
+    usual_rate,
+    visits,
+)
+from tastespace.models.factorization.sgd.forms import FORMS, Form, FormName, FormPosterior
+from tastespace.models.factorization.sgd.schedule import AdaptivePrior, KeepingBest, Run, run
+from tastespace.progress import Observer, Progress, silent
+
+HELD_OUT, LOSS = "held-out rmse", "loss of the epoch's end"
+DEFAULT_STRENGTH = 0.036  # for ratings of standard deviation 1
+COARSE, FINE, MOST_TRIALS = 2.0, 1.4, 12  # steps of the search
+# Twice as weak may be no better, and four times may be: where the penalty is too strong for any factors at all.
+WORSE_IN_A_ROW = 2
+STUCK = 1e-4  # a loss that falls by a smaller share of itself in a whole run tells that steps are far too short
+MEANINGFUL = 1e-4  # a smaller relative gain is noise, and following it leads nowhere
+
+
+@dataclass(kw_only=True)
+class PMF(FindsStrengths):
+    """Probabilistic matrix factorization by gradient descent, with biases.
+
+    rating = mean + user bias + item bias + user . item, minimising the squared error plus a penalty on each block, as
+    `ALS` does, step by step against the gradient. `form` is what is fitted: "centred" as above, "raw" without the mean,
+    or "sigmoid", where the ratings' range is reached through 1 / (1 + exp(-score)).
+
+    `method` says after how many ratings a step is made: "stochastic" (one), "mini-batch" (about `batch_size`) or
+    "full-batch" (all); the last two have `momentum`. `learning_rate` is the length of the first steps, for ratings of
+    any scale; "auto" is 0.02 to 0.06, 0.02 to 0.2 and 0.2, more where an epoch has fewer steps. `schedule` is what
+    becomes of it: "inverse" divides it by 1 + `decay` t after t hundred visits of an average row, "constant" leaves it,
+    "bold-driver" makes it 5 % longer after an epoch that lowered the loss, and takes an epoch that did not back and
+    halves it. "auto" is "constant" for "full-batch", else "inverse".
+
+    `regularisation` is the strength of all penalties: a number, "auto" (the default), which finds it on held-out
+    ratings, or "adaptive", which learns it along with everything else (see
+    `tastespace.models.factorization.sgd.schedule`). "empirical-bayes", or an `EmpiricalBayes`, is that of `ALS`: of the
+    centred form both have the same posterior, whose mean predicts. It is drawn from, not descended on, so that what is
+    said of steps and epochs below plays no part. The separate strengths override it block by block; `weighting` is that
+    of `ALS`.
+
+    With `early_stopping` (the default) `validation_share` of the ratings is held out first, and the epoch that predicts
+    them best is kept: descent ends after `patience` epochs without a better one, or after `epochs`. "auto" is 10 and
+    200 of large data, and more where an epoch has few steps (see `tastespace.models.factorization.sgd.descent`). Then
+    all ratings are descended on for as many epochs as were best (`refit`); without that, the items of the best epoch
+    itself are kept. Either way users are last put where a fold-in of their ratings would put them.
+
+    A learning rate that is too large makes the loss grow without bound. Then descent stops, a `DivergenceWarning` says
+    so, and the best epoch is kept: the start, if none was better.
+    """
+
+    n_factors: int = 32
+    form: FormName = "centred"
+    method: Method = "stochastic"
+    regularisation: float | str | EmpiricalBayes = "auto"
+    user_regularisation: float | None = None
+    item_regularisation: float | None = None
+    user_bias_regularisation: float | None = None
+    item_bias_regularisation: float | None = None
+    weighting: Literal["blended", "weighted", "plain"] = "blended"
+    biases: bool = True
+    learning_rate: float | Literal["auto"] = "auto"
+    schedule: ScheduleName | Literal["auto"] = "auto"
+    decay: float = 0.05
+    momentum: float = 0.9
+    batch_size: int = 10_000
+    epochs: int | Literal["auto"] = "auto"
+    early_stopping: bool = True
+    patience: int | Literal["auto"] = "auto"
+    refit: bool = True
+    validation_share: float = 0.1
+    precision: Literal["float32", "float64"] = "float32"
+
+    posterior_class = EitherFormPosterior
+
+    def check(self) -> None:
+        super().check()
+        for name in ("n_factors", "batch_size"):
+            check_int(name, getattr(self, name), least=1)
+        for name in ("epochs", "patience"):
+            if not is_word(getattr(self, name), "auto"):
+                check_int(name, getattr(self, name), least=1)
+        check_option("form", self.form, FORMS)
+        check_option("method", self.method, METHODS)
+        check_option("schedule", self.schedule, ["auto", *SCHEDULES])
+        check_option("weighting", self.weighting, list(WEIGHTINGS))
+        check_option("precision", self.precision, ["float32", "float64"])
+        for name in ("biases", "early_stopping", "refit"):
+            check_option(name, getattr(self, name), [True, False])
+        check_number("decay", self.decay, least=0)
+        check_number("momentum", self.momentum, least=0, below=1)
+        check_number("validation_share", self.validation_share, above=0, below=1)
+        if not is_word(self.learning_rate, "auto"):
+            check_number("learning_rate", self.learning_rate, above=0)
+        if empirical_bayes_of(self.regularisation) is not None:
+            self._check_empirical()
+        elif isinstance(self.regularisation, str):
+            check_option("regularisation", self.regularisation, ["auto", "adaptive", "empirical-bayes"])
+        else:
+            check_number("regularisation", self.regularisation, above=0)
+        for name in ("user", "item", "user_bias", "item_bias"):
+            if (value := getattr(self, f"{name}_regularisation")) is not None:
+                check_number(f"{name}_regularisation", value, above=0)
+
+    def _check_empirical(self) -> None:
+        super()._check_empirical()
+        if self.form != "centred":
+            raise InvalidParameterError(
+                f"the form is {self.form}, and regularisation is 'empirical-bayes', which expects ratings to be normal "
+                "around their mean; expected the form centred, or a regularisation that is a number or 'auto'"
+            )
+
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> FormPosterior | EmpiricalPosterior:
+        return self._inferred(None, observed, rng, observer, held_out)
+
+    def infer_from(
+        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> FormPosterior | EmpiricalPosterior:
+        if self.form == "sigmoid":
+            raise InvalidParameterError(
+                "the form is sigmoid, whose factors are not in units of ratings, as those of start are; expected the "
+                "form centred or raw, or start=None"
+            )
+        return self._inferred(start, observed, rng, observer, held_out)
+
+    def _inferred(
+        self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> FormPosterior | EmpiricalPosterior:
+        settings = empirical_bayes_of(self.regularisation)
+        if settings is not None:
+            return self._learner(settings, self.n_factors).infer(observed, rng, observer, held_out, given)
+        watched = None if held_out is None else _matched(held_out, observed)
+        posterior = self._learned(WholeRatings(observed), rng, observer, watched, given)
+        # A training user is then where his ratings put a stranger.
+        return replace(posterior, users=posterior.fold_in(observed.by_user, threads.resolve(self.threads)))
+
+    def fit_parquet(self, path: str | Path, *, rows_at_once: int = ROWS_AT_ONCE, observer: Observer = silent) -> Self:
+        """Learn from a Parquet file of ratings that need not fit into memory.
+
+        It is looked through twice, for ids, counts and mean, and then once an epoch (and before the first and after the
+        last), `rows_at_once` rows at a time, in another order every time. Factors, ids and such a piece are in memory,
+        the ratings are not. So the fitted recommender is as one saved without its ratings: it does not know what users
+        have seen, unless told by a `history`. Users stay where descent has left them.
+        """
+        self.check()
+        if empirical_bayes_of(self.regularisation) is not None:
+            raise InvalidParameterError(
+                "regularisation is 'empirical-bayes', which needs all ratings in memory, and fit_parquet reads them in "
+                "pieces; expected a number, 'auto' or 'adaptive', or read the file and call fit"
+            )
+        stream = RatingStream.scan(path, rows_at_once=rows_at_once)
+        seed = randomness.resolve(self.seed)
+        posterior = self._learned(StreamedRatings(stream), randomness.generator(seed), observer, None)
+        nothing = np.zeros(0, np.int32)
+        ids_only = Ratings(stream.users, stream.items, nothing, nothing.copy(), np.zeros(0, np.float32))
+        seen = TrainingSummary(stream.n_ratings, len(stream.users), len(stream.items))
+        return self.restore(ids_only, posterior, seed, stream.range, seen)
+
+    def _learned(
+        self,
+        source: Source,
+        rng: Generator,
+        observer: Observer,
+        watched: Triples | None,
+        given: Start | None = None,
+    ) -> FormPosterior:
+        """The point where descent ends; users as it left them."""
+        split = source.split(self.validation_share, rng) if self._needs_validation() else None
+        strengths, errors = self._usual_strengths(source), np.zeros(0)
+        epochs: int | None = None
+        if split is not None:
+            trial, strengths = self._found(*split, strengths, rng, observer, given)
+            errors = np.array([stats[HELD_OUT] for stats in trial.trace])
+            epochs = trial.best_epoch if self.early_stopping else None
+            if given is None:  # Another model's items may be where descent would end.
+                self._say_if_stuck(trial, source)
+            if not self.refit:
+                self._say_if_diverged(trial)
+                return self._posterior(split[0], trial.last.best, trial, errors)
+        start = randomness.state_of(rng)
+        # The last run may watch ratings, but does not learn from them.
+        final = self._run(source, strengths, watched, rng, epochs=epochs, phase="epoch", observer=observer, given=given)
+        if final.has_diverged:
+            # The same run once more, with a look at every epoch: what it would cost is saved where nothing goes wrong.
+            rng = randomness.restored(rng, start)
+            final = self._run(
+                source, strengths, None, rng, epochs=len(final.trace), keeps=LOSS, phase="epoch", given=given
+            )
+        # What was held out told of it already, unless this is the first run, or the one that ran into it.
+        self._say_if_diverged(final if split is None or final.has_diverged else trial)
+        if split is None and given is None:
+            self._say_if_stuck(final, source)
+        return self._posterior(source, final.last.best, final, errors)
+
+    def _needs_validation(self) -> bool:
+        return self.early_stopping or self.regularisation == "auto"
+
+    def _found(
+        self,
+        source: Source,
+        held_out: Triples,
+        start: Strengths,
+        rng: Generator,
+        observer: Observer,
+        given: Start | None,
+    ) -> tuple[Run[DescentState], Strengths]:
+        """The best run on the rest of the ratings and, with "auto", the strengths of it.
+
+        In steps of a factor two to the weaker side, or else to the stronger, as long as it is better; then one smaller
+        step to either side.
+        """
+        n_trials, is_searched = 0, self.regularisation == "auto" and not self._all_given()
+
+        def attempt(strengths: Strengths) -> Run[DescentState]:
+            nonlocal n_trials
+            n_trials += 1
+            told = silent if is_searched else observer
+            phase = "finding when to stop"
+            found = self._run(source, strengths, held_out, rng, keeps=HELD_OUT, phase=phase, observer=told, given=given)
+            if is_searched:
+                figures = {"strength": strengths.users, HELD_OUT: found.best_figure}
+                observer(Progress("searching regularisation", n_trials, None, figures))
+            return found
+
+        best, strengths = attempt(start), start
+        for step, patience in ((COARSE, WORSE_IN_A_ROW), (FINE, 1)) if is_searched else ():
+            middle = strengths
+            for factor in (1 / step, step):
+                other, worse = strengths, 0
+                while n_trials < MOST_TRIALS and worse < patience and (strengths is middle or step == COARSE):
+                    other = self._overridden(_times(other, factor))
+                    trial = attempt(other)
+                    worse += 1
+                    if trial.best_figure < (1 - MEANINGFUL) * best.best_figure:
+                        best, strengths, worse = trial, other, 0
+                if strengths is not middle:
+                    break  # Weaker helped, so stronger does not.
+        return best, strengths
+
+    def _run(
+        self,
+        source: Source,
+        strengths: Strengths,
+        held_out: Triples | None,
+        rng: Generator,
+        *,
+        epochs: int | None = None,
+        keeps: str | None = None,
+        phase: str,
+        observer: Observer = silent,
+        given: Start | None,
+    ) -> Run[DescentState]:
+        """Descend on the ratings, and keep the epoch where a figure is least; or, without one, the last."""
+        descent = replace(self._bind(source, strengths, rng), given=given)
+        measuring = rng.spawn(1)[0]
+        measures: dict[str, Callable[[DescentState], float]] = {}
+        if held_out is not None:
+            measures[HELD_OUT] = lambda state: self._rmse(source, descent.form, state, held_out)
+        if keeps == LOSS:
+            measures[LOSS] = lambda state: descent.loss(state, measuring)
+        keeping = KeepingBest(descent, keeps, measures, descent.is_sound)
+        return run(
+            keeping,
+            keeping.init(rng),
+            rng,
+            loss=lambda state: descent.loss(state, measuring),
+            epochs=self._most_epochs(descent) if epochs is None else epochs,
+            stop=no_improvement(HELD_OUT, self._patience(descent))
+            if keeps == HELD_OUT and self.early_stopping
+            else never,
+            phase=phase,
+            observer=observer,
+        )
+
+    def _patience(self, descent: Descent) -> int:
+        return usual_patience(descent) if isinstance(self.patience, str) else int(self.patience)
+
+    def _most_epochs(self, descent: Descent) -> int:
+        return usual_epochs(descent) if isinstance(self.epochs, str) else int(self.epochs)
+
+    def _bind(self, source: Source, strengths: Strengths, rng: Generator) -> Descent:
+        figures, (user_counts, item_counts) = source.figures, source.counts
+        dtype = np.float32 if self.precision == "float32" else np.float64
+        form = Form.of(self.form, figures.mean, figures.standard_deviation, figures.range)
+        adaptive = None
+        if self.regularisation == "adaptive":
+            sizes = (figures.n_ratings, len(user_counts), len(item_counts), self.n_factors)
+            adaptive = AdaptivePrior(strengths, *sizes, has_biases=self.biases)
+        schedule = USUAL_SCHEDULES[self.method] if self.schedule == "auto" else self.schedule
+        steps = Steps(self.method, Rate(1.0, schedule, self.decay), self.momentum, self.batch_size)
+        first = self.learning_rate
+        if isinstance(first, str):
+            n_visits = visits(figures.n_ratings, user_counts, item_counts)
+            first = usual_rate(self.method, n_visits, steps.n_batches(figures.n_ratings))
+        return Descent(
+            supply=source.supply(form, dtype, rng),
+            n_ratings=figures.n_ratings,
+            user_counts=user_counts,
+            item_counts=item_counts,
+            n_factors=self.n_factors,
+            penalty=Penalty(strengths, WEIGHTINGS[self.weighting]),
+            form=form,
+            steps=replace(steps, rate=Rate(float(first), schedule, self.decay)),
+            has_biases=self.biases,
+            dtype=dtype,
+            threads=threads.resolve(self.threads),
+            adaptive=adaptive,
+        )
+
+    def _rmse(self, source: Source, form: Form, state: DescentState, held_out: Triples) -> float:
+        """The error of predictions, clipped as they will be."""
+        workers = threads.resolve(self.threads)
+        user_rows, item_rows, values = held_out
+        scores = score_pairs(state.users, user_rows, state.items, item_rows, form.offset, workers)
+        errors = np.clip(form.ratings(scores), *source.figures.range).astype(np.float64) - values
+        return float(np.sqrt(np.mean(errors**2)))
+
+    def _usual_strengths(self, source: Source) -> Strengths:
+        """What a search, or adaptive priors, start from; or the number given."""
+        if not isinstance(self.regularisation, str | EmpiricalBayes):
+            return self._overridden(Strengths.tied(float(self.regularisation)))
+        figures = source.figures
+        form = Form.of(self.form, figures.mean, figures.standard_deviation, figures.range)
+        strength = DEFAULT_STRENGTH * (1.0 if WEIGHTINGS[self.weighting].per_rating else PLAIN)
+        # Strengths of factors have the unit of a score, those of biases have none.
+        return self._overridden(Strengths(strength * form.unit, strength * form.unit, strength, strength))
+
+    def _posterior(
+        self, source: Source, state: DescentState, ran: Run[DescentState], errors: DoubleArray
+    ) -> FormPosterior:
+        figures = source.figures
+        form = Form.of(self.form, figures.mean, figures.standard_deviation, figures.range)
+        users, items = state.users, state.items
+        if form.has_no_mean:  # Rows that nobody visited are still at their start, which would predict next to zero.
+            users, items = (
+                side.averaged(counts == 0, side.masked(counts > 0))
+                for side, counts in zip((users, items), source.counts, strict=True)
+            )
+        return FormPosterior(
+            mean=form.offset,
+            users=users,
+            items=items,
+            penalty=Penalty(state.strengths, WEIGHTINGS[self.weighting]),
+            losses=np.array([stats["loss"] for stats in ran.trace]),
+            form=form,
+            held_out_errors=errors,
+        )
+
+    def _say_if_diverged(self, ran: Run[DescentState]) -> None:
+        if not ran.has_diverged:
+            return
+        what = f"diverged in epoch {len(ran.trace)}: the loss is {ran.losses[-1]:.4g}"
+        if ran.never_left:
+            what = f"never lowered the loss: each of {len(ran.trace)} epochs was taken back"
+        kept = f"epoch {ran.best_epoch} was the best, and is kept"
+        if ran.best_epoch == 0:
+            kept = "no epoch was better than the start, which is kept: nothing was learned of the items"
+        first = ran.trace[0]["rate"]
+        other = "" if self.schedule == "bold-driver" else ", or schedule='bold-driver', which finds one"
+        warn(f"gradient descent {what}; {kept}. Take a smaller learning_rate (now {first:g}){other}", DivergenceWarning)
+
+    def _say_if_stuck(self, ran: Run[DescentState], source: Source) -> None:
+        """A rate that somebody chose may be too small, too; what has no spread leaves nothing to be learned."""
+        if isinstance(self.learning_rate, str) or ran.has_diverged or not ran.trace:
+            return
+        first, last, n = ran.last.first_loss, ran.end_loss, len(ran.trace)
+        if source.figures.standard_deviation > 0 and last > (1 - STUCK) * first:
+            warn(
+                f"gradient descent has hardly moved: the loss was {first:.6g} at the start and is {last:.6g} after "
+                f"{n} epoch{'s' if n > 1 else ''}. Take a larger learning_rate (now {self.learning_rate:g}), or 'auto'",
+                ConvergenceWarning,
+            )
+
+
+def _times(strengths: Strengths, factor: float) -> Strengths:
+    return Strengths(
+        strengths.users * factor, strengths.items * factor, strengths.user_bias * factor, strengths.item_bias * factor
+    )
+
+
+def _matched(held_out: Ratings, observed: Ratings) -> Triples:
+    """Ratings to be watched, by the rows of those that are learned from; -1 where these do not know an id."""
+    some = triples_of(held_out)
+    return Triples(
+        observed.users.rows_of(held_out.users.ids)[some.user_rows],
+        observed.items.rows_of(held_out.items.ids)[some.item_rows],
+        some.values,
+    )

@@ -1,0 +1,194 @@
+"""Runs that keep their best epoch, and notice when they diverge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Generic, Protocol, TypeVar
+
+from numpy.random import Generator
+
+from tastespace.inference.drivers import Stop, ascend
+from tastespace.inference.transition import Stats, Transition
+from tastespace.models.factorization.als.sweep import Strengths
+from tastespace.progress import Observer
+
+TOO_FAR = 3.0  # a loss so many times the least one so far, and above that of the start, does not come back
+TAKEN_BACK = "taken back"  # the figure of an epoch that is 1 where it has been undone
+
+
+class HasLoss(Protocol):
+    """A state that knows how good it is; of the start, that has to be true."""
+
+    @property
+    def loss(self) -> float: ...
+
+
+State = TypeVar("State", bound=HasLoss)
+
+
+@dataclass(frozen=True, eq=False)
+class Kept(Generic[State]):
+    """Where a run is, and where it was best; epoch 0 is the start."""
+
+    now: State
+    best: State
+    first_loss: float  # of the start
+    epoch: int = 0
+    best_epoch: int = 0
+    best_figure: float = inf
+
+
+@dataclass(frozen=True, eq=False)
+class KeepingBest(Generic[State]):
+    """A transition that remembers the state where a figure was least, the start included.
+
+    `measures` are figures of a state, which are added to those of the step that led there; `figure` is the name of one
+    of them: what a step says itself was met on the way, and belongs to no state. None keeps whatever is last. A state
+    that is not sound is never the best, however well it may happen to predict.
+    """
+
+    inner: Transition[State]
+    figure: str | None
+    measures: Mapping[str, Callable[[State], float]]
+    is_sound: Callable[[State, float], bool]  # given the loss of the start
+
+    def init(self, rng: Generator) -> Kept[State]:
+        start = self.inner.init(rng)
+        figure = inf if self.figure is None else self.measures[self.figure](start)
+        return Kept(start, start, start.loss, best_figure=figure if isfinite(figure) else inf)
+
+    def step(self, state: Kept[State], rng: Generator) -> tuple[Kept[State], Stats]:
+        now, stats = self.inner.step(state.now, rng)
+        stats = {**stats, **{name: measure(now) for name, measure in self.measures.items()}}
+        epoch, first = state.epoch + 1, state.first_loss
+        if self.figure is None:
+            return Kept(now, now, first, epoch, epoch), stats
+        figure, is_near = stats[self.figure], stats["loss"] <= TOO_FAR * first  # never where it is no number
+        if is_near and figure < state.best_figure and self.is_sound(now, first):
+            return Kept(now, now, first, epoch, epoch, figure), stats
+        return Kept(now, state.best, first, epoch, state.best_epoch, state.best_figure), stats
+
+
+@dataclass(frozen=True, eq=False)
+class Run(Generic[State]):
+    """What came of it."""
+
+    last: Kept[State]
+    trace: list[Stats]
+    end_loss: float  # of where it ended, which the last step need not have seen
+
+    @property
+    def losses(self) -> list[float]:
+        """Of the start, as they were met on the way, and of the end; those of epochs taken back are left out."""
+        return [self.last.first_loss, *_kept_losses(self.trace), self.end_loss]
+
+    @property
+    def has_diverged(self) -> bool:
+        return any(_is_lost(self.losses[:end]) for end in (-1, None)) or self.never_left
+
+    @property
+    def never_left(self) -> bool:
+        """Whether every epoch was taken back."""
+        return bool(self.trace) and all(stats.get(TAKEN_BACK) for stats in self.trace)
+
+    @property
+    def best_epoch(self) -> int:
+        return self.last.best_epoch
+
+    @property
+    def best_figure(self) -> float:
+        return self.last.best_figure
+
+
+def run(
+    transition: KeepingBest[State],
+    start: Kept[State],
+    rng: Generator,
+    *,
+    loss: Callable[[State], float],
+    epochs: int,
+    stop: Stop,
+    phase: str,
+    observer: Observer,
+) -> Run[State]:
+    """Until the rule is content, the epochs are used up, or all is lost; `loss` is that of a state."""
+    last, trace = ascend(
+        transition,
+        start,
+        rng,
+        steps=epochs,
+        stop=lambda trace: diverged(start.first_loss, trace) or stop(trace),
+        phase=phase,
+        observer=observer,
+    )
+    return Run(last, trace, loss(last.now) if trace else start.first_loss)
+
+
+def diverged(first_loss: float, trace: list[Stats]) -> bool:
+    """The loss is no number, or far above what it was; an epoch that was taken back does not count."""
+    if not trace or trace[-1].get(TAKEN_BACK):
+        return False
+    return _is_lost([first_loss, *_kept_losses(trace)])
+
+
+def _kept_losses(trace: list[Stats]) -> list[float]:
+    return [stats["loss"] for stats in trace if not stats.get(TAKEN_BACK)]
+
+
+def _is_lost(losses: list[float]) -> bool:
+    return not isfinite(losses[-1]) or losses[-1] > max(losses[0], TOO_FAR * min(losses))
+
+
+WAIT = 10
+
+
+@dataclass(frozen=True)
+class AdaptivePrior:
+    """The strengths with the highest density, given everything else."""
+
+    start: Strengths  # l0
+    n_ratings: int
+    n_users: int
+    n_items: int
+    n_factors: int
+    has_biases: bool
+
+    @property
+    def sizes(self) -> Strengths:
+        """How many numbers each block has."""
+        users, items = float(self.n_users), float(self.n_items)
+        biases = 1.0 if self.has_biases else 0.0
+        return Strengths(users * self.n_factors, items * self.n_factors, users * biases, items * biases)
+
+    def strengths(
+        self,
+        now: Strengths,
+        squared_errors: float,
+        user_squares: tuple[float, float],
+        item_squares: tuple[float, float],
+    ) -> Strengths:
+        """alpha given the strengths, then the strengths given alpha; squares are S of factors and of biases."""
+        squares = Strengths(user_squares[0], item_squares[0], user_squares[1], item_squares[1])
+        alpha = self.noise_precision(now, squared_errors, squares)
+        sizes, start = self.sizes, self.start
+        return Strengths(
+            _strength(sizes.users, alpha * squares.users, start.users),
+            _strength(sizes.items, alpha * squares.items, start.items),
+            _strength(sizes.user_bias, alpha * squares.user_bias, start.user_bias),
+            _strength(sizes.item_bias, alpha * squares.item_bias, start.item_bias),
+        )
+
+    def noise_precision(self, now: Strengths, squared_errors: float, squares: Strengths) -> float:
+        """The alpha of the highest density: numbers over squares, errors and rows alike."""
+        sizes = self.sizes
+        n = self.n_ratings + sizes.users + sizes.items + sizes.user_bias + sizes.item_bias
+        total = squared_errors + now.users * squares.users + now.items * squares.items
+        total += now.user_bias * squares.user_bias + now.item_bias * squares.item_bias
+        return n / max(total, 1e-12 * n)
+
+
+def _strength(n: float, squares: float, start: float) -> float:
+    """l = 2 n / (alpha S + n / l0); that of an empty block stays."""
+    return 2 * n / (squares + n / start) if n else start

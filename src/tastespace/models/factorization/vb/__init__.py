@@ -1,0 +1,1 @@
+"""Matrix factorization by variational Bayes; begin with vb.py."""

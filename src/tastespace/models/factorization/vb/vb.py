@@ -1,0 +1,315 @@
+"""The recommender of variational Bayes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, Literal
+
+import numpy as np
+from numpy.random import Generator
+
+from tastespace import threads
+from tastespace.arrays import DoubleArray, FloatArray, IntArray, contiguous
+from tastespace.data.kinds import levels_of
+from tastespace.data.ratings import Ratings
+from tastespace.distributions.normal_gamma import Gamma, NormalGamma
+from tastespace.distributions.normal_wishart import NormalWishart
+from tastespace.errors import InvalidParameterError
+from tastespace.inference.drivers import ascend, small_change
+from tastespace.inference.transition import Stats
+from tastespace.models.base.parameters import check_int, check_int_or_auto, check_number, check_option
+from tastespace.models.base.recommender import Recommender
+from tastespace.models.base.resuming import Start
+from tastespace.models.factorization.gibbs.bpmf import (
+    BIAS_RATE,
+    BIAS_SHAPE,
+    EXTREME,
+    LEAST_PRIOR_ROWS,
+    PRIOR_ROWS,
+    PRIOR_SHARE,
+)
+from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
+from tastespace.models.factorization.likelihoods.base import FIRST_PRECISION
+from tastespace.models.factorization.likelihoods.kept_noise import Units
+from tastespace.models.factorization.likelihoods.uncertain_items import Stranger, UncertainItems
+from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, check_most_factors, unit_of
+from tastespace.models.factorization.rank.column_search import most_columns
+from tastespace.models.factorization.rows import RatingBlock, score_pairs
+from tastespace.models.factorization.vb.ascent import VariationalAscent, VariationalState, starting_points
+from tastespace.models.factorization.vb.populations import (
+    Covariance,
+    ExpectedPrior,
+    GammaNoise,
+    Hierarchy,
+    PointNoise,
+    Variances,
+    VariationalNoise,
+    VariationalPopulation,
+)
+from tastespace.models.factorization.vb.posterior import VariationalPosterior
+from tastespace.models.factorization.vb.pruning import VANISHED, PruningAscent, last_stage
+from tastespace.models.factorization.vb.rows import Family, RowBeliefs, Shape, packed
+from tastespace.models.factorization.watch import aligned
+from tastespace.progress import Observer
+
+
+@dataclass(kw_only=True)
+class VB(Recommender):
+    """Bayesian matrix factorization by variational Bayes: a belief without sampling, found by climbing a bound.
+
+    rating = mean + user bias + item bias + user . item + noise. Beliefs about users and items are normal and
+    independent of one another, the nearest such to the posterior (Lim and Teh 2007). Predictions and their variances
+    are closed forms. What is left out is how users and items depend on one another: beliefs are too sure of themselves.
+
+    `covariance` is "full" for one matrix a user and item, or "diagonal" for independent coordinates, which takes less
+    time and memory and is surer still. `prior` is what is learned of the populations, which lie around 0:
+    "covariances" of the factors on both sides, "variances" of the users' columns (those of the items are
+    1 / `n_factors`: the scale of one side is a matter of convention), "both variances", or nothing ("fixed": those of
+    the users are 1). With full covariances the first two are one model in different coordinates, and the first is
+    found sooner. With `hierarchical` means and covariances of both populations and the noise have beliefs of their
+    own, normal-Wishart and gamma, as in BPMF: `prior_strength`, `prior_degrees`, `prior_scale`, `noise_shape` and
+    `noise_rate` are those of its hyper-prior.
+
+    With `n_factors="auto"` inference begins with `most_factors`, and drops those whose learned variances vanish;
+    `n_factors_` is how many are left.
+
+    `centred=False` leaves the mean of the ratings for the factors and biases to find; users and items without ratings
+    are then taken to be like the others, as the prior is around 0 where no rating is. `noise_precision` is "learned",
+    or 1 / variance of a rating. Inference starts from "als", or from "random" factors.
+
+    It stops when a pass over items and users raises the bound by less than `tolerance` of itself, after at most
+    `passes`.
+    """
+
+    n_factors: int | Literal["auto"] = 32
+    most_factors: int = MOST_FACTORS
+    covariance: Family = "full"
+    hierarchical: bool = False
+    prior: Literal["covariances", "variances", "both variances", "fixed"] = "covariances"
+    biases: bool = True
+    centred: bool = True
+    noise_precision: float | Literal["learned"] = "learned"
+    passes: int = 200
+    tolerance: float = 1e-5
+    start: Literal["als", "random"] = "als"
+    precision: Literal["float32", "float64"] = "float32"
+    prior_strength: float = 2.0
+    prior_degrees: float | None = None
+    prior_scale: float = 0.5
+    noise_shape: float = 1.0
+    noise_rate: float = 1.0
+
+    posterior_class = VariationalPosterior
+
+    def check(self) -> None:
+        super().check()
+        check_int_or_auto("n_factors", self.n_factors, least=1)
+        check_most_factors(self.most_factors, self.n_factors)
+        check_option("covariance", self.covariance, ["full", "diagonal"])
+        for name in ("hierarchical", "biases", "centred"):
+            check_option(name, getattr(self, name), [True, False])
+        check_option("prior", self.prior, ["covariances", "variances", "both variances", "fixed"])
+        if self.noise_precision != "learned":
+            check_number("noise_precision", self.noise_precision, above=0)
+        check_int("passes", self.passes, least=1)
+        check_number("tolerance", self.tolerance, least=0)
+        check_option("start", self.start, ["als", "random"])
+        check_option("precision", self.precision, ["float32", "float64"])
+        for name in ("prior_strength", "prior_scale", "noise_shape", "noise_rate"):
+            check_number(name, getattr(self, name), above=1 / EXTREME, below=EXTREME)
+        if self.prior_degrees is not None:
+            check_number("prior_degrees", self.prior_degrees, least=0, below=EXTREME)
+        self._check_populations()
+
+    def _check_populations(self) -> None:
+        """Some parameters are of one kind of populations only."""
+        if self.n_factors == "auto" and (self.hierarchical or self.prior == "fixed"):
+            named = "hierarchical is True" if self.hierarchical else "prior is 'fixed'"
+            raise InvalidParameterError(
+                f"n_factors is 'auto', and {named}, with which no variance vanishes; expected hierarchical=False and "
+                "another prior, or a number of factors"
+            )
+        of_hierarchy = ("prior_strength", "prior_degrees", "prior_scale", "noise_shape", "noise_rate")
+        for name in ("prior",) if self.hierarchical else of_hierarchy:
+            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                raise InvalidParameterError(
+                    f"{name} is {getattr(self, name)!r}, and hierarchical is {self.hierarchical}, which has no use for "
+                    f"it; expected hierarchical={not self.hierarchical}, or no {name}"
+                )
+
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> VariationalPosterior:
+        return self._inferred(None, observed, rng, observer, held_out)
+
+    def infer_from(
+        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> VariationalPosterior:
+        return self._inferred(start, observed, rng, observer, held_out)
+
+    def _inferred(
+        self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+    ) -> VariationalPosterior:
+        transition: Any = self.bind(observed, rng, given)
+        if self.n_factors == "auto":
+            transition = PruningAscent(
+                transition, VANISHED * unit_of(observed), lambda columns: self._populations(observed, columns)
+            )
+        if held_out is not None:
+            transition = Watched(transition, *aligned(observed, held_out), observed.range)
+        state, trace = ascend(
+            transition,
+            transition.init(rng),
+            rng,
+            steps=self.passes,
+            stop=small_change("bound", self.tolerance),
+            phase="pass",
+            observer=observer,
+        )
+        told = last_stage(trace) if self.n_factors == "auto" else trace
+        return self._concluded(observed, state, np.array([stats["bound"] for stats in told]))
+
+    @property
+    def n_factors_(self) -> int:
+        """The number of factors: `n_factors`, or how many have not vanished."""
+        self.require_fitted()
+        posterior = self.posterior_
+        assert isinstance(posterior, VariationalPosterior)
+        return posterior.draws.n_factors
+
+    def _columns(self, observed: Ratings) -> int:
+        """To begin with."""
+        return most_columns(self.most_factors, observed) if isinstance(self.n_factors, str) else self.n_factors
+
+    def _populations(self, observed: Ratings, columns: int) -> tuple[VariationalPopulation, VariationalPopulation]:
+        """Where those of users and items begin."""
+        return (
+            self._population(observed.n_users, columns, 1.0, self.prior != "fixed"),
+            self._population(observed.n_items, columns, 1 / columns, self.prior == "both variances"),
+        )
+
+    def bind(self, observed: Ratings, rng: Generator, given: Start | None = None) -> VariationalAscent:
+        """The transition for these ratings, and where it starts."""
+        dtype = np.float32 if self.precision == "float32" else np.float64
+        offset, scale = self._units(observed)
+        by_user, by_item = (RatingBlock.of(side, dtype, offset, scale) for side in (observed.by_user, observed.by_item))
+        n_threads, columns = threads.resolve(self.threads), self._columns(observed)
+        shape = Shape(columns, self.biases, self.covariance)
+        users, items = starting_points(
+            by_user,
+            by_item,
+            columns,
+            biases=self.biases,
+            is_als=self.start == "als",
+            given=given,
+            rng=rng,
+            threads=n_threads,
+        )
+        user_population, item_population = self._populations(observed, columns)
+        start = VariationalState(
+            users=RowBeliefs.certain(shape, users),
+            items=RowBeliefs.certain(shape, items),
+            user_population=user_population,
+            item_population=item_population,
+            noise=self._noise(scale),
+        )
+        return VariationalAscent(by_user, by_item, start, n_threads)
+
+    def _units(self, observed: Ratings) -> tuple[float, float]:
+        """What is taken off ratings, and what they are divided by."""
+        return observed.mean if self.centred else 0.0, observed.standard_deviation or 1.0
+
+    def _population(self, n_rows: int, size: int, variance: float, learns_variances: bool) -> VariationalPopulation:
+        """Where a side begins: columns of this variance."""
+        if not self.hierarchical:
+            if self.prior == "covariances":
+                return Covariance(variance * np.eye(size))
+            return Variances(np.full(size, variance), 1.0, learns_variances)
+        rows = max(LEAST_PRIOR_ROWS, min(PRIOR_ROWS, PRIOR_SHARE * n_rows))
+        degrees = size + (rows if self.prior_degrees is None else self.prior_degrees)
+        factors = NormalWishart(np.zeros(size), self.prior_strength, np.eye(size) / self.prior_scale, degrees)
+        bias = NormalGamma(0.0, self.prior_strength, BIAS_SHAPE, BIAS_RATE)
+        first = NormalWishart(np.zeros(size), self.prior_strength, degrees * variance * np.eye(size), degrees)
+        return Hierarchy(first, bias, factors, bias, self.biases)
+
+    def _noise(self, scale: float) -> VariationalNoise:
+        if self.noise_precision != "learned":
+            precision = self.noise_precision * scale**2
+            if not 1 / EXTREME < precision < EXTREME:
+                raise InvalidParameterError(
+                    f"noise_precision is {self.noise_precision:g}, for ratings with a standard deviation of {scale:g}; "
+                    f"expected something nearer to {2 / scale**2:.2g}, or 'learned'"
+                )
+            return PointNoise(precision, learns=False)
+        if not self.hierarchical:
+            return PointNoise(FIRST_PRECISION)
+        prior = Gamma(self.noise_shape, self.noise_rate)
+        return GammaNoise(Gamma(1.0, 1 / FIRST_PRECISION), prior)
+
+    def _concluded(self, observed: Ratings, state: VariationalState, bounds: DoubleArray) -> VariationalPosterior:
+        offset, scale = self._units(observed)
+        means = contiguous(state.items.means, np.float32)
+        covariances = contiguous(state.items.covariances, np.float32)
+        stranger, new_items = None, _moments_of(state.item_population.expected, self.biases)
+        if not self.centred:
+            counts = observed.by_item.counts
+            stranger = Stranger.among(state.users, observed.by_user.counts)
+            item = Stranger.among(state.items, counts)
+            new_items = item.population(state.items.shape.n_factors)
+            means[counts == 0] = item.mean
+            covariances[counts == 0] = (
+                packed(item.covariance) if self.covariance == "full" else np.diag(item.covariance)
+            )
+        uncertain = UncertainItems(means, covariances, self.biases, bounds, stranger)
+        low, high = observed.range
+        return VariationalPosterior(
+            draws=ItemDraws(
+                items=means[:, None, :],
+                users=_moments_of(state.user_population.expected, self.biases),
+                new_items=new_items,
+                alpha=np.array([state.noise.mean]),
+                has_biases=self.biases,
+                offset=offset,
+                scale=scale,
+                noise=uncertain,
+            ),
+            units=Units(low, high, levels_of(observed.values), observed.mean),
+            weighs_by_evidence=False,
+            is_half_stored=False,
+            trace=None,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """The transition, with the error of held-out ratings after each pass."""
+
+    inner: VariationalAscent
+    user_rows: IntArray
+    item_rows: IntArray
+    values: FloatArray
+    rating_range: tuple[float, float]
+
+    def init(self, rng: Generator) -> VariationalState:
+        return self.inner.init(rng)
+
+    def step(self, state: VariationalState, rng: Generator) -> tuple[VariationalState, Stats]:
+        state, stats = self.inner.step(state, rng)
+        if not len(self.values):
+            return state, stats
+        users, items, side = state.users.points, state.items.points, self.inner.by_user
+        scores = score_pairs(users, self.user_rows, items, self.item_rows, 0.0, self.inner.threads).astype(np.float64)
+        errors = np.clip(side.offset + side.scale * scores, *self.rating_range) - self.values
+        return state, {**stats, "held-out rmse": sqrt(float(np.mean(errors**2)))}
+
+
+def _moments_of(expected: ExpectedPrior, has_biases: bool) -> Populations:
+    """A population by its expected precision, and the mean that goes with it."""
+    bias_precision = expected.bias_precision if has_biases else 0.0
+    return Populations(
+        means=np.asarray(np.linalg.solve(expected.precision, expected.linear), np.float64)[None],
+        precisions=expected.precision[None],
+        bias_means=np.array([expected.bias_linear / expected.bias_precision if has_biases else 0.0]),
+        bias_precisions=np.array([bias_precision]),
+    )

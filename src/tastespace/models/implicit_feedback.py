@@ -1,0 +1,71 @@
+"""What models of one-class data share: ratings are choices, and predictions are no ratings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from tastespace.data.ratings import Ratings
+from tastespace.data.vocabulary import Ids
+from tastespace.errors import DataError, InvalidParameterError
+from tastespace.models.base.query import Request
+from tastespace.models.base.recommender import Recommender
+
+NOT_CHOSEN = 0.0
+# Anything may be chosen more often than it was in training; what says no is not doubtful but refused.
+CHOICES_RANGE = (-inf, inf)
+
+
+@dataclass(kw_only=True)
+class OneClass(Recommender):
+    """A recommender that learns from what was chosen, once or often: values are counts, above 0."""
+
+    @property
+    def not_rated(self) -> float | None:
+        return NOT_CHOSEN
+
+    @property
+    def history_range(self) -> tuple[float, float]:
+        return CHOICES_RANGE
+
+    def check_ratings(self, ratings: Ratings) -> None:
+        self.require_choices(ratings)
+
+    def _request(self, user_ids: Ids | Request | None, history: Any, verb: str, *, instead: bool = False) -> Request:
+        request = super()._request(user_ids, history, verb, instead=instead)
+        require_chosen(request)
+        return request
+
+    def require_choices(self, ratings: Ratings) -> None:
+        """Refuse what cannot be a count."""
+        require_choices(ratings, type(self).__name__)
+
+
+def require_choices(ratings: Ratings, name: str) -> None:
+    """Refuse what cannot be a count, for a model of this name."""
+    wrong = np.flatnonzero(~(ratings.values > 0))
+    if not len(wrong):
+        return
+    first = wrong[0]
+    user, item = ratings.users.ids[int(ratings.user_rows[first])], ratings.items.ids[int(ratings.item_rows[first])]
+    raise DataError(
+        f"{len(wrong):,} of {len(ratings):,} values are not above 0, such as {ratings.values[first]:g} of user "
+        f"{user!r} and item {item!r}",
+        expected=f"how often something was chosen, for {name}: leave out pairs that were not. For yes and no (1 and "
+        "0), or ratings that may be negative, use BPMF: see its likelihood",
+    )
+
+
+def require_chosen(request: Request) -> None:
+    """Refuse a history that has something else than choices."""
+    seen = request.asked.seen
+    wrong = np.flatnonzero(~(seen.values > 0))
+    if len(wrong):
+        item = request.trained.items.ids[int(seen.columns[wrong[0]])]
+        raise InvalidParameterError(
+            f"the history has item {item!r} with {seen.values[wrong[0]]:g}; expected what was chosen, each above 0: "
+            "leave out what was not"
+        )

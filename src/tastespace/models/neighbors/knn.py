@@ -1,0 +1,270 @@
+"""Item k-NN: what a user gave to the items most similar to the one asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from tastespace import threads
+from tastespace.arrays import FloatArray, FloatMatrix, IntArray
+from tastespace.data.csr import CSR
+from tastespace.data.ratings import Ratings
+from tastespace.models.base.parameters import check_int, check_number
+from tastespace.models.base.recommender import Recommender
+from tastespace.models.biases import Baseline, damped_biases
+from tastespace.models.neighbors.kernels import (
+    Others,
+    Rule,
+    Similarity,
+    Targets,
+    average_over_items,
+    average_over_items_of_all,
+    average_over_users,
+    average_over_users_of_all,
+    most_similar_to_each,
+    similarities,
+)
+from tastespace.models.neighbors.posterior import Histories, NeighbourPosterior, require_rows, shared_parts
+from tastespace.progress import Observer
+
+
+@dataclass(frozen=True, eq=False)
+class ItemNeighbours(NeighbourPosterior):
+    """Similar items of every item, found in training: a user's ratings choose among them."""
+
+    neighbours: CSR  # of each item, best first; values are similarities
+
+    @classmethod
+    def find(
+        cls, baseline: Baseline, ratings: CSR, rule: Rule, n_candidates: int, threads: int, observer: Observer
+    ) -> ItemNeighbours:
+        """Compare every item with every other."""
+        n_items = len(baseline.item_bias)
+        by_user = _deviations(baseline, ratings, rule)
+        others = Others.of(by_user, n_items)
+        by_item = by_user.transposed(n_items)
+        neighbours = most_similar_to_each(by_item, others, rule, n_candidates, threads, observer)
+        return cls(baseline, ratings, rule, neighbours)
+
+    def adjustments(self, belief: Histories, targets: Targets, threads: int) -> FloatArray:
+        residuals = self.baseline.residuals(belief.ratings, belief.bias)
+        return average_over_items(targets, self.neighbours, residuals, self.rule, threads)
+
+    def adjustments_of_all(self, belief: Histories, threads: int) -> FloatMatrix:
+        residuals = self.baseline.residuals(belief.ratings, belief.bias)
+        return average_over_items_of_all(self.neighbours, self.followers, residuals, self.rule, threads)
+
+    @cached_property
+    def followers(self) -> CSR:
+        """The items that have each item among their neighbours."""
+        return self.neighbours.transposed(self.n_items)
+
+    def item_similarities(self, item_rows: IntArray, threads: int) -> FloatMatrix:
+        """As training found them; 0 for items that are not among those it has kept."""
+        out = np.zeros((len(item_rows), self.n_items), np.float32)
+        found = self.neighbours.take(item_rows)
+        out[found.rows(), found.columns] = found.values
+        out[np.arange(len(item_rows)), item_rows] = 1
+        return out
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {
+            **super().arrays(),
+            "neighbour_offsets": self.neighbours.offsets,
+            "neighbours": self.neighbours.columns,
+            "similarities": self.neighbours.values,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ItemNeighbours:
+        baseline, ratings, rule = shared_parts(arrays)
+        neighbours = CSR(arrays["neighbour_offsets"], arrays["neighbours"], arrays["similarities"])
+        require_rows("neighbours", neighbours, len(baseline.item_bias))
+        if len(neighbours) != len(baseline.item_bias):
+            raise ValueError("the neighbours do not fit the items")
+        return cls(baseline, ratings, rule, neighbours)
+
+
+def _deviations(baseline: Baseline, ratings: CSR, rule: Rule) -> CSR:
+    """What items are compared by, of each user."""
+    if rule.similarity != "adjusted-cosine":
+        return baseline.residuals(ratings, baseline.user_bias(ratings))
+    total = np.bincount(ratings.rows(), ratings.values, minlength=len(ratings))
+    mean = (total / np.maximum(ratings.counts, 1)).astype(np.float32)
+    return CSR(ratings.offsets, ratings.columns, ratings.values - mean[ratings.rows()])
+
+
+BLOCK_SIMILARITIES = 1 << 24  # similarities held at once: 64 MB, whatever the number of users
+
+
+@dataclass(frozen=True, eq=False)
+class UserNeighbours(NeighbourPosterior):
+    """The training users, whom whoever asks is compared with at that moment.
+
+    A training user is compared with himself as well, so that he gets the same answers as a stranger with his ratings.
+    That counts only for items that he has rated. There his training rating counts even beside a newer one of a history,
+    because folding in does not know who asks.
+    """
+
+    @cached_property
+    def residuals(self) -> CSR:
+        """What the baseline leaves of the ratings of each training user."""
+        return self.baseline.residuals(self.ratings, self.baseline.user_bias(self.ratings))
+
+    @cached_property
+    def raters(self) -> CSR:
+        """The same, of each item."""
+        return self.residuals.transposed(self.n_items)
+
+    @cached_property
+    def others(self) -> Others:
+        """The training users, to be compared with."""
+        by_item = self.raters
+        if self.rule.similarity == "adjusted-cosine":
+            by_item = self._less_item_means(self.ratings).transposed(self.n_items)
+        return Others.of(by_item, len(self.ratings))
+
+    def adjustments(self, belief: Histories, targets: Targets, threads: int) -> FloatArray:
+        out = np.empty(len(targets.items), np.float32)
+        for rows in self._blocks(belief):
+            alike, part = self.user_similarities(belief, rows, threads), targets.part(rows[0], rows[-1] + 1)
+            answers = average_over_users(part, alike, self.raters, self.rule, threads)
+            out[targets.offsets[rows[0]] : targets.offsets[rows[-1] + 1]] = answers
+        return out
+
+    def adjustments_of_all(self, belief: Histories, threads: int) -> FloatMatrix:
+        out = np.empty((len(belief.bias), self.n_items), np.float32)
+        for rows in self._blocks(belief):
+            alike = self.user_similarities(belief, rows, threads)
+            out[rows] = average_over_users_of_all(alike, self.residuals, self.n_items, self.rule, threads)
+        return out
+
+    def user_similarities(self, belief: Histories, belief_rows: IntArray, threads: int) -> FloatMatrix:
+        return similarities(self._deviations(belief.take(belief_rows)), self.others, self.rule, threads)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> UserNeighbours:
+        return cls(*shared_parts(arrays))
+
+    def _blocks(self, belief: Histories) -> Iterator[IntArray]:
+        """So many users at a time that their similarities to all others can be held."""
+        n_users, step = len(belief.bias), max(1, BLOCK_SIMILARITIES // max(len(self.ratings), 1))
+        for start in range(0, n_users, step):
+            yield np.arange(start, min(start + step, n_users), dtype=np.int32)
+
+    def _deviations(self, users: Histories) -> CSR:
+        """What users are compared by."""
+        if self.rule.similarity == "adjusted-cosine":
+            return self._less_item_means(users.ratings)
+        return self.baseline.residuals(users.ratings, users.bias)
+
+    def _less_item_means(self, ratings: CSR) -> CSR:
+        return CSR(ratings.offsets, ratings.columns, ratings.values - self._item_means[ratings.columns])
+
+    @cached_property
+    def _item_means(self) -> FloatArray:
+        total = np.bincount(self.ratings.columns, self.ratings.values, minlength=self.n_items)
+        counts = np.bincount(self.ratings.columns, minlength=self.n_items)
+        return np.where(counts > 0, total / np.maximum(counts, 1), self.baseline.mean).astype(np.float32)
+
+
+BIAS_SWEEPS = 20  # alternating steps for the biases; they have long settled by then
+
+
+@dataclass(kw_only=True)
+class ItemKNN(Recommender):
+    """A user rates an item as he rated the items most similar to it.
+
+    rating = mean + user bias + item bias + average of what these leave of his ratings of the `n_neighbours` most
+    similar items, weighted by similarity. `similarity` is "cosine" (the default), "pearson" or "adjusted-cosine" (see
+    `tastespace.models.neighbors.kernels`), times n / (n + `shrinkage`) for n common raters. Neighbours have a
+    similarity above `min_similarity` and at least `min_common` common raters. `damping` pulls the average to zero, as
+    one more neighbour of that similarity would that was rated just as the biases say.
+
+    The biases are those of `DampedBias`. Of each item, the `n_candidates` most similar ones are kept.
+    """
+
+    n_neighbours: int = 20
+    similarity: Similarity = "cosine"
+    shrinkage: float = 25.0
+    damping: float = 0.1
+    min_similarity: float = 0.0
+    min_common: int = 1
+    n_candidates: int = 400
+    user_damping: float = 5.0
+    item_damping: float = 5.0
+
+    posterior_class = ItemNeighbours
+    is_its_ratings = True
+
+    def check(self) -> None:
+        super().check()
+        _rule(self).check()
+        check_int("n_candidates", self.n_candidates, least=1)
+        check_number("user_damping", self.user_damping, least=0)
+        check_number("item_damping", self.item_damping, least=0)
+
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> ItemNeighbours:
+        baseline = _baseline(self, observed)
+        return ItemNeighbours.find(
+            baseline, observed.by_user, _rule(self), self.n_candidates, threads.resolve(self.threads), observer
+        )
+
+
+@dataclass(kw_only=True)
+class UserKNN(Recommender):
+    """A user rates an item as the users most similar to him rated it.
+
+    rating = mean + user bias + item bias + average of what these leave of the ratings that the item got from the
+    `n_neighbours` users most similar to him, weighted by similarity. `similarity`, `shrinkage`, `damping`,
+    `min_similarity` and `min_common` (here: items that both rated) are as in `ItemKNN`.
+
+    Nothing is learned but biases. Whoever asks, old or new, is compared with all training users at that moment.
+    """
+
+    n_neighbours: int = 40
+    similarity: Similarity = "cosine"
+    shrinkage: float = 25.0
+    damping: float = 0.1
+    min_similarity: float = 0.0
+    min_common: int = 1
+    user_damping: float = 5.0
+    item_damping: float = 5.0
+
+    posterior_class = UserNeighbours
+    is_its_ratings = True
+
+    def check(self) -> None:
+        super().check()
+        _rule(self).check()
+        check_number("user_damping", self.user_damping, least=0)
+        check_number("item_damping", self.item_damping, least=0)
+
+    def infer(
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+    ) -> UserNeighbours:
+        return UserNeighbours(_baseline(self, observed), observed.by_user, _rule(self))
+
+
+def _rule(model: ItemKNN | UserKNN) -> Rule:
+    return Rule(
+        similarity=model.similarity,
+        n_neighbours=model.n_neighbours,
+        shrinkage=model.shrinkage,
+        min_common=model.min_common,
+        min_similarity=model.min_similarity,
+        damping=model.damping,
+    )
+
+
+def _baseline(model: ItemKNN | UserKNN, observed: Ratings) -> Baseline:
+    _, items = damped_biases(observed, model.user_damping, model.item_damping, BIAS_SWEEPS)
+    return Baseline(observed.mean, items.astype(np.float32), float(model.user_damping))

@@ -1,0 +1,104 @@
+"""What both neighbourhood models keep and answer: a baseline, the ratings, and what neighbours add."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from tastespace.data.csr import CSR
+from tastespace.models.biases import Baseline
+from tastespace.models.neighbors.kernels import Rule, Targets
+
+
+@dataclass(frozen=True, eq=False)
+class Histories:
+    """What is believed about users: that they rate as they did. Ratings (columns are item rows) and biases."""
+
+    ratings: CSR
+    bias: FloatArray  # one a user
+
+    def take(self, rows: IntArray) -> Histories:
+        return Histories(self.ratings.take(rows), self.bias[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class NeighbourPosterior(ABC):
+    """rating = baseline + what the neighbours say; a subclass asks its kind of neighbours."""
+
+    baseline: Baseline
+    ratings: CSR  # of the training users: they are asked about like anybody else
+    rule: Rule
+
+    @abstractmethod
+    def adjustments(self, belief: Histories, targets: Targets, threads: int) -> FloatArray:
+        """What neighbours add to the baseline, for each item that each user of the belief is asked about."""
+
+    @abstractmethod
+    def adjustments_of_all(self, belief: Histories, threads: int) -> FloatMatrix:
+        """The same for every item, one row a user of the belief."""
+
+    @property
+    def n_items(self) -> int:
+        return len(self.baseline.item_bias)
+
+    def known(self, user_rows: IntArray, threads: int = 1) -> Histories:
+        return self.fold_in(self.ratings.take(user_rows), 1)
+
+    def fold_in(self, history: CSR, threads: int) -> Histories:
+        return Histories(history, self.baseline.user_bias(history))
+
+    def choose(self, which: BoolArray, one: Histories, other: Histories) -> Histories:
+        both = CSR(
+            np.concatenate([one.ratings.offsets, one.ratings.offsets[-1] + other.ratings.offsets[1:]]),
+            np.concatenate([one.ratings.columns, other.ratings.columns]),
+            np.concatenate([one.ratings.values, other.ratings.values]),
+        )
+        rows = np.arange(len(which), dtype=np.int32)
+        return Histories(both.take(np.where(which, rows, len(which) + rows)), np.where(which, one.bias, other.bias))
+
+    def predict(self, belief: Histories, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
+        order = np.argsort(belief_rows, kind="stable")
+        rows, starts = np.unique(belief_rows[order], return_index=True)
+        targets = Targets(np.append(starts, len(order)).astype(np.int64), item_rows[order])
+        adjustments = np.empty(len(order), np.float32)
+        adjustments[order] = self.adjustments(belief.take(rows), targets, threads)
+        return self.baseline.ratings(belief.bias[belief_rows], item_rows) + adjustments
+
+    def scores(self, belief: Histories, belief_rows: IntArray, threads: int) -> FloatMatrix:
+        adjustments = self.adjustments_of_all(belief.take(belief_rows), threads)
+        items = np.arange(self.n_items, dtype=np.int32)
+        return self.baseline.ratings(belief.bias[belief_rows, None], items) + adjustments
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {
+            "constants": np.array([self.baseline.mean, self.baseline.user_damping]),
+            "rule": self.rule.array(),
+            "item_bias": self.baseline.item_bias,
+            "offsets": self.ratings.offsets,
+            "columns": self.ratings.columns,
+            "values": self.ratings.values,
+        }
+
+
+def shared_parts(arrays: Mapping[str, NDArray[Any]]) -> tuple[Baseline, CSR, Rule]:
+    """What `arrays` of the base class has written; parts that do not fit together are refused."""
+    mean, damping = (float(value) for value in arrays["constants"])
+    ratings = CSR(arrays["offsets"], arrays["columns"], arrays["values"])
+    require_rows("ratings", ratings, len(arrays["item_bias"]))
+    return Baseline(mean, arrays["item_bias"], damping), ratings, Rule.from_array(arrays["rule"])
+
+
+def require_rows(name: str, rows: CSR, n_columns: int) -> None:
+    """Refuse compressed rows that are none: the kernels rely on them."""
+    offsets, columns = rows.offsets, rows.columns
+    whole = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(columns) == len(rows.values)
+    if not whole or (np.diff(offsets) < 0).any():
+        raise ValueError(f"the offsets of the {name} do not fit them")
+    if len(columns) and not 0 <= columns.min() <= columns.max() < n_columns:
+        raise ValueError(f"the {name} do not fit the items")

@@ -1,0 +1,65 @@
+"""Which model suits ratings, by what their values say, and why."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tastespace.data.kinds import CHOICES
+from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError
+from tastespace.models.base.recommender import Recommender
+from tastespace.models.baselines.baselines import Popular
+from tastespace.models.factorization.gibbs.bpmf import BPMF
+from tastespace.models.factorization.implicit.implicit_als import ImplicitALS
+from tastespace.models.implicit_feedback import OneClass
+
+
+class Suited(NamedTuple):
+    """A recommender that is yet to be fitted, and why it is this one."""
+
+    recommender: Recommender
+    reason: str
+
+
+def suitable_model(ratings: Ratings, *, seed: int | None = None) -> Suited:
+    """The model to begin with: ``model, reason = suitable_model(ratings)``, and then ``model.fit(ratings)``.
+
+    `BPMF` for stars, with the logistic likelihood for yes and no; `ImplicitALS` for counts and one-class ratings. The
+    reason says what kind the ratings are, and how that is known (see `Ratings.kind`).
+    """
+    if not isinstance(ratings, Ratings):
+        raise InvalidParameterError(
+            f"suitable_model got {type(ratings).__name__}; expected Ratings: use tastespace.read or Ratings.from_frame"
+        )
+    kind, known_by = ratings.kind_and_reason
+    reason = f"the values are {kind}: {known_by}"
+    if kind in CHOICES:
+        return Suited(ImplicitALS(seed=seed), reason)
+    return Suited(BPMF(seed=seed, likelihood="logistic") if kind == "yes-no" else BPMF(seed=seed), reason)
+
+
+def misfit(recommender: Recommender, ratings: Ratings) -> str | None:
+    """Why a model does not suit ratings, and which would, in a sentence; None where nothing is to be said."""
+    if isinstance(recommender, Popular):
+        return None  # It counts who rated what, and that is there whatever the values are.
+    (kind, known_by), name = ratings.kind_and_reason, type(recommender).__name__
+    takes_negatives = isinstance(recommender, BPMF) and recommender.negatives is not None
+    if isinstance(recommender, OneClass) or takes_negatives:
+        if kind != "stars" or ratings.range[0] <= 0:
+            return None  # What cannot be a choice is an error of the fit, and enough to be told.
+        return (
+            f"the values are stars ({known_by}), and {name} takes all of them for things chosen, the lowest as well; "
+            "bpmf would suit"
+        )
+    low, high = ratings.range
+    if low == high and kind == "yes-no" and recommender.get_params().get("likelihood") in ("probit", "logistic"):
+        return None  # An error of the fit, too.
+    if low == high:
+        advice = "; for what was clicked, played or bought, implicit-als would suit" if kind in CHOICES else ""
+        return f"all ratings are {low:g}: their values tell nothing, and neither will predictions of {name}{advice}"
+    if kind in CHOICES:
+        return (
+            f"the values are {kind} ({known_by}), and {name} takes them for stars, so that lists hold what few chose "
+            "often; implicit-als would suit"
+        )
+    return None

@@ -1,0 +1,332 @@
+"""Pictures of a contest: error on the way by sweeps and by seconds, by groups of users, and against the cost."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tastespace.errors import DataError
+from tastespace.evaluation.groups import Group
+from tastespace.evaluation.resampling import Interval
+from tastespace.evaluation.tables import display_name
+from tastespace.report.demo_figure import INK, PALE
+from tastespace.report.evaluation_figures import Picture, as_svg, name_groups, new_figure
+from tastespace.report.evaluation_page import prepare_folder
+from tastespace.selection.comparison import SMALLER_IS_BETTER, Entry, ModelComparison
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+# Told apart by those who see few colours, too: shapes differ as well, and every line has its name at its end.
+COLOURS = ("#0f7b8a", "#b5562b", INK, "#5b7f3a", "#8a4f9e", "#a87b00", "#2f74c0", "#77858e")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
+CONTENT = "comparison.json"
+FIGURES = ("learning", "groups", "cost")  # all that are ever written
+QUICKEST = 1e-3  # seconds: what is faster is drawn there
+GAP = 0.062  # between two names, as a share of the height
+MOST = 0.95  # of what is told on the way is within the axis
+FAR = 3.0  # a model worse than the middle one by so many times its distance from the best is off the scale
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a model is drawn: the same in all pictures."""
+
+    colour: str
+    marker: str
+    is_hollow: bool
+
+    @property
+    def point(self) -> dict[str, Any]:
+        face = "white" if self.is_hollow else self.colour
+        return {"color": self.colour, "marker": self.marker, "markerfacecolor": face, "markersize": 6.5}
+
+    @property
+    def line(self) -> dict[str, Any]:
+        return {"color": self.colour, "linewidth": 1.6, "linestyle": (0, (5, 2)) if self.is_hollow else "-"}
+
+
+@dataclass(frozen=True)
+class Named:
+    """A point that is to have a name beside the panel."""
+
+    name: str
+    x: float
+    y: float
+    look: Look
+
+
+def write_comparison(
+    contest: ModelComparison, folder: str | Path, content: Mapping[str, Any] | None = None
+) -> list[Path]:
+    """Write figures (SVG) and comparison.json, which has all that they show, to a folder; their paths.
+
+    `content` is what the file is to hold, by default `contest.to_dict()`. A figure that an earlier contest left there,
+    and for which this one has nothing to show, is removed. Needs the extra `plot`.
+    """
+    folder = prepare_folder(folder)
+    drawn = pictures(contest)
+    paths = [folder / f"{picture.name}.svg" for picture in drawn]
+    try:
+        if (folder / CONTENT).exists():  # Without it, a file of the same name is not ours.
+            for name in {*FIGURES} - {picture.name for picture in drawn}:
+                (folder / f"{name}.svg").unlink(missing_ok=True)
+        for picture, path in zip(drawn, paths, strict=True):
+            path.write_bytes(picture.svg)
+        text = json.dumps(contest.to_dict() if content is None else content, indent=1, allow_nan=False)
+        (folder / CONTENT).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise DataError(
+            f"cannot write ({error.strerror or error})", file=folder, expected="a folder to write to"
+        ) from error
+    return [*paths, folder / CONTENT]
+
+
+def pictures(contest: ModelComparison) -> list[Picture]:
+    """All that there is to be drawn."""
+    made = [learning_picture(contest), groups_picture(contest), cost_picture(contest)]
+    return [picture for picture in made if picture is not None]
+
+
+def learning_picture(contest: ModelComparison) -> Picture | None:
+    """The error on held-out ratings by sweeps, and by seconds; None where no model predicts ratings."""
+    entries = [entry for entry in contest.ranked if entry.trace]
+    if not entries:
+        return None
+    looks, limits = _looks(contest), _learning_limits(entries)
+    far = [entry for entry in entries if entry.trace[-1].rmse > limits[1]]
+    entries = [entry for entry in entries if entry not in far]
+    figure, (left, right) = new_figure(2, (12.4, 4.8))
+    stepping = [entry for entry in entries if entry.trace[-1].step is not None]
+    left_names = [_draw_trace(left, entry, looks[entry.model], in_seconds=False) for entry in stepping]
+    right_names = [_draw_trace(right, entry, looks[entry.model], in_seconds=True) for entry in entries]
+    for axes, names in ((left, left_names), (right, right_names)):
+        axes.set_ylim(*limits)
+        _name_ends(axes, names)
+    left.set_xlim(left=0)
+    left.set_xlabel("sweeps or epochs", color=INK)
+    _in_seconds(right)
+    left.set_ylabel("RMSE on held-out ratings", color=INK)
+    left.set_title("By sweeps", loc="left", fontsize=11, color=INK)
+    right.set_title("By seconds", loc="left", fontsize=11, color=INK)
+    _tell_outside(right, [Named(entry.model, 0, entry.trace[-1].rmse, looks[entry.model]) for entry in far])
+    title = "RMSE on held-out ratings of known users and items while models are fitted"
+    return Picture("learning", title, f"{title}. {_describe_learning(entries, limits)}", as_svg(figure))
+
+
+def groups_picture(contest: ModelComparison) -> Picture | None:
+    """The measure of each model by the number of training ratings of the users."""
+    measure = contest.group_measure
+    every = {entry.model: entry.groups for entry in contest.ranked if _has(entry.groups, measure)}
+    if not every:
+        return None
+    looks, far = _looks(contest), _far(contest, every)
+    groups = {model: found for model, found in every.items() if model not in far}
+    figure, (axes,) = new_figure(1, (10.4, 4.6))
+    names = []
+    for model, found in groups.items():
+        filled = [place for place, group in enumerate(found) if group.n]
+        values = [found[place].measures[measure] for place in filled]
+        axes.plot(filled, values, **looks[model].line | looks[model].point)
+        names.append(Named(model, filled[-1], values[-1], looks[model]))
+    shown = [group.measures[measure] for found in groups.values() for group in found if group.n]
+    is_error = measure in SMALLER_IS_BETTER
+    low, high = _padded(min(shown), max(shown))
+    axes.set_ylim(low if is_error else 0.0, high)
+    any_groups = next(iter(groups.values()))
+    name_groups(axes, any_groups, "users")
+    axes.set_xlim(next(place for place, group in enumerate(any_groups) if group.n) - 0.4, names[0].x + 0.2)
+    _name_ends(axes, names)
+    axes.set_ylabel(display_name(measure) if is_error else "share", color=INK)
+    title = f"{contest.group_title} by the number of training ratings of the users"
+    axes.set_title(title, loc="left", fontsize=11, color=INK)
+    _tell_outside(axes, [Named(model, 0, value, looks[model]) for model, value in far.items()])
+    return Picture("groups", title, f"{title}. {_describe_groups(every, measure)}", as_svg(figure))
+
+
+def cost_picture(contest: ModelComparison) -> Picture | None:
+    """What each model achieves against the seconds of its fit, with a line along those that none beats in both."""
+    measure, smaller = contest.measure, contest.measure in SMALLER_IS_BETTER
+    points = {entry.model: _cost_point(entry, measure) for entry in contest.ranked if _is_measured(entry, measure)}
+    if not points:
+        return None
+    looks, (low, high) = _looks(contest), _limits([y for _, y in points.values()], smaller=smaller)
+    named = [Named(model, x, y, looks[model]) for model, (x, y) in points.items()]
+    near = [point for point in named if low <= point.y <= high]
+    figure, (axes,) = new_figure(1, (9.2, 4.8))
+    best = _frontier(near, smaller)
+    xs, ys = [point.x for point in best], [point.y for point in best]
+    axes.plot(xs, ys, color=PALE, linewidth=6, alpha=0.35, drawstyle="steps-post", zorder=1)
+    for point in near:
+        span = _span(contest[point.name], measure, point.y)
+        if span is not None:
+            axes.vlines(point.x, *span, color=point.look.colour, linewidth=1.5, alpha=0.75)
+        axes.plot([point.x], [point.y], linestyle="none", zorder=3, **point.look.point)
+    axes.margins(x=0.08)
+    axes.set_ylim(low, high)
+    _in_seconds(axes)
+    _name_ends(axes, near)
+    _tell_outside(axes, [point for point in named if point not in near])
+    axes.set_ylabel(f"{display_name(measure)}; whiskers: 95 % of the difference to the best", color=INK)
+    better = "lower" if smaller else "higher"
+    axes.set_title(f"{display_name(measure)} against cost ({better} is better)", loc="left", fontsize=11, color=INK)
+    title = f"{display_name(measure)} of each model against the seconds of its fit"
+    told = ", ".join(f"{model} {y:.4f} in {x:.3g} s" for model, (x, y) in points.items())
+    return Picture("cost", title, f"{title}, the best first: {told}.", as_svg(figure))
+
+
+def _draw_trace(axes: Axes, entry: Entry, look: Look, *, in_seconds: bool) -> Named:
+    """A line on the way, if there is one, and a point at its end, which is to be named."""
+    end = entry.trace[-1]
+    xs = [max(moment.seconds, QUICKEST) if in_seconds else moment.step or 1 for moment in entry.trace]
+    axes.plot(xs, [moment.rmse for moment in entry.trace], **look.line)
+    axes.plot(xs[-1:], [end.rmse], linestyle="none", zorder=3, **look.point)
+    return Named(entry.model, xs[-1], end.rmse, look)
+
+
+def _in_seconds(axes: Axes) -> None:
+    """An axis of seconds, from milliseconds to hours."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
+    axes.set_xlabel("seconds of fitting (log scale)", color=INK)
+
+
+def _name_ends(axes: Axes, points: Sequence[Named]) -> None:
+    """Names in a column at the right, each with a thin line to its point."""
+    low, high = axes.get_ylim()
+    ordered = sorted(points, key=lambda point: point.y)
+    heights = _spread([(point.y - low) / (high - low) for point in ordered])
+    for point, height in zip(ordered, heights, strict=True):
+        colour = point.look.colour
+        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "linestyle": ":", "alpha": 0.8, "shrinkA": 1}
+        line["relpos"] = (0, 0.5)  # It ends before its name, and runs through nobody else's.
+        axes.annotate(
+            f"{point.name} {point.y:.3f}",
+            (point.x, point.y),
+            (1.03, height),
+            textcoords="axes fraction",
+            color=colour,
+            fontsize=9,
+            va="center",
+            annotation_clip=False,
+            arrowprops=line,
+        )
+
+
+def _tell_outside(axes: Axes, points: Sequence[Named]) -> None:
+    """Below the panel, where no line runs: models that are too far away to be shown."""
+    if points:
+        told = ", ".join(f"{point.name} {point.y:.3f}" for point in points)
+        axes.set_xlabel(f"{axes.get_xlabel()}\noff the scale: {told}", color=INK)
+
+
+def _spread(heights: Sequence[float]) -> list[float]:
+    """Ascending heights moved as little as keeps them apart, within the panel where there is room."""
+    # Less the gaps they need, heights must only not fall: those that do share their mean.
+    pools: list[tuple[float, int]] = []
+    for place, height in enumerate(heights):
+        mean, n = height - place * GAP, 1
+        while pools and pools[-1][0] > mean:
+            before, m = pools.pop()
+            mean, n = (m * before + n * mean) / (m + n), m + n
+        pools.append((mean, n))
+    most = 1 - (len(heights) - 1) * GAP
+    together = [max(min(mean, most), min(0.0, most)) for mean, n in pools for _ in range(n)]
+    return [height + place * GAP for place, height in enumerate(together)]
+
+
+def _looks(contest: ModelComparison) -> dict[str, Look]:
+    """One a model, the best first: they have the colours that are told apart most easily."""
+    n = len(COLOURS)
+    return {
+        entry.model: Look(COLOURS[place % n], MARKERS[place % n], is_hollow=place // n % 2 == 1)
+        for place, entry in enumerate(contest.ranked)
+    }
+
+
+def _limits(values: Sequence[float], *, smaller: bool) -> tuple[float, float]:
+    """Of the axis: what is far worse than the others would press them all together."""
+    ordered = sorted(values, reverse=not smaller)
+    reach = FAR * abs(ordered[len(ordered) // 2] - ordered[0])
+    near = [value for value in ordered if abs(value - ordered[0]) <= reach] if reach > 0 else ordered
+    return _padded(min(near), max(near))
+
+
+def _far(contest: ModelComparison, models: Iterable[str]) -> dict[str, float]:
+    """Those of these models that are far worse than the others, with the measure of theirs that says so."""
+    found = {model: contest[model].value(contest.measure) for model in models}
+    values = {model: value for model, value in found.items() if value is not None and not math.isnan(value)}
+    if not values:
+        return {}
+    low, high = _limits(list(values.values()), smaller=contest.measure in SMALLER_IS_BETTER)
+    return {model: value for model, value in values.items() if not low <= value <= high}
+
+
+def _learning_limits(entries: Sequence[Entry]) -> tuple[float, float]:
+    """Of the axis: the ends, and most of the way; not how bad a first guess is."""
+    low, high = _limits([entry.trace[-1].rmse for entry in entries], smaller=True)
+    way = sorted(moment.rmse for entry in entries if len(entry.trace) > 2 for moment in entry.trace)
+    return (low, max(high, way[int(MOST * len(way))])) if way else (low, high)
+
+
+def _padded(low: float, high: float) -> tuple[float, float]:
+    room = 0.08 * (high - low) or 0.05 * abs(high) or 0.1
+    return low - room, high + room
+
+
+def _frontier(points: Sequence[Named], smaller: bool) -> list[Named]:
+    """Models that no faster one equals, from the fastest on."""
+    best: list[Named] = []
+    for point in sorted(points, key=lambda point: (point.x, point.y)):
+        if not best or (point.y < best[-1].y) == smaller:
+            best.append(point)
+    return best
+
+
+def _span(entry: Entry, measure: str, value: float) -> Interval | None:
+    """Where a model would be if its difference to the best were at the ends of its interval; None for the best."""
+    behind = entry.behind.get(measure)
+    if behind is None or behind.interval is None or not behind.difference:
+        return None
+    sign = 1 if measure in SMALLER_IS_BETTER else -1
+    return Interval(*(value + sign * (end - behind.difference) for end in behind.interval))
+
+
+def _is_measured(entry: Entry, measure: str) -> bool:
+    value = entry.value(measure)
+    return entry.cost is not None and value is not None and not math.isnan(value)
+
+
+def _cost_point(entry: Entry, measure: str) -> tuple[float, float]:
+    assert entry.cost is not None
+    value = entry.value(measure)
+    assert value is not None
+    return max(entry.cost.seconds, QUICKEST), value
+
+
+def _has(groups: Sequence[Group], measure: str) -> bool:
+    return any(measure in group.measures for group in groups)
+
+
+def _describe_learning(entries: Sequence[Entry], limits: tuple[float, float]) -> str:
+    sentences = []
+    for entry in entries:
+        first, last = entry.trace[0], entry.trace[-1]
+        way = f"from {first.rmse:.3f} " if len(entry.trace) > 1 else ""
+        steps = "" if last.step is None else f"{last.step} sweeps, "
+        sentences.append(f"{entry.model}: {way}to {last.rmse:.4f} ({steps}{last.seconds:.3g} s).")
+    return " ".join([*sentences, f"What is above {limits[1]:.3f} is cut off."])
+
+
+def _describe_groups(groups: Mapping[str, Sequence[Group]], measure: str) -> str:
+    sentences = []
+    for model, found in groups.items():
+        filled = [group for group in found if group.n]
+        ends = (f"{group.measures[measure]:.3f} with {group.label}" for group in (filled[0], filled[-1]))
+        sentences.append(f"{model}: {' and '.join(ends)} training ratings.")
+    return " ".join(sentences)
