@@ -87,7 +87,7 @@ def save(
     that the recommender has (`index_`) is kept, too.
     """
     recommender.require_fitted()
-    if type(recommender) not in MODELS.values():
+    if MODELS.name_of(type(recommender)) is None:
         raise InvalidParameterError(
             f"{type(recommender).__name__} is not in the table of models; expected one of {', '.join(MODELS)}"
         )
@@ -392,7 +392,7 @@ def _manifest(recommender: Recommender, measures: Mapping[str, Mapping[str, floa
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "tastespace": __version__,
-        "model": next(name for name, model in MODELS.items() if model is type(recommender)),
+        "model": MODELS.name_of(type(recommender)),
         "class": type(recommender).__name__,
         "parameters": {key: value for key, value in recommender.get_params().items() if key not in NOT_SAVED},
         "seed": recommender.seed_,

@@ -30,7 +30,7 @@ def file(tmp_path_factory):
 @pytest.fixture
 def _in_this_process(monkeypatch):
     """A second Python would take longer to start than all models to fit."""
-    monkeypatch.setattr(compare, "contest", functools.partial(compare_models, apart=False))
+    monkeypatch.setattr(compare, "compare_models", functools.partial(compare_models, apart=False))
 
 
 def run(*arguments, code=0):
@@ -156,7 +156,7 @@ def test_an_interrupt_shows_what_there_is(file, monkeypatch):
 
         return compare_models(split, models, **options | {"apart": False, "observer": interrupt})
 
-    monkeypatch.setattr(compare, "contest", interrupted)
+    monkeypatch.setattr(compare, "compare_models", interrupted)
     said = as_json(file, "--models", "mean,bias,als", code=130)
     assert said["interrupted"]
     assert row_of(said, "mean")["rmse"] > 0

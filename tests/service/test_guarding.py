@@ -12,9 +12,9 @@ import time
 from dataclasses import replace
 
 import pytest
-import tastespace.service.monitoring as metrics_file
 from fastapi.testclient import TestClient
 
+import tastespace.service.monitoring as metrics_file
 from tastespace.service.answering import Answerer
 from tastespace.service.app import create_app, prepare
 from tastespace.service.guarding import Guard, Leaving, Rates

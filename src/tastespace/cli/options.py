@@ -205,7 +205,7 @@ def told(name: str, parameters: Mapping[str, Any]) -> Pick:
 def picked(ratings: Ratings, parameters: Mapping[str, Any]) -> Pick:
     """The model that suits these ratings; `parameters` go before those that suit."""
     recommender, reason = suitable_model(ratings)
-    name = next(name for name, model in MODELS.items() if model is type(recommender))
+    name = MODELS.name_of(type(recommender)) or type(recommender).__name__
     try:
         return Pick(name, make_model(name, {**recommender.get_params(), **parameters}), reason)
     except InvalidParameterError as error:

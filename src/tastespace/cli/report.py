@@ -195,7 +195,7 @@ def _trace(recommender: Recommender) -> Trace:
     trace = getattr(recommender.posterior_, "trace", None)
     if isinstance(trace, Trace):
         return trace
-    name = next(name for name, kind in MODELS.items() if kind is type(recommender))
+    name = MODELS.name_of(type(recommender))
     raise InvalidParameterError(
         f"the model {name} has no chains: it computes one answer and draws no samples, so that there is nothing to "
         "diagnose; expected a model that samples, such as bpmf"

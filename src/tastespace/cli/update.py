@@ -68,7 +68,7 @@ def _fate(before: StoredIndex | None, after: StoredIndex | None, had_one: bool) 
 
 
 def _report_update(updated: Recommender, out: Path, seconds: float, fate: Fate | None, json: bool) -> None:
-    news, name = updated.news_, next(name for name, kind in MODELS.items() if kind is type(updated))
+    news, name = updated.news_, MODELS.name_of(type(updated)) or type(updated).__name__
     assert news is not None
     if json:
         console.print_json(

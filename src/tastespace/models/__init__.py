@@ -1,59 +1,80 @@
-"""What is believed: recommenders, one folder a family, and the table of their names."""
+"""What is believed: recommenders, one folder a family, and the table of their names.
+
+Begin with `base/recommender.py`. `MODELS` names the module and class of each model, so that listing names imports none.
+"""
 
 from __future__ import annotations
 
-from tastespace.models.base.recommender import Recommender
-from tastespace.models.baselines.baselines import DampedBias, GlobalMean, ItemMean, Popular
-from tastespace.models.factorization.als.als import ALS
-from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes
-from tastespace.models.factorization.gibbs.bpmf import BPMF
-from tastespace.models.factorization.implicit.implicit_als import ImplicitALS
-from tastespace.models.factorization.implicit.logistic_mf import LogisticMF
-from tastespace.models.factorization.monotone.monotone import MonotoneMF
-from tastespace.models.factorization.sgd.pmf import PMF
-from tastespace.models.factorization.sphere.sphere_als import SphereALS
-from tastespace.models.factorization.sphere.sphere_bpmf import SphereBPMF
-from tastespace.models.factorization.vb.vb import VB
-from tastespace.models.linear.posterior import EASE
-from tastespace.models.neighbors.knn import ItemKNN, UserKNN
+from collections import UserDict
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-MODELS: dict[str, type[Recommender]] = {
-    "mean": GlobalMean,
-    "bias": DampedBias,
-    "item-mean": ItemMean,
-    "popular": Popular,
-    "item-knn": ItemKNN,
-    "user-knn": UserKNN,
-    "als": ALS,
-    "pmf": PMF,
-    "vb": VB,
-    "bpmf": BPMF,
-    "sphere": SphereBPMF,
-    "sphere-als": SphereALS,
-    "implicit-als": ImplicitALS,
-    "logistic": LogisticMF,
-    "ease": EASE,
-    "monotone": MonotoneMF,
+if TYPE_CHECKING:
+    from tastespace.models.base.recommender import Recommender as Recommender
+    from tastespace.models.baselines.baselines import DampedBias as DampedBias
+    from tastespace.models.baselines.baselines import GlobalMean as GlobalMean
+    from tastespace.models.baselines.baselines import ItemMean as ItemMean
+    from tastespace.models.baselines.baselines import Popular as Popular
+    from tastespace.models.factorization.als.als import ALS as ALS
+    from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes as EmpiricalBayes
+    from tastespace.models.factorization.gibbs.bpmf import BPMF as BPMF
+    from tastespace.models.factorization.implicit.implicit_als import ImplicitALS as ImplicitALS
+    from tastespace.models.factorization.implicit.logistic_mf import LogisticMF as LogisticMF
+    from tastespace.models.factorization.monotone.monotone import MonotoneMF as MonotoneMF
+    from tastespace.models.factorization.sgd.pmf import PMF as PMF
+    from tastespace.models.factorization.sphere.sphere_als import SphereALS as SphereALS
+    from tastespace.models.factorization.sphere.sphere_bpmf import SphereBPMF as SphereBPMF
+    from tastespace.models.factorization.vb.vb import VB as VB
+    from tastespace.models.linear.posterior import EASE as EASE
+    from tastespace.models.neighbors.knn import ItemKNN as ItemKNN
+    from tastespace.models.neighbors.knn import UserKNN as UserKNN
+
+
+class ModelTable(UserDict[str, Any]):
+    """Names of models; the class of one is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> type[Recommender]:
+        model = self.data[name]
+        if isinstance(model, str):
+            module, _, attribute = model.partition(":")
+            model = getattr(import_module(f"tastespace.models.{module}"), attribute)
+        return model  # type: ignore[no-any-return]
+
+    def name_of(self, model: type[Recommender]) -> str | None:
+        """The name of a class, None for one that is not in the table."""
+        place = f"{model.__module__.removeprefix('tastespace.models.')}:{model.__qualname__}"
+        return next((name for name, known in self.data.items() if known in (place, model)), None)
+
+
+MODELS = ModelTable(
+    {
+        "mean": "baselines.baselines:GlobalMean",
+        "bias": "baselines.baselines:DampedBias",
+        "item-mean": "baselines.baselines:ItemMean",
+        "popular": "baselines.baselines:Popular",
+        "item-knn": "neighbors.knn:ItemKNN",
+        "user-knn": "neighbors.knn:UserKNN",
+        "als": "factorization.als.als:ALS",
+        "pmf": "factorization.sgd.pmf:PMF",
+        "vb": "factorization.vb.vb:VB",
+        "bpmf": "factorization.gibbs.bpmf:BPMF",
+        "sphere": "factorization.sphere.sphere_bpmf:SphereBPMF",
+        "sphere-als": "factorization.sphere.sphere_als:SphereALS",
+        "implicit-als": "factorization.implicit.implicit_als:ImplicitALS",
+        "logistic": "factorization.implicit.logistic_mf:LogisticMF",
+        "ease": "linear.posterior:EASE",
+        "monotone": "factorization.monotone.monotone:MonotoneMF",
+    }
+)
+_PLACES = {place.rpartition(":")[2]: place for place in MODELS.data.values()} | {
+    "Recommender": "base.recommender:Recommender",
+    "EmpiricalBayes": "factorization.empirical_bayes.settings:EmpiricalBayes",
 }
+__all__ = sorted(["MODELS", *_PLACES])  # noqa: PLE0605
 
-__all__ = [
-    "ALS",
-    "BPMF",
-    "EASE",
-    "MODELS",
-    "PMF",
-    "VB",
-    "DampedBias",
-    "EmpiricalBayes",
-    "GlobalMean",
-    "ImplicitALS",
-    "ItemKNN",
-    "ItemMean",
-    "LogisticMF",
-    "MonotoneMF",
-    "Popular",
-    "Recommender",
-    "SphereALS",
-    "SphereBPMF",
-    "UserKNN",
-]
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = _PLACES[name].partition(":")
+    return getattr(import_module(f"{__name__}.{module}"), attribute)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import socket
@@ -23,23 +22,7 @@ from tastespace.service.app import prepare
 from tastespace.service.guarding import BoundedHeads, let_nobody_in
 from tastespace.service.monitoring import FOLDER_VARIABLE, log_config
 from tastespace.service.settings import SETTINGS_VARIABLE, Settings
-
-M_ARENA_MAX = -8  # of glibc's malloc.h
-ARENA_VARIABLE = "MALLOC_ARENA_MAX"  # read by glibc when a process starts
-
-
-def share_one_heap() -> None:
-    """Keep threads from having heaps of their own, here and in processes started from now on; as glibc can.
-
-    Every answer takes a few megabytes for a moment. In whose thread it is made is chance, and each heap keeps the most
-    that it ever had: ten minutes of requests doubled what two workers took. One request at a time asks the model, so
-    that nobody waits for the one heap. Heaps that are there already stay in use: so this comes before any thread.
-    """
-    os.environ.setdefault(ARENA_VARIABLE, "1")
-    tune = getattr(ctypes.CDLL(None), "mallopt", None)
-    if tune is not None:
-        tune(M_ARENA_MAX, 1)
-
+from tastespace.threads import share_one_heap
 
 QUEUE = 2048  # connections that wait to be taken
 SHUTDOWN_SECONDS = 10  # for requests that are being answered

@@ -1,0 +1,86 @@
+"""Quick starts: what is imported, and when; public names are resolved on first use."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import warnings
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import tastespace as ts
+from tastespace.cli import main
+from tastespace.models import MODELS
+
+HEAVY = ("scipy", "polars", "tastespace.models.base", "tastespace.models.factorization", "sklearn", "matplotlib")
+
+
+def modules_after(code: str) -> set[str]:
+    """The modules of a fresh process that has run the code."""
+    printed = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{code}\nsys.stderr.write(' '.join(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(printed.stderr.split())
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_asking_for_version_or_help_imports_nothing_heavy(option):
+    code = (
+        f"sys.argv = ['tastespace', {option!r}]\nfrom tastespace.cli.main import run\n"
+        "try:\n    run()\nexcept SystemExit:\n    pass"
+    )
+    loaded = modules_after(code)
+    assert not [name for name in loaded if name.startswith(HEAVY)]
+    assert "tastespace.cli.main" in loaded
+
+
+def test_import_alone_loads_no_model_and_no_scipy():
+    loaded = modules_after("import tastespace")
+    assert not [name for name in loaded if name.startswith(HEAVY)]
+
+
+def test_names_for_type_checkers_are_those_that_are_resolved():
+    for module, table in ((ts, ts._MODULES), (import_module("tastespace.models"), None)):
+        tree = ast.parse(Path(module.__file__).read_text())
+        block = next(node for node in tree.body if isinstance(node, ast.If))
+        declared = {alias.asname: node.module for node in block.body for alias in node.names}
+        assert set(declared) == set(module.__all__) - {"__version__", "MODELS"}
+        for name, place in declared.items():
+            assert getattr(module, name) is getattr(import_module(place), name)
+            assert table is None or f"tastespace.{table[name]}" == place
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    for module in (ts, import_module("tastespace.models"), main):
+        with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+            module.nothing  # noqa: B018
+    assert set(ts.__all__) <= set(dir(ts))
+
+
+@pytest.mark.parametrize("old", ts._RENAMED)
+def test_names_of_the_first_edition_still_work(old):
+    with pytest.warns(DeprecationWarning, match=f"tastespace.{old} is now tastespace.{ts._RENAMED[old]}"):
+        assert getattr(ts, old) is getattr(ts, ts._RENAMED[old])
+
+
+def test_listing_models_imports_none_and_names_are_found_again():
+    assert "tastespace.models.factorization" not in modules_after("from tastespace.models import MODELS; list(MODELS)")
+    for name, model in MODELS.items():
+        assert MODELS.name_of(model) == name
+    assert MODELS.name_of(ts.Recommender) is None
+
+
+@pytest.mark.parametrize("verb", main.VERBS)
+def test_the_sentence_of_a_verb_is_the_first_of_its_help(verb):
+    module, sentence = main.VERBS[verb]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        function = getattr(import_module(f"tastespace.cli.{module}"), verb)
+    first = " ".join(function.__doc__.strip().split("\n\n")[0].split())
+    assert first == sentence
