@@ -2,7 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+# What is installed, by how much a target needs: the demo, the tests (with everything that the library can use), lint.
+DEMO := $(VENV)/.demo
+READY := $(VENV)/.test
+LINT := $(VENV)/.lint
 # Importing an editable install rebuilds changed kernels, with the cmake of the environment.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export NO_MKDOCS_2_WARNING := 1
@@ -11,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo serve pictures test test-all lint format sanitize bench docs constraints clean
 
-demo: $(READY)
+demo: $(DEMO)
 	tastespace demo
 
 # A service on the embedded data, fitted first if it is not there yet.
@@ -37,7 +40,7 @@ test: $(READY)
 test-all: $(READY)
 	python -m pytest -n 2
 
-lint: $(READY)
+lint: $(READY) $(LINT)
 	ruff check .
 	ruff format --check .
 	mypy
@@ -46,7 +49,7 @@ lint: $(READY)
 	codespell src native docs tests examples benchmarks changes *.md
 	git diff --exit-code -- src/tastespace/_native.pyi
 
-format: $(READY)
+format: $(LINT)
 	ruff check --fix .
 	ruff format .
 	clang-format -i native/*.cpp native/*.hpp
@@ -83,15 +86,24 @@ docs: $(READY)
 constraints:
 	$(PYTHON) -m venv build/constraints
 	build/constraints/bin/pip install -q -U pip scikit-build-core nanobind cmake ninja
-	build/constraints/bin/pip install -q --no-build-isolation '.[dev]'
+	build/constraints/bin/pip install -q --no-build-isolation '.[all]' --group test --group lint
 	(echo "# Pinned versions of everything that make installs; refresh with: make constraints"; \
 	 build/constraints/bin/pip freeze --all | grep -viE '^(tastespace|setuptools)'; echo torch==2.13.0) > constraints.txt
 
 clean:
 	rm -rf build dist site $(VENV) $(BENCH)
 
-$(READY): pyproject.toml constraints.txt
+INSTALL := $(BIN)/python -m pip install -q -c constraints.txt
+$(DEMO): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt pip scikit-build-core nanobind cmake ninja
-	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[dev]'
+	$(INSTALL) pip scikit-build-core nanobind cmake ninja
+	$(INSTALL) --no-build-isolation -e '.[demo]'
+	touch $@
+
+$(READY): $(DEMO)
+	$(INSTALL) --no-build-isolation -e '.[all]' --group test
+	touch $@
+
+$(LINT): $(DEMO)
+	$(INSTALL) --group lint
 	touch $@

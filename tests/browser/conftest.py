@@ -117,7 +117,7 @@ def browser():
 
     Ended with each file of tests: as long as it runs, so does an event loop, and no other test may have one.
     """
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'tastespace[dev]'")
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install --group test")
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("needs Chromium: apt-get install chromium")

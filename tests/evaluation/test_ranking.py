@@ -199,7 +199,7 @@ print(json.dumps({name: values.tolist() for name, values in found.items()}))
 def ranx():
     """Its measures, one value a user. In a process of its own: what it compiles at first use takes a minute."""
     if find_spec("ranx") is None:
-        pytest.skip("compares with ranx: pip install 'tastespace[dev]'")
+        pytest.skip("compares with ranx: pip install --group test")
     scores, grades = random_rankings()
     asked = {
         "qrels": {f"u{u:02}": {f"i{i}": int(g) for i, g in enumerate(row) if g} for u, row in enumerate(grades)},
