@@ -20,8 +20,7 @@ from fastapi.testclient import TestClient
 from service.server import Server
 
 from tastespace.service.app import create_app, prepare
-from tastespace.service.guarding import let_nobody_in
-from tastespace.service.launching import Workers, listening
+from tastespace.service.launching import Workers, listening, stop_accepting
 from tastespace.service.store import DatabaseError, Rated, Store
 
 KILLS, WRITERS, BETWEEN = 20, 4, 5  # at least so many ratings from one kill to the next
@@ -130,7 +129,7 @@ def test_workers_send_their_answers_at_once():
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a packet filter of Linux")
 def test_who_waits_can_still_be_taken_when_nobody_is_let_in():
     with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as early:
-        let_nobody_in(door)
+        stop_accepting(door)
         with pytest.raises(TimeoutError):
             socket.create_connection(door.getsockname(), timeout=0.2)
         early.sendall(b"hello")

@@ -14,7 +14,7 @@ from service.server import Server
 from tastespace import ALS, artifact
 from tastespace.data.ratings import Ratings
 from tastespace.service.app import create_app, prepare
-from tastespace.service.guarding import STAND_IN
+from tastespace.service.middleware import STAND_IN
 from tastespace.service.settings import Settings
 
 

@@ -12,9 +12,9 @@ from fastapi import Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from tastespace.service.answering import Answerer
-from tastespace.service.guarding import Rates
 from tastespace.service.live_model import LiveModel
 from tastespace.service.maps import Maps
+from tastespace.service.middleware import Rates
 from tastespace.service.monitoring import Metrics
 from tastespace.service.problems import ProblemError
 from tastespace.service.settings import Key, Keys, Settings

@@ -19,9 +19,9 @@ from tastespace.errors import InvalidParameterError
 from tastespace.progress import Observer, silent
 from tastespace.service import problems
 from tastespace.service.access import Context
-from tastespace.service.guarding import Guard, Leaving, Rates
 from tastespace.service.live_model import LiveModel, Versions
 from tastespace.service.maps import Maps
+from tastespace.service.middleware import Guard, Rates, Shutdown
 from tastespace.service.monitoring import Metrics
 from tastespace.service.routes import items, pages, people, pictures, recommending, running
 from tastespace.service.routes.parts import PROBLEMS
@@ -58,7 +58,7 @@ def create_app(settings: Settings) -> FastAPI:
     """The service as an ASGI application. `prepare` comes before it, once."""
     check_access(settings)
     store = Store(settings.database_url)
-    metrics, leaving = Metrics(), Leaving()
+    metrics, shutdown = Metrics(), Shutdown()
     versions = Versions(settings.folder / "versions")
     live = LiveModel(
         Path(settings.model).resolve(),
@@ -75,7 +75,7 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         threadpool_limits(1, user_api="blas")  # Workers are as many as cores; more threads would wait for one another.
         live.start()
-        leaving.watch()
+        shutdown.watch()
         follower = threading.Thread(target=live.follow, args=(settings.poll_seconds,), name="follower", daemon=True)
         follower.start()
         yield
@@ -106,7 +106,7 @@ def create_app(settings: Settings) -> FastAPI:
         )
     # A page of another site could otherwise reach a service on this machine under a name of its own.
     hosts = {*LOCAL_HOSTS, settings.shown_host} if settings.is_local and not context.keys else None
-    app.add_middleware(Guard, settings=settings, metrics=metrics, leaving=leaving, hosts=hosts)
+    app.add_middleware(Guard, settings=settings, metrics=metrics, shutdown=shutdown, hosts=hosts)
     return app
 
 

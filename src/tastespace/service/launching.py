@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import socket
+import struct
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,21 +17,67 @@ from typing import Any
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
 from tastespace.errors import InvalidParameterError
 from tastespace.progress import Observer, silent
 from tastespace.service.app import prepare
-from tastespace.service.guarding import BoundedHeads, let_nobody_in
 from tastespace.service.monitoring import FOLDER_VARIABLE, log_config
 from tastespace.service.settings import SETTINGS_VARIABLE, Settings
 from tastespace.threads import share_one_heap
+
+SO_ATTACH_FILTER = 26  # of Linux
+MAX_HEADER_BYTES = 1 << 16
+TOO_LONG = "The request line and headers are too long."
+
+
+class HeaderLimit(HttpToolsProtocol):
+    """httptools with a limit for request line and headers.
+
+    It reads requests in C, half a millisecond faster than in Python, and would keep whatever comes until the headers
+    are complete.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._head = 0  # bytes of a head that is not complete
+        self._is_in_head, self._has_ended_one = True, False
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        # Where another request ended in the same piece, it is not known how much of it was a head.
+        is_all_head = self._is_in_head and not self._has_ended_one
+        self._head, self._has_ended_one = self._head + len(data) if is_all_head else 0, False
+        if self._head > MAX_HEADER_BYTES and not self.transport.is_closing():
+            self.send_400_response(TOO_LONG)
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._is_in_head = self._has_ended_one = True
+        super().on_message_complete()
+
+
+def stop_accepting(listening: socket.socket) -> None:
+    """Stop accepting connections, in all processes that share the socket (Linux only).
+
+    Those that wait in its queue can still be taken; when a socket with some in it is closed, they are lost. A client
+    that was not answered tries again after a second, and is refused then.
+    """
+    if sys.platform != "linux":
+        return
+    drop = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # a packet filter: return, keep 0 bytes
+    listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(drop)))
+
 
 QUEUE = 2048  # connections that wait to be taken
 SHUTDOWN_SECONDS = 10  # for requests that are being answered
 HEALTHY_SECONDS = 120  # for a worker to say that it lives: loading a large model takes a while
 # asyncio's loop takes one connection at a time (`_run`): uvloop would take all that wait.
-SPOKEN: dict[str, Any] = {"loop": "asyncio", "http": BoundedHeads}
+PROTOCOL: dict[str, Any] = {"loop": "asyncio", "http": HeaderLimit}
 
 
 def launch(
@@ -55,7 +104,7 @@ def launch(
                 host=settings.host,
                 port=settings.port,
                 workers=settings.workers,
-                **SPOKEN,
+                **PROTOCOL,
                 log_config=log_config(level),
                 access_log=False,  # The guard writes a line a request, with its id.
                 server_header=False,
@@ -81,13 +130,13 @@ class Workers(Multiprocess):
         # It waits for them. With a socket of its own open, whoever comes meanwhile would wait in a queue that nobody
         # looks into any more.
         for shared in self.sockets:
-            let_nobody_in(shared)
+            stop_accepting(shared)
             shared.close()
         super().terminate_all()
 
 
-class Alone(uvicorn.Server):
-    """The one process that answers."""
+class SingleServer(uvicorn.Server):
+    """A server in this process, without workers."""
 
     def __init__(self, config: uvicorn.Config, door: socket.socket) -> None:
         super().__init__(config)
@@ -98,7 +147,7 @@ class Alone(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if not self.should_exit:  # Until it looks, a tenth of a second later, it takes those that wait.
-            let_nobody_in(self._door)
+            stop_accepting(self._door)
         super().handle_exit(sig, frame)
 
 
@@ -121,7 +170,7 @@ def _run(config: uvicorn.Config) -> None:
         workers.run()
         started = not any(process.exitcode == STARTUP_FAILURE for process in workers.processes)
     else:
-        server = Alone(config, listening(config))
+        server = SingleServer(config, listening(config))
         with contextlib.suppress(KeyboardInterrupt):
             server.run()
         started = server.started

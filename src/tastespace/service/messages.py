@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from tastespace.service.guarding import STAND_IN
+from tastespace.service.middleware import STAND_IN
 
 LONGEST_ID = 200
 MOST_NAMED = 10_000  # items in a filter

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 
 from tastespace.service.access import Context, anybody, bearer, context_of, header, needs
 from tastespace.service.answering import as_json
-from tastespace.service.guarding import with_slashes
 from tastespace.service.messages import LONGEST_ID, Problem, printable
+from tastespace.service.middleware import with_slashes
 
 
 async def shared(request: Request) -> Context:

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 import tastespace.service.monitoring as metrics_file
 from tastespace.service.answering import Answerer
 from tastespace.service.app import create_app, prepare
-from tastespace.service.guarding import Guard, Leaving, Rates
+from tastespace.service.middleware import Guard, Rates, Shutdown
 from tastespace.service.monitoring import JsonLines, Metrics
 
 
@@ -132,7 +132,7 @@ def test_who_sends_too_slowly_is_told_so(settings):
             sent.append(message)
 
         scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-length", b"10")]}
-        await Guard(reads, replace(settings, seconds=0.05), Metrics(), Leaving(), None)(scope, never, send)
+        await Guard(reads, replace(settings, seconds=0.05), Metrics(), Shutdown(), None)(scope, never, send)
         return sent
 
     start, body = asyncio.run(ask())

@@ -9,7 +9,7 @@ import pytest
 from service.server import Server
 
 from tastespace.service.app import prepare
-from tastespace.service.guarding import LONGEST_HEAD
+from tastespace.service.launching import MAX_HEADER_BYTES
 
 PIECE = b"x" * 4096
 
@@ -41,7 +41,7 @@ def told(port, pieces):
 
 
 def test_a_head_must_end(port):
-    many = 4 * LONGEST_HEAD // len(PIECE)
+    many = 4 * MAX_HEADER_BYTES // len(PIECE)
     for beginning in (b"GET /v1/health?", b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: "):
         answer = told(port, [beginning, *[PIECE] * many])
         assert not answer or (answer.startswith(b"HTTP/1.1 400") and b"too long" in answer)
@@ -50,6 +50,6 @@ def test_a_head_must_end(port):
     body = json.dumps({"history": history}).encode()
     head = b"POST /v1/recommendations HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     whole = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
-    assert len(whole) > 3 * LONGEST_HEAD
+    assert len(whole) > 3 * MAX_HEADER_BYTES
     short = b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     assert told(port, [whole + short + short]).count(b"HTTP/1.1 ") == 3

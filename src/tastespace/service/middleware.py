@@ -1,49 +1,41 @@
-"""Around every request: its id, its log line, limits of size, time and rate, and headers that browsers heed."""
+"""Middleware around every request: its id, its log line, limits of size, time and rate, and security headers."""
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
 import re
 import signal
-import socket
-import struct
-import sys
 import threading
 import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Collection
 from types import FrameType
-from typing import Any
 from urllib.parse import quote, unquote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tastespace.service.monitoring import REQUEST, Metrics
 from tastespace.service.problems import problem
 from tastespace.service.settings import Settings
 
-SECONDS = 1.0  # from the signal until the door closes
-SO_ATTACH_FILTER = 26  # of Linux
+SECONDS = 1.0  # between the signal and the end of the server
 
 
-class Leaving:
-    """Whether the service is about to stop. Answers then say that their connection ends with them.
+class Shutdown:
+    """Whether the service is about to stop; responses then tell clients to close their connections.
 
-    A server that closes connections at once may do so while a client sends the next question, which is then lost, and
-    one that was let in a moment too late is never told to go.
+    A server that closes connections at once may do so while a client sends the next request, which is then lost.
     """
 
     def __init__(self) -> None:
-        self.is_near = False
+        self.is_coming = False
 
     def watch(self) -> None:
-        """Heed SIGTERM before the server does; where there is one, which is in the main thread of a process."""
+        """Handle SIGTERM before the server does; signals exist in the main thread of a process only."""
         if threading.current_thread() is not threading.main_thread():
             return
         servers_own, loop = signal.getsignal(signal.SIGTERM), asyncio.get_running_loop()
@@ -51,22 +43,10 @@ class Leaving:
             return
 
         def leave(number: int, frame: FrameType | None) -> None:
-            self.is_near = True
+            self.is_coming = True
             loop.call_soon_threadsafe(loop.call_later, SECONDS, servers_own, number, None)
 
         signal.signal(signal.SIGTERM, leave)
-
-
-def let_nobody_in(listening: socket.socket) -> None:
-    """Leave new connections unanswered from now on, in all processes that share the socket, as Linux can.
-
-    Those that wait in its queue can still be taken; when a socket with some in it is closed, they are lost. A client
-    that was not answered tries again after a second, and is refused then.
-    """
-    if sys.platform != "linux":
-        return
-    drop = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # a packet filter: return, keep 0 bytes
-    listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(drop)))
 
 
 ENCODED = re.compile(rb"%2f", re.IGNORECASE)
@@ -74,7 +54,7 @@ STAND_IN = "\uf02f"  # from the area for private use; no id that is sent may hav
 
 
 def keep_slashes(scope: Scope) -> None:
-    """Let a character stand for the slashes that are part of an id."""
+    """Replace slashes that are part of an id by a stand-in, so that they do not divide the path."""
     raw: bytes = scope.get("raw_path") or b""
     if ENCODED.search(raw):
         path = ENCODED.sub(quote(STAND_IN).encode(), raw.partition(b"?")[0])
@@ -82,7 +62,7 @@ def keep_slashes(scope: Scope) -> None:
 
 
 def with_slashes(text: str) -> str:
-    """What was meant."""
+    """The text with its slashes again."""
     return text.replace(STAND_IN, "/")
 
 
@@ -104,26 +84,26 @@ FAULT = "something went wrong that should not; the log has it, under the X-Reque
 
 
 class TooLargeError(HTTPException):
-    """More was sent than may be."""
+    """The request body is larger than the service accepts."""
 
-    def __init__(self, most: int) -> None:
-        super().__init__(413, f"the request is larger than {most:,} bytes; send it in parts", {"Connection": "close"})
+    def __init__(self, limit: int) -> None:
+        super().__init__(413, f"the request is larger than {limit:,} bytes; send it in parts", {"Connection": "close"})
 
 
 class Guard:
     """The outermost layer of the application: whatever happens within, the answer has an id and safe headers."""
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, metrics: Metrics, leaving: Leaving, hosts: Collection[str] | None
+        self, app: ASGIApp, settings: Settings, metrics: Metrics, shutdown: Shutdown, hosts: Collection[str] | None
     ) -> None:
-        self._app, self._settings, self._metrics, self._leaving = app, settings, metrics, leaving
+        self._app, self._settings, self._metrics, self._shutdown = app, settings, metrics, shutdown
         self._hosts = hosts  # names by which the service may be asked; None for any
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, receive, send, self._settings, self._leaving)
+        exchange = _Exchange(scope, receive, send, self._settings, self._shutdown)
         REQUEST.set(exchange.id)
         began = time.perf_counter()
         try:
@@ -172,10 +152,10 @@ class Guard:
 class _Exchange:
     """One request and its answer."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, settings: Settings, leaving: Leaving) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, settings: Settings, shutdown: Shutdown) -> None:
         keep_slashes(scope)
         self.scope, self._receive, self._send, self._settings = scope, receive, send, settings
-        self._leaving = leaving
+        self._shutdown = shutdown
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
         self.id = given if GOOD_ID.fullmatch(given) else uuid.uuid4().hex
@@ -202,7 +182,7 @@ class _Exchange:
             self._has_begun, self.status = True, message["status"]
             headers = MutableHeaders(scope=message)
             headers["X-Request-ID"] = self.id
-            if self._leaving.is_near:
+            if self._shutdown.is_coming:
                 headers["Connection"] = "close"
             for name, value in SECURE.items():
                 headers.setdefault(name, value)
@@ -217,12 +197,12 @@ class _Exchange:
 class Rates:
     """How many requests each client may make: a bucket that fills steadily and holds two seconds' worth."""
 
-    def __init__(self, rate: float, most_clients: int = 10_000) -> None:
-        self._rate, self._most = rate, most_clients
+    def __init__(self, rate: float, max_clients: int = 10_000) -> None:
+        self._rate, self._max_clients = rate, max_clients
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, client: str, now: float | None = None) -> float:
-        """Seconds until this client may ask; 0 if he may now, which is then counted."""
+        """Seconds until this client may send a request; 0 if it may now, and then the request is counted."""
         if not self._rate:
             return 0.0
         now = time.monotonic() if now is None else now
@@ -231,36 +211,6 @@ class Rates:
         tokens = min(size, tokens + (now - then) * self._rate)
         wait = 0.0 if tokens >= 1 else (1 - tokens) / self._rate
         self._buckets[client] = (tokens - 1 if not wait else tokens, now)
-        while len(self._buckets) > self._most:
+        while len(self._buckets) > self._max_clients:
             self._buckets.popitem(last=False)
         return wait
-
-
-LONGEST_HEAD = 1 << 16
-TOO_LONG = "The request line and headers are too long."
-
-
-class BoundedHeads(HttpToolsProtocol):
-    """httptools reads requests in C, half a millisecond faster than in Python, and keeps whatever comes until a head is
-    complete."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._head = 0  # bytes of a head that is not complete
-        self._is_in_head, self._has_ended_one = True, False
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        # Where another request ended in the same piece, it is not known how much of it was a head.
-        is_all_head = self._is_in_head and not self._has_ended_one
-        self._head, self._has_ended_one = self._head + len(data) if is_all_head else 0, False
-        if self._head > LONGEST_HEAD and not self.transport.is_closing():
-            self.send_400_response(TOO_LONG)
-
-    def on_headers_complete(self) -> None:
-        self._is_in_head = False
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        self._is_in_head = self._has_ended_one = True
-        super().on_message_complete()
