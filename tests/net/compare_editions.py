@@ -4,7 +4,7 @@
 
 Each side is a source tree (its `src` goes on PYTHONPATH, with the compiled module in `src/tastespace` or in the
 interpreter's own install) or a Python interpreter. Nothing is compared with what was stored before: both sides are run
-now, by `edition_probe.py`. Arrays must have the same bytes and numbers be equal. What only the new side has is allowed
+now, by `edition/probe.py`. Arrays must have the same bytes and numbers be equal. What only the new side has is allowed
 and told; sentences (messages, remarks) are not compared, nor is what depends on time, place or version. Exit code 1
 when something differs.
 """
@@ -26,19 +26,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-PROBE = Path(__file__).with_name("edition_probe.py")
+PROBE = Path(__file__).parent / "edition" / "probe.py"
 # Arrays that the new edition calls otherwise: a pattern of the old name, and the new one. Arrays of the same bytes
 # under another name are found without it, and told.
 RENAMED_ARRAYS: dict[str, str] = {}
-# Fields that tell of the moment, the machine or the release, and fields that hold sentences.
-IGNORED = {
-    "at", "created", "time", "seconds", "memory", "peak_memory", "bytes", "path", "file", "folder", "out", "version", "versions", "tastespace", "format_version",
-    "instructions", "cores", "host",
-    "message", "remark", "remarks", "found_by", "reason", "reasons", "note", "notes", "detail", "what", "headline",
-    "description", "summary", "told", "warnings", "text", "sentence",
-}  # fmt: skip
-IGNORED_ENDINGS = ("_seconds", "_bytes", "_at", "_path", "_mb")
+# Fields that tell of the moment or the machine, or are lists of sentences: not compared.
+IGNORED = {"at", "seconds", "remarks", "warnings"}
+IGNORED_ENDINGS = ("_seconds", "_mb")
+# Fields that hold a sentence: it must be there, and may say it in other words.
+SENTENCES = {
+    *("because", "command", "detail", "error", "found_by", "how", "kind_reason", "meaning", "message", "reason"),
+    *("schedule", "seen", "verdict", "warning", "what"),
+}
 MOST_LINES = 12  # of one case
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def show(text: str) -> None:
+    """What is going on, on one line of a terminal that is written over."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[K{text}")
 
 
 class Difference(NamedTuple):
@@ -57,6 +67,7 @@ def command_of(side: str) -> tuple[list[str], dict[str, str]]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     # One thread of BLAS: sums of a matrix product depend on how many there are.
     environment |= {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    environment |= {"PYTHONWARNINGS": "ignore", "PYTHONDONTWRITEBYTECODE": "1"}
     path = Path(side)
     if path.is_dir():
         source = path / "src" if (path / "src" / "tastespace").is_dir() else path
@@ -68,7 +79,7 @@ def command_of(side: str) -> tuple[list[str], dict[str, str]]:
     return [str(path.absolute())], environment
 
 
-def probe(side: str, out: Path, pattern: str, shard: int, shards: int, label: str) -> float:
+def probe(side: str, out: Path, pattern: str, shard: int, shards: int) -> float:
     """Run one part of the cases on one side; how many seconds it took."""
     command, environment = command_of(side)
     begun = time.perf_counter()
@@ -81,12 +92,10 @@ def probe(side: str, out: Path, pattern: str, shard: int, shards: int, label: st
     )
     assert process.stdout is not None
     for line in process.stdout:
-        if sys.stderr.isatty():
-            print(f"\r\033[K{label} {line.strip()}", end="", file=sys.stderr, flush=True)
+        show(f"{out.name} {line.strip()}")
+    show("")
     if process.wait():
-        print(f"{label}: the probe ended with {process.returncode}", file=sys.stderr)
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
+        sys.stderr.write(f"{out.name}: the probe ended with {process.returncode}\n")
     return time.perf_counter() - begun
 
 
@@ -157,36 +166,45 @@ def how_different(old: np.ndarray, new: np.ndarray) -> str:
         size = f"largest difference {largest:.3g}"
     else:
         size = "differs"
-    return f"{size} ({number} of {left.size} values, {shape_of(old)}; at {first} {left[tuple(first)]} -> {right[tuple(first)]})"
+    example = f"{left[tuple(first)]} -> {right[tuple(first)]}"
+    return f"{size} ({number} of {left.size} values, {shape_of(old)}; at {first} {example})"
+
+
+def field_of(name: str) -> str:
+    """The last part of a name: `seconds` of `trials[seconds]`."""
+    return re.split(r"[\[/]", name.rstrip("]"))[-1]
 
 
 def is_ignored(name: str) -> bool:
-    """Whether a field, or a column as in `trials[seconds]`, is not compared."""
-    field = re.split(r"[\[/]", name.rstrip("]"))[-1]
-    return field in IGNORED or field.endswith(IGNORED_ENDINGS)
+    return field_of(name) in IGNORED or field_of(name).endswith(IGNORED_ENDINGS)
 
 
-def compare_values(case: str, what: str, old: Any, new: Any) -> Iterator[Difference | str]:
-    """Of JSON; what is only told comes as text."""
+def compare_values(case: str, what: str, old: Any, new: Any, in_words: bool = False) -> Iterator[Difference | str]:
+    """Of JSON; what is only told comes as text. Texts of a field `in_words` are not compared."""
     if isinstance(old, dict) and isinstance(new, dict):
-        for key, value in old.items():
-            if is_ignored(key):
-                continue
-            if key not in new:
-                yield Difference(case, f"{what}/{key}" if what else key, f"is missing: {short(value)}")
-            else:
-                yield from compare_values(case, f"{what}/{key}" if what else key, value, new[key])
-        yield from (f"{what}/{key} is new" if what else f"{key} is new" for key in new if key not in old)
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for place, (left, right) in enumerate(zip(old, new, strict=True)):
-            yield from compare_values(case, f"{what}[{place}]", left, right)
+        yield from compare_fields(case, what, old, new)
     elif isinstance(old, list) and isinstance(new, list):
-        yield Difference(case, what, f"had {len(old)} entries, has {len(new)}")
+        if len(old) != len(new):
+            yield Difference(case, what, f"had {len(old)} entries, has {len(new)}")
+        for place, (left, right) in enumerate(zip(old, new, strict=False)):
+            yield from compare_values(case, f"{what}[{place}]", left, right, in_words)
     elif is_number(old) and is_number(new):
         if old != new and not (old != old and new != new):
             yield Difference(case, what, f"largest difference {abs(old - new):.3g} ({old!r} -> {new!r})")
-    elif old != new:
+    elif old != new and not (in_words and isinstance(old, str) and isinstance(new, str)):
         yield Difference(case, what, f"{short(old)} -> {short(new)}")
+
+
+def compare_fields(case: str, what: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[Difference | str]:
+    for key, value in old.items():
+        name = f"{what}/{key}" if what else key
+        if is_ignored(key):
+            continue
+        if key not in new:
+            yield Difference(case, name, f"is missing: {short(value)}")
+        else:
+            yield from compare_values(case, name, value, new[key], field_of(key) in SENTENCES)
+    yield from (f"{what}/{key} is new" if what else f"{key} is new" for key in new if key not in old)
 
 
 def is_number(value: Any) -> bool:
@@ -204,7 +222,7 @@ def compare_cases(case: str, old: Any, new: Any) -> Iterator[Difference | str]:
 
 
 def without_name(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in ("case", "was interrupted")}
+    return {name: value for name, value in values.items() if name not in ("case", "fails", "was interrupted")}
 
 
 def compare_all(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[list[Difference], dict[str, list[str]]]:
@@ -220,18 +238,15 @@ def compare_all(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[list[Di
                 differences.append(found)
             else:
                 notes.setdefault(found, []).append(case)
-        if "fails" in answers[1]:
-            differences.append(Difference(case, "the case", f"fails in the old edition: {answers[1]['fails']}"))
     for side, answers in (("old", old), ("new", new)):
         for case, (arrays, values) in answers.items():
+            if "fails" in values:
+                differences.append(Difference(case, "the case", f"fails in the {side} edition: {values['fails']}"))
             equals = values["case"]["equals"]
-            if equals is None:
-                continue
-            # Arrays of the artifact and of every answer; times to fit are no part of either.
-            compared = compare_cases(
-                f"{case} (in the {side} edition, against {equals})", answers[equals], (arrays, values)
-            )
-            differences += [found for found in compared if isinstance(found, Difference)]
+            if equals in answers:
+                title = f"{case} (in the {side} edition, against {equals})"
+                compared = compare_cases(title, answers[equals], (arrays, values))
+                differences += [found for found in compared if isinstance(found, Difference)]
             if values.get("was interrupted") is False:
                 differences.append(Difference(case, "the run", f"was not interrupted in the {side} edition"))
     return differences, notes
@@ -239,22 +254,22 @@ def compare_all(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[list[Di
 
 def report(differences: list[Difference], notes: Mapping[str, list[str]], n_cases: int, n_values: int) -> None:
     for note, where in list(notes.items())[:40]:
-        print(f"note: {note}  ({where[0]}{f' and {len(where) - 1} more' if len(where) > 1 else ''})")
+        say(f"note: {note}  ({where[0]}{f' and {len(where) - 1} more' if len(where) > 1 else ''})")
     if len(notes) > 40:
-        print(f"note: ... and {len(notes) - 40} more")
+        say(f"note: ... and {len(notes) - 40} more")
     by_case: dict[str, list[Difference]] = {}
     for difference in differences:
         by_case.setdefault(difference.case, []).append(difference)
     for case, found in by_case.items():
-        print(f"\n{case}")
+        say(f"\n{case}")
         for difference in found[:MOST_LINES]:
-            print(f"  {difference.what}: {difference.how}")
+            say(f"  {difference.what}: {difference.how}")
         if len(found) > MOST_LINES:
-            print(f"  ... and {len(found) - MOST_LINES} more")
+            say(f"  ... and {len(found) - MOST_LINES} more")
     if differences:
-        print(f"\n{len(differences)} differences in {len(by_case)} of {n_cases} cases")
+        say(f"\n{len(differences)} differences in {len(by_case)} of {n_cases} cases")
     else:
-        print(f"the same: {n_cases} cases, {n_values} arrays and values")
+        say(f"the same: {n_cases} cases, {n_values} arrays and values")
 
 
 def main() -> None:
@@ -267,28 +282,25 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print the names of the cases and stop")
     given = parser.parse_args()
     if given.list:
-        command, environment = command_of(given.old or given.new or sys.executable)
-        sys.exit(
-            subprocess.run(
-                [*command, str(PROBE), "list", given.only, "0", "1"], env=environment, check=False
-            ).returncode
-        )
+        command, environment = command_of(given.old or given.new or parser.error("expected --old or --new"))
+        subprocess.run([*command, str(PROBE), "list", given.only, "0", "1"], env=environment, check=True)
+        return
     if not (given.old and given.new):
         parser.error("expected --old and --new")
+    if given.keep is not None and given.keep.exists():
+        parser.error(f"{given.keep} exists; expected a new folder")
     with tempfile.TemporaryDirectory(prefix="editions-") as scratch:
         folder = Path(scratch) if given.keep is None else given.keep.resolve()
         for side in ("old", "new"):
-            (folder / side).mkdir(parents=True, exist_ok=given.keep is None)
+            (folder / side).mkdir(parents=True)
         jobs = [(side, shard) for shard in range(given.workers) for side in ("old", "new")]
+
+        def run(job: tuple[str, int]) -> float:
+            side, shard = job
+            return probe(getattr(given, side), folder / side, given.only, shard, given.workers)
+
         with ThreadPoolExecutor(given.workers) as pool:
-            seconds = list(
-                pool.map(
-                    lambda job: probe(
-                        getattr(given, job[0]), folder / job[0], given.only, job[1], given.workers, job[0]
-                    ),
-                    jobs,
-                )
-            )
+            seconds = list(pool.map(run, jobs))
         sides = {side: read(folder / side) for side in ("old", "new")}
     if not sides["old"]:
         sys.exit(f"no case was run: does one match {given.only!r}? (--list shows them)")
@@ -296,7 +308,7 @@ def main() -> None:
     n_values = sum(len(arrays) + len(values) for arrays, values in sides["old"].values())
     report(differences, notes, len(sides["old"]), n_values)
     spent = {side: sum(took for (which, _), took in zip(jobs, seconds, strict=True) if which == side) for side in sides}
-    print(f"{spent['old']:.0f} s with the old edition, {spent['new']:.0f} s with the new one")
+    say(f"{spent['old']:.0f} s with the old edition, {spent['new']:.0f} s with the new one")
     sys.exit(1 if differences else 0)
 
 
