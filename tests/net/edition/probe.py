@@ -162,6 +162,9 @@ def of_update(model: str, data: str, given: Mapping[str, Any]) -> Callable[[Reco
             record.values |= {f"{sweeps}/{name}": value for name, value in part.values.items()}
             asked = ["new user", "another", "new user"], ["new item", "new item", split.train.items.ids[3]]
             record.answer(f"{sweeps}/predict of new ones", lambda updated=updated, asked=asked: updated.predict(*asked))
+        if model in ("bpmf", "sphere"):  # so many that chains go on by themselves
+            many = pl.concat([news, split.test.to_polars().select("user", "item", "rating")], how="vertical_relaxed")
+            put_run(record, folder, fitted.update(many))
         if model == "bpmf":
             twice = fitted.update(news, sweeps=0).update(news.head(3).with_columns(rating=pl.col("rating")), sweeps=2)
             record.answer("twice/predict", lambda: twice.predict(["new user", "another"], ["new item", "new item"]))

@@ -101,6 +101,7 @@ VARIANTS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "both variances": ("stars", {"prior": "both variances", "start": "random"}),
         "fixed": ("stars", {"prior": "fixed", "noise_precision": 1.5}),
         "auto factors": ("stars", {"n_factors": "auto", "most_factors": 6}),
+        "auto factors, longer": ("demo", {"n_factors": "auto", "most_factors": 12, "passes": 60}),
     },
     "pmf": {
         "raw": ("stars", {"form": "raw", "regularisation": 0.05}),
@@ -126,6 +127,7 @@ VARIANTS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "separate strengths": ("stars", {"user_regularisation": 0.03, "item_bias_regularisation": 0.5}),
         "auto factors": ("stars", {"n_factors": "auto", "most_factors": 6}),
         "empirical Bayes": ("stars", {"regularisation": "empirical-bayes:draws=8,most_steps=12"}),
+        "empirical Bayes, at rest": ("demo", {"regularisation": {"draws": 6, "most_steps": 60}}),
         "empirical Bayes, adam": ("stars", {"regularisation": {"steps": "adam", "tied": False, **EMPIRICAL}}),
         "empirical Bayes, crank-nicolson": (
             "stars",
@@ -163,7 +165,7 @@ VARIANTS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "one": ("stars", {"sharing": "one", "regularisation": 0.05}),
         "per user": ("stars", {"sharing": "per-user", "regularisation": 0.05, "pull": 2.0}),
         "clusters": ("stars", {"sharing": "clusters", "n_clusters": 3, "regularisation": 0.05, "precision": "float64"}),
-        "found clusters": ("stars", {"sharing": "clusters"}),
+        "found clusters": ("demo", {"sharing": "clusters"}),
         "one fold": ("stars", {"sharing": "one", "folds": 1, "regularisation": 0.05}),
         "empirical Bayes": ("stars", {"sharing": "one", "regularisation": "empirical-bayes:draws=8,most_steps=12"}),
     },
