@@ -20,6 +20,10 @@ import polars as pl
 import tastespace as ts
 from tastespace.artifact import FORMAT_VERSION, save_index
 from tastespace.errors import TastespaceError
+from tastespace.index import InvertedFile
+from tastespace.index.trials import StoredIndex, Target, Trial
+from tastespace.randomness import generator
+from tastespace.testing.toys import tastes
 
 FOLDER = Path(__file__).parent / f"format-{FORMAT_VERSION}"
 CHAINS = {"n_factors": 2, "warmup": 3, "draws": 3, "thin": 1}
@@ -129,9 +133,6 @@ WITHOUT_RATINGS = ("als-found-strength", "bpmf", "implicit-als-biases")
 
 def ratings_of(kind: str) -> ts.Ratings:
     """Of twelve users and nine items with titles and genres, and a few more of both where curves need ratings."""
-    from tastespace.randomness import generator
-    from tastespace.testing.toys import tastes
-
     toy = tastes(*((16, 12) if kind == "many stars" else (12, 9)), rng=generator(8))[0]
     values = toy.values if kind == "numbers" else np.clip(np.round(toy.values), 1, 5)
     users, items = np.array([f"user-{row}" for row in toy.user_rows]), toy.item_ids().to_numpy()
@@ -197,9 +198,6 @@ def _rounded(value: Any) -> Any:
 
 
 def _indexed(model: Any) -> Any:
-    from tastespace.index.inverted_file import InvertedFile
-    from tastespace.index.trials import StoredIndex, Target, Trial
-
     index = InvertedFile(n_cells=3, probes=2, seed=4, threads=1).build(model.posterior_.item_vectors())
     trial = Trial("inverted-file", index.description, {"n_cells": 3}, 0.9, 1.0, 12, 11, 5.0, 3.0, 10.0, 0.1, 99)
     return StoredIndex(index, trial, (trial,), Target(0.9))
