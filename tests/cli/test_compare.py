@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 from cli.program import tastespace
-from evaluation.failing import Killed
+from selection.failing import Killed
 
 from tastespace import DampedBias, evaluate, random_split, read
 from tastespace.cli import compare

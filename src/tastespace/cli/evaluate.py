@@ -19,9 +19,9 @@ from tastespace.evaluation import evaluate as measure
 from tastespace.evaluation.relevance import Relevant
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.significance import RESAMPLES, Comparisons, compare_reports
-from tastespace.evaluation.tables import Table
 from tastespace.models import Recommender
 from tastespace.report.evaluation_page import prepare_folder, write_evaluation
+from tastespace.tables import Table
 from tastespace.version import __version__
 
 

@@ -34,7 +34,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.splits import random_split
 from tastespace.errors import InvalidParameterError, warn
 from tastespace.evaluation.evaluate import evaluate
-from tastespace.evaluation.relevance import sense_of
+from tastespace.evaluation.relevance import task_of
 from tastespace.evaluation.report import Report
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models import MODELS, PMF, Recommender
@@ -316,7 +316,7 @@ def _fit(
         )
         if tested is not None:
             # Lists take time, and are made only where there is nothing else to measure.
-            lists = sense_of(recommender, tested).is_of_lists
+            lists = task_of(recommender, tested).is_of_lists
             reports[label] = evaluate(recommender, tested, ranking=lists, bootstrap=0)
         if refit:
             seconds += _timed(lambda: recommender.fit(observed, observer=observer, checkpoints=stages[1], start=other))

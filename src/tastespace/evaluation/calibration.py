@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.distributions.rating_distribution import RatingDistribution
 from tastespace.errors import InvalidParameterError
-from tastespace.evaluation.groups import Group, Grouping
+from tastespace.evaluation.groups import GROUP_SCHEMA, Group, Grouping, group_records, groups_table, measure_record
 from tastespace.evaluation.metrics.rating import Loss, Predicted, squared_errors
 from tastespace.evaluation.resampling import Interval, Sums
-from tastespace.evaluation.tables import EMPTY, Table, counted, figure
+from tastespace.evaluation.tables import EMPTY, counted, figure
 from tastespace.models.base.posterior import Prediction
+from tastespace.tables import Table, TextTables, frame_of
 
 COVERAGES = (0.5, 0.8, 0.9, 0.95)  # of the intervals
 
@@ -104,8 +105,8 @@ class Tenth:
         return {"share": self.label, "n": self.n, **_plain(self.measures, self.intervals)}
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, repr=False)
+class Calibration(TextTables):
     """How what a model said of its own outcomes held up on `n` test ratings.
 
     `measures` are, for each of the intervals of 50, 80, 90 and 95 %, `coverage_90` (how many ratings were inside),
@@ -153,40 +154,35 @@ class Calibration:
 
         The columns: side, training_ratings, members, n, measure, value, low, high.
         """
-        schema = {"side": pl.String, "training_ratings": pl.String, "members": pl.Int64, "n": pl.Int64}
-        schema |= {"measure": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64}
-        rows = [
-            ("all", None, None, self.n, name, value, *self.intervals.get(name, (None, None)))
-            for name, value in self.measures.items()
+        of_all = {"side": "all", "n": self.n}
+        records = [
+            of_all | measure_record(name, value, self.intervals.get(name)) for name, value in self.measures.items()
         ]
-        rows += [
-            (side, group.label, group.members, group.n, name, value, *group.intervals.get(name, (None, None)))
-            for side, groups in self.groups.items()
-            for group in groups
-            for name, value in group.measures.items()
-        ]
-        return pl.DataFrame(rows, schema=schema, orient="row")
+        for side, groups in self.groups.items():
+            records += group_records(groups, side=side)
+        return frame_of(records, {"side": pl.String} | GROUP_SCHEMA)
 
     def confidence_to_polars(self) -> pl.DataFrame:
         """One row a tenth: share, n, belief_sd, rating_sd, rmse, rmse_so_far and the intervals of the last two."""
         names = ("belief_sd", "rating_sd", "rmse", "rmse_so_far")
-        rows = [
+        ends = [(name, end) for end in ("low", "high") for name in names[2:]]
+        records = [
             {"share": tenth.label, "n": tenth.n}
             | {name: tenth.measures.get(name) for name in names}
-            | {f"{name}_low": tenth.intervals[name].low if name in tenth.intervals else None for name in names[2:]}
-            | {f"{name}_high": tenth.intervals[name].high if name in tenth.intervals else None for name in names[2:]}
+            | {f"{name}_{end}": getattr(tenth.intervals.get(name), end, None) for name, end in ends}
             for tenth in self.confidence
         ]
-        figures = [*names, *(f"{name}_{end}" for end in ("low", "high") for name in names[2:])]
-        return pl.DataFrame(rows, schema={"share": pl.String, "n": pl.Int64} | dict.fromkeys(figures, pl.Float64))
+        figures = [*names, *(f"{name}_{end}" for name, end in ends)]
+        return frame_of(records, {"share": pl.String, "n": pl.Int64} | dict.fromkeys(figures, pl.Float64))
 
     def tables(self, *, empty: bool = True) -> list[Table]:
         """Coverage, errors by confidence, and the groups; `empty` is of groups, as in `groups_table`."""
         groups = [self.groups_table(side, empty=empty) for side in self.groups]
         return [self.coverage_table(), self.confidence_table(), *groups]
 
-    def __repr__(self) -> str:
-        return str(self.coverage_table())
+    def table(self) -> Table:
+        """What the intervals held."""
+        return self.coverage_table()
 
     def coverage_table(self) -> Table:
         """What the intervals held, one row each; of the PIT in a note."""
@@ -236,20 +232,9 @@ class Calibration:
         """Calibration of "users" or "items", one row a group; empty groups have rows of their own, or are in a note."""
         if side not in self.groups:
             raise InvalidParameterError(f"the calibration has no groups of {side!r}; expected evaluate with groups")
-        names = (*(f"coverage_{share}" for share in SHARES.values()), "pit_mean", "pit_spread")
-        rows = [
-            (
-                *(group.label, f"{group.members:,}", f"{group.n:,}"),
-                *(figure(group.measures[name], group.intervals.get(name)) if group.n else EMPTY for name in names),
-            )
-            for group in self.groups[side]
-            if empty or group.n
-        ]
-        left_out = [] if empty else [group.label for group in self.groups[side] if not group.n]
-        note = f"{EMPTY}: {', '.join(left_out)}" if left_out else ""
-        shares = [f"in {share} %" for share in SHARES.values()]
-        columns = ("training ratings", f"test {side}", "test ratings", *shares, "PIT mean", "PIT spread")
-        return Table(f"Calibration by the number of training ratings of the {side}", columns, tuple(rows), note)
+        headings = (*(f"in {share} %" for share in SHARES.values()), "PIT mean", "PIT spread")
+        columns = {heading: (self.groups[side], name) for heading, name in zip(headings, RESAMPLED, strict=True)}
+        return groups_table("Calibration", side, columns, empty=empty)
 
     def _cell(self, name: str) -> str:
         return figure(self[name], self.intervals.get(name))

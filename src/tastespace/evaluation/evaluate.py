@@ -18,7 +18,7 @@ from tastespace.evaluation.metrics.binary import BY_USER, YES_NO, Answered
 from tastespace.evaluation.metrics.order import OF_ORDER, Ordered
 from tastespace.evaluation.metrics.rating import STANDARD, Loss, Metric, Predicted
 from tastespace.evaluation.predictions import Answers, predict_all, unasked
-from tastespace.evaluation.relevance import Matched, Relevance, Relevant, Sense, relevance_of, sense_of
+from tastespace.evaluation.relevance import EvaluationTask, Matched, Relevance, Relevant, relevance_of, task_of
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import intervals
 from tastespace.models import Recommender
@@ -108,13 +108,13 @@ def evaluate(
     check_int("bootstrap", bootstrap, least=0)
     resolve(seed)
     part, history = _parts(recommender, test)
-    trained, sense = recommender.ratings_, sense_of(recommender, part)
+    trained, task = recommender.ratings_, task_of(recommender, part)
     if not len(trained) and (ranking is not False or groups):
         warn("the model was saved without its ratings, which measures of lists and groups need: there are none")
         ranking, groups = False, False
-    chosen = sense.metrics if metrics is None else metrics
-    _check_anything(sense, chosen, ranking)
-    relevance = None if ranking is False else relevance_of(relevant, sense, recommender, part)
+    chosen = task.metrics if metrics is None else metrics
+    _check_anything(task, chosen, ranking)
+    relevance = None if ranking is False else relevance_of(relevant, task, recommender, part)
     # In the order of the ids, whatever the order of the file: so that reports can be compared user by user.
     asked = asked_users(
         trained, part.users.ids.sort(), history, recommender.history_range, takes_choices=recommender.takes_choices
@@ -123,8 +123,8 @@ def evaluate(
     listed, answers = ListMeasures(), unasked(asked.cold[matched.users] | (matched.items < 0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # What is to be said of the history has been said just now.
-        if chosen or not sense.is_of_lists:
-            scored = seed if calibration and sense.is_of_stars else None
+        if chosen or not task.is_of_lists:
+            scored = seed if calibration and task.is_of_stars else None
             answers = predict_all(recommender, part, matched.users, history, seed=scored, observer=observer)
         if relevance is not None:
             wanted = Wanted(
@@ -145,10 +145,10 @@ def evaluate(
     elif groups and relevance is not None:
         by_groups = _found(listed, relevance, trained, part, asked, matched)
     answered = Answered()
-    if sense.is_of_answers:
+    if task.is_of_answers:
         answered = Answered.of(predicted, by_user=metrics is None, in_bins=calibration)
     ordered = Ordered()
-    if sense.is_of_stars and metrics is None:
+    if task.is_of_stars and metrics is None:
         low = recommender.rating_range_[0]
         ordered = Ordered.of(answers.unclipped, part.values, matched.users, len(asked.users), lowest=low, ks=ks)
     assessment = _assessment(answers, predicted, by_groups.groupings)
@@ -168,16 +168,18 @@ def evaluate(
         lists=listed.made,
         calibration=None if assessment is None else assessment.calibration(found),
         reliability=answered.reliability(found),
-        kind=sense.kind,
+        kind=task.kind,
         sums=sums,
         test=part,
     )
 
 
-def _check_anything(sense: Sense, metrics: Mapping[str, Metric], ranking: bool | Mapping[str, ListMetric]) -> None:
+def _check_anything(
+    task: EvaluationTask, metrics: Mapping[str, Metric], ranking: bool | Mapping[str, ListMetric]
+) -> None:
     """Refuse to measure nothing: choices have no ratings that predictions could be held against."""
-    if ranking is False and sense.is_of_lists and not metrics:
-        what = f"{sense.kind} ratings are" if sense.predicts_ratings else "a model of choices is"
+    if ranking is False and task.is_of_lists and not metrics:
+        what = f"{task.kind} ratings are" if task.predicts_ratings else "a model of choices is"
         raise InvalidParameterError(
             f"{what} measured by lists, and there are none to be made; expected a model saved with its ratings, and "
             "ranking (no --no-ranking)"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from tastespace.evaluation.metrics.rating import Predicted
 from tastespace.evaluation.resampling import Interval, Sums
-from tastespace.evaluation.tables import plain_number
+from tastespace.evaluation.tables import EMPTY, figure, plain_number
+from tastespace.tables import Table
 
 # The first number of ratings of each group; 0 are the cold ones.
 STARTS = (0, 1, 6, 11, 21, 41, 81, 161, 321, 641)
@@ -102,3 +104,58 @@ class Groups:
 def group_of(counts: NDArray[Any]) -> NDArray[np.int64]:
     """The group of each number of training ratings."""
     return np.searchsorted(STARTS, counts, side="right") - 1
+
+
+GROUP_SCHEMA = {
+    **{"training_ratings": pl.String, "members": pl.Int64, "n": pl.Int64, "measure": pl.String},
+    **{"value": pl.Float64, "low": pl.Float64, "high": pl.Float64},
+}
+
+
+def group_records(groups: Iterable[Group], names: Iterable[str] | None = None, **more: Any) -> list[dict[str, Any]]:
+    """One record a group and measure, by default those that the group has; `more` are the same in all."""
+    return [
+        {
+            **more,
+            **{"training_ratings": group.label, "members": group.members, "n": group.n},
+            **measure_record(name, group.measures.get(name), group.intervals.get(name)),
+        }
+        for group in groups
+        for name in (group.measures if names is None else names)
+    ]
+
+
+def measure_record(name: str, value: float | None, interval: Interval | None) -> dict[str, Any]:
+    """A measure with the ends of its interval, as columns of a frame."""
+    low, high = (None, None) if interval is None else interval
+    return {"measure": name, "value": value, "low": low, "high": high}
+
+
+def groups_table(
+    title: str,
+    side: str,
+    columns: Mapping[str, tuple[Sequence[Group], str]],  # by heading: whose groups, and which measure of them
+    *,
+    empty: bool = True,
+    intervals: bool = True,
+) -> Table:
+    """One row a group of "users" or "items"; empty groups have rows of their own, or are in a note."""
+    groups = next((of for of, _ in columns.values()), ())
+    rows = tuple(
+        (
+            *(group.label, f"{group.members:,}", f"{group.n:,}"),
+            *(_cell(of[place], measure, intervals) for of, measure in columns.values()),
+        )
+        for place, group in enumerate(groups)
+        if empty or group.n
+    )
+    left_out = [] if empty else [group.label for group in groups if not group.n]
+    note = f"{EMPTY}: {', '.join(left_out)}" if left_out else ""
+    title = f"{title} by the number of training ratings of the {side}"
+    return Table(title, ("training ratings", f"test {side}", "test ratings", *columns), rows, note)
+
+
+def _cell(group: Group, measure: str, intervals: bool) -> str:
+    if not group.n:
+        return EMPTY
+    return figure(group.measures[measure], group.intervals.get(measure) if intervals else None)

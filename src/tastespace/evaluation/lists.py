@@ -16,7 +16,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError, named
 from tastespace.evaluation.metrics import catalogue, ranking
 from tastespace.evaluation.predictions import of_users
-from tastespace.evaluation.relevance import Judge, Matched, Relevance
+from tastespace.evaluation.relevance import Matched, Relevance, RelevantItems
 from tastespace.evaluation.report import ListsMade
 from tastespace.evaluation.resampling import Interval, Sums, jackknife
 from tastespace.models import Recommender
@@ -115,14 +115,14 @@ class Ranked:
     item_rows: IntArray  # ranked users x the longest k
     values: Mapping[str, DoubleArray]  # "ndcg@10" ...: one value a ranked user, NaN where there is none
 
-    def sums(self, judge: Judge, asked: Asked, shares: DoubleArray) -> dict[str, Sums]:
+    def sums(self, sought: RelevantItems, asked: Asked, shares: DoubleArray) -> dict[str, Sums]:
         """The measures that are quotients of sums over the test users, of whom some have no list."""
         n_users = len(asked.users)
-        sums = {name: Sums.of_values(_spread(values, judge, n_users)) for name, values in self.values.items()}
+        sums = {name: Sums.of_values(_spread(values, sought, n_users)) for name, values in self.values.items()}
         profiles = _profiles(asked, shares)
         for k in self.ks:
             # Both or neither: who has no list or no ratings of his own is left out.
-            shown = _spread(self.values[f"popularity@{k}"], judge, n_users)
+            shown = _spread(self.values[f"popularity@{k}"], sought, n_users)
             is_known = ~(np.isnan(shown) | np.isnan(profiles))
             sums[f"popularity_lift@{k}"] = Sums(np.where(is_known, shown, 0.0), np.where(is_known, profiles, 0.0))
         return sums
@@ -160,9 +160,9 @@ def measure_lists(
 ) -> ListMeasures:
     """All measures of lists."""
     trained = recommender.ratings_
-    judge = Judge.of(matched, len(asked.users), trained.n_items, wanted.relevance)
-    ranked = rank(recommender, judge, asked.users.at(judge.positions), history, wanted, observer)
-    sums = ranked.sums(judge, asked, Catalogue(trained).shares)
+    sought = RelevantItems.of(matched, len(asked.users), trained.n_items, wanted.relevance)
+    ranked = rank(recommender, sought, asked.users.at(sought.positions), history, wanted, observer)
+    sums = ranked.sums(sought, asked, Catalogue(trained).shares)
     of_all = ranked.of_all_lists(trained.n_items)
     values = {name: measure.value() for name, measure in sums.items()}
     values |= {name: value for name, (value, _) in of_all.items()}
@@ -174,44 +174,44 @@ def measure_lists(
             k=wanted.ks,
             relevant=wanted.relevance.least,
             graded=wanted.relevance.is_graded,
-            users=len(judge),
-            users_without_relevant=len(asked.users) - len(judge),
-            cold_users=int(np.count_nonzero(asked.cold[judge.positions])),
-            relevant_ratings=int(judge.n_relevant.sum()),
-            cold_relevant_ratings=int(judge.n_relevant.sum() - np.count_nonzero(judge.is_relevant)),
+            users=len(sought),
+            users_without_relevant=len(asked.users) - len(sought),
+            cold_users=int(np.count_nonzero(asked.cold[sought.positions])),
+            relevant_ratings=int(sought.n_relevant.sum()),
+            cold_relevant_ratings=int(sought.n_relevant.sum() - np.count_nonzero(sought.is_relevant)),
         ),
-        places=_places(ranked.item_rows, judge, matched, len(asked.users)),
+        places=_places(ranked.item_rows, sought, matched, len(asked.users)),
     )
 
 
 def rank(
     recommender: Recommender,
-    judge: Judge,
-    user_ids: pl.Series,  # those of the judge
+    sought: RelevantItems,
+    user_ids: pl.Series,  # those of the sought
     history: Ratings | None,
     wanted: Wanted,
     observer: Observer,
 ) -> Ranked:
     """Make the lists of all users and measure them: out of all items that a user is not known to have rated."""
     known, ks, metrics = Catalogue(recommender.ratings_), wanted.ks, wanted.metrics
-    item_rows = np.full((len(judge), max(ks)), -1, np.int32)
-    values = {f"{name}@{k}": np.full(len(judge), np.nan) for name in metrics for k in ks}
-    values["auc"] = np.full(len(judge), np.nan)
-    for start in range(0, len(judge), BLOCK_USERS):
-        stop = min(start + BLOCK_USERS, len(judge))
+    item_rows = np.full((len(sought), max(ks)), -1, np.int32)
+    values = {f"{name}@{k}": np.full(len(sought), np.nan) for name in metrics for k in ks}
+    values["auc"] = np.full(len(sought), np.nan)
+    for start in range(0, len(sought), BLOCK_USERS):
+        stop = min(start + BLOCK_USERS, len(sought))
         ids = user_ids[start:stop]
         own = of_users(history, ids)
         shown = _checked(wanted.make(ids, max(ks), own), ids, recommender.ratings_.n_items)[:, : max(ks)]
         item_rows[start:stop, : shown.shape[1]] = shown
-        lists = _judged(judge, start, item_rows[start:stop], known)
+        lists = _lists(sought, start, item_rows[start:stop], known)
         for name, metric in metrics.items():
             for k in ks:
                 values[f"{name}@{k}"][start:stop] = _measured(name, metric, lists.first(k))
         for rows, scores in recommender.scores(ids, history=own):
             first, last = start + int(rows[0]), start + int(rows[-1]) + 1
-            relevant = judge.relevant_items(first, last)
-            values["auc"][first:last] = ranking.auc(scores, *relevant, judge.n_relevant[first:last])
-            observer(Progress("ranking", last, len(judge)))
+            relevant = sought.relevant_items(first, last)
+            values["auc"][first:last] = ranking.auc(scores, *relevant, sought.n_relevant[first:last])
+            observer(Progress("ranking", last, len(sought)))
     return Ranked(ks, item_rows, values)
 
 
@@ -242,11 +242,11 @@ def _checked(made: Any, user_ids: pl.Series, n_items: int) -> IntArray:
     return made.item_rows
 
 
-def _judged(judge: Judge, start: int, item_rows: IntArray, known: Catalogue) -> Lists:
+def _lists(sought: RelevantItems, start: int, item_rows: IntArray, known: Catalogue) -> Lists:
     stop = start + len(item_rows)
-    hits, gains = judge.judge(start, item_rows)
-    ideal = judge.ideal_gains(start, stop, item_rows.shape[1])
-    return Lists(item_rows, hits, gains, ideal, judge.n_relevant[start:stop], known)
+    hits, gains = sought.look_up(start, item_rows)
+    ideal = sought.ideal_gains(start, stop, item_rows.shape[1])
+    return Lists(item_rows, hits, gains, ideal, sought.n_relevant[start:stop], known)
 
 
 def _measured(name: str, metric: ListMetric, lists: Lists) -> DoubleArray:
@@ -259,9 +259,9 @@ def _measured(name: str, metric: ListMetric, lists: Lists) -> DoubleArray:
     return values
 
 
-def _places(item_rows: IntArray, judge: Judge, matched: Matched, n_users: int) -> IntArray:
+def _places(item_rows: IntArray, sought: RelevantItems, matched: Matched, n_users: int) -> IntArray:
     list_of = np.full(n_users, -1)
-    list_of[judge.positions] = np.arange(len(judge))
+    list_of[sought.positions] = np.arange(len(sought))
     places = np.full(len(matched.users), -1, np.int32)
     able = np.flatnonzero((list_of[matched.users] >= 0) & (matched.items >= 0))
     for start in range(0, len(able), BLOCK_RATINGS):
@@ -271,10 +271,10 @@ def _places(item_rows: IntArray, judge: Judge, matched: Matched, n_users: int) -
     return places
 
 
-def _spread(values: DoubleArray, judge: Judge, n_users: int) -> DoubleArray:
+def _spread(values: DoubleArray, sought: RelevantItems, n_users: int) -> DoubleArray:
     """Values of ranked users at their places among all test users."""
     spread = np.full(n_users, np.nan)
-    spread[judge.positions] = values
+    spread[sought.positions] = values
     return spread
 
 

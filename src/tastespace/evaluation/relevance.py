@@ -22,7 +22,7 @@ from tastespace.models.base.query import Asked
 
 
 @dataclass(frozen=True)
-class Sense:
+class EvaluationTask:
     """What a recommender can be asked on test ratings."""
 
     kind: Kind  # of training and test ratings
@@ -49,7 +49,7 @@ class Sense:
         return STANDARD if self.is_of_stars else YES_NO if self.is_of_answers else {}
 
 
-def sense_of(recommender: Recommender, test: Ratings) -> Sense:
+def task_of(recommender: Recommender, test: Ratings) -> EvaluationTask:
     """What this recommender can be asked on these ratings.
 
     A declared kind is believed, that of the test ratings first. A guess is made of all values together: a few test
@@ -65,7 +65,7 @@ def sense_of(recommender: Recommender, test: Ratings) -> Sense:
     if kind == "stars" and _learned_from_choices(recommender):
         kind = "counts"
     # To a model of choices it says something that a thing was not rated.
-    return Sense(kind, predicts_ratings=recommender.not_rated is None)
+    return EvaluationTask(kind, predicts_ratings=recommender.not_rated is None)
 
 
 def _learned_from_choices(recommender: Recommender) -> bool:
@@ -76,7 +76,7 @@ def _learned_from_choices(recommender: Recommender) -> bool:
     return bool(len(trained)) and trained.range == (1, 1)
 
 
-# From which test rating on an item is relevant; None for what makes sense.
+# From which test rating on an item is relevant; None for what makes task.
 Relevant = float | Literal["all"] | None
 
 
@@ -124,7 +124,7 @@ class Matched:
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class RelevantItems:
     """The users with relevant test items, and what their test items are worth.
 
     The gain of an item is its rating less the lowest training rating, or 1 for all that is relevant. What the model
@@ -142,7 +142,7 @@ class Judge:
     best_gains: FloatArray  # of all test items of each user, best first
 
     @classmethod
-    def of(cls, matched: Matched, n_users: int, n_items: int, relevance: Relevance) -> Judge:
+    def of(cls, matched: Matched, n_users: int, n_items: int, relevance: Relevance) -> RelevantItems:
         is_relevant = matched.is_relevant(relevance)
         gains = is_relevant.astype(np.float32)
         if relevance.is_graded:
@@ -172,7 +172,7 @@ class Judge:
     def __len__(self) -> int:
         return len(self.positions)
 
-    def judge(self, start: int, item_rows: IntArray) -> tuple[BoolArray, FloatMatrix]:
+    def look_up(self, start: int, item_rows: IntArray) -> tuple[BoolArray, FloatMatrix]:
         """Of each place of the lists of users from `start` on: is the item relevant, and what is it worth?"""
         users = np.arange(start, start + len(item_rows))
         is_found, places = _found(_keys(users[:, None], item_rows, self.n_items), self.keys)
@@ -194,8 +194,8 @@ class Judge:
         return (users - start).astype(np.int32), (items - 1).astype(np.int32)
 
 
-def relevance_of(relevant: Any, sense: Sense, recommender: Recommender, test: Ratings) -> Relevance:
-    """What is relevant: as said (a rating, or "all"), or as makes sense.
+def relevance_of(relevant: Any, task: EvaluationTask, recommender: Recommender, test: Ratings) -> Relevance:
+    """What is relevant: as said (a rating, or "all"), or as makes task.
 
     Stars: ratings of at least the training mean, worth what they are above the lowest. Yes and no: yes. Choices: all.
     """
@@ -203,23 +203,23 @@ def relevance_of(relevant: Any, sense: Sense, recommender: Recommender, test: Ra
         return EVERYTHING
     if relevant is not None:
         _check(relevant, test)
-        return Relevance(float(relevant), _lowest(sense, recommender))
-    if sense.kind == "yes-no":
+        return Relevance(float(relevant), _lowest(task, recommender))
+    if task.kind == "yes-no":
         return Relevance(1.0, math.nan)
-    if sense.is_of_lists:
+    if task.is_of_lists:
         _check_choices(test)
         return EVERYTHING
     low, high = recommender.rating_range_
     # If all ratings are alike, the mean of many may miss them by a rounding error.
-    return Relevance(low if low == high else recommender.ratings_.mean, _lowest(sense, recommender))
+    return Relevance(low if low == high else recommender.ratings_.mean, _lowest(task, recommender))
 
 
-def _lowest(sense: Sense, recommender: Recommender) -> float:
+def _lowest(task: EvaluationTask, recommender: Recommender) -> float:
     """What gains count from: only stars are worth more the higher they are."""
-    if sense.kind != "stars":
+    if task.kind != "stars":
         return math.nan
     # The range of a model of choices is that of its scores.
-    low, high = recommender.rating_range_ if sense.predicts_ratings else recommender.ratings_.range
+    low, high = recommender.rating_range_ if task.predicts_ratings else recommender.ratings_.range
     return low if low < high else math.nan
 
 

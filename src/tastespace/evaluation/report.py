@@ -12,11 +12,12 @@ from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.calibration import Calibration
-from tastespace.evaluation.groups import Group
+from tastespace.evaluation.groups import GROUP_SCHEMA, Group, group_records, groups_table, measure_record
 from tastespace.evaluation.metrics.binary import Reliability
 from tastespace.evaluation.metrics.order import TAU
 from tastespace.evaluation.resampling import Interval, Sums
-from tastespace.evaluation.tables import EMPTY, Table, counted, display_name, figure, plain_number
+from tastespace.evaluation.tables import counted, display_name, figure, plain_number
+from tastespace.tables import Table, frame_of
 
 
 @dataclass(frozen=True)
@@ -100,34 +101,23 @@ class Report:
 
     def to_polars(self) -> pl.DataFrame:
         """One row a measure: measure, k, value, low, high, users (how many count)."""
-        rows = [
-            {
-                "measure": name.partition("@")[0],
-                "k": int(name.partition("@")[2]) if "@" in name else None,
-                "value": value,
-                "low": self.intervals[name].low if name in self.intervals else None,
-                "high": self.intervals[name].high if name in self.intervals else None,
-                "users": self.sums[name].n_users if name in self.sums else None,
-            }
+        records = [
+            measure_record(name.partition("@")[0], value, self.intervals.get(name))
+            | {"k": int(name.partition("@")[2]) if "@" in name else None}
+            | {"users": self.sums[name].n_users if name in self.sums else None}
             for name, value in self.measures.items()
         ]
         schema = {"measure": pl.String, "k": pl.Int64, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64}
-        return pl.DataFrame(rows, schema=schema | {"users": pl.Int64}, orient="row")
+        return frame_of(records, schema | {"users": pl.Int64})
 
     def groups_to_polars(self) -> pl.DataFrame:
         """One row a group and measure: side, training_ratings, members, n, measure, value, low, high."""
-        schema = {"side": pl.String, "training_ratings": pl.String, "members": pl.Int64, "n": pl.Int64}
-        schema |= {"measure": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64}
-        rows = [
-            (
-                *(side, group.label, group.members, group.n, name, group.measures.get(name)),
-                *group.intervals.get(name, (None, None)),
-            )
+        records = [
+            record
             for side, groups in self.groups.items()
-            for group in groups
-            for name in self.group_measures
+            for record in group_records(groups, self.group_measures, side=side)
         ]
-        return pl.DataFrame(rows, schema=schema, orient="row")
+        return frame_of(records, {"side": pl.String} | GROUP_SCHEMA)
 
     def tables(self, *, empty: bool = True) -> list[Table]:
         """Everything beyond the first line, as tables; `empty` is of groups, as in `groups_table`."""
@@ -204,20 +194,9 @@ class Report:
 
         Empty groups have rows of their own, or are in a note.
         """
-        names = self.group_measures
-        rows = [
-            (
-                *(group.label, f"{group.members:,}", f"{group.n:,}"),
-                *(figure(group.measures[name], group.intervals.get(name)) if group.n else EMPTY for name in names),
-            )
-            for group in self.groups[side]
-            if empty or group.n
-        ]
-        left_out = [] if empty else [group.label for group in self.groups[side] if not group.n]
-        note = f"{EMPTY}: {', '.join(left_out)}" if left_out else ""
-        columns = ("training ratings", f"test {side}", "test ratings", *(display_name(name) for name in names))
         what = "Errors" if self.rating else "Share of the relevant test ratings that lists hold,"
-        return Table(f"{what} by the number of training ratings of the {side}", columns, tuple(rows), note)
+        columns = {display_name(name): (self.groups[side], name) for name in self.group_measures}
+        return groups_table(what, side, columns, empty=empty)
 
     def _cell(self, name: str) -> str:
         return figure(self[name], self.intervals.get(name))

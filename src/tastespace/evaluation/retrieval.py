@@ -14,7 +14,7 @@ from tastespace import threads as thread_counts
 from tastespace.arrays import FloatMatrix, IntArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.errors import InvalidParameterError
-from tastespace.evaluation.tables import Table, counted
+from tastespace.evaluation.tables import counted
 from tastespace.index.index import Index
 from tastespace.index.measurement import BASELINE, N_TH, Truth, time_batch, time_single
 from tastespace.index.structures.exact import Exact
@@ -24,6 +24,7 @@ from tastespace.models.base.posterior import InnerProduct, Posterior, Remembers,
 from tastespace.models.base.recommender import Recommender
 from tastespace.progress import Observer, silent
 from tastespace.randomness import generator
+from tastespace.tables import Table, TextTables
 
 USERS, STRANGERS = 1000, 500  # at most
 BLOCK = 1 << 22  # coordinates of queries made at once
@@ -151,8 +152,8 @@ def _part_of(ratings: CSR, rng: Generator) -> CSR:
     return CSR(offsets, ratings.columns[kept], ratings.values[kept])
 
 
-@dataclass(frozen=True)
-class RetrievalReport:
+@dataclass(frozen=True, repr=False)
+class RetrievalReport(TextTables):
     """What an index finds of the true best k items of users and strangers, and how much faster than scans.
 
     Speed-ups are medians of ratios, all contenders taking turns on one thread: over numpy's scan, and over the exact
@@ -203,9 +204,6 @@ class RetrievalReport:
         who = f"{counted(self.n_users, 'user')} and {counted(self.n_strangers, 'stranger')}"
         title = f"{self.index}: the best {self.k} of {self.n_items:,} items for {who}"
         return Table(title, ("measure", "value"), tuple(rows.items()), f"baseline: {self.baseline}")
-
-    def __repr__(self) -> str:
-        return str(self.table())
 
 
 def retrieval(

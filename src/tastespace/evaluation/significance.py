@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -13,9 +12,10 @@ from tastespace.arrays import DoubleArray
 from tastespace.errors import InvalidParameterError, warn
 from tastespace.evaluation.report import ListsMade, Report
 from tastespace.evaluation.resampling import Interval, Sums, bootstrap, middle, swapped
-from tastespace.evaluation.tables import Table, display_name
+from tastespace.evaluation.tables import display_name
 from tastespace.models.base.parameters import check_int
 from tastespace.randomness import resolve
+from tastespace.tables import Table, TableResult
 
 CLOSE = 1e-12  # relative: sums in another order differ by so much
 RESAMPLES = 10_000
@@ -40,7 +40,7 @@ class Comparison:
     resamples: int  # how often the models changed names
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The content for JSON."""
         return asdict(self) | {"interval": list(self.interval)}
 
     def __str__(self) -> str:
@@ -55,59 +55,37 @@ class Comparison:
         return f"≤ {max(self.p_value, SMALLEST_SHOWN):.4f}" if is_least else f"{self.p_value:.4f}"
 
 
-@dataclass(frozen=True)
-class Comparisons:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparisons(TableResult[Comparison]):
     """All measures that two reports share; `comparisons["rmse"]` is one of them."""
 
-    rows: tuple[Comparison, ...]
+    key: ClassVar[str] = "measure"
 
-    def __getitem__(self, measure: str) -> Comparison:
-        for row in self.rows:
-            if row.measure == measure:
-                return row
-        raise InvalidParameterError(
-            f"{measure!r} is not compared; expected one of {', '.join(row.measure for row in self.rows)}"
-        )
+    def records(self) -> list[dict[str, Any]]:
+        """One a measure."""
+        return [entry.to_dict() | entry.interval._asdict() for entry in self]
 
-    def __iter__(self) -> Iterator[Comparison]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
+    def schema(self) -> dict[str, Any]:
+        """Measure, first, second, difference, low, high, p_value, users."""
+        names = ("first", "second", "difference", "low", "high", "p_value")
+        return {"measure": pl.String} | dict.fromkeys(names, pl.Float64) | {"users": pl.Int64}
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it, by measure."""
-        return {row.measure: row.to_dict() for row in self.rows}
-
-    def to_polars(self) -> pl.DataFrame:
-        """One row a measure: measure, first, second, difference, low, high, p_value, users."""
-        return pl.DataFrame(
-            [
-                {
-                    **{name: getattr(row, name) for name in ("measure", "first", "second", "difference")},
-                    **{"low": row.interval.low, "high": row.interval.high},
-                    **{name: getattr(row, name) for name in ("p_value", "users")},
-                }
-                for row in self.rows
-            ]
-        )
+        """The content for JSON, by measure."""
+        return {entry.measure: entry.to_dict() for entry in self}
 
     def table(self, first: str = "first", second: str = "second") -> Table:
-        """As a table, under the names of the two."""
+        """The differences, under the names of the two."""
         rows = tuple(
             (
-                display_name(row.measure),
-                *(f"{row.first:.4f}", f"{row.second:.4f}", f"{row.difference:+.4f}"),
-                f"{row.interval.low:+.4f}…{row.interval.high:+.4f}",
-                row.p_text(),
+                display_name(entry.measure),
+                *(f"{entry.first:.4f}", f"{entry.second:.4f}", f"{entry.difference:+.4f}"),
+                *(f"{entry.interval.low:+.4f}…{entry.interval.high:+.4f}", entry.p_text()),
             )
-            for row in self.rows
+            for entry in self
         )
         title = f"{first} less {second}, user by user"
         return Table(title, ("", first, second, "difference", "95 % interval", "p"), rows)
-
-    def __str__(self) -> str:
-        return str(self.table())
 
 
 def compare_reports(first: Report, second: Report, *, resamples: int = RESAMPLES, seed: int = 0) -> Comparisons:
@@ -184,7 +162,9 @@ def _same_scale(first: Report, second: Report) -> bool:
 def _check_same_test(first: Report, second: Report) -> None:
     for report in (first, second):
         if not isinstance(report, Report):
-            raise InvalidParameterError(f"compare got {type(report).__name__}; expected two reports of evaluate")
+            raise InvalidParameterError(
+                f"compare_reports got {type(report).__name__}; expected two reports of evaluate"
+            )
     if first.test is None or second.test is None:
         raise InvalidParameterError("a report has no test ratings; expected reports that evaluate has made")
     if first.test is not second.test and first.test.fingerprint() != second.test.fingerprint():

@@ -1,9 +1,8 @@
-"""Figures as tables of text, for a terminal and for a page alike."""
+"""How measures are written, for a terminal and for a page alike."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from tastespace.evaluation.resampling import Interval
 
@@ -29,26 +28,6 @@ NAMES = {
     "ndcg_rated": "NDCG (rated items)",
 }
 UNDEFINED, EMPTY = "–", "empty"
-
-
-@dataclass(frozen=True)
-class Table:
-    """Cells of text under a title; the first column is of names, the others are of figures."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""  # below it
-
-    def __str__(self) -> str:
-        lines = [self.columns, *self.rows]
-        widths = [max(len(line[place]) for line in lines) for place in range(len(self.columns))]
-        padded = (
-            [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
-            for line in lines
-        )
-        below = [self.note] if self.note else []
-        return "\n".join([self.title, *("  ".join(cells).rstrip() for cells in padded), *below])
 
 
 def display_name(measure: str) -> str:

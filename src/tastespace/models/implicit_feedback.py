@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids
 from tastespace.errors import DataError, InvalidParameterError
@@ -30,6 +31,9 @@ class OneClass(Recommender):
     @property
     def history_range(self) -> tuple[float, float]:
         return CHOICES_RANGE
+
+    def suits(self, kind: Kind) -> bool:
+        return kind in CHOICES
 
     def check_ratings(self, ratings: Ratings) -> None:
         self.require_choices(ratings)

@@ -8,10 +8,10 @@ from tastespace.data.kinds import CHOICES
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.recommender import Recommender
-from tastespace.models.baselines.baselines import Popular
 from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.factorization.implicit.implicit_als import ImplicitALS
-from tastespace.models.implicit_feedback import OneClass
+
+FIRST_CHOICES: tuple[type[Recommender], ...] = (BPMF, ImplicitALS)  # the first that suits is the one to begin with
 
 
 class Suited(NamedTuple):
@@ -32,20 +32,20 @@ def suitable_model(ratings: Ratings, *, seed: int | None = None) -> Suited:
             f"suitable_model got {type(ratings).__name__}; expected Ratings: use tastespace.read or Ratings.from_frame"
         )
     kind, known_by = ratings.kind_and_reason
-    reason = f"the values are {kind}: {known_by}"
-    if kind in CHOICES:
-        return Suited(ImplicitALS(seed=seed), reason)
-    return Suited(BPMF(seed=seed, likelihood="logistic") if kind == "yes-no" else BPMF(seed=seed), reason)
+    found = next(model for model in (suited(each, ratings) for each in FIRST_CHOICES) if model.suits(kind))
+    return Suited(found.set_params(seed=seed), f"the values are {kind}: {known_by}")
+
+
+def suited(model: type[Recommender], ratings: Ratings) -> Recommender:
+    """A model of this class with the parameters that the kind of the ratings asks for, all others as usual."""
+    return model(**model.settings_for(ratings.kind))
 
 
 def misfit(recommender: Recommender, ratings: Ratings) -> str | None:
-    """Why a model does not suit ratings, and which would, in a sentence; None where nothing is to be said."""
-    if isinstance(recommender, Popular):
-        return None  # It counts who rated what, and that is there whatever the values are.
+    """Why a model does not suit ratings, and which would, in a sentence; None where there is nothing to say."""
     (kind, known_by), name = ratings.kind_and_reason, type(recommender).__name__
-    takes_negatives = isinstance(recommender, BPMF) and recommender.negatives is not None
-    if isinstance(recommender, OneClass) or takes_negatives:
-        if kind != "stars" or ratings.range[0] <= 0:
+    if recommender.suits("one-class"):
+        if recommender.suits("stars") or kind != "stars" or ratings.range[0] <= 0:
             return None  # What cannot be a choice is an error of the fit, and enough to be told.
         return (
             f"the values are stars ({known_by}), and {name} takes all of them for things chosen, the lowest as well; "

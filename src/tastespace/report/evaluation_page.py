@@ -13,7 +13,7 @@ from tastespace.artifact import FORMAT, MANIFEST
 from tastespace.errors import DataError, InvalidParameterError
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.significance import Comparisons
-from tastespace.evaluation.tables import UNDEFINED, Table, counted, display_name, figure
+from tastespace.evaluation.tables import UNDEFINED, counted, display_name, figure
 from tastespace.report.calibration_figures import confidence_picture, coverage_picture, pit_picture, reliability_picture
 from tastespace.report.evaluation_figures import (
     FIGURES,
@@ -24,6 +24,7 @@ from tastespace.report.evaluation_figures import (
     lists_picture,
     require_plot,
 )
+from tastespace.tables import Table
 
 PAGE = "evaluation.html"
 STYLE = """
@@ -232,7 +233,7 @@ def _page(reports: Mapping[str, Report], drawn: list[tuple[Picture, list[Table]]
 <main>
 <h1>{heading}</h1>
 {_notes(reports, notes)}
-{_table(_summary(reports))}
+{_summary(reports).to_html()}
 <p>In brackets, and as whiskers: 95 % confidence intervals, users being resampled.</p>
 {sections}
 </main>
@@ -243,7 +244,7 @@ def _page(reports: Mapping[str, Report], drawn: list[tuple[Picture, list[Table]]
 
 def _section(picture: Picture, tables: list[Table]) -> str:
     data = base64.b64encode(picture.svg).decode()
-    shown = "\n".join(_table(table) for table in tables)
+    shown = "\n".join(table.to_html() for table in tables)
     return f"""<section>
 <h2>{escape(picture.title)}</h2>
 <figure>
@@ -251,19 +252,3 @@ def _section(picture: Picture, tables: list[Table]) -> str:
 </figure>
 {shown}
 </section>"""
-
-
-def _table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
-    rows = "\n".join(
-        f'<tr><th scope="row">{escape(row[0])}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:]) + "</tr>"
-        for row in table.rows
-    )
-    note = f"\n<p>{escape(table.note)}</p>" if table.note else ""
-    return f"""<div class="wide"><table>
-<caption>{escape(table.title)}</caption>
-<thead><tr>{head}</tr></thead>
-<tbody>
-{rows}
-</tbody>
-</table></div>{note}"""

@@ -1,18 +1,23 @@
-"""Which setting to try next, and whether to go on with one: the part that Optuna does.
+"""Which setting to try next, whether to go on with one, and the journal of trials: the part that Optuna does.
 
-Settings are proposed by its tree-structured Parzen estimator, and dropped by its rule of successive halving (see
-`tastespace.selection.search`). The proposal of trial n is drawn with a generator of its own, made from the seed and n,
-and depends on nothing but that and the trials before it. So a run that goes on from a journal proposes what it would
-have proposed, had it never been interrupted.
+Settings are proposed by its tree-structured Parzen estimator, and dropped by its rule of successive halving: a rung is
+a part of the users, three times as many as the one below, and only the best third of the settings goes up. The proposal
+of trial n is drawn with a generator of its own, made from the seed and n, and depends on nothing but that and the
+trials before it. So a run that goes on from a journal proposes what it would have proposed, had it never been
+interrupted.
+
+The journal is a file of Optuna, which its own tools can read. Each trial that has ended is a line, and no other: one
+during which a run was killed leaves no trace, and is made again.
 """
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import MappingProxyType
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,16 +26,23 @@ from numpy.typing import NDArray
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
 from tastespace.data.vocabulary import Vocabulary
-from tastespace.errors import InvalidParameterError, MissingExtraError
+from tastespace.errors import CheckpointError, CheckpointWarning, MissingExtraError, shortened, warn
+from tastespace.models.base.search_space import Choice, Range, SearchSpace
 from tastespace.randomness import derive
+from tastespace.storage import FolderLock
 
 if TYPE_CHECKING:
+    from optuna import Study
     from optuna.distributions import BaseDistribution
+    from optuna.storages.journal import JournalFileBackend
     from optuna.trial import FrozenTrial, Trial
 
 
 GROWTH = 3  # how many times the users of one rung the next one has
-LEAST_HELD_OUT = 200  # ratings: with fewer a rung tells more of luck than of settings
+MIN_HELD_OUT = 200  # ratings: with fewer a rung tells more of luck than of settings
+RANDOM_TRIALS = 8  # before the estimator has seen enough
+FILE, STUDY = "tune.journal", "tastespace"
+RUN, DEFAULTS = "run", "defaults"  # names of what is kept beside the trials
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +54,10 @@ class Rung:
     split: Split
 
 
-def rungs_of(split: Split, most: int, seed: int) -> tuple[Rung, ...]:
-    """At most so many rungs, each part of the users within the next; fewer where too little would be held out."""
+def rungs_of(split: Split, n: int, seed: int) -> tuple[Rung, ...]:
+    """At most n rungs, each part of the users within the next; fewer where too little would be held out."""
     affordable = 1
-    while affordable < most and len(split.test) / GROWTH**affordable >= LEAST_HELD_OUT:
+    while affordable < n and len(split.test) / GROWTH**affordable >= MIN_HELD_OUT:
         affordable += 1
     order = derive(seed, "users of a rung").permutation(split.train.n_users)
     found = []
@@ -59,180 +71,11 @@ def rungs_of(split: Split, most: int, seed: int) -> tuple[Rung, ...]:
 def _part(split: Split, user_rows: NDArray[np.int64]) -> Split:
     """What these users have on either side."""
     users = Vocabulary(split.train.users.at(np.sort(user_rows)))
-    return Split(_of_users(split.train, users), _of_users(split.test, users))
 
+    def theirs(ratings: Ratings) -> Ratings:
+        return ratings.take(np.flatnonzero(users.rows_of(ratings.users.ids)[ratings.user_rows] >= 0))
 
-def _of_users(ratings: Ratings, users: Vocabulary) -> Ratings:
-    return ratings.take(np.flatnonzero(users.rows_of(ratings.users.ids)[ratings.user_rows] >= 0))
-
-
-Unit = Callable[[Ratings], float]
-
-
-def no_unit(ratings: Ratings) -> float:
-    """A setting that means the same whatever the ratings are."""
-    return 1.0
-
-
-def spread(ratings: Ratings) -> float:
-    """Of what has the unit of the ratings: their standard deviation."""
-    return float(np.std(ratings.values, dtype=np.float64)) or 1.0
-
-
-def thousand_users(ratings: Ratings) -> float:
-    """Of what is held against the number of users who have rated a thing."""
-    return ratings.n_users / 1000
-
-
-def cells(ratings: Ratings) -> float:
-    """Of what is held against a whole row of users or of items."""
-    return float(np.sqrt(ratings.n_users * ratings.n_items))
-
-
-@dataclass(frozen=True)
-class Range:
-    """A number from `low` to `high`, in multiples of the unit; tried evenly on a scale of logarithms."""
-
-    low: float
-    high: float
-    whole: bool = False
-    unit: Unit = no_unit
-
-    def __post_init__(self) -> None:
-        if not 0 < self.low <= self.high < np.inf:
-            raise InvalidParameterError(
-                f"a range goes from {self.low:g} to {self.high:g}; expected numbers above 0, the lower one first"
-            )
-        if self.whole and not (float(self.low).is_integer() and float(self.high).is_integer()):
-            raise InvalidParameterError(
-                f"a range goes from {self.low:g} to {self.high:g}; expected whole numbers for this setting"
-            )
-
-    def value(self, searched: Any, ratings: Ratings) -> Any:
-        """What a model is told for these ratings: to three digits, so that it can be written down as it was tried."""
-        return int(searched) if self.whole else float(f"{searched * self.unit(ratings):.3g}")
-
-    def between(self, low: float, high: float, ratings: Ratings) -> Range:
-        """The same setting with other ends: what a model would be told for these ratings."""
-        unit = self.unit(ratings)
-        return Range(low / unit, high / unit, self.whole, self.unit)
-
-    def told(self, ratings: Ratings) -> str:
-        """Its ends, for these ratings."""
-        return f"{self.value(self.low, ratings):g}..{self.value(self.high, ratings):g}"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of a few values."""
-
-    values: tuple[Any, ...]
-
-    def value(self, searched: Any, ratings: Ratings) -> Any:
-        return searched
-
-    def told(self, ratings: Ratings) -> str:
-        return ", ".join(map(str, self.values))
-
-
-Space = Mapping[str, Range | Choice]
-
-FACTORS = Range(4, 128, whole=True)
-_NEIGHBOURS: Space = MappingProxyType(
-    {
-        "n_neighbours": Range(5, 200, whole=True),
-        "similarity": Choice(("cosine", "pearson", "adjusted-cosine")),
-        "shrinkage": Range(0.5, 500, unit=thousand_users),
-        "damping": Range(0.01, 10),
-    }
-)
-_SIMILAR_USERS: Space = MappingProxyType(
-    {
-        "n_neighbours": Range(10, 400, whole=True),
-        "similarity": Choice(("cosine", "pearson", "adjusted-cosine")),
-        "shrinkage": Range(1, 200),  # by items that two users have in common: no matter how many users there are
-        "damping": Range(0.01, 10),
-    }
-)
-_RANK: Space = MappingProxyType({"n_factors": FACTORS})
-
-SPACES: Mapping[str, Space] = {
-    "mean": {},
-    "bias": {"user_damping": Range(0.1, 100), "item_damping": Range(0.1, 100)},
-    "item-mean": {"damping": Range(0.1, 100)},
-    "popular": {},
-    "item-knn": _NEIGHBOURS,
-    "user-knn": _SIMILAR_USERS,
-    "als": {
-        "n_factors": FACTORS,
-        "regularisation": Range(0.005, 0.5, unit=spread),
-        "user_bias_regularisation": Range(0.001, 0.5),
-    },
-    "pmf": {
-        "n_factors": FACTORS,
-        "regularisation": Range(0.005, 0.5, unit=spread),
-        "learning_rate": Range(0.002, 0.1),
-        "decay": Range(0.005, 0.5),
-    },
-    "monotone": {
-        "n_factors": FACTORS,
-        "regularisation": Range(0.005, 0.5, unit=spread),
-        "pull": Range(1, 200),
-    },
-    "vb": _RANK,
-    "bpmf": _RANK,
-    "sphere": _RANK,
-    "sphere-als": {"n_factors": FACTORS, "regularisation": Range(0.005, 0.5, unit=spread)},
-    "implicit-als": {
-        "n_factors": Range(8, 256, whole=True),
-        "strength": Range(0.25, 128),
-        "regularisation": Range(0.0001, 0.3, unit=cells),
-    },
-    "logistic": {
-        "n_factors": Range(8, 256, whole=True),
-        "regularisation": Range(0.1, 30),
-        "n_negatives": Range(5, 200, whole=True),
-        "learning_rate": Range(0.03, 1),
-    },
-    "ease": {"regularisation": Range(1, 10_000, unit=thousand_users)},
-}
-LEARNING = ("vb", "bpmf", "sphere")  # models that learn the rest from the ratings
-
-
-def space_of(
-    model: str,
-    ratings: Ratings,
-    fixed: Mapping[str, Any],
-    ranges: Mapping[str, tuple[float, float]] | None = None,
-) -> Space:
-    """What is searched of a model: its space, less what is fixed, with other ends where they are given."""
-    usual = SPACES.get(model, {})
-    if not usual:
-        able = ", ".join(name for name, space in SPACES.items() if space)
-        raise InvalidParameterError(f"the model {model} has nothing to be tuned; expected one of {able}")
-    given = dict(ranges or {})
-    for name in given:
-        if name not in usual or isinstance(usual[name], Choice):
-            numbers = ", ".join(key for key, part in usual.items() if isinstance(part, Range))
-            raise InvalidParameterError(
-                f"a range is given for {name!r}, which is no number that is searched of {model}; expected one of "
-                f"{numbers}"
-            )
-        if name in fixed:
-            raise InvalidParameterError(f"{name} is fixed, and a range is given for it; expected one of the two")
-    space = {
-        name: part if name not in given or isinstance(part, Choice) else part.between(*given[name], ratings)
-        for name, part in usual.items()
-        if name not in fixed
-    }
-    if not space:
-        raise InvalidParameterError(
-            f"all that is searched of {model} is fixed ({', '.join(usual)}); expected at least one of them to be left"
-        )
-    return space
-
-
-AT_RANDOM = 8  # trials before the estimator has seen enough
+    return Split(theirs(split.train), theirs(split.test))
 
 
 def require_optuna() -> None:
@@ -261,15 +104,15 @@ def quiet() -> Iterator[None]:
 class Search:
     """A study in memory: it begins with the trials that there are already."""
 
-    def __init__(self, space: Space, *, is_smaller_better: bool, seed: int, before: Sequence[FrozenTrial]) -> None:
+    def __init__(
+        self, space: SearchSpace, *, is_smaller_better: bool, seed: int, before: Sequence[FrozenTrial]
+    ) -> None:
         import optuna
 
         self._space, self._seed = {name: _distribution(part) for name, part in space.items()}, seed
         with quiet():
-            self._study = optuna.create_study(
-                direction="minimize" if is_smaller_better else "maximize",
-                pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=GROWTH),
-            )
+            pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=GROWTH)
+            self._study = optuna.create_study(direction=_direction(is_smaller_better), pruner=pruner)
             self._study.add_trials(before)
 
     def __len__(self) -> int:
@@ -282,7 +125,7 @@ class Search:
 
         with quiet():
             drawn = int(derive(self._seed, "trial", len(self)).integers(1 << 32))
-            self._study.sampler = optuna.samplers.TPESampler(seed=drawn, n_startup_trials=AT_RANDOM)
+            self._study.sampler = optuna.samplers.TPESampler(seed=drawn, n_startup_trials=RANDOM_TRIALS)
             return self._study.ask(self._space)
 
     def is_hopeless(self, trial: Trial, step: int, value: float) -> bool:
@@ -291,12 +134,12 @@ class Search:
             trial.report(value, step)
             return trial.should_prune()
 
-    def end(self, trial: Trial, told: dict[str, Any], *, value: float | None, is_complete: bool) -> FrozenTrial:
+    def end(self, trial: Trial, kept: dict[str, Any], *, value: float | None, is_complete: bool) -> FrozenTrial:
         """A trial that went all the way, or was dropped on it; no value for one whose fit failed."""
         from optuna.trial import TrialState
 
         with quiet():
-            for name, content in told.items():
+            for name, content in kept.items():
                 trial.set_user_attr(name, content)
             if value is None:
                 return self._study.tell(trial, state=TrialState.FAIL)
@@ -313,3 +156,150 @@ def _distribution(part: Range | Choice) -> BaseDistribution:
     if part.whole:
         return IntDistribution(int(part.low), int(part.high), log=True)
     return FloatDistribution(part.low, part.high, log=True)
+
+
+def _direction(is_smaller_better: bool) -> str:
+    return "minimize" if is_smaller_better else "maximize"
+
+
+class Journal:
+    """The trials of a run, in a folder or, without one, nowhere."""
+
+    def __init__(self, study: Study | None, lock: FolderLock | None) -> None:
+        self._study, self._lock = study, lock
+
+    @classmethod
+    def begin(cls, folder: Path | None, *, resume: bool, is_smaller_better: bool, run: Mapping[str, Any]) -> Journal:
+        """The journal of this run, found or to be made. `run` is what makes it this one, by name."""
+        if folder is None:
+            return cls(None, None)
+        file, run = folder / FILE, json.loads(json.dumps(run))
+        check_folder(folder, resume=resume)
+        if resume and not file.exists():
+            warn(f"there is no search in {folder} yet: it starts from the beginning", CheckpointWarning)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = FolderLock(folder)
+            _check_lines(file)
+        except BlockingIOError:
+            raise CheckpointError(
+                f"another search is writing to {folder}; wait for it, stop it, or take another folder"
+            ) from None
+        except OSError as error:
+            if isinstance(error, CheckpointError):
+                raise
+            raise CheckpointError(
+                f"{folder} cannot be written to ({error.strerror or error}); expected a folder for the search"
+            ) from error
+        study = _study(file, is_smaller_better)
+        known = study.user_attrs.get(RUN)
+        if known is None:
+            with quiet():
+                study.set_user_attr(RUN, run)
+        else:
+            _require_same(known, run, folder)
+        return cls(study, lock)
+
+    def trials(self) -> list[FrozenTrial]:
+        """Those that have ended."""
+        return [] if self._study is None else self._study.get_trials()
+
+    def defaults(self) -> float | None:
+        """What the model achieves as it is, if that is known already."""
+        return None if self._study is None else self._study.user_attrs.get(DEFAULTS)
+
+    def keep_defaults(self, value: float) -> None:
+        if self._study is not None:
+            with quiet():
+                self._study.set_user_attr(DEFAULTS, value)
+
+    def keep(self, trial: FrozenTrial) -> None:
+        if self._study is not None:
+            with quiet():
+                self._study.add_trial(trial)
+
+    def close(self) -> None:
+        """Let others have the folder."""
+        if self._lock is not None:
+            self._lock.release()
+
+
+def check_folder(folder: Path, *, resume: bool) -> None:
+    """Refuse early what cannot be meant."""
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError(f"{folder} is a file; expected a folder for the search")
+    if (folder / FILE).exists() and not resume:
+        raise CheckpointError(
+            f"{folder} holds a search already; resume it (--resume on the command line), start again in another "
+            "folder, or delete this one"
+        )
+
+
+def _study(file: Path, is_smaller_better: bool) -> Study:
+    import optuna
+    from optuna.storages.journal import JournalStorage
+
+    backend = _backend(file)
+    try:
+        with quiet():
+            return optuna.create_study(
+                storage=JournalStorage(backend),
+                study_name=STUDY,
+                direction=_direction(is_smaller_better),
+                load_if_exists=True,
+            )
+    except Exception as error:  # What is found in a damaged file is up to the damage.
+        raise _damaged(file, f"{type(error).__name__}: {error}") from error
+
+
+def _damaged(file: Path, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"{file} is damaged ({shortened(why)}); expected the journal of a search: delete it and begin again, or take "
+        "another folder"
+    )
+
+
+def _backend(file: Path) -> JournalFileBackend:
+    """The file without a lock of its own: the folder has one, which ends with its process whatever becomes of that."""
+    from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+
+    class Unlocked(JournalFileOpenLock):
+        def acquire(self) -> bool:
+            return True
+
+        def release(self) -> None:
+            pass
+
+    return JournalFileBackend(str(file), lock_obj=Unlocked(str(file)))
+
+
+def _check_lines(file: Path) -> None:
+    """Refuse what is no journal, and leave out a line that a run was killed in the middle of writing.
+
+    Optuna would put its next line behind the unfinished one, and see what is wrong only when it reads that again.
+    """
+    if not file.exists():
+        return
+    content = file.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if len(whole) < len(content):
+        warn(f"the last line of {file} was not finished, and is left out", CheckpointWarning)
+        with file.open("r+b") as stream:
+            stream.truncate(len(whole))
+    for place, line in enumerate(whole.splitlines(), start=1):
+        try:
+            json.loads(line)
+        except ValueError as error:
+            raise _damaged(file, f"line {place}: {error}") from error
+
+
+def _require_same(known: Mapping[str, Any], run: Mapping[str, Any], folder: Path) -> None:
+    different = [name for name in dict.fromkeys([*known, *run]) if known.get(name) != run.get(name)]
+    if different:
+        told = "; ".join(
+            f"{name}: {shortened(str(known.get(name)))} there, {shortened(str(run.get(name)))} here"
+            for name in different
+        )
+        raise CheckpointError(
+            f"{folder} holds another search ({told}); expected the same settings to resume it, or another folder"
+        )

@@ -1,7 +1,9 @@
-"""A model of a contest in a process of its own: its memory is its own, and so is its end.
+"""One runner for all trials of models: what a fit costs, what it achieves, and what becomes of one that fails.
 
-A fresh Python, not a fork: threads of kernels and of tables do not survive one. It gets its task by its standard input
-and the ratings from a file, and answers with what it has to say on the way and then with the outcome.
+`run` fits a model to the training part of a split and measures it on the test part. `attempt` does the same and never
+raises. `attempts` gives each trial a process of its own, so that its memory is its own, and so is its end: a fresh
+Python, not a fork, because threads of kernels and of tables do not survive one. That process gets its task by its
+standard input and the split from a file, and answers with progress and then with the outcome.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -26,76 +28,30 @@ import numpy as np
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
 from tastespace.errors import DataError, InvalidParameterError, TastespaceError, TastespaceWarning, shortened
-from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.metrics.rating import rmse
 from tastespace.evaluation.predictions import predict_all
-from tastespace.evaluation.relevance import Relevant, sense_of
+from tastespace.evaluation.relevance import task_of
 from tastespace.evaluation.report import Report
 from tastespace.inference.trace import HELD_OUT, Trace
 from tastespace.models import Recommender
-from tastespace.models.base.resuming import startable
 from tastespace.progress import Observer, Progress, silent
 
-MEGABYTE = 1e6
-_STATUS, _FORGET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-
-
-def begin_peak() -> None:
-    """Forget the peak so far, where the system can (Linux): the next one is of what comes."""
-    try:
-        _FORGET.write_text("5")
-    except OSError:
-        return
-
-
-def peak_bytes() -> int | None:
-    """The most that was resident at any time; None where the system does not say."""
-    # Not getrusage on Linux: there a process begins with the peak of the one that started it.
-    if sys.platform == "darwin":
-        import resource
-
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return _status("VmHWM")
-
-
-def resident_bytes() -> int | None:
-    """What is resident now; None where the system does not say, and on macOS the peak so far."""
-    return peak_bytes() if sys.platform == "darwin" else _status("VmRSS")
-
-
-def machine_bytes() -> int | None:
-    """What the machine has in all; None where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
-def _status(name: str) -> int | None:
-    try:
-        lines = _STATUS.read_text().splitlines()
-    except OSError:
-        return None
-    sizes = [line.split()[1] for line in lines if line.startswith(f"{name}:")]
-    return int(sizes[0]) * 1024 if sizes else None
-
-
 # Phases in which a model holds out training ratings of its own: their errors are not those of the test ratings.
-OF_ITS_OWN = ("finding", "searching")
+OWN_HELD_OUT = ("finding", "searching")
 SWEEPS = ("sweep", "epoch", "pass", "sampling")  # how phases begin whose steps go through all ratings
 
 
 @dataclass(frozen=True)
 class Task:
-    """A model that is yet to be made, and what is asked of it."""
+    """A model that is yet to be made, and how it is measured: a function of the fitted model and the split.
+
+    `is_watched` has the errors on the test ratings told during the fit; then the measure must give a report.
+    """
 
     model: type[Recommender]
     parameters: Mapping[str, Any]
-    k: int
-    relevant: Relevant
-    ranking: bool
-    bootstrap: int
-    seed: int
+    measure: Callable[..., Any] | None = None
+    is_watched: bool = False
     starts: tuple[tuple[type[Recommender], Mapping[str, Any]], ...] = ()  # fitted before, each from the one before
 
 
@@ -120,48 +76,47 @@ class Moment:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of a model: a report, or an error."""
+    """What became of a trial: what was measured, or an error."""
 
-    report: Report | None = None
+    value: Any = None
     cost: Cost | None = None
     trace: tuple[Moment, ...] = ()  # the last one is of the fitted model
     warnings: tuple[str, ...] = ()
     error: str | None = None
+    recommender: Recommender | None = None  # fitted; it stays in its process
 
 
-@dataclass(eq=False)
-class Listener:
-    """Hears what a fit says, and keeps when it said how far it was."""
-
-    observer: Observer
-    began: float
-    moments: list[Moment] = field(default_factory=list)
-    last_steps: dict[str, int] = field(default_factory=dict)  # by phase
-
-    def __call__(self, event: Progress) -> None:
-        if event.phase.startswith(SWEEPS):
-            self.last_steps[event.phase] = event.step
-        if HELD_OUT in event.stats and not event.phase.startswith(OF_ITS_OWN):
-            now = time.perf_counter() - self.began
-            self.moments.append(Moment(event.step, now, float(event.stats[HELD_OUT])))
-        self.observer(event)
-
-    @property
-    def n_steps(self) -> int | None:
-        """How often the model went through all ratings."""
-        return sum(self.last_steps.values()) or None
+def run(task: Task, split: Split, observer: Observer = silent, *, is_alone: bool = False) -> Outcome:
+    """Fit and measure; `is_alone` says whether this process has nothing else to do."""
+    recommender = task.model(**task.parameters)
+    recommender.check()
+    before = _begin_peak() if is_alone else None
+    began, processor = time.perf_counter(), time.process_time()
+    listener = _Listener(observer, began)
+    start = _started(task, split.train, observer)
+    watched = {"held_out": split.test} if task.is_watched else {}
+    recommender.fit(split.train, observer=listener, start=start, **watched)
+    cost = Cost(time.perf_counter() - began, time.process_time() - processor)
+    peak = _status("VmHWM") if is_alone else None
+    if peak is not None and before is not None:
+        cost = replace(cost, memory_mb=max(peak - before, 0) / 1e6, process_mb=peak / 1e6)
+    value = None if task.measure is None else task.measure(recommender, split, observer=observer)
+    trace = _trace(listener, recommender, split.test, value, cost) if task.is_watched else ()
+    return Outcome(value, cost, trace, recommender=recommender)
 
 
-def attempt(task: Task, split: Split, observer: Observer, *, is_alone: bool) -> Outcome:
-    """The outcome, whatever happens; `is_alone` says whether this process has nothing else to do."""
+def attempt(task: Task, split: Split, observer: Observer = silent, *, is_alone: bool = False) -> Outcome:
+    """The outcome, whatever happens; warnings are kept, not shown."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", TastespaceWarning)
+        warnings.simplefilter("always")
         try:
-            outcome = _measured(task, split, observer, is_alone)
+            outcome = run(task, split, observer, is_alone=is_alone)
         except TastespaceError as error:
             outcome = Outcome(error=str(error))
         except MemoryError:
-            outcome = Outcome(error=_out_of_memory(task))
+            n_factors = task.parameters.get("n_factors")
+            of_what, fewer = ("", "ratings") if n_factors is None else (f" for n_factors={n_factors}", "factors")
+            outcome = Outcome(error=f"there is not enough memory{of_what}; expected fewer {fewer}")
         except BrokenPipeError:
             raise  # Whoever wanted to know has gone.
         except Exception as error:
@@ -171,53 +126,27 @@ def attempt(task: Task, split: Split, observer: Observer, *, is_alone: bool) -> 
     return replace(outcome, warnings=tuple(said))
 
 
-def _out_of_memory(task: Task) -> str:
-    n_factors = task.parameters.get("n_factors")
-    told = "" if n_factors is None else f" for n_factors={n_factors}"
-    return f"there is not enough memory{told}; expected {'fewer ratings' if n_factors is None else 'fewer factors'}"
+def renamed(name: str, observer: Observer) -> Observer:
+    """An observer for one of several trials: its phases begin with its name."""
+    return lambda event: observer(replace(event, phase=f"{name}: {event.phase}"))
 
 
-def _measured(task: Task, split: Split, observer: Observer, is_alone: bool) -> Outcome:
-    recommender = task.model(**task.parameters)
-    recommender.check()
-    cost, listener = _fit(recommender, task, split, observer, is_alone)
-    report = evaluate(
-        recommender,
-        split,
-        k=task.k,
-        relevant=task.relevant,
-        ranking=task.ranking,
-        bootstrap=task.bootstrap,
-        seed=task.seed,
-        observer=observer,
-    )
-    moments = _moments(listener, recommender)
-    if not sense_of(recommender, split.test).is_of_lists:
-        end = _known_rmse(recommender, split.test, report)
-        step = moments[-1].step if moments else listener.n_steps
-        moments += [] if end is None else [Moment(step, cost.seconds, end)]
-    else:
-        moments = []
-    return Outcome(replace(report, test=None), cost, tuple(moments))
+@dataclass(eq=False)
+class _Listener:
+    """Passes on what a fit tells, and keeps when it told how far it was."""
 
+    observer: Observer
+    began: float
+    moments: list[Moment] = field(default_factory=list)
+    last_steps: dict[str, int] = field(default_factory=dict)  # by phase
 
-def _fit(
-    recommender: Recommender, task: Task, split: Split, observer: Observer, is_alone: bool
-) -> tuple[Cost, Listener]:
-    """What it cost, that of its start included."""
-    if is_alone:
-        begin_peak()
-    before = resident_bytes() if is_alone else None
-    began, processor = time.perf_counter(), time.process_time()
-    listener = Listener(observer, began)
-    start = _started(task, split.train, observer)
-    recommender.fit(split.train, held_out=split.test, observer=listener, start=start)
-    seconds, processor_seconds = time.perf_counter() - began, time.process_time() - processor
-    peak = peak_bytes() if is_alone else None
-    if peak is None or before is None:
-        return Cost(seconds, processor_seconds), listener
-    added = max(peak - before, 0) / MEGABYTE
-    return Cost(seconds, processor_seconds, added, peak / MEGABYTE), listener
+    def __call__(self, event: Progress) -> None:
+        if event.phase.startswith(SWEEPS):
+            self.last_steps[event.phase] = event.step
+        if HELD_OUT in event.stats and not event.phase.startswith(OWN_HELD_OUT):
+            now = time.perf_counter() - self.began
+            self.moments.append(Moment(event.step, now, float(event.stats[HELD_OUT])))
+        self.observer(event)
 
 
 def _started(task: Task, train: Ratings, observer: Observer) -> Recommender | None:
@@ -233,23 +162,28 @@ def _started(task: Task, train: Ratings, observer: Observer) -> Recommender | No
     return start
 
 
-def _moments(listener: Listener, recommender: Recommender) -> list[Moment]:
-    """What was said on the way. Of several chains: the mean error of all after so many sweeps of each.
+def _trace(
+    listener: _Listener, recommender: Recommender, test: Ratings, report: Report, cost: Cost
+) -> tuple[Moment, ...]:
+    """The errors during the fit and at its end; nothing where only lists are measured.
 
-    Its time is that at which as many sweeps were done, whichever chains they were of.
+    Of several chains: the mean error of all after so many sweeps of each, at the time at which as many sweeps were
+    done, whichever chains they were of.
     """
-    trace, told = getattr(recommender.posterior_, "trace", None), listener.moments
-    if not isinstance(trace, Trace) or HELD_OUT not in trace.quantities:
-        return list(told)
-    if len(told) != trace.chains * trace.sweeps:
-        return list(told)
-    errors = np.asarray(trace.quantities[HELD_OUT]).mean(axis=0)
-    ends: Sequence[Moment] = told[trace.chains - 1 :: trace.chains]
-    return [Moment(step, end.seconds, float(errors[step - 1])) for step, end in enumerate(ends, start=1)]
+    if task_of(recommender, test).is_of_lists:
+        return ()
+    chains, moments = getattr(recommender.posterior_, "trace", None), listener.moments
+    if isinstance(chains, Trace) and HELD_OUT in chains.quantities and len(moments) == chains.chains * chains.sweeps:
+        errors = np.asarray(chains.quantities[HELD_OUT]).mean(axis=0)
+        ends = moments[chains.chains - 1 :: chains.chains]
+        moments = [Moment(step, end.seconds, float(errors[step - 1])) for step, end in enumerate(ends, start=1)]
+    end = _known_rmse(recommender, test, report)
+    step = moments[-1].step if moments else sum(listener.last_steps.values()) or None
+    return (*moments, *([] if end is None else [Moment(step, cost.seconds, end)]))
 
 
 def _known_rmse(recommender: Recommender, test: Ratings, report: Report) -> float | None:
-    """The error over test ratings whose user and item are known, as what is told on the way; None without any."""
+    """The error over test ratings whose user and item are known, as is told during the fit; None without any."""
     trained = recommender.ratings_
     users = trained.users.rows_of(test.users.ids)[test.user_rows]
     items = trained.items.rows_of(test.items.ids)[test.item_rows]
@@ -263,26 +197,55 @@ def _known_rmse(recommender: Recommender, test: Ratings, report: Report) -> floa
     return float(rmse(answers.mean, part.values))
 
 
+def _begin_peak() -> int | None:
+    """Forget the peak of memory so far, where the system can (Linux): the next one is of what comes. What is in use."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def _status(name: str) -> int | None:
+    """Bytes in use (VmRSS), or the most so far (VmHWM); None where the system does not say."""
+    # Not getrusage on Linux: there a process begins with the peak of the one that started it.
+    if sys.platform == "darwin":
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    sizes = [line.split()[1] for line in lines if line.startswith(f"{name}:")]
+    return int(sizes[0]) * 1024 if sizes else None
+
+
 PAUSE = 0.05  # seconds between two events that are passed on
-LONGEST = 200  # letters of what a process said last
-# What chains load when they are judged. To load it takes a second, and says nothing about a model.
+MAX_LETTERS = 200  # of what a process said last
+# What chains load when they are diagnosed. To load it takes a second, and says nothing about a model.
 LOADED_LATE = ("scipy.stats", "arviz_stats.base.array")
 
 
-def keep(split: Split, file: Path) -> None:
-    """Write the ratings where all processes find them."""
-    try:
-        with file.open("wb") as stream:
-            pickle.dump(split, stream, protocol=5)
-    except OSError as error:
-        raise DataError(
-            f"cannot write the ratings for other processes ({error.strerror or error})",
-            file=file,
-            expected="room in the folder for temporary files: TMPDIR names another one",
-        ) from error
+@contextlib.contextmanager
+def attempts(split: Split, *, in_processes: bool) -> Iterator[Callable[[Task, Observer], Outcome]]:
+    """How tasks on a split are attempted: each in a process of its own, or in this one."""
+    if not in_processes:
+        yield lambda task, observer: attempt(task, split, observer)
+        return
+    with tempfile.TemporaryDirectory(prefix="tastespace-") as folder:
+        file = Path(folder) / "split.pickle"
+        try:
+            with file.open("wb") as stream:
+                pickle.dump(split, stream, protocol=5)
+        except OSError as error:
+            raise DataError(
+                f"cannot write the ratings for other processes ({error.strerror or error})",
+                file=file,
+                expected="room in the folder for temporary files: TMPDIR names another one",
+            ) from error
+        yield lambda task, observer: _attempt_in_process(task, file, observer)
 
 
-def attempt_apart(task: Task, kept: Path, observer: Observer) -> Outcome:
+def _attempt_in_process(task: Task, file: Path, observer: Observer) -> Outcome:
     """The outcome of a task in a process of its own, which ends with this call, whatever happens."""
     try:
         packed = pickle.dumps(task, protocol=5)
@@ -297,86 +260,76 @@ def attempt_apart(task: Task, kept: Path, observer: Observer) -> Outcome:
         assert process.stdout is not None
         try:
             with contextlib.suppress(BrokenPipeError), process.stdin:
-                pickle.dump((str(kept), packed), process.stdin)
-            outcome = _heard(process.stdout, observer)
+                pickle.dump((str(file), packed), process.stdin)
+            outcome = _received(process.stdout, observer)
             if outcome is None:
                 process.wait()
         finally:
             process.kill()  # It has said all it has to say, or nobody listens any more.
             code = process.wait()
             process.stdout.close()
-        return _ended(code, complaints) if outcome is None else outcome
+        return Outcome(error=_reason_of_end(code, complaints)) if outcome is None else outcome
 
 
 def serve() -> None:
     """What the other process does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Whoever started it hears of an interrupt, too, and ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Whoever started it gets an interrupt, too, and ends it.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # What anybody prints must not come between the answers.
-    kept, packed = pickle.load(sys.stdin.buffer)
+    last = 0.0
+
+    def send(content: Any) -> None:
+        pickle.dump(content, answers, protocol=5)
+        answers.flush()
+
+    def send_some(event: Progress) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if event.step == event.total or now - last >= PAUSE:
+            last = now
+            send(event)
+
+    file, packed = pickle.load(sys.stdin.buffer)
     try:
         task = pickle.loads(packed)
     except (AttributeError, ImportError) as error:
-        _say(
-            answers,
-            Outcome(
-                error=f"its class cannot be imported by a process of its own ({error}); expected one in a module, or "
-                "apart=False"
-            ),
-        )
+        message = f"its class cannot be imported by a process of its own ({error}); expected one in a module, or "
+        send(Outcome(error=f"{message}apart=False"))
         return
-    with Path(kept).open("rb") as stream:
+    with Path(file).open("rb") as stream:
         split = pickle.load(stream)
     for module in LOADED_LATE if "chains" in task.parameters else ():
         importlib.import_module(module)
     with contextlib.suppress(BrokenPipeError):
-        _say(answers, attempt(task, split, _Pausing(answers), is_alone=True))
+        send(replace(attempt(task, split, send_some, is_alone=True), recommender=None))
 
 
-class _Pausing:
-    """An observer that passes events on, but not all of many."""
-
-    def __init__(self, answers: IO[bytes]) -> None:
-        self._answers, self._last = answers, 0.0
-
-    def __call__(self, event: Progress) -> None:
-        now = time.monotonic()
-        if event.step == event.total or now - self._last >= PAUSE:
-            self._last = now
-            _say(self._answers, event)
-
-
-def _say(answers: IO[bytes], what: Any) -> None:
-    pickle.dump(what, answers, protocol=5)
-    answers.flush()
-
-
-def _heard(answers: IO[bytes], observer: Observer) -> Outcome | None:
-    """Pass on what is said until there is an outcome; None if the process ends without one."""
+def _received(answers: IO[bytes], observer: Observer) -> Outcome | None:
+    """Pass on progress until there is an outcome; None if the process ends without one."""
     while True:
         try:
-            said = pickle.load(answers)
+            content = pickle.load(answers)
         except (EOFError, pickle.UnpicklingError):
             return None
-        if isinstance(said, Outcome):
-            return said
-        observer(said)
+        if isinstance(content, Outcome):
+            return content
+        observer(content)
 
 
-def _ended(code: int, complaints: IO[bytes]) -> Outcome:
-    """Why there is no outcome, as far as it is known."""
+def _reason_of_end(code: int, complaints: IO[bytes]) -> str:
+    """Why a process ended without an outcome, as far as it is known."""
     if code == -getattr(signal, "SIGKILL", 9):
-        return Outcome(error="its process was killed (SIGKILL): most often because there was not enough memory")
+        return "its process was killed (SIGKILL): most often because there was not enough memory"
     if code < 0:
-        return Outcome(error=f"its process was ended by {signal.Signals(-code).name}")
+        return f"its process was ended by {signal.Signals(-code).name}"
     complaints.seek(0)
     lines = complaints.read().decode(errors="replace").strip().splitlines()
-    last = f": {shortened(lines[-1], LONGEST)}" if lines else ""
-    return Outcome(error=f"its process ended with the code {code}{last}")
+    last = f": {shortened(lines[-1], MAX_LETTERS)}" if lines else ""
+    return f"its process ended with the code {code}{last}"
 
 
-def beginnings(starts: Mapping[str, str], names: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Of each model that begins from another: the names of those to fit before it, in this order."""
+def order_of_starts(starts: Mapping[str, str], names: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """By the name of each model that begins from another: those to fit before it, in this order."""
     if not isinstance(starts, Mapping):
         raise InvalidParameterError(f"starts is {starts!r}; expected names of models by names, {{name: start}}")
     for name, start in starts.items():
@@ -398,17 +351,3 @@ def _before(name: str, starts: Mapping[str, str]) -> tuple[str, ...]:
             raise InvalidParameterError(f"{circle}: that is a circle; expected one that begins by itself")
         found.append(name)
     return tuple(reversed(found))
-
-
-def cannot_begin(recommender: Any) -> str | None:
-    """Why a model cannot begin from another; None if it can."""
-    try:
-        startable(recommender)
-    except TastespaceError as error:
-        return str(error)
-    return None
-
-
-def described(models: Mapping[str, Recommender], before: Collection[str]) -> tuple[tuple[type[Recommender], Any], ...]:
-    """Classes and parameters of these models, for another process to make them."""
-    return tuple((type(models[name]), models[name].get_params()) for name in before)

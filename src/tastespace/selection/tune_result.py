@@ -1,10 +1,11 @@
-"""What a search of settings found."""
+"""What a search of settings found, and the goal by which it was decided."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import polars as pl
 
@@ -16,15 +17,15 @@ from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.metrics.binary import BY_USER
 from tastespace.evaluation.metrics.order import NDCG as NDCG_RATED
 from tastespace.evaluation.metrics.order import OF_ORDER
-from tastespace.evaluation.tables import UNDEFINED, Table, counted, display_name, figure
+from tastespace.evaluation.tables import UNDEFINED, counted, display_name, figure
 from tastespace.models import MODELS, Recommender
-from tastespace.models.implicit_feedback import OneClass
+from tastespace.progress import Observer, silent
+from tastespace.tables import Table, TableResult
 
 SMALLER_IS_BETTER = ("rmse", "mae", "crps", "log_loss", "ece")
-LARGER_IS_BETTER = ("log_score", *OF_ORDER, "yes_no_auc", BY_USER)
 OF_LISTS = ("ndcg", "ndcg_binary", "recall", "precision", "hit_rate", "mrr", "map", "auc")  # larger is better
+KNOWN = (*SMALLER_IS_BETTER, "log_score", *OF_ORDER, "yes_no_auc", BY_USER, *OF_LISTS)
 WITH_LENGTH = (NDCG_RATED, *(name for name in OF_LISTS if name != "auc"))
-OF_UNCERTAIN = ("crps", "log_score")
 DEFAULT_K = 10
 
 
@@ -47,7 +48,7 @@ class Goal:
     def better(self, value: float, other: float) -> bool:
         return value < other if self.is_smaller_better else value > other
 
-    def value(self, recommender: Recommender, split: Split) -> float:
+    def value(self, recommender: Recommender, split: Split, observer: Observer = silent) -> float:
         """The measure of a fitted model on the held-out part."""
         report = evaluate(
             recommender,
@@ -55,42 +56,36 @@ class Goal:
             k=self.k,
             ranking=self.name in OF_LISTS,
             groups=False,
-            calibration=self.name in OF_UNCERTAIN,
+            calibration=self.name in ("crps", "log_score"),
             bootstrap=0,
         )
         if self.measure not in report.measures:
             raise InvalidParameterError(
                 f"{self.measure} is not measured of {type(recommender).__name__} on {report.kind} ratings; expected "
-                f"one of {', '.join(name for name in report.measures if name.partition('@')[0] in _known())}"
+                f"one of {', '.join(name for name in report.measures if name.partition('@')[0] in KNOWN)}"
             )
-        return report[self.measure]
+        value = report[self.measure]
+        if not math.isfinite(value):
+            raise InvalidParameterError(f"{self.measure} is {value} on the held-out ratings; expected a number")
+        return value
 
 
 def goal_of(measure: str | None, recommender: Recommender, ratings: Ratings) -> Goal:
-    """The measure asked for, or what decides by the kind of the ratings, as in a contest."""
+    """The measure asked for, or what decides by the kind of the ratings, as in a comparison of models."""
     if measure is None:
-        if ratings.kind in CHOICES or _is_of_choices(recommender):
+        if ratings.kind in CHOICES or not recommender.suits("stars"):
             return Goal(f"ndcg@{DEFAULT_K}")
         return Goal("log_loss" if ratings.kind == "yes-no" else "rmse")
     name, at, length = str(measure).partition("@")
     has_length = name in WITH_LENGTH
-    if name not in _known() or has_length != bool(at) or (at and not (length.isdecimal() and int(length) >= 1)):
-        shown = (f"{known}@{DEFAULT_K}" if known in WITH_LENGTH else known for known in _known())
+    if name not in KNOWN or has_length != bool(at) or (at and not (length.isdecimal() and int(length) >= 1)):
+        shown = (f"{known}@{DEFAULT_K}" if known in WITH_LENGTH else known for known in KNOWN)
         raise InvalidParameterError(f"the measure is {measure!r}; expected one of {', '.join(shown)}")
     return Goal(measure, int(length) if at else DEFAULT_K)
 
 
-def _is_of_choices(recommender: Recommender) -> bool:
-    """Whether predictions will be no ratings, of a model that is not fitted yet."""
-    return isinstance(recommender, OneClass) or recommender.get_params().get("negatives") is not None
-
-
-def _known() -> tuple[str, ...]:
-    return (*SMALLER_IS_BETTER, *LARGER_IS_BETTER, *OF_LISTS)
-
-
 Ending = Literal["trials", "time", "interrupt"]
-DEFAULTS = "as it is"  # the row of a model that is told nothing
+DEFAULTS = "as it is"  # the row of a model with its defaults
 
 
 @dataclass(frozen=True)
@@ -98,7 +93,7 @@ class TuneTrial:
     """One setting that was tried. `value` is what it achieved with the users it got to, None where a fit failed."""
 
     number: int  # from 1 on, in the order in which they were tried
-    settings: Mapping[str, Any]  # what a fit on all the given ratings is to be told
+    settings: Mapping[str, Any]  # for a fit on all the given ratings
     value: float | None
     users: float  # share of the users that it got to: 1 if it went all the way
     seconds: float
@@ -111,23 +106,29 @@ class TuneTrial:
         return self.error is None and self.users == 1
 
 
-@dataclass(frozen=True, eq=False)
-class TuneResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class TuneResult(TableResult[TuneTrial]):
     """Settings of a model, tried on a held-out part of the ratings; `settings` are the best.
 
     `defaults` is what the model achieves as it is. If no setting did better, `settings` is empty: leave it as it is.
     """
 
+    key: ClassVar[str] = "number"
+
     model: str
     goal: Goal
     defaults: float
-    trials: tuple[TuneTrial, ...]  # in the order in which they were tried
-    parameters: Mapping[str, Any]  # what all fits were told besides
+    parameters: Mapping[str, Any]  # the same in all fits
     shares: tuple[float, ...]  # of the users, rung by rung
     held_out: int  # ratings that decided
     ratings: int  # of which these were held out
     seconds: float  # of this call
     ended_by: Ending = "trials"  # all had their turn, the time was up, or somebody ended it
+
+    @property
+    def trials(self) -> tuple[TuneTrial, ...]:
+        """In the order in which they were tried."""
+        return self.entries
 
     @property
     def ranked(self) -> list[TuneTrial]:
@@ -144,9 +145,10 @@ class TuneResult:
     def best(self) -> TuneTrial | None:
         """The best of those that went all the way; None if the model is better left as it is."""
         first = next(iter(self.ranked), None)
-        if first is None or first.value is None or not first.is_complete:
-            return None
-        return first if self.goal.better(first.value, self.defaults) else None
+        return first if first is not None and self._beats_defaults(first) else None
+
+    def _beats_defaults(self, trial: TuneTrial) -> bool:
+        return trial.is_complete and trial.value is not None and self.goal.better(trial.value, self.defaults)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -164,13 +166,13 @@ class TuneResult:
         return MODELS[self.model](**{**self.parameters, **self.settings})
 
     def changed(self) -> dict[str, Any]:
-        """The parameters of that model that are not what they are without being told, seed and threads aside."""
+        """The parameters of that model that differ from its defaults, seed and threads aside."""
         usual = MODELS[self.model]().get_params()
-        told = {**self.parameters, **self.settings}
-        return {key: value for key, value in told.items() if key not in ("seed", "threads") and value != usual[key]}
+        given = {**self.parameters, **self.settings}
+        return {key: value for key, value in given.items() if key not in ("seed", "threads") and value != usual[key]}
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The content for JSON."""
         return {
             "model": self.model,
             "measure": self.goal.measure,
@@ -186,25 +188,21 @@ class TuneResult:
             "ended_by": self.ended_by,
         }
 
-    def to_polars(self) -> pl.DataFrame:
-        """One row a trial, the best first: number, a column a setting, value, users, seconds, error."""
-        names = dict.fromkeys(name for trial in self.trials for name in trial.settings)
-        return pl.DataFrame(
-            [
-                {
-                    "number": trial.number,
-                    **{name: trial.settings.get(name) for name in names},
-                    **{name: getattr(trial, name) for name in ("value", "users", "seconds", "error")},
-                }
-                for trial in self.ranked
-            ],
-            schema_overrides={"number": pl.Int64, "value": pl.Float64, "users": pl.Float64, "error": pl.String},
-        )
+    def records(self) -> list[dict[str, Any]]:
+        """One a trial, the best first."""
+        return [{**asdict(trial), **trial.settings} for trial in self.ranked]
 
-    def table(self, most: int | None = None) -> Table:
-        """One row a setting, the best first, and the model as it is; the first `most` of them."""
-        names = list(dict.fromkeys(name for trial in self.trials for name in trial.settings))
-        tried = self.ranked if most is None else self.ranked[:most]
+    def schema(self) -> dict[str, Any]:
+        """Number, a column a setting, value, users, seconds, error."""
+        figures = {"value": pl.Float64, "users": pl.Float64, "seconds": pl.Float64, "error": pl.String}
+        return {"number": pl.Int64} | dict.fromkeys(self._names()) | figures
+
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys(name for trial in self.trials for name in trial.settings))
+
+    def table(self, n: int | None = None) -> Table:
+        """One row a setting, the best first, and the model as it is; the first n of them."""
+        names, tried = self._names(), self.ranked[:n]
         rows = [
             (
                 *(str(trial.number), *(_text(trial.settings.get(name)) for name in names)),
@@ -212,25 +210,17 @@ class TuneResult:
             )
             for trial in tried
         ]
-        rows.insert(self._place(tried), (DEFAULTS, *([""] * len(names)), figure(self.defaults), "100%"))
+        place = sum(map(self._beats_defaults, tried))
+        rows.insert(place, (DEFAULTS, *([""] * len(names)), figure(self.defaults), "100%"))
         left = len(self.trials) - len(tried)
+        measure = display_name(self.goal.measure)
         return Table(
-            f"Settings of {self.model}, best first: {counted(len(self.trials), 'trial')}, judged by "
-            f"{display_name(self.goal.measure)} of {self.held_out:,} of {counted(self.ratings, 'rating')}",
-            ("trial", *names, display_name(self.goal.measure), "users"),
+            f"Settings of {self.model}, best first: {counted(len(self.trials), 'trial')}, decided by {measure} of "
+            f"{self.held_out:,} of {counted(self.ratings, 'rating')}",
+            ("trial", *names, measure, "users"),
             tuple(rows),
             f"and {left} more" if left else "",
         )
-
-    def _place(self, tried: list[TuneTrial]) -> int:
-        """Where the model as it is belongs among them: after those that beat it with all users."""
-        return sum(
-            trial.is_complete and trial.value is not None and self.goal.better(trial.value, self.defaults)
-            for trial in tried
-        )
-
-    def __str__(self) -> str:
-        return str(self.table())
 
     def __repr__(self) -> str:
         return f"<TuneResult of {self.model}: {display_name(self.goal.measure)} {figure(self.value)}, {self.settings}>"

@@ -19,7 +19,7 @@ from tastespace.data.splits import Split
 from tastespace.data.vocabulary import is_canonical_integer
 from tastespace.errors import DataError, DataWarning, InvalidParameterError
 from tastespace.evaluation.evaluate import evaluate
-from tastespace.evaluation.relevance import sense_of
+from tastespace.evaluation.relevance import task_of
 from tastespace.evaluation.retrieval import tune_index
 from tastespace.evaluation.significance import compare_reports
 from tastespace.models import Recommender
@@ -197,7 +197,7 @@ def _compared(old: Recommender, new: Recommender, split: Split, observer: Observ
         rows = split.train.users.rows_of(users)
         mine = np.flatnonzero(np.isin(split.train.user_rows, rows[rows >= 0]))
         history = split.train.take(mine)
-    is_of_lists = sense_of(new, split.test).is_of_lists
+    is_of_lists = task_of(new, split.test).is_of_lists
     found = []
     for recommender, before in ((old, history), (new, None)):
         with warnings.catch_warnings():

@@ -13,7 +13,8 @@ from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.evaluation.metrics.ranking import divided
 from tastespace.evaluation.metrics.rating import Metric, Predicted
 from tastespace.evaluation.resampling import Interval, Sums, jackknife
-from tastespace.evaluation.tables import EMPTY, Table, figure
+from tastespace.evaluation.tables import EMPTY, figure
+from tastespace.tables import Table
 
 # Nobody is surer than this: a model that predicts a point may say 0 or 1, and be wrong, which no sum would survive.
 SUREST = 0.001

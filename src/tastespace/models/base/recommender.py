@@ -13,7 +13,7 @@ from numpy.random import Generator
 from tastespace import randomness, threads
 from tastespace.arrays import BoolArray, FloatMatrix, IntArray
 from tastespace.data.filters import Condition
-from tastespace.data.kinds import CHOICES
+from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids, id_series, listed
 from tastespace.errors import InvalidParameterError, NotFittedError, warn
@@ -31,6 +31,7 @@ from tastespace.models.base.prepared import Prepared, grown_index
 from tastespace.models.base.query import Request, asked_users, plain_history, stranger, users_meant
 from tastespace.models.base.ranking import Ranking, allowed_items, rules_of
 from tastespace.models.base.resuming import infer_with_checkpoints, resumable, start_of, startable
+from tastespace.models.base.search_space import SearchSpace
 from tastespace.models.base.similarity import Similar, similar_items, similar_users
 from tastespace.models.base.top_n import Listing, ListOptions
 from tastespace.models.base.uncertainty import Sure
@@ -61,6 +62,7 @@ class Recommender(ABC):
     threads: int | None = None
 
     posterior_class: ClassVar[type[Any]]
+    search_space: ClassVar[SearchSpace] = {}  # what `tune` searches of this model
     scores_are_ratings: ClassVar[bool] = True  # those of lists are expected ratings, or chances of a choice
     is_its_ratings: ClassVar[bool] = False  # the posterior holds the training ratings, and is nothing without them
 
@@ -75,6 +77,15 @@ class Recommender(ABC):
         instruction_set()  # Says now, not in the first kernel, if TASTESPACE_ISA asks for the impossible.
         randomness.resolve(self.seed)
         threads.resolve(self.threads)
+
+    def suits(self, kind: Kind) -> bool:
+        """Whether this model makes sense of ratings of this kind; by default of all that are no choices."""
+        return kind not in CHOICES
+
+    @classmethod
+    def settings_for(cls, kind: Kind) -> dict[str, Any]:
+        """The parameters that ratings of this kind ask for, where they differ from the defaults."""
+        return {}
 
     def fit(
         self,

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from tastespace.data.csr import CSR
+from tastespace.data.kinds import Kind
 from tastespace.data.ratings import Ratings
 from tastespace.models.base.parameters import check_int, check_number
 from tastespace.models.base.recommender import Recommender
+from tastespace.models.base.search_space import Range
 from tastespace.models.biases import Baseline, damped_biases, taken
 from tastespace.progress import Observer
 
@@ -87,6 +89,7 @@ class ItemMean(Recommender):
 
     damping: float = 5.0
 
+    search_space = {"damping": Range(0.1, 100)}
     posterior_class = BiasPosterior
 
     def check(self) -> None:
@@ -110,6 +113,9 @@ class Popular(Recommender):
     posterior_class = BiasPosterior
     scores_are_ratings = False
 
+    def suits(self, kind: Kind) -> bool:
+        return True  # It counts who rated what, and that is there whatever the values are.
+
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> BiasPosterior:
@@ -129,6 +135,7 @@ class DampedBias(Recommender):
     item_damping: float = 5.0
     sweeps: int = 20
 
+    search_space = {"user_damping": Range(0.1, 100), "item_damping": Range(0.1, 100)}
     posterior_class = BiasPosterior
 
     def check(self) -> None:

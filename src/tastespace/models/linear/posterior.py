@@ -17,6 +17,7 @@ from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.parameters import check_int, check_number
+from tastespace.models.base.search_space import Range, thousand_users
 from tastespace.models.implicit_feedback import OneClass
 from tastespace.models.linear.ease import ItemWeights, bytes_needed, item_weights
 from tastespace.progress import Observer
@@ -144,6 +145,7 @@ class EASE(OneClass):
     regularisation: float = 100.0
     most_items: int = 20_000
 
+    search_space = {"regularisation": Range(1, 10_000, unit=thousand_users)}
     posterior_class = LinearPosterior
     scores_are_ratings = False
 

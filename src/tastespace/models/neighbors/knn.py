@@ -17,6 +17,7 @@ from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.models.base.parameters import check_int, check_number
 from tastespace.models.base.recommender import Recommender
+from tastespace.models.base.search_space import Choice, Range, thousand_users
 from tastespace.models.biases import Baseline, damped_biases
 from tastespace.models.neighbors.kernels import (
     Others,
@@ -200,6 +201,12 @@ class ItemKNN(Recommender):
     user_damping: float = 5.0
     item_damping: float = 5.0
 
+    search_space = {
+        "n_neighbours": Range(5, 200, whole=True),
+        "similarity": Choice(("cosine", "pearson", "adjusted-cosine")),
+        "shrinkage": Range(0.5, 500, unit=thousand_users),
+        "damping": Range(0.01, 10),
+    }
     posterior_class = ItemNeighbours
     is_its_ratings = True
 
@@ -239,6 +246,12 @@ class UserKNN(Recommender):
     user_damping: float = 5.0
     item_damping: float = 5.0
 
+    search_space = {
+        "n_neighbours": Range(10, 400, whole=True),
+        "similarity": Choice(("cosine", "pearson", "adjusted-cosine")),
+        "shrinkage": Range(1, 200),  # by items that two users have in common: no matter how many users there are
+        "damping": Range(0.01, 10),
+    }
     posterior_class = UserNeighbours
     is_its_ratings = True
 

@@ -16,6 +16,7 @@ from tastespace.inference.drivers import ascend, no_improvement, small_change
 from tastespace.models.base.parameters import check_int, check_int_or_auto, check_number, check_option
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
+from tastespace.models.base.search_space import FACTORS, Range, spread
 from tastespace.models.factorization.als.posterior import PointPosterior
 from tastespace.models.factorization.als.strength_search import DEFAULT_STRENGTH, Validation, search_strengths, standard
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
@@ -144,6 +145,11 @@ class ALS(FindsStrengths):
     validation_share: float = 0.1
     precision: Literal["float32", "float64"] = "float32"
 
+    search_space = {
+        "n_factors": FACTORS,
+        "regularisation": Range(0.005, 0.5, unit=spread),
+        "user_bias_regularisation": Range(0.001, 0.5),
+    }
     posterior_class = EitherPosterior
 
     def check(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace import threads
-from tastespace.data.kinds import MOST_LEVELS, levels_of
+from tastespace.data.kinds import CHOICES, MOST_LEVELS, Kind, levels_of
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids
 from tastespace.distributions.normal_gamma import Gamma, KnownMean, NormalGamma
@@ -22,6 +22,7 @@ from tastespace.models.base.parameters import check_ascending, check_int, check_
 from tastespace.models.base.query import Request
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
+from tastespace.models.base.search_space import FACTORS
 from tastespace.models.base.update import Merged, TrainingSummary, check_levels
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems
@@ -154,7 +155,15 @@ class BPMF(Recommender):
 
     BIASES: ClassVar[tuple[bool | str, ...]] = (True, False)
 
+    search_space = {"n_factors": FACTORS}
     posterior_class = DrawsPosterior
+
+    def suits(self, kind: Kind) -> bool:
+        return (kind in CHOICES) == (self.negatives is not None)
+
+    @classmethod
+    def settings_for(cls, kind: Kind) -> dict[str, Any]:
+        return {"likelihood": "logistic"} if kind == "yes-no" else {}
 
     def check(self) -> None:
         super().check()

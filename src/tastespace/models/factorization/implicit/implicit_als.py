@@ -14,6 +14,7 @@ from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import ascend, small_change
 from tastespace.models.base.parameters import check_int, check_number, check_option
+from tastespace.models.base.search_space import MANY_FACTORS, Range, cells
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState, Ridge, Solver
@@ -55,6 +56,11 @@ class ImplicitALS(OneClass):
     sweeps: int = 15
     tolerance: float = 1e-4
 
+    search_space = {
+        "n_factors": MANY_FACTORS,
+        "strength": Range(0.25, 128),
+        "regularisation": Range(0.0001, 0.3, unit=cells),
+    }
     posterior_class = DrawsPosterior
 
     def check(self) -> None:

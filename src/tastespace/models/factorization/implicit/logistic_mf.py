@@ -17,6 +17,7 @@ from tastespace.errors import NonFiniteStateError
 from tastespace.inference.drivers import ascend, never
 from tastespace.inference.transition import Stats
 from tastespace.models.base.parameters import check_int, check_number, check_option
+from tastespace.models.base.search_space import MANY_FACTORS, Range
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence, Growth
@@ -194,6 +195,12 @@ class LogisticMF(OneClass):
     epochs: int = 30
     learning_rate: float = 0.2
 
+    search_space = {
+        "n_factors": MANY_FACTORS,
+        "regularisation": Range(0.1, 30),
+        "n_negatives": Range(5, 200, whole=True),
+        "learning_rate": Range(0.03, 1),
+    }
     posterior_class = DrawsPosterior
 
     def check(self) -> None:

@@ -15,6 +15,7 @@ from tastespace.inference.drivers import Stop, ascend, small_change
 from tastespace.inference.transition import Stats
 from tastespace.models.base.parameters import check_int, check_number, check_option
 from tastespace.models.base.resuming import Start
+from tastespace.models.base.search_space import FACTORS, Range, spread
 from tastespace.models.factorization.als.als import ALS
 from tastespace.models.factorization.als.posterior import PointPosterior
 from tastespace.models.factorization.als.sweep import ALSState
@@ -172,6 +173,11 @@ class MonotoneMF(ALS):
     pull: float = 20.0
     folds: int = 5
 
+    search_space = {
+        "n_factors": FACTORS,
+        "regularisation": Range(0.005, 0.5, unit=spread),
+        "pull": Range(1, 200),
+    }
     posterior_class = CurvePosterior  # type: ignore[assignment]
 
     def check(self) -> None:

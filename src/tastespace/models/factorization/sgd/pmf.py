@@ -18,6 +18,7 @@ from tastespace.errors import ConvergenceWarning, DivergenceWarning, InvalidPara
 from tastespace.inference.drivers import never, no_improvement
 from tastespace.models.base.parameters import check_int, check_number, check_option, is_word
 from tastespace.models.base.resuming import Start
+from tastespace.models.base.search_space import FACTORS, Range, spread
 from tastespace.models.base.update import TrainingSummary
 from tastespace.models.factorization.als.als import FindsStrengths
 from tastespace.models.factorization.als.strength_search import PLAIN
@@ -108,6 +109,12 @@ class PMF(FindsStrengths):
     validation_share: float = 0.1
     precision: Literal["float32", "float64"] = "float32"
 
+    search_space = {
+        "n_factors": FACTORS,
+        "regularisation": Range(0.005, 0.5, unit=spread),
+        "learning_rate": Range(0.002, 0.1),
+        "decay": Range(0.005, 0.5),
+    }
     posterior_class = EitherFormPosterior
 
     def check(self) -> None:

@@ -13,6 +13,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, small_change
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.resuming import Start
+from tastespace.models.base.search_space import FACTORS, Range, spread
 from tastespace.models.factorization.als.als import ALS
 from tastespace.models.factorization.als.posterior import PointPosterior
 from tastespace.models.factorization.als.sweep import ALSState
@@ -38,6 +39,8 @@ class SphereALS(ALS):
     """
 
     radius: float | Literal["auto"] = "auto"
+
+    search_space = {"n_factors": FACTORS, "regularisation": Range(0.005, 0.5, unit=spread)}
 
     def check(self) -> None:
         super().check()

@@ -21,6 +21,7 @@ from tastespace.inference.transition import Stats
 from tastespace.models.base.parameters import check_int, check_int_or_auto, check_number, check_option
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
+from tastespace.models.base.search_space import FACTORS
 from tastespace.models.factorization.gibbs.bpmf import (
     BIAS_RATE,
     BIAS_SHAPE,
@@ -100,6 +101,7 @@ class VB(Recommender):
     noise_shape: float = 1.0
     noise_rate: float = 1.0
 
+    search_space = {"n_factors": FACTORS}
     posterior_class = VariationalPosterior
 
     def check(self) -> None:

@@ -26,7 +26,7 @@ from tastespace import (
 from tastespace.errors import ConvergenceWarning, DataWarning, InvalidParameterError
 from tastespace.evaluation.groups import LABELS, group_of
 from tastespace.evaluation.metrics.rating import STANDARD
-from tastespace.evaluation.relevance import sense_of
+from tastespace.evaluation.relevance import task_of
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -228,16 +228,16 @@ def test_few_test_ratings_do_not_make_another_kind(split):
     assert report.kind == "stars"
     assert "rmse" in report.rating
     answers = Ratings.from_arrays([1, 1, 2, 2, 3, 3], [1, 2, 1, 3, 2, 3], [1, 0, 1, 0, 1, 1])
-    assert sense_of(DampedBias().fit(answers), Ratings.from_arrays([1, 2], [3, 2], [1, 1])).kind == "yes-no"
+    assert task_of(DampedBias().fit(answers), Ratings.from_arrays([1, 2], [3, 2], [1, 1])).kind == "yes-no"
     few = Ratings.from_arrays([1, 2, 3], [3, 2, 1], [1, 2, 2])
     assert few.kind == "stars"
-    assert sense_of(Popular().fit(split.train), few).kind == "counts"
+    assert task_of(Popular().fit(split.train), few).kind == "counts"
 
 
 def test_a_model_without_its_ratings_goes_by_their_range():
     ones = Popular().fit(Ratings.from_arrays([1, 2], [1, 1], [1, 1]))
     ones.ratings_ = ones.ratings_.masked(np.zeros(2, bool))
-    assert sense_of(ones, Ratings.from_arrays([1], [2], [1])).kind == "one-class"
+    assert task_of(ones, Ratings.from_arrays([1], [2], [1])).kind == "one-class"
 
 
 def test_a_stated_no_is_not_relevant():
@@ -295,4 +295,4 @@ def test_ones_have_no_errors_whatever_they_are_tested_on(split, declared):
     assert test.kind == "stars"
     report = evaluate(model, test, bootstrap=0, groups=False)
     assert "rmse" not in report.to_dict()
-    assert sense_of(model, test).is_of_lists
+    assert task_of(model, test).is_of_lists

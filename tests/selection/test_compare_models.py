@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from evaluation.failing import Broken, Gone, Killed
+from selection.failing import Broken, Gone, Killed
 
 from tastespace import (
     ALS,
@@ -27,16 +27,10 @@ from tastespace import (
 from tastespace.errors import ConvergenceWarning, InvalidParameterError
 from tastespace.inference.trace import HELD_OUT
 from tastespace.models import MODELS
+from tastespace.models.registry import suited
 from tastespace.randomness import generator
-from tastespace.selection.compare_models import (
-    INTERRUPTED,
-    NOT_BEGUN,
-    compare_models,
-    suitable_models,
-    suited,
-    unsuitable,
-)
-from tastespace.selection.trials import OF_ITS_OWN
+from tastespace.selection.compare_models import INTERRUPTED, NOT_BEGUN, compare_models, suitable_models, unsuitable
+from tastespace.selection.trials import OWN_HELD_OUT
 from tastespace.testing.toys import tastes
 
 RESAMPLES = 50
@@ -185,7 +179,7 @@ def test_only_searches_tell_errors_without_being_given_ratings_to_tell_them_of(s
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.set_params(**short).fit(split.train, observer=told.append)
     own = {event.phase for event in told if HELD_OUT in event.stats}
-    assert all(phase.startswith(OF_ITS_OWN) for phase in own), own
+    assert all(phase.startswith(OWN_HELD_OUT) for phase in own), own
 
 
 @pytest.fixture(scope="module")

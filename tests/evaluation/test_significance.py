@@ -147,7 +147,7 @@ def test_as_table_frame_and_json(reports):
 
 
 def test_what_is_not_compared_is_named(reports):
-    with pytest.raises(InvalidParameterError, match="'gini@5' is not compared; expected one of rmse, mae"):
+    with pytest.raises(InvalidParameterError, match="no measure 'gini@5' here; expected one of rmse, mae"):
         compare_reports(*reports, resamples=10)["gini@5"]
 
 
@@ -182,7 +182,7 @@ def test_different_ideas_of_what_is_relevant_are_refused():
 def test_bad_options(reports):
     with pytest.raises(InvalidParameterError, match="resamples is 0"):
         compare_reports(*reports, resamples=0)
-    with pytest.raises(InvalidParameterError, match="compare got DampedBias; expected two reports"):
+    with pytest.raises(InvalidParameterError, match="compare_reports got DampedBias; expected two reports"):
         compare_reports(reports[0], DampedBias())
     with pytest.raises(InvalidParameterError, match="seed is -1"):
         compare_reports(*reports, seed=-1)
