@@ -12,21 +12,32 @@ import typer
 from tastespace.cli import console
 from tastespace.cli.data import SHARED, WAYS
 from tastespace.cli.evaluate import read_relevant, show_table
-from tastespace.cli.options import OPTIONS, Json, Said, Threads, observe, read_settings, reads
+from tastespace.cli.options import (
+    OPTIONS,
+    Bootstrap,
+    Json,
+    RatingsFile,
+    Relevance,
+    Said,
+    Threads,
+    observe,
+    read_settings,
+    reads,
+)
 from tastespace.data.formats.files import read
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
 from tastespace.errors import InvalidParameterError
 from tastespace.models import MODELS, Recommender
 from tastespace.models.factorization.rank.reversible_jump import ReversibleJump
-from tastespace.progress import Observer
+from tastespace.models.registry import suited
 from tastespace.report.comparison_figures import write_comparison
 from tastespace.report.evaluation_page import prepare_folder
 from tastespace.report.rank_figures import write_ranks
-from tastespace.selection.compare_models import compare_models, suitable_models, suited
+from tastespace.selection.compare_models import compare_models, suitable_models
 from tastespace.selection.comparison import ModelComparison
 from tastespace.selection.select_rank import GRID, MAX_RANK, METHODS, RANK_SHARE, RankMethod, compare_ranks
-from tastespace.selection.trials import beginnings
+from tastespace.selection.trials import order_of_starts
 
 FAILED, INTERRUPTED = 1, 130
 SHARE = 0.1
@@ -34,7 +45,7 @@ SHARE = 0.1
 
 @reads(*OPTIONS)
 def compare(
-    ratings: Annotated[Path, typer.Argument(help="File of ratings, folder of a known layout, or name of a data set.")],
+    ratings: RatingsFile,
     models: Annotated[
         str | None,
         typer.Option(
@@ -71,23 +82,14 @@ def compare(
     ] = "random",
     test: Annotated[Path | None, typer.Option("--test", help="File of test ratings, instead of a split.")] = None,
     k: Annotated[int, typer.Option("--k", help="Length of the lists.")] = 10,
-    relevant: Annotated[
-        str | None,
-        typer.Option(
-            "--relevant",
-            help="From this rating on a test item is relevant; or all.",
-            show_default="stars: the mean of the training ratings; yes; all that was chosen",
-        ),
-    ] = None,
+    relevant: Relevance = None,
     no_ranking: Annotated[
         bool, typer.Option("--no-ranking", help="Measure predicted ratings only, no lists; not of choices.")
     ] = False,
     figures: Annotated[
         Path | None, typer.Option("--figures", help="Folder to write figures and comparison.json to.")
     ] = None,
-    bootstrap: Annotated[
-        int, typer.Option("--bootstrap", help="Resamples for the confidence intervals; 0 for none.")
-    ] = 1000,
+    bootstrap: Bootstrap = 1000,
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same split, models and intervals.")] = 0,
     *,
     said: Said,
@@ -99,24 +101,28 @@ def compare(
     threshold = read_relevant(relevant)
     wanted = None if models is None else _wanted(models)
     own = _settings(settings or [], MODELS if wanted is None else wanted)
-    begun = _starts(starts or [], MODELS if wanted is None else wanted)
+    begins_from = _starts(starts or [], MODELS if wanted is None else wanted)
     if figures is not None:
         prepare_folder(figures)
     split, how = _split(observe(ratings, said)[0], holdout, by, test, seed, said)
-    entrants = suitable_models(split.train) if wanted is None else _suited(wanted, split.train)
+    if wanted is None:
+        chosen = suitable_models(split.train)
+    else:
+        chosen = {name: suited(model, split.train) for name, model in wanted.items()}
     common = {"n_factors": n_factors, "seed": seed, "threads": threads}
-    _set(entrants, {key: value for key, value in common.items() if value is not None}, own)
+    _set(chosen, {key: value for key, value in common.items() if value is not None}, own)
     with console.progress() as observer:
         found = compare_models(
             split,
-            entrants,
+            chosen,
             k=k,
             relevant=threshold,
             ranking=not no_ranking,
             bootstrap=bootstrap,
             seed=seed,
-            starts=begun,
-            observer=_one_bar_a_model(observer),
+            starts=begins_from,
+            # One bar a model: one for each phase of each would not fit on a screen.
+            observer=lambda event: observer(replace(event, phase=event.phase.partition(": ")[0])),
         )
     content = found.to_dict()
     content["split"] |= how
@@ -133,11 +139,6 @@ def compare(
     if found.best is None:
         console.err.print("error: no model could be measured; the rows say why", markup=False)
         raise typer.Exit(FAILED)
-
-
-def _one_bar_a_model(observer: Observer) -> Observer:
-    """One for each phase of each would not fit on a screen."""
-    return lambda event: observer(replace(event, phase=event.phase.partition(": ")[0]))
 
 
 def _check_usage(holdout: float | None, by: str, test: Path | None) -> None:
@@ -202,7 +203,7 @@ def _starts(typed: list[str], models: Mapping[str, type[Recommender]]) -> dict[s
                 f"--start got {start!r}, where {name!r} {reason}; expected NAME=OTHER, such as sampled=vb, once a model"
             )
         found[name] = other
-    beginnings(found, models)
+    order_of_starts(found, models)
     return found
 
 
@@ -218,19 +219,15 @@ def _split(
     return WAYS[by](observed, share, 1, seed), how | ({"share": share} if by in SHARED else {})
 
 
-def _suited(wanted: Mapping[str, type[Recommender]], ratings: Ratings) -> dict[str, Recommender]:
-    return {name: suited(model, ratings) for name, model in wanted.items()}
-
-
-def _set(entrants: Mapping[str, Recommender], common: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> None:
+def _set(models: Mapping[str, Recommender], common: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> None:
     """Give each model what is for all that have such a parameter, and then what is its own."""
     for name in own:
-        if name not in entrants:
+        if name not in models:
             raise InvalidParameterError(
                 f"--set is for {name}, which does not suit these ratings and takes no part; expected one of "
-                f"{', '.join(entrants)}, or to be told to have it by --models"
+                f"{', '.join(models)}, or to be told to have it by --models"
             )
-    for name, model in entrants.items():
+    for name, model in models.items():
         known = [field.name for field in fields(model)]
         model.set_params(**{key: value for key, value in common.items() if key in known})
         model.set_params(**own.get(name, {}))
@@ -259,8 +256,8 @@ SETTINGS = tuple(field.name for field in fields(ReversibleJump) if field.name !=
 
 
 @reads(*OPTIONS)
-def rank(
-    ratings: Annotated[Path, typer.Argument(help="File of ratings, folder of a known layout, or name of a data set.")],
+def select_rank(
+    ratings: RatingsFile,
     methods: Annotated[
         str | None,
         typer.Option("--methods", help=f"Some of {', '.join(METHODS)}, separated by commas.", show_default="all"),

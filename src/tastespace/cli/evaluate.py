@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.options import Json, Model, Said, Threads, reads
+from tastespace.cli.options import Bootstrap, Json, Model, Relevance, Said, Threads, reads
 from tastespace.data.formats.files import read
 from tastespace.data.splits import Split
 from tastespace.errors import InvalidParameterError
@@ -32,14 +32,7 @@ def evaluate(
     k: Annotated[
         list[int] | None, typer.Option("--k", help="Length of the lists; can be repeated.", show_default="5, 10, 20")
     ] = None,
-    relevant: Annotated[
-        str | None,
-        typer.Option(
-            "--relevant",
-            help="From this rating on a test item is relevant; or all.",
-            show_default="stars: the mean of the training ratings; yes; all that was chosen",
-        ),
-    ] = None,
+    relevant: Relevance = None,
     against: Annotated[
         Path | None, typer.Option("--against", help="Another model to compare with, user by user.")
     ] = None,
@@ -50,9 +43,7 @@ def evaluate(
         Path | None, typer.Option("--figures", help="Folder to write figures and evaluation.html to.")
     ] = None,
     no_ranking: Annotated[bool, typer.Option("--no-ranking", help="Measure predicted ratings only, no lists.")] = False,
-    bootstrap: Annotated[
-        int, typer.Option("--bootstrap", help="Resamples for the confidence intervals; 0 for none.")
-    ] = 1000,
+    bootstrap: Bootstrap = 1000,
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same intervals and p-values.")] = 0,
     *,
     said: Said,

@@ -38,7 +38,7 @@ VERBS = {
         "Fit all models that suit the ratings on the same split, and say which is best, at what cost.",
     ),
     "tune": ("tune", "Search the settings of a model on a held-out part of the ratings, by successive halving."),
-    "rank": (
+    "select-rank": (
         "compare",
         "Say how many factors ratings have use for: by reversible jumps, by shrinking priors, by a grid.",
     ),
@@ -64,6 +64,7 @@ VERBS = {
     "demo": ("report", "Fit on the embedded movielens-demo, print measures and a user's top 10, and write a picture."),
     "doctor": ("doctor", "Print versions, threads, the instruction set in use and the extras that are installed."),
 }
+FORMERLY = {"rank": "select-rank"}  # names of the first edition, which still work
 DATA = "data"  # a group of verbs
 ABOUT_DATA = "Data sets by name, and what is in a file of ratings."
 
@@ -109,11 +110,13 @@ def program(verb: str | None = None) -> typer.Typer:
         pass
 
     common.__doc__ = ABOUT
-    for name, (module, sentence) in VERBS.items():
+    for name, (_, sentence) in VERBS.items():
         if verb is None or name == verb:
-            app.command(name)(guarded(getattr(import_module(f"tastespace.cli.{module}"), name)))
+            app.command(name)(guarded(function_of(name)))
         else:
             app.command(name, help=sentence)(_elsewhere)
+    for old, name in FORMERLY.items():
+        app.command(old, hidden=True)(guarded(function_of(name)) if verb is None or verb == old else _elsewhere)
     if verb is None or verb == DATA:
         group = typer.Typer(help=ABOUT_DATA, no_args_is_help=True)
         for name, function in import_module("tastespace.cli.data").VERBS.items():
@@ -122,6 +125,14 @@ def program(verb: str | None = None) -> typer.Typer:
     else:
         app.command(DATA, help=ABOUT_DATA)(_elsewhere)
     return app
+
+
+def function_of(verb: str) -> Callable[..., None]:
+    """What a verb does."""
+    function: Callable[..., None] = getattr(
+        import_module(f"tastespace.cli.{VERBS[verb][0]}"), verb.replace("-", "_")
+    )
+    return function
 
 
 def _elsewhere() -> None:
@@ -139,7 +150,7 @@ def run() -> None:
     console.install_warnings()
     console.accept_any_text()
     try:
-        program(arguments[0] if arguments and arguments[0] in (*VERBS, DATA) else "")()
+        program(arguments[0] if arguments and arguments[0] in (*VERBS, *FORMERLY, DATA) else "")()
     except BrokenPipeError:
         # Whoever read our output has gone (`| head`): not our error, and nothing more to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

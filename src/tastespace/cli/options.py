@@ -27,6 +27,16 @@ from tastespace.models.registry import misfit, suitable_model
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.", metavar="MODEL")]
+RatingsFile = Annotated[Path, typer.Argument(help="File of ratings, folder of a known layout, or name of a data set.")]
+Relevance = Annotated[
+    str | None,
+    typer.Option(
+        "--relevant",
+        help="From this rating on a test item is relevant; or all.",
+        show_default="stars: the mean of the training ratings; yes; all that was chosen",
+    ),
+]
+Bootstrap = Annotated[int, typer.Option("--bootstrap", help="Resamples for the confidence intervals; 0 for none.")]
 Threads = Annotated[
     int | None, typer.Option("--threads", help="Threads to use; all cores by default.", show_default=False)
 ]

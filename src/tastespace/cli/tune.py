@@ -13,26 +13,24 @@ import typer
 from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.evaluate import show_table
-from tastespace.cli.options import OPTIONS, Json, Said, Threads, observe, read_settings, reads
+from tastespace.cli.options import OPTIONS, Json, RatingsFile, Said, Threads, observe, read_settings, reads
 from tastespace.errors import DataError, InvalidParameterError, warn
 from tastespace.evaluation.tables import display_name, figure
 from tastespace.models import MODELS
-from tastespace.models.registry import misfit
-from tastespace.selection.compare_models import suited
-from tastespace.selection.search import LEARNING, SPACES
-from tastespace.selection.tune import RUNGS, TRIALS
+from tastespace.models.registry import misfit, suited
+from tastespace.selection.tune import RUNGS, TRIALS, tunable_models
 from tastespace.selection.tune import tune as search
 from tastespace.selection.tune_result import TuneResult
 
 INTERRUPTED = 130
 ROWS = 20  # of the table
 COLUMNS = ("user", "item", "rating", "time")
-TUNABLE = [name for name, space in SPACES.items() if space]
+TUNABLE = tunable_models()
 
 
 @reads(*OPTIONS)
 def tune(
-    ratings: Annotated[Path, typer.Argument(help="File of ratings, folder of a known layout, or name of a data set.")],
+    ratings: RatingsFile,
     model: Annotated[str, typer.Option("--model", help=f"One of {', '.join(TUNABLE)}.")],
     trials: Annotated[int, typer.Option("--trials", help="Settings to try in all, earlier runs included.")] = TRIALS,
     seconds: Annotated[
@@ -144,7 +142,7 @@ def _show(found: TuneResult, command: str, config: Path | None, out: Path | None
             console.out.print(f"trial {trial.number}: {trial.error}", markup=False)
     measure = display_name(found.goal.measure)
     console.out.print()
-    if found.model in LEARNING:
+    if list(MODELS[found.model].search_space) == ["n_factors"]:
         console.out.print(
             f"{found.model} learns all but the number of factors from the ratings: nothing else was searched",
             markup=False,

@@ -215,7 +215,7 @@ class TuneResult(TableResult[TuneTrial]):
         left = len(self.trials) - len(tried)
         measure = display_name(self.goal.measure)
         return Table(
-            f"Settings of {self.model}, best first: {counted(len(self.trials), 'trial')}, decided by {measure} of "
+            f"Settings of {self.model}, best first: {counted(len(self.trials), 'trial')}, judged by {measure} of "
             f"{self.held_out:,} of {counted(self.ratings, 'rating')}",
             ("trial", *names, measure, "users"),
             tuple(rows),

@@ -1,4 +1,4 @@
-"""`tastespace rank` as a person runs it."""
+"""`tastespace select-rank` as a person runs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUICK = (*SHORT, *(part for key, value in STEPS.items() for part in ("--set", f"
 
 
 def run(*arguments, code=0):
-    result = tastespace("rank", *arguments)
+    result = tastespace("select-rank", *arguments)
     assert result.returncode == code, result.stderr + result.stdout
     assert "Traceback" not in result.stderr
     return result
@@ -90,3 +90,8 @@ def test_empty(tmp_path):
     path = tmp_path / "empty.csv"
     path.write_text("user,item,rating\n")
     assert run(path, *QUICK, code=1).stderr.startswith("error: ")
+
+
+def test_the_name_of_the_first_edition_still_works(file):
+    assert json.loads(tastespace("rank", file, *QUICK, "--json").stdout)["rows"][0]["method"] == "reversible-jump"
+    assert " rank " not in tastespace("--help").stdout
