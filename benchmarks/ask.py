@@ -35,8 +35,7 @@ from tastespace.evaluation.resampling import Sums, bootstrap, middle
 from tastespace.models import BPMF
 from tastespace.models.base.active_learning import RATED
 from tastespace.randomness import generator
-from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE
-from tastespace.report.evaluation_figures import RUST, SEA, STEADY
+from tastespace.report.plotting import ACCENT, GRID, INK, PALE, RUST, SEA, STEADY
 
 MOST = 10  # answers
 JUDGED = 5

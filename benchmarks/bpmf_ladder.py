@@ -27,8 +27,7 @@ from tastespace.errors import DataWarning
 from tastespace.evaluation.groups import LABELS, group_of
 from tastespace.evaluation.resampling import Sums, bootstrap, middle
 from tastespace.randomness import generator
-from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE
-from tastespace.report.evaluation_figures import RUST, SEA, STEADY
+from tastespace.report.plotting import ACCENT, GRID, INK, PALE, RUST, SEA, STEADY
 from tastespace.testing import toys
 
 N_FACTORS = 32

@@ -18,8 +18,7 @@ from tastespace.evaluation.groups import LABELS, group_of
 from tastespace.models.factorization.als.posterior import PointPosterior
 from tastespace.models.factorization.rows import Factors
 from tastespace.randomness import generator
-from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE
-from tastespace.report.evaluation_figures import RUST, SEA, as_svg, new_figure
+from tastespace.report.plotting import ACCENT, GRID, INK, PALE, RUST, SEA, new_figure, to_svg
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 COLOURS = {"geodesic": ACCENT, "metropolis": RUST, "slice": SEA}
@@ -280,7 +279,7 @@ def main() -> None:
         "sphere-mixing": lambda: mixing_picture(kept("sphere_mixing"), "ml-1m, D = 20"),
     }
     for name in options.only or drawn:
-        (options.figures / f"{name}.svg").write_bytes(as_svg(drawn[name]()))
+        (options.figures / f"{name}.svg").write_bytes(to_svg(drawn[name]()))
         print(options.figures / f"{name}.svg", flush=True)
 
 

@@ -10,9 +10,9 @@ from evaluation.uncertain import Oracle, drawn
 
 from tastespace import DampedBias, compare_reports, evaluate, write_evaluation
 from tastespace.randomness import generator
-from tastespace.report import calibration_figures
+from tastespace.report import plotting
 from tastespace.report.calibration_figures import confidence_picture, coverage_picture, pit_picture
-from tastespace.report.evaluation_figures import LOOKS
+from tastespace.report.plotting import LOOKS
 
 pytestmark = pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the extra plot")
 NAMES = ("coverage", "pit", "confidence")
@@ -76,7 +76,7 @@ def test_words_say_what_is_to_be_seen(sure):
 def test_a_model_looks_the_same_in_all_figures(sure, monkeypatch):
     """Also where another one, which is not sure of anything, is left out."""
     figures = []
-    monkeypatch.setattr(calibration_figures, "as_svg", lambda figure: figures.append(figure) or b"")
+    monkeypatch.setattr(plotting, "to_svg", lambda figure: figures.append(figure) or b"")
     for draw in (coverage_picture, confidence_picture):
         draw(sure, LOOK_OF)
     for figure in figures:
@@ -88,7 +88,7 @@ def test_a_model_looks_the_same_in_all_figures(sure, monkeypatch):
 
 def test_what_is_drawn_is_what_was_found(sure, monkeypatch):
     figures = []
-    monkeypatch.setattr(calibration_figures, "as_svg", lambda figure: figures.append(figure) or b"")
+    monkeypatch.setattr(plotting, "to_svg", lambda figure: figures.append(figure) or b"")
     for draw in (coverage_picture, pit_picture, confidence_picture):
         draw(sure, LOOK_OF)
     coverage, pit, confidence = figures

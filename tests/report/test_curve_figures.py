@@ -11,7 +11,7 @@ import pytest
 
 from tastespace.errors import DataError, MissingExtraError
 from tastespace.models.factorization.monotone.curve_list import CurveList
-from tastespace.report import evaluation_figures
+from tastespace.report import plotting
 from tastespace.report.rank_figures import curves_figure, write_curves
 
 
@@ -44,6 +44,6 @@ def test_files(tmp_path):
 
 
 def test_without_the_extra_the_command_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluation_figures, "find_spec", lambda name: None)
+    monkeypatch.setattr(plotting, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="plot"):
         write_curves(shown(), tmp_path / "curves.svg")

@@ -13,7 +13,7 @@ from tastespace.errors import DataError, MissingExtraError
 from tastespace.inference.diagnostics import diagnose
 from tastespace.inference.trace import HELD_OUT, NOISE, Trace
 from tastespace.randomness import generator
-from tastespace.report import diagnostics_figures, evaluation_figures
+from tastespace.report import plotting
 from tastespace.report.diagnostics_figures import pictures, write_diagnostics
 from tastespace.testing.toys import tastes
 
@@ -39,7 +39,7 @@ def made_up(*, chains=2, warmup=20, draws=30, thin=2, pairs=10, held_out=True):
 def drawn(monkeypatch):
     """The figures as matplotlib has them, before they become bytes."""
     figures = []
-    monkeypatch.setattr(diagnostics_figures, "svg_of", lambda figure: figures.append(figure) or b"")
+    monkeypatch.setattr(plotting, "to_svg", lambda figure: figures.append(figure) or b"")
     return figures
 
 
@@ -154,7 +154,7 @@ def test_a_file_in_the_way(tmp_path):
 
 
 def test_without_matplotlib(tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluation_figures, "find_spec", lambda name: None)
+    monkeypatch.setattr(plotting, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'tastespace\[plot\]'"):
         write_diagnostics(made_up(), tmp_path / "figures")
     assert not (tmp_path / "figures").exists()

@@ -28,7 +28,7 @@ from tastespace.evaluation.resampling import Interval
 from tastespace.evaluation.significance import Comparison, Comparisons
 from tastespace.evaluation.tables import display_name
 from tastespace.randomness import generator
-from tastespace.report import evaluation_figures
+from tastespace.report import plotting
 from tastespace.report.evaluation_figures import differences_picture, errors_picture, lists_picture
 from tastespace.testing.toys import tastes
 
@@ -160,7 +160,7 @@ def test_no_word_is_written_across_the_line_of_zero(monkeypatch):
         )
     ]
     drawn = []
-    monkeypatch.setattr(evaluation_figures, "as_svg", lambda figure: drawn.append(figure) or b"")
+    monkeypatch.setattr(plotting, "to_svg", lambda figure: drawn.append(figure) or b"")
     differences_picture(Comparisons(tuple(rows)), "one", "other")
     (figure,) = drawn
     figure.draw_without_rendering()
@@ -252,7 +252,7 @@ def test_bad_input(reports, comparisons, tmp_path, monkeypatch):
     with pytest.raises(DataError, match="cannot make the folder"):
         write_evaluation(reports, tmp_path / "file")
     assert (tmp_path / "file").read_text() == "precious"
-    monkeypatch.setattr(evaluation_figures, "find_spec", lambda name: None)
+    monkeypatch.setattr(plotting, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"tastespace\[plot\]"):
         write_evaluation(reports, tmp_path / "never")
     assert not (tmp_path / "never").exists()

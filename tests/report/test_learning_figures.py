@@ -10,7 +10,7 @@ import pytest
 
 from tastespace.models.factorization.empirical_bayes.posterior import Learning
 from tastespace.models.factorization.empirical_bayes.sweep import Precisions
-from tastespace.report import rank_figures
+from tastespace.report import plotting
 from tastespace.report.rank_figures import learning_picture, write_learning
 
 pytestmark = pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the extra plot")
@@ -32,7 +32,7 @@ def test_the_file_is_the_same_every_time(tmp_path):
 @pytest.mark.parametrize("has_biases", [True, False])
 def test_every_precision_there_is_has_a_panel(has_biases, monkeypatch):
     figures = []
-    monkeypatch.setattr(rank_figures, "svg_of", lambda figure: figures.append(figure) or b"")
+    monkeypatch.setattr(plotting, "to_svg", lambda figure: figures.append(figure) or b"")
     picture = learning_picture(made_up(has_biases=has_biases))
     titles = [axes.get_title(loc="left") for axes in figures[0].axes]
     expected = ["factors: 6", "user bias: 2", "item bias: 3", "noise: 1.5"]

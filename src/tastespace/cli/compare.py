@@ -32,7 +32,7 @@ from tastespace.models import MODELS, Recommender
 from tastespace.models.factorization.rank.reversible_jump import ReversibleJump
 from tastespace.models.registry import suited
 from tastespace.report.comparison_figures import write_comparison
-from tastespace.report.evaluation_page import prepare_folder
+from tastespace.report.plotting import prepare_folder
 from tastespace.report.rank_figures import write_ranks
 from tastespace.selection.compare_models import compare_models, suitable_models
 from tastespace.selection.comparison import ModelComparison

@@ -20,7 +20,8 @@ from tastespace.evaluation.relevance import Relevant
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.significance import RESAMPLES, Comparisons, compare_reports
 from tastespace.models import Recommender
-from tastespace.report.evaluation_page import prepare_folder, write_evaluation
+from tastespace.report.evaluation_page import write_evaluation
+from tastespace.report.plotting import prepare_folder
 from tastespace.tables import Table
 from tastespace.version import __version__
 

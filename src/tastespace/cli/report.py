@@ -28,12 +28,11 @@ from tastespace.models.factorization.empirical_bayes.settings import NAME
 from tastespace.models.factorization.monotone.curve_list import CurveList
 from tastespace.models.factorization.monotone.monotone import MonotoneMF
 from tastespace.models.noisiness import Noisiness
-from tastespace.report.demo_figure import draw_demo
 from tastespace.report.diagnostics_figures import write_diagnostics
-from tastespace.report.evaluation_page import prepare_folder
 from tastespace.report.model_page import Shown, check_path, write_report
+from tastespace.report.plotting import check_figure, prepare_folder
 from tastespace.report.rank_figures import write_curves, write_learning
-from tastespace.report.retrieval_figures import check_figure
+from tastespace.report.uncertainty_figures import draw_demo
 
 
 @reads("user", "item", "rating", "separator", "header", "kind")

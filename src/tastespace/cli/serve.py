@@ -16,7 +16,8 @@ from tastespace.evaluation.retrieval import tune_index
 from tastespace.index.measurement import BASELINE, N_TH
 from tastespace.index.trials import EXACT, Trial
 from tastespace.index.tuner import NOT_WORTH_IT, Tuned
-from tastespace.report.retrieval_figures import check_figure, write_retrieval
+from tastespace.report.plotting import check_figure
+from tastespace.report.retrieval_figures import write_retrieval
 
 if TYPE_CHECKING:
     from tastespace.service.settings import Settings

@@ -1,6 +1,6 @@
-"""Pictures of how sure models are, and whether they should be: coverage, fit of the distributions, error by doubt.
+"""Pictures of uncertainty and whether it is right: coverage, fit of the distributions, error by uncertainty.
 
-`looks` says of all models of a page which colour and shape each has, those included that do not say how sure they are.
+`looks` says of all models of a page which colour and shape each has, those included that have no uncertainty.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from collections.abc import Mapping
 
 from tastespace.evaluation.calibration import SHARES, Calibration
 from tastespace.evaluation.metrics.binary import Reliability
-from tastespace.report.demo_figure import INK, PALE
-from tastespace.report.evaluation_figures import (
-    LOOKS,
+from tastespace.report.plotting import (
+    INK,
+    PALE,
     Picture,
     add_legend,
-    as_svg,
+    colour_of,
     draw_groups,
     draw_points,
     name_groups,
     new_figure,
+    set_title,
 )
 
 MAIN = 0.9  # the coverage that is shown by groups
@@ -33,26 +34,23 @@ def coverage_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]
     for name, found in models.items():
         names = [f"coverage_{share}" for share in SHARES.values()]
         spans = [found.intervals.get(entry) for entry in names]
-        draw_points(axes, list(SHARES), [found[entry] for entry in names], spans, looks[name], name, joined=True)
+        draw_points(axes, list(SHARES), [found[entry] for entry in names], spans, looks[name], name)
         if found.levels is not None:
             expected = [found[f"expected_{share}"] for share in SHARES.values()]
-            colour = LOOKS[looks[name] % len(LOOKS)][0]
+            colour = colour_of(looks[name])
             axes.plot(list(SHARES), expected, marker="_", markersize=16, color=colour, linestyle="none", zorder=4)
     axes.set_xticks(list(SHARES), list(SHARES.values()))
-    axes.set_xlim(0.45, 1.0)
-    axes.set_xlabel("interval, in per cent", color=INK)
-    axes.set_ylabel("share of the test ratings inside", color=INK)
+    axes.set(xlim=(0.45, 1.0), xlabel="interval, in per cent", ylabel="share of the test ratings inside")
     has_levels = any(found.levels is not None for found in models.values())
-    told = " (dash: expected)" if has_levels else ""
-    axes.set_title(f"All ratings{told}", loc="left", fontsize=11, color=INK)
+    set_title(axes, f"All ratings{' (dash: expected)' if has_levels else ''}")
     if groups:
         panels[1].axhline(MAIN, color=PALE, linewidth=1, zorder=1)
         draw_groups(panels[1], groups, f"coverage_{SHARES[MAIN]}", looks)
         name_groups(panels[1], next(iter(groups.values())), "users")
-        panels[1].set_title(f"{SHARES[MAIN]} % intervals, by groups of users", loc="left", fontsize=11, color=INK)
+        set_title(panels[1], f"{SHARES[MAIN]} % intervals, by groups of users")
     add_legend(figure, axes, looks)
     title = "Coverage: how many test ratings lie in their intervals"
-    return Picture("coverage", title, f"{title}. {_describe_coverage(models)}", as_svg(figure))
+    return Picture.of(figure, "coverage", title, f". {_describe_coverage(models)}")
 
 
 def pit_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> Picture:
@@ -63,17 +61,15 @@ def pit_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> 
         n_parts = len(found.pit)
         middles = [(part + 0.5) / n_parts for part in range(n_parts)]
         heights = [share * n_parts for share in found.pit]
-        axes.bar(middles, heights, width=0.92 / n_parts, color=LOOKS[looks[name] % len(LOOKS)][0], alpha=0.75)
+        axes.bar(middles, heights, width=0.92 / n_parts, color=colour_of(looks[name]), alpha=0.75)
         for middle, span in zip(middles, found.pit_intervals, strict=False):  # none without a bootstrap
             axes.vlines(middle, span.low * n_parts, span.high * n_parts, color=INK, linewidth=1)
         axes.axhline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)))
-        axes.set_xlim(0, 1)
-        axes.set_ylim(0, 1.15 * max(highest, 1))
-        axes.set_xlabel("probability of a lower rating", color=INK)
-        axes.set_title(name, loc="left", fontsize=11, color=INK)
-    panels[0].set_ylabel("ratings, 1 being as many as expected", color=INK)
+        axes.set(xlim=(0, 1), ylim=(0, 1.15 * max(highest, 1)), xlabel="probability of a lower rating")
+        set_title(axes, name)
+    panels[0].set_ylabel("ratings, 1 being as many as expected")
     title = "Probability integral transform: flat if the distributions are right"
-    return Picture("pit", title, f"{title}. {_describe_pit(models)}", as_svg(figure))
+    return Picture.of(figure, "pit", title, f". {_describe_pit(models)}")
 
 
 def confidence_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> Picture:
@@ -84,16 +80,37 @@ def confidence_picture(models: Mapping[str, Calibration], looks: Mapping[str, in
         values = [found.confidence[x].measures["rmse"] for x in filled]
         spans = [found.confidence[x].intervals.get("rmse") for x in filled]
         shift = (place - (len(models) - 1) / 2) * 0.12
-        draw_points(axes, [x + shift for x in filled], values, spans, looks[name], name, joined=True)
+        draw_points(axes, [x + shift for x in filled], values, spans, looks[name], name)
     labels = [tenth.label for tenth in next(iter(models.values())).confidence]
     axes.set_xticks(range(len(labels)), labels, fontsize=9)
-    axes.set_xlim(-0.5, len(labels) - 0.5)
-    axes.set_xlabel("tenths of the test ratings by the sd of the belief, the most certain first", color=INK)
-    axes.set_ylabel("RMSE", color=INK)
+    axes.set(xlim=(-0.5, len(labels) - 0.5), ylabel="RMSE")
+    axes.set_xlabel("tenths of the test ratings by the sd of the belief, the most certain first")
     title = "RMSE by confidence"
-    axes.set_title(title, loc="left", fontsize=11, color=INK)
+    set_title(axes, title)
     add_legend(figure, axes, looks)
-    return Picture("confidence", title, f"{title}. {_describe_confidence(models)}", as_svg(figure))
+    return Picture.of(figure, "confidence", title, f". {_describe_confidence(models)}")
+
+
+def reliability_picture(models: Mapping[str, Reliability], looks: Mapping[str, int]) -> Picture:
+    """The share of yes against its predicted probability, which should be the same."""
+    figure, (axes,) = new_figure(1, (5.2, 4.4))
+    axes.plot([0, 1], [0, 1], color=PALE, linewidth=1, zorder=1)
+    sentences = []
+    for name, found in models.items():
+        filled = [
+            (entry.predicted, entry.yes, entry.interval)
+            for entry in found.bins
+            if entry.predicted is not None and entry.yes is not None
+        ]
+        places, shares, spans = zip(*filled, strict=True)
+        draw_points(axes, places, shares, spans, looks[name], name)
+        parts = [f"predicted {predicted:.3f}, came {yes:.3f}" for predicted, yes, _ in (filled[0], filled[-1])]
+        sentences.append(f"{name}: at the least likely {parts[0]}; at the most likely {parts[1]}.")
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    axes.set(xlabel="predicted probability of yes", ylabel="share of yes among the test ratings")
+    add_legend(figure, axes, looks)
+    title = "Reliability: how often yes came, by its predicted probability"
+    return Picture.of(figure, "reliability", title, f". {' '.join(sentences)}")
 
 
 def _describe_coverage(models: Mapping[str, Calibration]) -> str:
@@ -136,35 +153,4 @@ def _describe_confidence(models: Mapping[str, Calibration]) -> str:
             f"{name}: {first.measures['rmse']:.3f} for the most certain ratings ({first.label}), "
             f"{last.measures['rmse']:.3f} for the least certain ({last.label})."
         )
-    return " ".join(sentences)
-
-
-def reliability_picture(models: Mapping[str, Reliability], looks: Mapping[str, int]) -> Picture:
-    """The share of yes against its predicted probability, which should be the same.
-
-    `looks` says of all models of a page which colour and shape each has.
-    """
-    figure, (axes,) = new_figure(1, (5.2, 4.4))
-    axes.plot([0, 1], [0, 1], color=PALE, linewidth=1, zorder=1)
-    for name, found in models.items():
-        filled = [entry for entry in found.bins if entry.predicted is not None and entry.yes is not None]
-        places = [entry.predicted for entry in filled if entry.predicted is not None]
-        shares = [entry.yes for entry in filled if entry.yes is not None]
-        draw_points(axes, places, shares, [entry.interval for entry in filled], looks[name], name, joined=True)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
-    axes.set_xlabel("predicted probability of yes", color=INK)
-    axes.set_ylabel("share of yes among the test ratings", color=INK)
-    add_legend(figure, axes, looks)
-    title = "Reliability: how often yes came, by its predicted probability"
-    return Picture("reliability", title, f"{title}. {_describe(models)}", as_svg(figure))
-
-
-def _describe(models: Mapping[str, Reliability]) -> str:
-    """What is to be seen, in words: both ends of each model."""
-    sentences = []
-    for name, found in models.items():
-        filled = [entry for entry in found.bins if entry.predicted is not None]
-        parts = [f"predicted {entry.predicted:.3f}, came {entry.yes:.3f}" for entry in (filled[0], filled[-1])]
-        sentences.append(f"{name}: at the least likely {parts[0]}; at the most likely {parts[1]}.")
     return " ".join(sentences)

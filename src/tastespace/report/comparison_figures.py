@@ -1,4 +1,4 @@
-"""Pictures of a contest: error on the way by sweeps and by seconds, by groups of users, and against the cost."""
+"""Pictures of a comparison of models: errors by sweeps and by seconds, by groups of users, and against the cost."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tastespace.errors import DataError
 from tastespace.evaluation.groups import Group
 from tastespace.evaluation.resampling import Interval
 from tastespace.evaluation.tables import display_name
-from tastespace.report.demo_figure import INK, PALE
-from tastespace.report.evaluation_figures import Picture, as_svg, name_groups, new_figure
-from tastespace.report.evaluation_page import prepare_folder
+from tastespace.report.plotting import (
+    INK,
+    PALE,
+    Picture,
+    name_groups,
+    new_figure,
+    prepare_folder,
+    set_title,
+    write_pictures,
+)
 from tastespace.selection.comparison import SMALLER_IS_BETTER, Entry, ModelComparison
 
 if TYPE_CHECKING:
@@ -29,7 +35,7 @@ CONTENT = "comparison.json"
 FIGURES = ("learning", "groups", "cost")  # all that are ever written
 QUICKEST = 1e-3  # seconds: what is faster is drawn there
 GAP = 0.062  # between two names, as a share of the height
-MOST = 0.95  # of what is told on the way is within the axis
+SHOWN = 0.95  # of what is told during a fit is within the axis
 FAR = 3.0  # a model worse than the middle one by so many times its distance from the best is off the scale
 
 
@@ -62,43 +68,30 @@ class Named:
 
 
 def write_comparison(
-    contest: ModelComparison, folder: str | Path, content: Mapping[str, Any] | None = None
+    comparison: ModelComparison, folder: str | Path, content: Mapping[str, Any] | None = None
 ) -> list[Path]:
     """Write figures (SVG) and comparison.json, which has all that they show, to a folder; their paths.
 
-    `content` is what the file is to hold, by default `contest.to_dict()`. A figure that an earlier contest left there,
-    and for which this one has nothing to show, is removed. Needs the extra `plot`.
+    `content` is what the file is to hold, by default `comparison.to_dict()`. A figure that an earlier comparison left
+    there, and for which this one has nothing to show, is removed. Needs the extra `plot`.
     """
     folder = prepare_folder(folder)
-    drawn = pictures(contest)
-    paths = [folder / f"{picture.name}.svg" for picture in drawn]
-    try:
-        if (folder / CONTENT).exists():  # Without it, a file of the same name is not ours.
-            for name in {*FIGURES} - {picture.name for picture in drawn}:
-                (folder / f"{name}.svg").unlink(missing_ok=True)
-        for picture, path in zip(drawn, paths, strict=True):
-            path.write_bytes(picture.svg)
-        text = json.dumps(contest.to_dict() if content is None else content, indent=1, allow_nan=False)
-        (folder / CONTENT).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise DataError(
-            f"cannot write ({error.strerror or error})", file=folder, expected="a folder to write to"
-        ) from error
-    return [*paths, folder / CONTENT]
+    text = json.dumps(comparison.to_dict() if content is None else content, indent=1, allow_nan=False)
+    return write_pictures(folder, pictures(comparison), with_file=(CONTENT, f"{text}\n"), all_names=FIGURES)
 
 
-def pictures(contest: ModelComparison) -> list[Picture]:
+def pictures(comparison: ModelComparison) -> list[Picture]:
     """All that there is to be drawn."""
-    made = [learning_picture(contest), groups_picture(contest), cost_picture(contest)]
+    made = [learning_picture(comparison), groups_picture(comparison), cost_picture(comparison)]
     return [picture for picture in made if picture is not None]
 
 
-def learning_picture(contest: ModelComparison) -> Picture | None:
+def learning_picture(comparison: ModelComparison) -> Picture | None:
     """The error on held-out ratings by sweeps, and by seconds; None where no model predicts ratings."""
-    entries = [entry for entry in contest.ranked if entry.trace]
+    entries = [entry for entry in comparison.ranked if entry.trace]
     if not entries:
         return None
-    looks, limits = _looks(contest), _learning_limits(entries)
+    looks, limits = _looks(comparison), _learning_limits(entries)
     far = [entry for entry in entries if entry.trace[-1].rmse > limits[1]]
     entries = [entry for entry in entries if entry not in far]
     figure, (left, right) = new_figure(2, (12.4, 4.8))
@@ -109,23 +102,22 @@ def learning_picture(contest: ModelComparison) -> Picture | None:
         axes.set_ylim(*limits)
         _name_ends(axes, names)
     left.set_xlim(left=0)
-    left.set_xlabel("sweeps or epochs", color=INK)
+    left.set(xlabel="sweeps or epochs", ylabel="RMSE on held-out ratings")
     _in_seconds(right)
-    left.set_ylabel("RMSE on held-out ratings", color=INK)
-    left.set_title("By sweeps", loc="left", fontsize=11, color=INK)
-    right.set_title("By seconds", loc="left", fontsize=11, color=INK)
+    set_title(left, "By sweeps")
+    set_title(right, "By seconds")
     _tell_outside(right, [Named(entry.model, 0, entry.trace[-1].rmse, looks[entry.model]) for entry in far])
     title = "RMSE on held-out ratings of known users and items while models are fitted"
-    return Picture("learning", title, f"{title}. {_describe_learning(entries, limits)}", as_svg(figure))
+    return Picture.of(figure, "learning", title, f". {_describe_learning(entries, limits)}")
 
 
-def groups_picture(contest: ModelComparison) -> Picture | None:
+def groups_picture(comparison: ModelComparison) -> Picture | None:
     """The measure of each model by the number of training ratings of the users."""
-    measure = contest.group_measure
-    every = {entry.model: entry.groups for entry in contest.ranked if _has(entry.groups, measure)}
+    measure = comparison.group_measure
+    every = {entry.model: entry.groups for entry in comparison.ranked if _has(entry.groups, measure)}
     if not every:
         return None
-    looks, far = _looks(contest), _far(contest, every)
+    looks, far = _looks(comparison), _far(comparison, every)
     groups = {model: found for model, found in every.items() if model not in far}
     figure, (axes,) = new_figure(1, (10.4, 4.6))
     names = []
@@ -142,20 +134,20 @@ def groups_picture(contest: ModelComparison) -> Picture | None:
     name_groups(axes, any_groups, "users")
     axes.set_xlim(next(place for place, group in enumerate(any_groups) if group.n) - 0.4, names[0].x + 0.2)
     _name_ends(axes, names)
-    axes.set_ylabel(display_name(measure) if is_error else "share", color=INK)
-    title = f"{contest.group_title} by the number of training ratings of the users"
-    axes.set_title(title, loc="left", fontsize=11, color=INK)
+    axes.set_ylabel(display_name(measure) if is_error else "share")
+    title = f"{comparison.group_title} by the number of training ratings of the users"
+    set_title(axes, title)
     _tell_outside(axes, [Named(model, 0, value, looks[model]) for model, value in far.items()])
-    return Picture("groups", title, f"{title}. {_describe_groups(every, measure)}", as_svg(figure))
+    return Picture.of(figure, "groups", title, f". {_describe_groups(every, measure)}")
 
 
-def cost_picture(contest: ModelComparison) -> Picture | None:
+def cost_picture(comparison: ModelComparison) -> Picture | None:
     """What each model achieves against the seconds of its fit, with a line along those that none beats in both."""
-    measure, smaller = contest.measure, contest.measure in SMALLER_IS_BETTER
-    points = {entry.model: _cost_point(entry, measure) for entry in contest.ranked if _is_measured(entry, measure)}
+    measure, smaller = comparison.measure, comparison.measure in SMALLER_IS_BETTER
+    points = {entry.model: _cost_point(entry, measure) for entry in comparison.ranked if _is_measured(entry, measure)}
     if not points:
         return None
-    looks, (low, high) = _looks(contest), _limits([y for _, y in points.values()], smaller=smaller)
+    looks, (low, high) = _looks(comparison), _limits([y for _, y in points.values()], smaller=smaller)
     named = [Named(model, x, y, looks[model]) for model, (x, y) in points.items()]
     near = [point for point in named if low <= point.y <= high]
     figure, (axes,) = new_figure(1, (9.2, 4.8))
@@ -163,7 +155,7 @@ def cost_picture(contest: ModelComparison) -> Picture | None:
     xs, ys = [point.x for point in best], [point.y for point in best]
     axes.plot(xs, ys, color=PALE, linewidth=6, alpha=0.35, drawstyle="steps-post", zorder=1)
     for point in near:
-        span = _span(contest[point.name], measure, point.y)
+        span = _span(comparison[point.name], measure, point.y)
         if span is not None:
             axes.vlines(point.x, *span, color=point.look.colour, linewidth=1.5, alpha=0.75)
         axes.plot([point.x], [point.y], linestyle="none", zorder=3, **point.look.point)
@@ -172,12 +164,12 @@ def cost_picture(contest: ModelComparison) -> Picture | None:
     _in_seconds(axes)
     _name_ends(axes, near)
     _tell_outside(axes, [point for point in named if point not in near])
-    axes.set_ylabel(f"{display_name(measure)}; whiskers: 95 % of the difference to the best", color=INK)
+    axes.set_ylabel(f"{display_name(measure)}; whiskers: 95 % of the difference to the best")
     better = "lower" if smaller else "higher"
-    axes.set_title(f"{display_name(measure)} against cost ({better} is better)", loc="left", fontsize=11, color=INK)
+    set_title(axes, f"{display_name(measure)} against cost ({better} is better)")
     title = f"{display_name(measure)} of each model against the seconds of its fit"
     told = ", ".join(f"{model} {y:.4f} in {x:.3g} s" for model, (x, y) in points.items())
-    return Picture("cost", title, f"{title}, the best first: {told}.", as_svg(figure))
+    return Picture.of(figure, "cost", title, f", the best first: {told}.")
 
 
 def _draw_trace(axes: Axes, entry: Entry, look: Look, *, in_seconds: bool) -> Named:
@@ -193,7 +185,7 @@ def _in_seconds(axes: Axes) -> None:
     """An axis of seconds, from milliseconds to hours."""
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
-    axes.set_xlabel("seconds of fitting (log scale)", color=INK)
+    axes.set_xlabel("seconds of fitting (log scale)")
 
 
 def _name_ends(axes: Axes, points: Sequence[Named]) -> None:
@@ -222,7 +214,7 @@ def _tell_outside(axes: Axes, points: Sequence[Named]) -> None:
     """Below the panel, where no line runs: models that are too far away to be shown."""
     if points:
         told = ", ".join(f"{point.name} {point.y:.3f}" for point in points)
-        axes.set_xlabel(f"{axes.get_xlabel()}\noff the scale: {told}", color=INK)
+        axes.set_xlabel(f"{axes.get_xlabel()}\noff the scale: {told}")
 
 
 def _spread(heights: Sequence[float]) -> list[float]:
@@ -240,12 +232,12 @@ def _spread(heights: Sequence[float]) -> list[float]:
     return [height + place * GAP for place, height in enumerate(together)]
 
 
-def _looks(contest: ModelComparison) -> dict[str, Look]:
+def _looks(comparison: ModelComparison) -> dict[str, Look]:
     """One a model, the best first: they have the colours that are told apart most easily."""
     n = len(COLOURS)
     return {
         entry.model: Look(COLOURS[place % n], MARKERS[place % n], is_hollow=place // n % 2 == 1)
-        for place, entry in enumerate(contest.ranked)
+        for place, entry in enumerate(comparison.ranked)
     }
 
 
@@ -257,13 +249,13 @@ def _limits(values: Sequence[float], *, smaller: bool) -> tuple[float, float]:
     return _padded(min(near), max(near))
 
 
-def _far(contest: ModelComparison, models: Iterable[str]) -> dict[str, float]:
+def _far(comparison: ModelComparison, models: Iterable[str]) -> dict[str, float]:
     """Those of these models that are far worse than the others, with the measure of theirs that says so."""
-    found = {model: contest[model].value(contest.measure) for model in models}
+    found = {model: comparison[model].value(comparison.measure) for model in models}
     values = {model: value for model, value in found.items() if value is not None and not math.isnan(value)}
     if not values:
         return {}
-    low, high = _limits(list(values.values()), smaller=contest.measure in SMALLER_IS_BETTER)
+    low, high = _limits(list(values.values()), smaller=comparison.measure in SMALLER_IS_BETTER)
     return {model: value for model, value in values.items() if not low <= value <= high}
 
 
@@ -271,7 +263,7 @@ def _learning_limits(entries: Sequence[Entry]) -> tuple[float, float]:
     """Of the axis: the ends, and most of the way; not how bad a first guess is."""
     low, high = _limits([entry.trace[-1].rmse for entry in entries], smaller=True)
     way = sorted(moment.rmse for entry in entries if len(entry.trace) > 2 for moment in entry.trace)
-    return (low, max(high, way[int(MOST * len(way))])) if way else (low, high)
+    return (low, max(high, way[int(SHOWN * len(way))])) if way else (low, high)
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:

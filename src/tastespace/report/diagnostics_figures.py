@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,44 +9,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tastespace.arrays import DoubleArray
-from tastespace.errors import DataError
 from tastespace.inference.diagnosis import CONSTANT, Diagnosis, correlations
 from tastespace.inference.diagnostics import diagnose, kept, names_of
 from tastespace.inference.trace import HELD_OUT, LOG_JOINT, NOISE, Trace
-from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE
-from tastespace.report.evaluation_figures import LOOKS, STEADY, Picture
-from tastespace.report.evaluation_page import prepare_folder
+from tastespace.report.plotting import (
+    ACCENT,
+    GRID,
+    INK,
+    LOOKS,
+    PALE,
+    Picture,
+    colour_of,
+    panel_grid,
+    prepare_folder,
+    set_title,
+    write_pictures,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLUMNS = 2
-PANEL = (5.0, 2.1)  # inches
-LONGEST_LAG = 50
+MAX_LAG = 50
 BAND = 2.0  # Monte Carlo errors to either side
 
 
 def write_diagnostics(trace: Trace, folder: str | Path, *, diagnosis: Diagnosis | None = None) -> list[Path]:
     """Write trace.svg, autocorrelation.svg and running.svg to a folder; their paths. Needs the extra `plot`."""
     folder = prepare_folder(folder)
-    diagnosis = diagnose(trace) if diagnosis is None else diagnosis
-    return write_pictures(pictures(trace, diagnosis), folder)
-
-
-def write_pictures(drawn: Sequence[Picture], folder: Path) -> list[Path]:
-    """Each to a file of its own in a folder that is there."""
-    paths = []
-    for picture in drawn:
-        path = folder / f"{picture.name}.svg"
-        try:
-            path.write_bytes(picture.svg)
-        except OSError as error:
-            raise DataError(
-                f"cannot write ({error.strerror or error})", file=path, expected="a folder to write to"
-            ) from error
-        paths.append(path)
-    return paths
+    return write_pictures(folder, pictures(trace, diagnose(trace) if diagnosis is None else diagnosis))
 
 
 def pictures(trace: Trace, diagnosis: Diagnosis) -> list[Picture]:
@@ -63,19 +53,19 @@ def pictures(trace: Trace, diagnosis: Diagnosis) -> list[Picture]:
 def trace_picture(trace: Trace, diagnosis: Diagnosis) -> Picture:
     """Every quantity and the worst prediction, sweep by sweep, all chains, warm-up shaded."""
     series = _series(trace, diagnosis, names_of(trace))
-    figure, panels = panels_of(len(series))
+    figure, panels = panel_grid(len(series))
     for axes, (name, values) in zip(panels, series.items(), strict=True):
         _lines(axes, values)
         _shade_warmup(axes, trace)
         _look_at_what_counts(axes, values, trace.warmup)
-        axes.set_title(name, loc="left", fontsize=10, color=INK)
-        axes.set_xlabel("sweep", color=INK)
+        set_title(axes, name, 10)
+        axes.set_xlabel("sweep")
     _legend(figure, trace.chains, {"warm-up": GRID} if trace.warmup else None)
     title = "Where the chains went"
     cut = "Warm-up is shaded; what it has far away from the rest is cut off."
     verdicts = ", ".join(f"{row.quantity} {row.verdict}" for row in diagnosis)
-    alt = f"{title}: {', '.join(series)}, sweep by sweep, {diagnosis.schedule()}. {cut} Verdicts: {verdicts}."
-    return Picture("trace", title, alt, svg_of(figure))
+    words = f": {', '.join(series)}, sweep by sweep, {diagnosis.schedule()}. {cut} Verdicts: {verdicts}."
+    return Picture.of(figure, "trace", title, words)
 
 
 def autocorrelation_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | None:
@@ -89,8 +79,8 @@ def autocorrelation_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | Non
     found = {name: values for name, values in found.items() if np.ptp(values) > 0}
     if not found:
         return None
-    lags = min(LONGEST_LAG, n // 2)
-    figure, panels = panels_of(len(found), columns=len(found), width=3.6)
+    lags = min(MAX_LAG, n // 2)
+    figure, panels = panel_grid(len(found), columns=len(found), width=3.6)
     words, lowest = [], -0.25
     for axes, (name, values) in zip(panels, found.items(), strict=True):
         correlation = correlations(values, lags)
@@ -99,13 +89,13 @@ def autocorrelation_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | Non
         axes.axhspan(-chance, chance, color=GRID, zorder=0)
         axes.vlines(np.arange(lags + 1), 0, correlation, color=ACCENT, linewidth=2)
         axes.axhline(0, color=INK, linewidth=0.8)
-        axes.set_title(name, loc="left", fontsize=10, color=INK)
-        axes.set_xlabel("lag in sweeps (grey: mere chance)", color=INK)
+        set_title(axes, name, 10)
+        axes.set_xlabel("lag in sweeps (grey: mere chance)")
         words.append(f"{name} {correlation[1]:.2f} at lag 1 and {correlation[lags]:.2f} at lag {lags}")
     for axes in panels:
         axes.set_ylim(lowest, 1.05)  # the same for all, to be compared
     title = "How long the chains remember"
-    return Picture("autocorrelation", title, f"{title}: correlations, {'; '.join(words)}.", svg_of(figure))
+    return Picture.of(figure, "autocorrelation", title, f": correlations, {'; '.join(words)}.")
 
 
 def running_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | None:
@@ -119,16 +109,16 @@ def running_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | None:
 
 def _running_rmse(trace: Trace) -> Picture:
     values = trace.quantities[HELD_OUT]
-    figure, (axes,) = panels_of(1, columns=1, width=8.0, height=3.4)
+    figure, (axes,) = panel_grid(1, columns=1, width=8.0, height=3.4)
     _lines(axes, values)
     _shade_warmup(axes, trace)
     _look_at_what_counts(axes, values, trace.warmup)
-    axes.set_xlabel("sweep; shaded: warm-up, where it is of one state, not of an average", color=INK)
-    axes.set_ylabel("held-out RMSE", color=INK)
+    axes.set_xlabel("sweep; shaded: warm-up, where it is of one state, not of an average")
+    axes.set_ylabel("held-out RMSE")
     _legend(figure, trace.chains)
     title = "Held-out RMSE of the averaged predictions of each chain"
     ends = ", ".join(f"{value:.4f}" for value in values[:, -1])
-    return Picture("running", title, f"{title}; at the end {ends}.", svg_of(figure))
+    return Picture.of(figure, "running", title, f"; at the end {ends}.")
 
 
 def _running_means(trace: Trace, worst: int) -> Picture:
@@ -136,7 +126,7 @@ def _running_means(trace: Trace, worst: int) -> Picture:
     drawn = kept(trace, trace.predictions)
     middle = int(np.argsort(drawn.std(axis=(0, 1)))[drawn.shape[2] // 2])
     shown = {"the pair with the fewest effective draws": worst, "a pair of middling uncertainty": middle}
-    figure, panels = panels_of(2)
+    figure, panels = panel_grid(2)
     counts = np.arange(1, drawn.shape[1] + 1)
     words = []
     for axes, (name, pair) in zip(panels, shown.items(), strict=True):
@@ -146,15 +136,15 @@ def _running_means(trace: Trace, worst: int) -> Picture:
         band = BAND * error * np.sqrt(counts[-1] / counts)
         axes.fill_between(counts, together[-1] - band, together[-1] + band, color=GRID, zorder=0)
         for place, mean in enumerate(means):
-            axes.plot(counts, mean, color=LOOKS[place % len(LOOKS)][0], linewidth=0.9, alpha=0.7)
+            axes.plot(counts, mean, color=colour_of(place), linewidth=0.9, alpha=0.7)
         axes.plot(counts, together, color=INK, linewidth=1.8)
-        axes.set_title(name, loc="left", fontsize=10, color=INK)
-        axes.set_xlabel("kept draws a chain", color=INK)
+        set_title(axes, name, 10)
+        axes.set_xlabel("kept draws a chain")
         words.append(f"{name}: {together[-1]:.2f}{says_error}")
-    panels[0].set_ylabel("predicted rating", color=INK)
+    panels[0].set_ylabel("predicted rating")
     _legend(figure, trace.chains, {"all together": INK, f"within {BAND:g} Monte Carlo errors": GRID})
     title = "Running means of two predictions"
-    return Picture("running", title, f"{title}. {'; '.join(words)}.", svg_of(figure))
+    return Picture.of(figure, "running", title, f". {'; '.join(words)}.")
 
 
 def _error_of(drawn: DoubleArray) -> tuple[float, str]:
@@ -176,33 +166,11 @@ def _is_constant(diagnosis: Diagnosis, name: str) -> bool:
     return any(row.quantity == name and row.verdict == CONSTANT for row in diagnosis)
 
 
-def panels_of(
-    n: int, *, columns: int = COLUMNS, width: float = PANEL[0], height: float = PANEL[1]
-) -> tuple[Figure, Sequence[Axes]]:
-    """So many panels, row by row; places that are left over stay empty."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    rows = -(-n // columns)
-    with mpl.rc_context(STEADY):
-        figure = Figure(figsize=(width * columns, height * rows + 0.5), layout="constrained")
-        grid = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for axes in grid[n:]:
-        axes.set_axis_off()
-    for axes in grid[:n]:
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set_color(PALE)
-        axes.tick_params(length=0, labelcolor=INK)
-        axes.grid(axis="y", color=GRID)
-        axes.set_axisbelow(True)
-    return figure, grid[:n]
-
-
 def _lines(axes: Axes, values: Any) -> None:
     """One a chain, over all sweeps."""
     sweeps = np.arange(1, values.shape[1] + 1)
     for place, chain in enumerate(values):
-        axes.plot(sweeps, chain, color=LOOKS[place % len(LOOKS)][0], linewidth=0.9, alpha=0.85)
+        axes.plot(sweeps, chain, color=colour_of(place), linewidth=0.9, alpha=0.85)
     axes.set_xlim(0.5, values.shape[1] + 0.5)
 
 
@@ -227,19 +195,10 @@ def _legend(figure: Figure, chains: int, more: dict[str, str] | None = None) -> 
     """Which chain is which, above everything, where it covers nothing."""
     from matplotlib.lines import Line2D
 
-    colours = {f"chain {place + 1}": LOOKS[place % len(LOOKS)][0] for place in range(min(chains, len(LOOKS)))}
+    colours = {f"chain {place + 1}": colour_of(place) for place in range(min(chains, len(LOOKS)))}
     entries = (colours if chains > 1 else {}) | (more or {})
     if entries:
         handles = [Line2D([], [], color=colour, linewidth=5 if colour == GRID else 2) for colour in entries.values()]
         figure.legend(
             handles, list(entries), loc="outside upper left", ncols=len(entries), frameon=False, labelcolor=INK
         )
-
-
-def svg_of(figure: Figure) -> bytes:
-    import matplotlib as mpl
-
-    buffer = io.BytesIO()
-    with mpl.rc_context(STEADY):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return buffer.getvalue()

@@ -9,24 +9,21 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from tastespace.artifact import FORMAT, MANIFEST
-from tastespace.errors import DataError, InvalidParameterError
+from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.significance import Comparisons
 from tastespace.evaluation.tables import UNDEFINED, counted, display_name, figure
 from tastespace.report.calibration_figures import confidence_picture, coverage_picture, pit_picture, reliability_picture
-from tastespace.report.evaluation_figures import (
-    FIGURES,
-    Picture,
-    differences_picture,
-    errors_picture,
-    found_picture,
-    lists_picture,
-    require_plot,
-)
+from tastespace.report.evaluation_figures import differences_picture, errors_picture, found_picture, lists_picture
+from tastespace.report.plotting import Picture, prepare_folder, write_pictures
 from tastespace.tables import Table
 
 PAGE = "evaluation.html"
+# All that are ever written, so that those of an earlier run can be told from files of others.
+FIGURES = (
+    *("errors-by-users", "errors-by-items", "found-by-users", "found-by-items", "lists"),
+    *("coverage", "pit", "confidence", "reliability", "differences"),
+)
 STYLE = """
 :root { --ink: #22303c; --accent: #0f7b8a; --grid: #e6ebee; }
 body { color: var(--ink); background: #fff; font: 16px/1.5 system-ui, sans-serif; }
@@ -67,48 +64,8 @@ def write_evaluation(
         raise InvalidParameterError("comparisons are of two models, and there is one report; expected both reports")
     folder = prepare_folder(folder)
     drawn = _pictures(reports, comparisons)
-    try:
-        _remove_others(folder, {picture.name for picture, _ in drawn})
-        for picture, _ in drawn:
-            (folder / f"{picture.name}.svg").write_bytes(picture.svg)
-        (folder / PAGE).write_text(_page(reports, drawn, notes or {}), encoding="utf-8")
-    except OSError as error:
-        raise DataError(
-            f"cannot write ({error.strerror or error})", file=folder, expected="a folder to write to"
-        ) from error
-    return folder / PAGE
-
-
-def prepare_folder(folder: str | Path) -> Path:
-    """Make the folder if need be, and refuse early what would fail after long work."""
-    require_plot()
-    folder = Path(folder)
-    refuse_artifact(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(
-            f"cannot make the folder ({error.strerror or error})", file=folder, expected="a folder to write to"
-        ) from error
-    return folder
-
-
-def refuse_artifact(folder: Path) -> None:
-    """No figures in a folder with a model, or below it."""
-    for place in (folder.resolve(), *folder.resolve().parents):
-        if _is_artifact(place):
-            raise DataError(
-                f"{place} holds a model, which could not be replaced with other files beside it",
-                expected="another folder for the figures",
-            )
-
-
-def _is_artifact(folder: Path) -> bool:
-    """Whether a folder has a manifest that speaks of us, damaged or not."""
-    try:
-        return FORMAT in (folder / MANIFEST).read_text(errors="replace")
-    except OSError:
-        return False
+    content = _page(reports, drawn, notes or {})
+    return write_pictures(folder, [each for each, _ in drawn], with_file=(PAGE, content), all_names=FIGURES)[-1]
 
 
 def _check_reports(reports: Any) -> None:
@@ -121,14 +78,6 @@ def _check_reports(reports: Any) -> None:
             raise InvalidParameterError(
                 f"reports has {type(report).__name__} for {name!r}; expected names, and reports that evaluate has made"
             )
-
-
-def _remove_others(folder: Path, names: set[str]) -> None:
-    """What an earlier evaluation drew and this one does not, which would be taken for a part of it."""
-    if (folder / PAGE).exists():  # Without it, a file of the same name is not ours.
-        for name in FIGURES:
-            if name not in names:
-                (folder / f"{name}.svg").unlink(missing_ok=True)
 
 
 def _pictures(reports: Mapping[str, Report], comparisons: Comparisons | None) -> list[tuple[Picture, list[Table]]]:

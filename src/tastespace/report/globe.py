@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 
 from tastespace.arrays import DoubleArray
 from tastespace.errors import InvalidParameterError
-from tastespace.report.demo_figure import INK, PALE
-from tastespace.report.evaluation_figures import RUST
+from tastespace.report.plotting import INK, PALE, RUST
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""Pictures of a chosen number of factors: loss and rank step by step, and how likely each rank is."""
+"""Pictures of what is learned beside factors: how many of them there are, their precisions, and curves of ratings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,23 @@ import numpy as np
 
 from tastespace.arrays import DoubleArray
 from tastespace.data.kinds import level_names
-from tastespace.errors import DataError
 from tastespace.models.factorization.monotone.curve_list import CurveList
-from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE
-from tastespace.report.diagnostics_figures import panels_of, svg_of, write_pictures
-from tastespace.report.evaluation_figures import LOOKS, Picture, add_legend, as_svg, new_figure
-from tastespace.report.evaluation_page import prepare_folder
-from tastespace.report.retrieval_figures import check_figure, save_figure
+from tastespace.report.plotting import (
+    ACCENT,
+    GRID,
+    LOOKS,
+    PALE,
+    Picture,
+    add_legend,
+    check_figure,
+    colour_of,
+    new_figure,
+    panel_grid,
+    prepare_folder,
+    save_figure,
+    set_title,
+    write_pictures,
+)
 from tastespace.selection.select_rank import RankChoice, RankChoices
 
 if TYPE_CHECKING:
@@ -28,18 +38,7 @@ if TYPE_CHECKING:
 
 def write_ranks(choices: RankChoices, folder: str | Path) -> list[Path]:
     """Write loss.svg and posterior.svg to a folder, where methods have them; their paths. Needs the extra `plot`."""
-    folder = prepare_folder(folder)
-    paths = []
-    for picture in pictures(choices):
-        path = folder / f"{picture.name}.svg"
-        try:
-            path.write_bytes(picture.svg)
-        except OSError as error:
-            raise DataError(
-                f"cannot write ({error.strerror or error})", file=path, expected="a folder to write to"
-            ) from error
-        paths.append(path)
-    return paths
+    return write_pictures(prepare_folder(folder), pictures(choices))
 
 
 def pictures(choices: RankChoices) -> list[Picture]:
@@ -64,14 +63,14 @@ def loss_picture(choices: RankChoices) -> Picture | None:
         words.append(
             f"{choice.method}: from {trace.loss[0]:.3f} to {float(np.mean(trace.loss[counted])):.3f} where draws count"
         )
-    left.set_ylabel("loss a rating", color=INK)
-    right.set_ylabel("factors", color=INK)
+    left.set_ylabel("loss a rating")
+    right.set_ylabel("factors")
     right.set_ylim(bottom=0)
     for axes in (left, right):
-        axes.set_xlabel("step (dashed: cooling, tuning and warm-up, and cooling on)", color=INK)
+        axes.set_xlabel("step (dashed: cooling, tuning and warm-up, and cooling on)")
     add_legend(figure, left, {choice.method: None for choice in traced})
     title = "Loss and number of factors, step by step"
-    return Picture("loss", title, f"{title}. {'; '.join(words)}.", as_svg(figure))
+    return Picture.of(figure, "loss", title, f". {'; '.join(words)}.")
 
 
 def posterior_picture(choices: RankChoices) -> Picture | None:
@@ -87,27 +86,27 @@ def posterior_picture(choices: RankChoices) -> Picture | None:
         ranks = np.array(sorted(choice.posterior))
         shares = [choice.posterior[int(rank)] for rank in ranks]
         shift = (place - (len(sure) - 1) / 2) * width
-        axes.bar(ranks + shift, shares, width, color=LOOKS[_look(choices, choice)][0], label=choice.method)
+        axes.bar(ranks + shift, shares, width, color=colour_of(_look(choices, choice)), label=choice.method)
         words.append(f"{choice.method}: {choice.rank} with probability {choice.probability:.2f}")
-    axes.set_xlabel("factors", color=INK)
-    axes.set_ylabel("posterior probability", color=INK)
+    axes.set_xlabel("factors")
+    axes.set_ylabel("posterior probability")
     axes.set_ylim(0, 1.02)
     axes.set_xticks(_ticks([rank for choice in sure for rank in choice.posterior or ()]))
     add_legend(figure, axes, {choice.method: None for choice in sure})
     title = "Posterior over the number of factors"
-    return Picture("posterior", title, f"{title}. {'; '.join(words)}.", as_svg(figure))
+    return Picture.of(figure, "posterior", title, f". {'; '.join(words)}.")
 
 
 def _look(choices: RankChoices, choice: RankChoice) -> int:
     """The same in both pictures."""
-    return choices.entries.index(choice) % len(LOOKS)
+    return choices.entries.index(choice)
 
 
 def _draw_way(
     axes: Axes, values: Sequence[float] | np.ndarray, first: int, last: int | None, look: int, label: str
 ) -> None:
     """The part that counts as a full line; what is before and after it dashed, with a mark where it begins."""
-    colour, end = LOOKS[look][0], len(values) if last is None else last
+    colour, end = colour_of(look), len(values) if last is None else last
     steps = np.arange(len(values))
     axes.plot(steps, values, color=colour, linewidth=1.0, linestyle=(0, (3, 2)), alpha=0.7)
     axes.plot(steps[first:end], values[first:end], color=colour, linewidth=1.8, label=label)
@@ -127,24 +126,24 @@ NAMES = ("factors", "user bias", "item bias", "noise")
 
 def write_learning(learning: Learning, folder: str | Path) -> list[Path]:
     """Write learning.svg to a folder; its path. Needs the extra `plot`."""
-    return write_pictures([learning_picture(learning)], prepare_folder(folder))
+    return write_pictures(prepare_folder(folder), [learning_picture(learning)])
 
 
 def learning_picture(learning: Learning) -> Picture:
     """One panel a precision, on a logarithmic scale; that of the factors is the root of users' times items'."""
     final = _shown(learning.precisions.array()[None])
     series = {name: values for name, values in _shown(learning.path).items() if final[name][0] > 0}
-    figure, panels = panels_of(len(series))
+    figure, panels = panel_grid(len(series))
     steps = np.arange(1, len(learning.path) + 1)
     for axes, (name, values) in zip(panels, series.items(), strict=True):
         axes.axhline(final[name][0], color=PALE, linewidth=1.2, linestyle="--")
         axes.plot(steps, values, color=ACCENT, linewidth=1.4)
         axes.set_yscale("log")
-        axes.set_title(f"{name}: {final[name][0]:.3g}", loc="left", fontsize=10, color=INK)
-        axes.set_xlabel("step (dashed: what was learned)", color=INK)
+        set_title(axes, f"{name}: {final[name][0]:.3g}", 10)
+        axes.set_xlabel("step (dashed: what was learned)")
     title = "How the precisions were learned"
     said = ", ".join(f"{name} from {values[0]:.3g} to {final[name][0]:.3g}" for name, values in series.items())
-    return Picture("learning", title, f"{title}, in {len(steps)} steps: {said}.", svg_of(figure))
+    return Picture.of(figure, "learning", title, f", in {len(steps)} steps: {said}.")
 
 
 def _shown(path: DoubleArray) -> dict[str, DoubleArray]:
@@ -153,7 +152,7 @@ def _shown(path: DoubleArray) -> dict[str, DoubleArray]:
     return dict(zip(NAMES, columns, strict=True))
 
 
-MOST_NAMED = 11  # levels that are all named below the axis
+MAX_NAMED = 11  # levels that are all named below the axis
 
 
 def write_curves(curves: CurveList, path: str | Path) -> Path:
@@ -170,7 +169,7 @@ def curves_figure(curves: CurveList) -> Figure:
     shares = curves.ratings / np.maximum(curves.ratings.sum(axis=1, keepdims=True), 1)
     for place, name in enumerate(_names(curves)):
         colour, marker = LOOKS[place % len(LOOKS)]
-        marker = marker if len(curves.levels) <= MOST_NAMED else ""
+        marker = marker if len(curves.levels) <= MAX_NAMED else ""
         left.plot(curves.levels, curves.values[place], color=colour, marker=marker, markersize=5, label=name)
         right.plot(curves.levels, 100 * shares[place], color=colour, marker=marker, markersize=5)
     for axes, label, title in (
@@ -178,8 +177,8 @@ def curves_figure(curves: CurveList) -> Figure:
         (right, "per cent of the ratings", "Who rates in extremes"),
     ):
         _name_levels(axes, curves)
-        axes.set_ylabel(label, color=INK)
-        axes.set_title(title, loc="left", fontsize=11, color=INK)
+        axes.set_ylabel(label)
+        set_title(axes, title)
     right.set_ylim(bottom=0)
     add_legend(figure, left, dict.fromkeys(_names(curves)))
     return figure
@@ -195,6 +194,6 @@ def _names(curves: CurveList) -> list[str]:
 
 
 def _name_levels(axes: Axes, curves: CurveList) -> None:
-    axes.set_xlabel("rating", color=INK)
-    if len(curves.levels) <= MOST_NAMED:
+    axes.set_xlabel("rating")
+    if len(curves.levels) <= MAX_NAMED:
         axes.set_xticks(curves.levels, level_names(curves.levels))

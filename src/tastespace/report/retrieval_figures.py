@@ -8,32 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tastespace.errors import DataError
 from tastespace.index.trials import EXACT, REDUCED, Trial
 from tastespace.index.tuner import Tuned
-from tastespace.report.demo_figure import GRID, INK, PALE
-from tastespace.report.evaluation_figures import LOOKS, RUST, STEADY, new_figure, require_plot
-from tastespace.report.evaluation_page import refuse_artifact
+from tastespace.report.plotting import GRID, INK, LOOKS, PALE, RUST, check_figure, new_figure, save_figure, set_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = (".png", ".svg", ".pdf")
-MOST_BARS = 40
-
-
-def check_figure(path: str | Path) -> None:
-    """Refuse early, before long work, a picture that could not be drawn or written."""
-    require_plot()
-    path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise DataError(f"{path} is no picture that can be drawn", expected=f"a name with {', '.join(FORMATS)}")
-    if not path.resolve().parent.is_dir():
-        raise DataError("there is no such folder", file=path.resolve().parent, expected="one that is there")
-    if path.is_dir():
-        raise DataError("this is a folder", file=path, expected="the name of a picture")
-    refuse_artifact(path.resolve().parent)
+MAX_BARS = 40
 
 
 def write_retrieval(tuned: Tuned, path: str | Path) -> Path:
@@ -42,33 +25,17 @@ def write_retrieval(tuned: Tuned, path: str | Path) -> Path:
     return save_figure(retrieval_figure(tuned), path)
 
 
-def save_figure(figure: Figure, path: str | Path) -> Path:
-    """Write a picture; as .svg the same bytes every time."""
-    import matplotlib as mpl
-
-    path = Path(path)
-    metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
-    try:
-        with mpl.rc_context(STEADY):
-            figure.savefig(path, dpi=150, metadata=metadata)
-    except OSError as error:
-        raise DataError(
-            f"cannot write the picture ({error.strerror or error})", file=path, expected="a place to write to"
-        ) from error
-    return path
-
-
 def retrieval_figure(tuned: Tuned) -> Figure:
     """Speed-up against accuracy, and against acceptance; and where the worst suggestions of the choice stand."""
     figure, (left, middle, right) = new_figure(3, (14.0, 4.6))
     target = tuned.target
     _draw_curves(left, tuned, lambda trial: trial.accuracy, target.accuracy)
-    left.set_xlabel(f"accuracy: share of the true best {target.k} that is found", color=INK)
-    left.set_ylabel("times as fast as numpy's scan", color=INK)
-    left.set_title("Speed-up against accuracy", loc="left", fontsize=11, color=INK)
+    left.set_xlabel(f"accuracy: share of the true best {target.k} that is found")
+    left.set_ylabel("times as fast as numpy's scan")
+    set_title(left, "Speed-up against accuracy")
     _draw_curves(middle, tuned, lambda trial: trial.acceptance, target.acceptance)
-    middle.set_xlabel(f"acceptance: share of lists within the true best {target.n_th}", color=INK)
-    middle.set_title("Speed-up against acceptance", loc="left", fontsize=11, color=INK)
+    middle.set_xlabel(f"acceptance: share of lists within the true best {target.n_th}")
+    set_title(middle, "Speed-up against acceptance")
     _draw_worst(right, tuned)
     entries: dict[str, Any] = {}
     for axes in (left, middle):
@@ -144,7 +111,7 @@ def _draw_worst(axes: Axes, tuned: Tuned) -> None:
     """How many lists have their worst suggestion at which position."""
     worst, k, n_th = tuned.worst_positions, tuned.target.k, tuned.target.n_th
     low, high = min(k, int(worst.min())), int(worst.max())
-    width = max(1, -(-(high - low + 1) // MOST_BARS))
+    width = max(1, -(-(high - low + 1) // MAX_BARS))
     edges = np.arange(low, high + width + 1, width) - 0.5
     axes.hist(worst, bins=[float(edge) for edge in edges], color=LOOKS[0][0], alpha=0.8, rwidth=0.9)
     axes.set_yscale("symlog", linthresh=1)
@@ -166,10 +133,10 @@ def _draw_worst(axes: Axes, tuned: Tuned) -> None:
             fontsize=9,
         )
     axes.margins(x=0.08)
-    axes.set_xlabel(f"true position of the worst of {k} suggestions ({k} is best)", color=INK)
-    axes.set_ylabel(f"of {len(worst):,} lists", color=INK)
+    axes.set_xlabel(f"true position of the worst of {k} suggestions ({k} is best)")
+    axes.set_ylabel(f"of {len(worst):,} lists")
     title = f"Worst suggestions: 99 % up to {tuned.chosen.worst_99:,}, the largest {high:,}"
-    axes.set_title(title, loc="left", fontsize=11, color=INK)
+    set_title(axes, title)
 
 
 def _frontier(trials: Sequence[Trial], measure: Callable[[Trial], float]) -> list[Trial]:

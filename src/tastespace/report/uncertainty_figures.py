@@ -1,48 +1,54 @@
-"""Pictures of how sure answers are: a list with its intervals, a stranger who becomes known, the choice of policies."""
+"""Pictures of how sure answers are: a list with its intervals, a new user who becomes known, the choice of policies.
+
+The picture of the demo is here as well: what was gained over the baselines, and one user's list.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tastespace.arrays import FloatArray
-from tastespace.errors import DataError
+from tastespace.errors import DataError, MissingExtraError
+from tastespace.evaluation.report import Report
 from tastespace.models.base.posterior import Prediction
 from tastespace.models.base.ranking import Ranking
-from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE, cut, draw_list
-from tastespace.report.evaluation_figures import LOOKS, RUST, Picture, as_svg, new_figure
+from tastespace.report.plotting import ACCENT, GRID, INK, LOOKS, PALE, RUST, Picture, new_figure, set_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+MAX_TITLE = 44  # letters
 ROW = 0.34  # inches that an entry of a list takes
 
 
 def list_picture(ranking: Ranking, position: int = 0) -> Picture:
     """A user's list: the expected ratings, one belief sd to either side of them, and where 90 % of ratings lie."""
     _require(ranking.sureness is not None)
-    rows = _short(ranking.of(position).rows(named=True))
+    rows = [row | {"title": _name(row)} for row in ranking.of(position).rows(named=True)]
     figure, (axes,) = new_figure(1, (8.4, 1.2 + ROW * len(rows)))
     axes.grid(visible=False, axis="y")
-    draw_list(axes, rows)
+    _draw_list(axes, rows)
     places, scores = np.arange(len(rows)), np.array([row["score"] for row in rows])
     sds = np.array([row["belief_sd"] for row in rows])
     axes.hlines(places, scores - sds, scores + sds, color=ACCENT, linewidth=5, zorder=2)
     axes.scatter(scores, places, c="white", s=14, zorder=3)
-    axes.set_xlabel("rating: 90 % of ratings (pale), one sd of the belief to either side (dark)", color=INK)
+    axes.set_xlabel("rating: 90 % of ratings (pale), one sd of the belief to either side (dark)")
     title = f"How sure the list of user {ranking.user_ids[position]} is"
-    axes.set_title(title, loc="left", fontsize=11, color=INK)
+    set_title(axes, title)
     words = [f"{row['title']} {row['score']:.2f}, from {row['low']:.2f} to {row['high']:.2f}" for row in rows]
-    return Picture("how-sure-list", title, f"{title}. 90 % of ratings: {'; '.join(words)}.", as_svg(figure))
+    return Picture.of(figure, "how-sure-list", title, f". 90 % of ratings: {'; '.join(words)}.")
 
 
 def narrowing_picture(steps: Mapping[int, Prediction], given: Sequence[float] | None = None) -> Picture:
-    """What is believed of the same items after so many ratings of a user; `given` is what he gave them later on."""
-    _require(all(prediction.is_uncertain for prediction in steps.values()))
-    labels = _titles(next(iter(steps.values())))
+    """What is believed of the same items after so many ratings of a user; `given` is what they gave them later on."""
+    sds = {n: _belief_sd(prediction) for n, prediction in steps.items()}
+    first = next(iter(steps.values()))
+    labels = [_cut(str(name)) for name in (first.item_ids if first.titles is None else first.titles)]
     figure, (axes,) = new_figure(1, (8.4, 1.4 + 0.16 * len(labels) * (len(steps) + 1)))
     axes.grid(visible=False, axis="y")
     axes.grid(axis="x", color=GRID)
@@ -53,86 +59,123 @@ def narrowing_picture(steps: Mapping[int, Prediction], given: Sequence[float] | 
         low, high = prediction.interval().T
         axes.hlines(heights, low, high, color=ACCENT, alpha=depth, linewidth=1.4, zorder=1)
         name = f"{n} rating{'s' if n != 1 else ''}"
-        mean, sd = prediction.mean, _belief_sd(prediction)
+        mean, sd = prediction.mean, sds[n]
         axes.hlines(heights, mean - sd, mean + sd, color=ACCENT, alpha=depth, linewidth=5, zorder=2, label=name)
     if given is not None:
         axes.scatter(given, range(len(labels)), marker="x", color=RUST, s=45, zorder=4, label="given later")
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
-    axes.set_xlabel("rating: 90 % of ratings (thin), one sd of the belief to either side (thick)", color=INK)
+    axes.set_xlabel("rating: 90 % of ratings (thin), one sd of the belief to either side (thick)")
     title = "How a stranger becomes known"
-    axes.set_title(title, loc="left", fontsize=11, color=INK)
+    set_title(axes, title)
     figure.legend(loc="outside right upper", frameon=False, labelcolor=INK)
-    widths = [f"{_belief_sd(prediction).mean():.2f} with {n}" for n, prediction in steps.items()]
-    return Picture("how-sure-stranger", title, f"{title}. Mean belief sd: {', '.join(widths)} ratings.", as_svg(figure))
+    widths = [f"{sd.mean():.2f} with {n}" for n, sd in sds.items()]
+    return Picture.of(figure, "how-sure-stranger", title, f". Mean belief sd: {', '.join(widths)} ratings.")
 
 
 def policies_picture(everything: Prediction, lists: Mapping[str, Ranking]) -> Picture:
     """All items by expected rating and sd of the belief, and which of them each policy puts on a user's list."""
-    _require(everything.is_uncertain)
+    sds = _belief_sd(everything)
     assert everything.rating is not None
     figure, (axes,) = new_figure(1, (8.4, 4.6))
     means = everything.rating.mean()  # not clipped, as lists have it
     # As an image inside the file: thousands of points would make it a megabyte.
-    axes.scatter(
-        means,
-        _belief_sd(everything),
-        c=PALE,
-        s=8,
-        alpha=0.4,
-        linewidths=0,
-        rasterized=True,
-        zorder=1,
-        label="all items",
-    )
+    cloud = {"c": PALE, "s": 8, "alpha": 0.4, "linewidths": 0, "rasterized": True}
+    axes.scatter(means, sds, **cloud, zorder=1, label="all items")  # type: ignore[arg-type]
     words = []
     for place, (name, ranking) in enumerate(lists.items()):
-        _mark(axes, ranking, place, name)
-        mean, sd = (float(np.mean(ranking.of(0)[column].to_numpy())) for column in ("score", "belief_sd"))
+        # In a shape of their own, so that the items of several lists can be seen.
+        (colour, shape), table = LOOKS[place % len(LOOKS)], ranking.of(0)
+        ring = {"facecolors": "none", "edgecolors": colour, "linewidths": 1.6}
+        axes.scatter(table["score"], table["belief_sd"], s=36 + 40 * place, marker=shape, zorder=2, label=name, **ring)
+        mean, sd = (float(np.mean(table[column].to_numpy())) for column in ("score", "belief_sd"))
         words.append(f"{name}: mean {mean:.2f}, belief sd {sd:.2f}")
-    axes.set_xlabel("expected rating", color=INK)
-    axes.set_ylabel("sd of the belief", color=INK)
+    axes.set(xlabel="expected rating", ylabel="sd of the belief")
     axes.grid(axis="x", color=GRID)
-    user = next(iter(lists.values())).user_ids[0]
-    title = f"What policies choose for user {user}"
-    axes.set_title(title, loc="left", fontsize=11, color=INK)
+    title = f"What policies choose for user {next(iter(lists.values())).user_ids[0]}"
+    set_title(axes, title)
     axes.legend(loc="upper left", frameon=False, labelcolor=INK)
-    return Picture("how-sure-policies", title, f"{title}. Averages of the lists: {'; '.join(words)}.", as_svg(figure))
+    return Picture.of(figure, "how-sure-policies", title, f". Averages of the lists: {'; '.join(words)}.")
 
 
-def _mark(axes: Axes, ranking: Ranking, place: int, name: str) -> None:
-    """The items of a list, in a shape of their own, so that those of several lists can be seen."""
-    colour, shape = LOOKS[place % len(LOOKS)]
-    table = ranking.of(0)
-    axes.scatter(
-        table["score"],
-        table["belief_sd"],
-        marker=shape,
-        s=36 + 40 * place,
-        facecolors="none",
-        edgecolors=colour,
-        linewidths=1.6,
-        zorder=2,
-        label=name,
-    )
+def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> None:
+    """Two panels as one image: the error of each model, and the first user's recommendations."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise MissingExtraError("Drawing the picture", "plot") from error
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), width_ratios=[2, 3], layout="constrained")
+    names = list(reports)
+    errors = [reports[name]["rmse"] for name in names]
+    _draw_dots(left, names, errors, [PALE] * (len(names) - 1) + [ACCENT], "{:.3f}")
+    set_title(left, "RMSE on held-out ratings (less is better)", 10)
+    _draw_list(right, ranking.of(0).rows(named=True))
+    shown = "predicted rating" if ranking.sureness is None else "expected rating, 90 % interval"
+    set_title(right, f"For user {ranking.user_ids[0]}: {shown}", 10)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(length=0, labelcolor=INK)
+    try:
+        figure.savefig(path, dpi=120)
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot write the picture ({error})", file=path, expected="a writable .png file") from error
+    finally:
+        plt.close(figure)
 
 
-def _require(says_how_sure: bool) -> None:
-    if not says_how_sure:
+def _draw_list(axes: Axes, rows: list[dict[str, Any]]) -> None:
+    """A list, best on top: a dot for the expected rating, and a line that holds 90 % of ratings, if they are known."""
+    labels, scores = [_name(row) for row in rows], [row["score"] for row in rows]
+    if not rows or "low" not in rows[0]:
+        _draw_dots(axes, labels, scores, [ACCENT] * len(rows), "{:.2f}")
+        return
+    places = range(len(rows))
+    lows, highs = [row["low"] for row in rows], [row["high"] for row in rows]
+    axes.hlines(places, lows, highs, color=ACCENT, alpha=0.35, linewidth=5, zorder=1)
+    axes.scatter(scores, places, c=ACCENT, s=45, zorder=2)
+    # Figures stand in a column of their own at the right: lines are long, and there is no room beside the dots.
+    where: dict[str, Any] = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "va": "center"}
+    for place, score in zip(places, scores, strict=True):
+        axes.annotate(f"{score:.2f}", (1, place), (6, 0), color=INK, **where)
+    axes.set_yticks(places, labels)
+    axes.invert_yaxis()
+    axes.margins(y=0.07)
+    axes.grid(axis="x", color=GRID)
+    axes.set_axisbelow(True)
+
+
+def _draw_dots(axes: Axes, labels: list[str], values: list[float], colours: list[str], form: str) -> None:
+    """A dot a row with its value beside it: no bar, so no zero is needed to read it fairly."""
+    places = range(len(labels))
+    axes.hlines(places, 0, 1, transform=axes.get_yaxis_transform(), color=GRID, linewidth=1, zorder=0)
+    axes.scatter(values, places, c=colours, s=60, zorder=2)
+    for place, value in zip(places, values, strict=True):
+        axes.annotate(form.format(value), (value, place), (8, 0), textcoords="offset points", va="center", color=INK)
+    axes.set_yticks(places, labels)
+    axes.invert_yaxis()
+    axes.margins(x=0.2, y=0.1)
+
+
+def _belief_sd(prediction: Prediction) -> FloatArray:
+    _require(prediction.is_uncertain)
+    assert prediction.belief_sd is not None
+    return prediction.belief_sd
+
+
+def _require(has_uncertainty: bool) -> None:
+    if not has_uncertainty:
         raise DataError(
             "the model does not say how sure it is", expected="answers of one with a posterior, such as BPMF"
         )
 
 
-def _belief_sd(prediction: Prediction) -> FloatArray:
-    assert prediction.belief_sd is not None
-    return prediction.belief_sd
+def _name(row: Mapping[str, Any]) -> str:
+    return _cut(row.get("title") or str(row["item"]))
 
 
-def _short(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [row | {"title": cut(row.get("title") or str(row["item"]))} for row in rows]
-
-
-def _titles(prediction: Prediction) -> list[str]:
-    names = prediction.item_ids if prediction.titles is None else prediction.titles
-    return [cut(str(name)) for name in names]
+def _cut(title: str) -> str:
+    """What there is room for."""
+    return title if len(title) <= MAX_TITLE else f"{title[: MAX_TITLE - 1]}…"
