@@ -9,18 +9,8 @@ from collections.abc import Mapping
 
 from tastespace.evaluation.calibration import SHARES, Calibration
 from tastespace.evaluation.metrics.binary import Reliability
-from tastespace.report.plotting import (
-    INK,
-    PALE,
-    Picture,
-    add_legend,
-    colour_of,
-    draw_groups,
-    draw_points,
-    name_groups,
-    new_figure,
-    set_title,
-)
+from tastespace.report import plotting as plot
+from tastespace.report.plotting import INK, PALE, Picture
 
 MAIN = 0.9  # the coverage that is shown by groups
 
@@ -28,45 +18,45 @@ MAIN = 0.9  # the coverage that is shown by groups
 def coverage_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> Picture:
     """How many ratings lie in intervals, against how many should; and by groups of users if there are any."""
     groups = {name: found.groups["users"] for name, found in models.items() if "users" in found.groups}
-    figure, panels = new_figure(2, (11.0, 4.0), (2, 5)) if groups else new_figure(1, (4.4, 4.0))
+    figure, panels = plot.new_figure(2, (11.0, 4.0), (2, 5)) if groups else plot.new_figure(1, (4.4, 4.0))
     axes = panels[0]
     axes.plot([0.4, 1], [0.4, 1], color=PALE, linewidth=1, zorder=1)
     for name, found in models.items():
         names = [f"coverage_{share}" for share in SHARES.values()]
         spans = [found.intervals.get(entry) for entry in names]
-        draw_points(axes, list(SHARES), [found[entry] for entry in names], spans, looks[name], name)
+        plot.draw_points(axes, list(SHARES), [found[entry] for entry in names], spans, looks[name], name)
         if found.levels is not None:
             expected = [found[f"expected_{share}"] for share in SHARES.values()]
-            colour = colour_of(looks[name])
+            colour = plot.colour_of(looks[name])
             axes.plot(list(SHARES), expected, marker="_", markersize=16, color=colour, linestyle="none", zorder=4)
     axes.set_xticks(list(SHARES), list(SHARES.values()))
     axes.set(xlim=(0.45, 1.0), xlabel="interval, in per cent", ylabel="share of the test ratings inside")
     has_levels = any(found.levels is not None for found in models.values())
-    set_title(axes, f"All ratings{' (dash: expected)' if has_levels else ''}")
+    plot.set_title(axes, f"All ratings{' (dash: expected)' if has_levels else ''}")
     if groups:
         panels[1].axhline(MAIN, color=PALE, linewidth=1, zorder=1)
-        draw_groups(panels[1], groups, f"coverage_{SHARES[MAIN]}", looks)
-        name_groups(panels[1], next(iter(groups.values())), "users")
-        set_title(panels[1], f"{SHARES[MAIN]} % intervals, by groups of users")
-    add_legend(figure, axes, looks)
+        plot.draw_groups(panels[1], groups, f"coverage_{SHARES[MAIN]}", looks)
+        plot.name_groups(panels[1], next(iter(groups.values())), "users")
+        plot.set_title(panels[1], f"{SHARES[MAIN]} % intervals, by groups of users")
+    plot.add_legend(figure, axes, looks)
     title = "Coverage: how many test ratings lie in their intervals"
     return Picture.of(figure, "coverage", title, f". {_describe_coverage(models)}")
 
 
 def pit_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> Picture:
     """The histogram of the probability integral transform, which is flat for right distributions; one panel a model."""
-    figure, panels = new_figure(len(models), (max(5.2, 3.8 * len(models)), 3.4))
+    figure, panels = plot.new_figure(len(models), (max(5.2, 3.8 * len(models)), 3.4))
     highest = max(max(found.pit) * len(found.pit) for found in models.values())
     for axes, (name, found) in zip(panels, models.items(), strict=True):
         n_parts = len(found.pit)
         middles = [(part + 0.5) / n_parts for part in range(n_parts)]
         heights = [share * n_parts for share in found.pit]
-        axes.bar(middles, heights, width=0.92 / n_parts, color=colour_of(looks[name]), alpha=0.75)
+        axes.bar(middles, heights, width=0.92 / n_parts, color=plot.colour_of(looks[name]), alpha=0.75)
         for middle, span in zip(middles, found.pit_intervals, strict=False):  # none without a bootstrap
             axes.vlines(middle, span.low * n_parts, span.high * n_parts, color=INK, linewidth=1)
         axes.axhline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)))
         axes.set(xlim=(0, 1), ylim=(0, 1.15 * max(highest, 1)), xlabel="probability of a lower rating")
-        set_title(axes, name)
+        plot.set_title(axes, name)
     panels[0].set_ylabel("ratings, 1 being as many as expected")
     title = "Probability integral transform: flat if the distributions are right"
     return Picture.of(figure, "pit", title, f". {_describe_pit(models)}")
@@ -74,26 +64,26 @@ def pit_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> 
 
 def confidence_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> Picture:
     """The error of each tenth of the ratings, the most certain first."""
-    figure, (axes,) = new_figure(1, (9.2, 3.6))
+    figure, (axes,) = plot.new_figure(1, (9.2, 3.6))
     for place, (name, found) in enumerate(models.items()):
         filled = [x for x, tenth in enumerate(found.confidence) if tenth.n]
         values = [found.confidence[x].measures["rmse"] for x in filled]
         spans = [found.confidence[x].intervals.get("rmse") for x in filled]
         shift = (place - (len(models) - 1) / 2) * 0.12
-        draw_points(axes, [x + shift for x in filled], values, spans, looks[name], name)
+        plot.draw_points(axes, [x + shift for x in filled], values, spans, looks[name], name)
     labels = [tenth.label for tenth in next(iter(models.values())).confidence]
     axes.set_xticks(range(len(labels)), labels, fontsize=9)
     axes.set(xlim=(-0.5, len(labels) - 0.5), ylabel="RMSE")
     axes.set_xlabel("tenths of the test ratings by the sd of the belief, the most certain first")
     title = "RMSE by confidence"
-    set_title(axes, title)
-    add_legend(figure, axes, looks)
+    plot.set_title(axes, title)
+    plot.add_legend(figure, axes, looks)
     return Picture.of(figure, "confidence", title, f". {_describe_confidence(models)}")
 
 
 def reliability_picture(models: Mapping[str, Reliability], looks: Mapping[str, int]) -> Picture:
     """The share of yes against its predicted probability, which should be the same."""
-    figure, (axes,) = new_figure(1, (5.2, 4.4))
+    figure, (axes,) = plot.new_figure(1, (5.2, 4.4))
     axes.plot([0, 1], [0, 1], color=PALE, linewidth=1, zorder=1)
     sentences = []
     for name, found in models.items():
@@ -103,12 +93,12 @@ def reliability_picture(models: Mapping[str, Reliability], looks: Mapping[str, i
             if entry.predicted is not None and entry.yes is not None
         ]
         places, shares, spans = zip(*filled, strict=True)
-        draw_points(axes, places, shares, spans, looks[name], name)
+        plot.draw_points(axes, places, shares, spans, looks[name], name)
         parts = [f"predicted {predicted:.3f}, came {yes:.3f}" for predicted, yes, _ in (filled[0], filled[-1])]
         sentences.append(f"{name}: at the least likely {parts[0]}; at the most likely {parts[1]}.")
     axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.set(xlabel="predicted probability of yes", ylabel="share of yes among the test ratings")
-    add_legend(figure, axes, looks)
+    plot.add_legend(figure, axes, looks)
     title = "Reliability: how often yes came, by its predicted probability"
     return Picture.of(figure, "reliability", title, f". {' '.join(sentences)}")
 

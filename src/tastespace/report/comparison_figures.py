@@ -12,16 +12,8 @@ from typing import TYPE_CHECKING, Any
 from tastespace.evaluation.groups import Group
 from tastespace.evaluation.resampling import Interval
 from tastespace.evaluation.tables import display_name
-from tastespace.report.plotting import (
-    INK,
-    PALE,
-    Picture,
-    name_groups,
-    new_figure,
-    prepare_folder,
-    set_title,
-    write_pictures,
-)
+from tastespace.report import plotting as plot
+from tastespace.report.plotting import INK, PALE, Picture
 from tastespace.selection.comparison import SMALLER_IS_BETTER, Entry, ModelComparison
 
 if TYPE_CHECKING:
@@ -75,9 +67,9 @@ def write_comparison(
     `content` is what the file is to hold, by default `comparison.to_dict()`. A figure that an earlier comparison left
     there, and for which this one has nothing to show, is removed. Needs the extra `plot`.
     """
-    folder = prepare_folder(folder)
+    folder = plot.prepare_folder(folder)
     text = json.dumps(comparison.to_dict() if content is None else content, indent=1, allow_nan=False)
-    return write_pictures(folder, pictures(comparison), with_file=(CONTENT, f"{text}\n"), all_names=FIGURES)
+    return plot.write_pictures(folder, pictures(comparison), with_file=(CONTENT, f"{text}\n"), all_names=FIGURES)
 
 
 def pictures(comparison: ModelComparison) -> list[Picture]:
@@ -94,7 +86,7 @@ def learning_picture(comparison: ModelComparison) -> Picture | None:
     looks, limits = _looks(comparison), _learning_limits(entries)
     far = [entry for entry in entries if entry.trace[-1].rmse > limits[1]]
     entries = [entry for entry in entries if entry not in far]
-    figure, (left, right) = new_figure(2, (12.4, 4.8))
+    figure, (left, right) = plot.new_figure(2, (12.4, 4.8))
     stepping = [entry for entry in entries if entry.trace[-1].step is not None]
     left_names = [_draw_trace(left, entry, looks[entry.model], in_seconds=False) for entry in stepping]
     right_names = [_draw_trace(right, entry, looks[entry.model], in_seconds=True) for entry in entries]
@@ -104,8 +96,8 @@ def learning_picture(comparison: ModelComparison) -> Picture | None:
     left.set_xlim(left=0)
     left.set(xlabel="sweeps or epochs", ylabel="RMSE on held-out ratings")
     _in_seconds(right)
-    set_title(left, "By sweeps")
-    set_title(right, "By seconds")
+    plot.set_title(left, "By sweeps")
+    plot.set_title(right, "By seconds")
     _tell_outside(right, [Named(entry.model, 0, entry.trace[-1].rmse, looks[entry.model]) for entry in far])
     title = "RMSE on held-out ratings of known users and items while models are fitted"
     return Picture.of(figure, "learning", title, f". {_describe_learning(entries, limits)}")
@@ -119,7 +111,7 @@ def groups_picture(comparison: ModelComparison) -> Picture | None:
         return None
     looks, far = _looks(comparison), _far(comparison, every)
     groups = {model: found for model, found in every.items() if model not in far}
-    figure, (axes,) = new_figure(1, (10.4, 4.6))
+    figure, (axes,) = plot.new_figure(1, (10.4, 4.6))
     names = []
     for model, found in groups.items():
         filled = [place for place, group in enumerate(found) if group.n]
@@ -131,12 +123,12 @@ def groups_picture(comparison: ModelComparison) -> Picture | None:
     low, high = _padded(min(shown), max(shown))
     axes.set_ylim(low if is_error else 0.0, high)
     any_groups = next(iter(groups.values()))
-    name_groups(axes, any_groups, "users")
+    plot.name_groups(axes, any_groups, "users")
     axes.set_xlim(next(place for place, group in enumerate(any_groups) if group.n) - 0.4, names[0].x + 0.2)
     _name_ends(axes, names)
     axes.set_ylabel(display_name(measure) if is_error else "share")
     title = f"{comparison.group_title} by the number of training ratings of the users"
-    set_title(axes, title)
+    plot.set_title(axes, title)
     _tell_outside(axes, [Named(model, 0, value, looks[model]) for model, value in far.items()])
     return Picture.of(figure, "groups", title, f". {_describe_groups(every, measure)}")
 
@@ -150,7 +142,7 @@ def cost_picture(comparison: ModelComparison) -> Picture | None:
     looks, (low, high) = _looks(comparison), _limits([y for _, y in points.values()], smaller=smaller)
     named = [Named(model, x, y, looks[model]) for model, (x, y) in points.items()]
     near = [point for point in named if low <= point.y <= high]
-    figure, (axes,) = new_figure(1, (9.2, 4.8))
+    figure, (axes,) = plot.new_figure(1, (9.2, 4.8))
     best = _frontier(near, smaller)
     xs, ys = [point.x for point in best], [point.y for point in best]
     axes.plot(xs, ys, color=PALE, linewidth=6, alpha=0.35, drawstyle="steps-post", zorder=1)
@@ -166,7 +158,7 @@ def cost_picture(comparison: ModelComparison) -> Picture | None:
     _tell_outside(axes, [point for point in named if point not in near])
     axes.set_ylabel(f"{display_name(measure)}; whiskers: 95 % of the difference to the best")
     better = "lower" if smaller else "higher"
-    set_title(axes, f"{display_name(measure)} against cost ({better} is better)")
+    plot.set_title(axes, f"{display_name(measure)} against cost ({better} is better)")
     title = f"{display_name(measure)} of each model against the seconds of its fit"
     told = ", ".join(f"{model} {y:.4f} in {x:.3g} s" for model, (x, y) in points.items())
     return Picture.of(figure, "cost", title, f", the best first: {told}.")

@@ -12,19 +12,8 @@ from tastespace.arrays import DoubleArray
 from tastespace.inference.diagnosis import CONSTANT, Diagnosis, correlations
 from tastespace.inference.diagnostics import diagnose, kept, names_of
 from tastespace.inference.trace import HELD_OUT, LOG_JOINT, NOISE, Trace
-from tastespace.report.plotting import (
-    ACCENT,
-    GRID,
-    INK,
-    LOOKS,
-    PALE,
-    Picture,
-    colour_of,
-    panel_grid,
-    prepare_folder,
-    set_title,
-    write_pictures,
-)
+from tastespace.report import plotting as plot
+from tastespace.report.plotting import ACCENT, GRID, INK, LOOKS, PALE, Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,8 +25,8 @@ BAND = 2.0  # Monte Carlo errors to either side
 
 def write_diagnostics(trace: Trace, folder: str | Path, *, diagnosis: Diagnosis | None = None) -> list[Path]:
     """Write trace.svg, autocorrelation.svg and running.svg to a folder; their paths. Needs the extra `plot`."""
-    folder = prepare_folder(folder)
-    return write_pictures(folder, pictures(trace, diagnose(trace) if diagnosis is None else diagnosis))
+    folder = plot.prepare_folder(folder)
+    return plot.write_pictures(folder, pictures(trace, diagnose(trace) if diagnosis is None else diagnosis))
 
 
 def pictures(trace: Trace, diagnosis: Diagnosis) -> list[Picture]:
@@ -53,12 +42,12 @@ def pictures(trace: Trace, diagnosis: Diagnosis) -> list[Picture]:
 def trace_picture(trace: Trace, diagnosis: Diagnosis) -> Picture:
     """Every quantity and the worst prediction, sweep by sweep, all chains, warm-up shaded."""
     series = _series(trace, diagnosis, names_of(trace))
-    figure, panels = panel_grid(len(series))
+    figure, panels = plot.panel_grid(len(series))
     for axes, (name, values) in zip(panels, series.items(), strict=True):
         _lines(axes, values)
         _shade_warmup(axes, trace)
         _look_at_what_counts(axes, values, trace.warmup)
-        set_title(axes, name, 10)
+        plot.set_title(axes, name, 10)
         axes.set_xlabel("sweep")
     _legend(figure, trace.chains, {"warm-up": GRID} if trace.warmup else None)
     title = "Where the chains went"
@@ -80,7 +69,7 @@ def autocorrelation_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | Non
     if not found:
         return None
     lags = min(MAX_LAG, n // 2)
-    figure, panels = panel_grid(len(found), columns=len(found), width=3.6)
+    figure, panels = plot.panel_grid(len(found), columns=len(found), width=3.6)
     words, lowest = [], -0.25
     for axes, (name, values) in zip(panels, found.items(), strict=True):
         correlation = correlations(values, lags)
@@ -89,7 +78,7 @@ def autocorrelation_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | Non
         axes.axhspan(-chance, chance, color=GRID, zorder=0)
         axes.vlines(np.arange(lags + 1), 0, correlation, color=ACCENT, linewidth=2)
         axes.axhline(0, color=INK, linewidth=0.8)
-        set_title(axes, name, 10)
+        plot.set_title(axes, name, 10)
         axes.set_xlabel("lag in sweeps (grey: mere chance)")
         words.append(f"{name} {correlation[1]:.2f} at lag 1 and {correlation[lags]:.2f} at lag {lags}")
     for axes in panels:
@@ -109,7 +98,7 @@ def running_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | None:
 
 def _running_rmse(trace: Trace) -> Picture:
     values = trace.quantities[HELD_OUT]
-    figure, (axes,) = panel_grid(1, columns=1, width=8.0, height=3.4)
+    figure, (axes,) = plot.panel_grid(1, columns=1, width=8.0, height=3.4)
     _lines(axes, values)
     _shade_warmup(axes, trace)
     _look_at_what_counts(axes, values, trace.warmup)
@@ -126,7 +115,7 @@ def _running_means(trace: Trace, worst: int) -> Picture:
     drawn = kept(trace, trace.predictions)
     middle = int(np.argsort(drawn.std(axis=(0, 1)))[drawn.shape[2] // 2])
     shown = {"the pair with the fewest effective draws": worst, "a pair of middling uncertainty": middle}
-    figure, panels = panel_grid(2)
+    figure, panels = plot.panel_grid(2)
     counts = np.arange(1, drawn.shape[1] + 1)
     words = []
     for axes, (name, pair) in zip(panels, shown.items(), strict=True):
@@ -136,9 +125,9 @@ def _running_means(trace: Trace, worst: int) -> Picture:
         band = BAND * error * np.sqrt(counts[-1] / counts)
         axes.fill_between(counts, together[-1] - band, together[-1] + band, color=GRID, zorder=0)
         for place, mean in enumerate(means):
-            axes.plot(counts, mean, color=colour_of(place), linewidth=0.9, alpha=0.7)
+            axes.plot(counts, mean, color=plot.colour_of(place), linewidth=0.9, alpha=0.7)
         axes.plot(counts, together, color=INK, linewidth=1.8)
-        set_title(axes, name, 10)
+        plot.set_title(axes, name, 10)
         axes.set_xlabel("kept draws a chain")
         words.append(f"{name}: {together[-1]:.2f}{says_error}")
     panels[0].set_ylabel("predicted rating")
@@ -170,7 +159,7 @@ def _lines(axes: Axes, values: Any) -> None:
     """One a chain, over all sweeps."""
     sweeps = np.arange(1, values.shape[1] + 1)
     for place, chain in enumerate(values):
-        axes.plot(sweeps, chain, color=colour_of(place), linewidth=0.9, alpha=0.85)
+        axes.plot(sweeps, chain, color=plot.colour_of(place), linewidth=0.9, alpha=0.85)
     axes.set_xlim(0.5, values.shape[1] + 0.5)
 
 
@@ -195,7 +184,7 @@ def _legend(figure: Figure, chains: int, more: dict[str, str] | None = None) -> 
     """Which chain is which, above everything, where it covers nothing."""
     from matplotlib.lines import Line2D
 
-    colours = {f"chain {place + 1}": colour_of(place) for place in range(min(chains, len(LOOKS)))}
+    colours = {f"chain {place + 1}": plot.colour_of(place) for place in range(min(chains, len(LOOKS)))}
     entries = (colours if chains > 1 else {}) | (more or {})
     if entries:
         handles = [Line2D([], [], color=colour, linewidth=5 if colour == GRID else 2) for colour in entries.values()]

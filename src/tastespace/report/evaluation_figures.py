@@ -11,20 +11,8 @@ from tastespace.evaluation.metrics.binary import BY_USER
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.significance import Comparison, Comparisons
 from tastespace.evaluation.tables import display_name
-from tastespace.report.plotting import (
-    ACCENT,
-    GRID,
-    INK,
-    PALE,
-    RUST,
-    Picture,
-    add_legend,
-    draw_groups,
-    draw_points,
-    name_groups,
-    new_figure,
-    set_title,
-)
+from tastespace.report import plotting as plot
+from tastespace.report.plotting import ACCENT, GRID, INK, PALE, RUST, Picture
 
 CURVES = ("ndcg", "recall", "precision")
 SMALLER_IS_BETTER = ("rmse", "mae", "crps", "log_loss")
@@ -54,31 +42,31 @@ def _groups_picture(
     reports: Mapping[str, Report], side: str, looks: Mapping[str, int] | None, measure: str, what: str, name: str
 ) -> Picture:
     groups = {name: report.groups[side] for name, report in reports.items()}
-    figure, (axes,) = new_figure(1, (9.2, 3.9))
-    draw_groups(axes, groups, measure, looks)
-    name_groups(axes, next(iter(groups.values())), side)
+    figure, (axes,) = plot.new_figure(1, (9.2, 3.9))
+    plot.draw_groups(axes, groups, measure, looks)
+    plot.name_groups(axes, next(iter(groups.values())), side)
     axes.set_ylabel(display_name(measure))
     title = f"{what} by the number of training ratings of the {side}"
-    set_title(axes, title)
-    add_legend(figure, axes, looks or groups)
+    plot.set_title(axes, title)
+    plot.add_legend(figure, axes, looks or groups)
     return Picture.of(figure, name, title, f". {_describe_groups(groups, measure)}")
 
 
 def lists_picture(reports: Mapping[str, Report]) -> Picture:
     """NDCG, recall and precision against the length of the lists."""
     ks = next(report.lists.k for report in reports.values() if report.lists is not None)
-    figure, panels = new_figure(len(CURVES), (10.2, 3.5))
+    figure, panels = plot.new_figure(len(CURVES), (10.2, 3.5))
     for axes, curve in zip(panels, CURVES, strict=True):
         for place, (name, report) in enumerate(reports.items()):
             there = [at for at, k in enumerate(ks) if not math.isnan(report.ranking.get(f"{curve}@{k}", math.nan))]
             names = [f"{curve}@{ks[at]}" for at in there]
             spans = [report.intervals.get(entry) for entry in names]
-            draw_points(axes, there, [report.ranking[entry] for entry in names], spans, place, name)
+            plot.draw_points(axes, there, [report.ranking[entry] for entry in names], spans, place, name)
         axes.set_title(display_name(curve), loc="left", color=INK)
         axes.set_xticks(range(len(ks)), [str(k) for k in ks])
         axes.set(xlim=(-0.4, len(ks) - 0.6), xlabel="length of the list, k")
         axes.set_ylim(bottom=0)
-    add_legend(figure, panels[0], reports)
+    plot.add_legend(figure, panels[0], reports)
     title = "NDCG, recall and precision by the length of the lists"
     return Picture.of(figure, "lists", title, f". {_describe_curves(reports, ks)}")
 
@@ -86,7 +74,7 @@ def lists_picture(reports: Mapping[str, Report]) -> Picture:
 def differences_picture(comparisons: Comparisons, first: str, second: str) -> Picture:
     """How much better or worse the first of two models is, measure by measure."""
     rows = _shown(comparisons)
-    figure, (axes,) = new_figure(1, (9.2, 1.3 + 0.34 * max(len(rows), 1)))
+    figure, (axes,) = plot.new_figure(1, (9.2, 1.3 + 0.34 * max(len(rows), 1)))
     axes.axvline(0, color=INK, linewidth=1, zorder=1)
     for place, row in enumerate(rows):
         verdict, colour = _verdict(row)
@@ -103,7 +91,7 @@ def differences_picture(comparisons: Comparisons, first: str, second: str) -> Pi
     axes.margins(x=0.12)  # room for a word on either side
     axes.grid(axis="x", color=GRID)
     axes.set_xlabel(f"{first} less {second}, in per cent of {second}, with 95 % interval")
-    set_title(axes, f"{first} against {second} (hollow: p ≥ {SIGNIFICANT:g})")
+    plot.set_title(axes, f"{first} against {second} (hollow: p ≥ {SIGNIFICANT:g})")
     title = f"{first} against {second}, measure by measure"
     return Picture.of(figure, "differences", title, f". {_describe_differences(rows, first, second)}")
 

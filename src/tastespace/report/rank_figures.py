@@ -11,22 +11,8 @@ import numpy as np
 from tastespace.arrays import DoubleArray
 from tastespace.data.kinds import level_names
 from tastespace.models.factorization.monotone.curve_list import CurveList
-from tastespace.report.plotting import (
-    ACCENT,
-    GRID,
-    LOOKS,
-    PALE,
-    Picture,
-    add_legend,
-    check_figure,
-    colour_of,
-    new_figure,
-    panel_grid,
-    prepare_folder,
-    save_figure,
-    set_title,
-    write_pictures,
-)
+from tastespace.report import plotting as plot
+from tastespace.report.plotting import ACCENT, GRID, LOOKS, PALE, Picture
 from tastespace.selection.select_rank import RankChoice, RankChoices
 
 if TYPE_CHECKING:
@@ -38,7 +24,7 @@ if TYPE_CHECKING:
 
 def write_ranks(choices: RankChoices, folder: str | Path) -> list[Path]:
     """Write loss.svg and posterior.svg to a folder, where methods have them; their paths. Needs the extra `plot`."""
-    return write_pictures(prepare_folder(folder), pictures(choices))
+    return plot.write_pictures(plot.prepare_folder(folder), pictures(choices))
 
 
 def pictures(choices: RankChoices) -> list[Picture]:
@@ -52,7 +38,7 @@ def loss_picture(choices: RankChoices) -> Picture | None:
     traced = [choice for choice in choices if choice.trace is not None]
     if not traced:
         return None
-    figure, (left, right) = new_figure(2, (11.0, 4.2))
+    figure, (left, right) = plot.new_figure(2, (11.0, 4.2))
     words = []
     for choice in traced:
         trace, look = choice.trace, _look(choices, choice)
@@ -68,7 +54,7 @@ def loss_picture(choices: RankChoices) -> Picture | None:
     right.set_ylim(bottom=0)
     for axes in (left, right):
         axes.set_xlabel("step (dashed: cooling, tuning and warm-up, and cooling on)")
-    add_legend(figure, left, {choice.method: None for choice in traced})
+    plot.add_legend(figure, left, {choice.method: None for choice in traced})
     title = "Loss and number of factors, step by step"
     return Picture.of(figure, "loss", title, f". {'; '.join(words)}.")
 
@@ -78,7 +64,7 @@ def posterior_picture(choices: RankChoices) -> Picture | None:
     sure = [choice for choice in choices if choice.posterior is not None]
     if not sure:
         return None
-    figure, (axes,) = new_figure(1, (7.0, 4.0))
+    figure, (axes,) = plot.new_figure(1, (7.0, 4.0))
     width = 0.8 / len(sure)
     words = []
     for place, choice in enumerate(sure):
@@ -86,13 +72,13 @@ def posterior_picture(choices: RankChoices) -> Picture | None:
         ranks = np.array(sorted(choice.posterior))
         shares = [choice.posterior[int(rank)] for rank in ranks]
         shift = (place - (len(sure) - 1) / 2) * width
-        axes.bar(ranks + shift, shares, width, color=colour_of(_look(choices, choice)), label=choice.method)
+        axes.bar(ranks + shift, shares, width, color=plot.colour_of(_look(choices, choice)), label=choice.method)
         words.append(f"{choice.method}: {choice.rank} with probability {choice.probability:.2f}")
     axes.set_xlabel("factors")
     axes.set_ylabel("posterior probability")
     axes.set_ylim(0, 1.02)
     axes.set_xticks(_ticks([rank for choice in sure for rank in choice.posterior or ()]))
-    add_legend(figure, axes, {choice.method: None for choice in sure})
+    plot.add_legend(figure, axes, {choice.method: None for choice in sure})
     title = "Posterior over the number of factors"
     return Picture.of(figure, "posterior", title, f". {'; '.join(words)}.")
 
@@ -106,7 +92,7 @@ def _draw_way(
     axes: Axes, values: Sequence[float] | np.ndarray, first: int, last: int | None, look: int, label: str
 ) -> None:
     """The part that counts as a full line; what is before and after it dashed, with a mark where it begins."""
-    colour, end = colour_of(look), len(values) if last is None else last
+    colour, end = plot.colour_of(look), len(values) if last is None else last
     steps = np.arange(len(values))
     axes.plot(steps, values, color=colour, linewidth=1.0, linestyle=(0, (3, 2)), alpha=0.7)
     axes.plot(steps[first:end], values[first:end], color=colour, linewidth=1.8, label=label)
@@ -126,20 +112,20 @@ NAMES = ("factors", "user bias", "item bias", "noise")
 
 def write_learning(learning: Learning, folder: str | Path) -> list[Path]:
     """Write learning.svg to a folder; its path. Needs the extra `plot`."""
-    return write_pictures(prepare_folder(folder), [learning_picture(learning)])
+    return plot.write_pictures(plot.prepare_folder(folder), [learning_picture(learning)])
 
 
 def learning_picture(learning: Learning) -> Picture:
     """One panel a precision, on a logarithmic scale; that of the factors is the root of users' times items'."""
     final = _shown(learning.precisions.array()[None])
     series = {name: values for name, values in _shown(learning.path).items() if final[name][0] > 0}
-    figure, panels = panel_grid(len(series))
+    figure, panels = plot.panel_grid(len(series))
     steps = np.arange(1, len(learning.path) + 1)
     for axes, (name, values) in zip(panels, series.items(), strict=True):
         axes.axhline(final[name][0], color=PALE, linewidth=1.2, linestyle="--")
         axes.plot(steps, values, color=ACCENT, linewidth=1.4)
         axes.set_yscale("log")
-        set_title(axes, f"{name}: {final[name][0]:.3g}", 10)
+        plot.set_title(axes, f"{name}: {final[name][0]:.3g}", 10)
         axes.set_xlabel("step (dashed: what was learned)")
     title = "How the precisions were learned"
     said = ", ".join(f"{name} from {values[0]:.3g} to {final[name][0]:.3g}" for name, values in series.items())
@@ -157,13 +143,13 @@ MAX_NAMED = 11  # levels that are all named below the axis
 
 def write_curves(curves: CurveList, path: str | Path) -> Path:
     """Draw curves (`MonotoneMF.curves`) as .png, .svg or .pdf. Needs the extra `plot`."""
-    check_figure(path)
-    return save_figure(curves_figure(curves), path)
+    plot.check_figure(path)
+    return plot.save_figure(curves_figure(curves), path)
 
 
 def curves_figure(curves: CurveList) -> Figure:
     """On the left what a rating is on each curve, on the right how often each level is given."""
-    figure, (left, right) = new_figure(2, (10.4, 4.4))
+    figure, (left, right) = plot.new_figure(2, (10.4, 4.4))
     ends = [curves.levels[0], curves.levels[-1]]
     left.plot(ends, ends, color=PALE, linestyle="--", linewidth=1, zorder=1)
     shares = curves.ratings / np.maximum(curves.ratings.sum(axis=1, keepdims=True), 1)
@@ -178,9 +164,9 @@ def curves_figure(curves: CurveList) -> Figure:
     ):
         _name_levels(axes, curves)
         axes.set_ylabel(label)
-        set_title(axes, title)
+        plot.set_title(axes, title)
     right.set_ylim(bottom=0)
-    add_legend(figure, left, dict.fromkeys(_names(curves)))
+    plot.add_legend(figure, left, dict.fromkeys(_names(curves)))
     return figure
 
 

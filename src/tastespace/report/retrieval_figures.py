@@ -10,7 +10,8 @@ import numpy as np
 
 from tastespace.index.trials import EXACT, REDUCED, Trial
 from tastespace.index.tuner import Tuned
-from tastespace.report.plotting import GRID, INK, LOOKS, PALE, RUST, check_figure, new_figure, save_figure, set_title
+from tastespace.report import plotting as plot
+from tastespace.report.plotting import GRID, INK, LOOKS, PALE, RUST
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,21 +22,21 @@ MAX_BARS = 40
 
 def write_retrieval(tuned: Tuned, path: str | Path) -> Path:
     """Draw what the tuner tried and chose, as .png, .svg or .pdf. Needs the extra `plot`."""
-    check_figure(path)
-    return save_figure(retrieval_figure(tuned), path)
+    plot.check_figure(path)
+    return plot.save_figure(retrieval_figure(tuned), path)
 
 
 def retrieval_figure(tuned: Tuned) -> Figure:
     """Speed-up against accuracy, and against acceptance; and where the worst suggestions of the choice stand."""
-    figure, (left, middle, right) = new_figure(3, (14.0, 4.6))
+    figure, (left, middle, right) = plot.new_figure(3, (14.0, 4.6))
     target = tuned.target
     _draw_curves(left, tuned, lambda trial: trial.accuracy, target.accuracy)
     left.set_xlabel(f"accuracy: share of the true best {target.k} that is found")
     left.set_ylabel("times as fast as numpy's scan")
-    set_title(left, "Speed-up against accuracy")
+    plot.set_title(left, "Speed-up against accuracy")
     _draw_curves(middle, tuned, lambda trial: trial.acceptance, target.acceptance)
     middle.set_xlabel(f"acceptance: share of lists within the true best {target.n_th}")
-    set_title(middle, "Speed-up against acceptance")
+    plot.set_title(middle, "Speed-up against acceptance")
     _draw_worst(right, tuned)
     entries: dict[str, Any] = {}
     for axes in (left, middle):
@@ -136,7 +137,7 @@ def _draw_worst(axes: Axes, tuned: Tuned) -> None:
     axes.set_xlabel(f"true position of the worst of {k} suggestions ({k} is best)")
     axes.set_ylabel(f"of {len(worst):,} lists")
     title = f"Worst suggestions: 99 % up to {tuned.chosen.worst_99:,}, the largest {high:,}"
-    set_title(axes, title)
+    plot.set_title(axes, title)
 
 
 def _frontier(trials: Sequence[Trial], measure: Callable[[Trial], float]) -> list[Trial]:

@@ -16,7 +16,8 @@ from tastespace.errors import DataError, MissingExtraError
 from tastespace.evaluation.report import Report
 from tastespace.models.base.posterior import Prediction
 from tastespace.models.base.ranking import Ranking
-from tastespace.report.plotting import ACCENT, GRID, INK, LOOKS, PALE, RUST, Picture, new_figure, set_title
+from tastespace.report import plotting as plot
+from tastespace.report.plotting import ACCENT, GRID, INK, LOOKS, PALE, RUST, Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +31,7 @@ def list_picture(ranking: Ranking, position: int = 0) -> Picture:
     """A user's list: the expected ratings, one belief sd to either side of them, and where 90 % of ratings lie."""
     _require(ranking.sureness is not None)
     rows = [row | {"title": _name(row)} for row in ranking.of(position).rows(named=True)]
-    figure, (axes,) = new_figure(1, (8.4, 1.2 + ROW * len(rows)))
+    figure, (axes,) = plot.new_figure(1, (8.4, 1.2 + ROW * len(rows)))
     axes.grid(visible=False, axis="y")
     _draw_list(axes, rows)
     places, scores = np.arange(len(rows)), np.array([row["score"] for row in rows])
@@ -39,7 +40,7 @@ def list_picture(ranking: Ranking, position: int = 0) -> Picture:
     axes.scatter(scores, places, c="white", s=14, zorder=3)
     axes.set_xlabel("rating: 90 % of ratings (pale), one sd of the belief to either side (dark)")
     title = f"How sure the list of user {ranking.user_ids[position]} is"
-    set_title(axes, title)
+    plot.set_title(axes, title)
     words = [f"{row['title']} {row['score']:.2f}, from {row['low']:.2f} to {row['high']:.2f}" for row in rows]
     return Picture.of(figure, "how-sure-list", title, f". 90 % of ratings: {'; '.join(words)}.")
 
@@ -49,7 +50,7 @@ def narrowing_picture(steps: Mapping[int, Prediction], given: Sequence[float] | 
     sds = {n: _belief_sd(prediction) for n, prediction in steps.items()}
     first = next(iter(steps.values()))
     labels = [_cut(str(name)) for name in (first.item_ids if first.titles is None else first.titles)]
-    figure, (axes,) = new_figure(1, (8.4, 1.4 + 0.16 * len(labels) * (len(steps) + 1)))
+    figure, (axes,) = plot.new_figure(1, (8.4, 1.4 + 0.16 * len(labels) * (len(steps) + 1)))
     axes.grid(visible=False, axis="y")
     axes.grid(axis="x", color=GRID)
     step = 0.8 / len(steps)
@@ -67,7 +68,7 @@ def narrowing_picture(steps: Mapping[int, Prediction], given: Sequence[float] | 
     axes.invert_yaxis()
     axes.set_xlabel("rating: 90 % of ratings (thin), one sd of the belief to either side (thick)")
     title = "How a stranger becomes known"
-    set_title(axes, title)
+    plot.set_title(axes, title)
     figure.legend(loc="outside right upper", frameon=False, labelcolor=INK)
     widths = [f"{sd.mean():.2f} with {n}" for n, sd in sds.items()]
     return Picture.of(figure, "how-sure-stranger", title, f". Mean belief sd: {', '.join(widths)} ratings.")
@@ -77,7 +78,7 @@ def policies_picture(everything: Prediction, lists: Mapping[str, Ranking]) -> Pi
     """All items by expected rating and sd of the belief, and which of them each policy puts on a user's list."""
     sds = _belief_sd(everything)
     assert everything.rating is not None
-    figure, (axes,) = new_figure(1, (8.4, 4.6))
+    figure, (axes,) = plot.new_figure(1, (8.4, 4.6))
     means = everything.rating.mean()  # not clipped, as lists have it
     # As an image inside the file: thousands of points would make it a megabyte.
     cloud = {"c": PALE, "s": 8, "alpha": 0.4, "linewidths": 0, "rasterized": True}
@@ -93,7 +94,7 @@ def policies_picture(everything: Prediction, lists: Mapping[str, Ranking]) -> Pi
     axes.set(xlabel="expected rating", ylabel="sd of the belief")
     axes.grid(axis="x", color=GRID)
     title = f"What policies choose for user {next(iter(lists.values())).user_ids[0]}"
-    set_title(axes, title)
+    plot.set_title(axes, title)
     axes.legend(loc="upper left", frameon=False, labelcolor=INK)
     return Picture.of(figure, "how-sure-policies", title, f". Averages of the lists: {'; '.join(words)}.")
 
@@ -111,10 +112,10 @@ def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> No
     names = list(reports)
     errors = [reports[name]["rmse"] for name in names]
     _draw_dots(left, names, errors, [PALE] * (len(names) - 1) + [ACCENT], "{:.3f}")
-    set_title(left, "RMSE on held-out ratings (less is better)", 10)
+    plot.set_title(left, "RMSE on held-out ratings (less is better)", 10)
     _draw_list(right, ranking.of(0).rows(named=True))
     shown = "predicted rating" if ranking.sureness is None else "expected rating, 90 % interval"
-    set_title(right, f"For user {ranking.user_ids[0]}: {shown}", 10)
+    plot.set_title(right, f"For user {ranking.user_ids[0]}: {shown}", 10)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(length=0, labelcolor=INK)
