@@ -55,8 +55,7 @@ def compare(
         ),
     ] = None,
     settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A parameter of one model, as model.key=value; can be repeated."),
+        list[str] | None, typer.Option("--set", help="A parameter of one model, as model.key=value; can be repeated.")
     ] = None,
     starts: Annotated[
         list[str] | None,
@@ -66,11 +65,10 @@ def compare(
         ),
     ] = None,
     n_factors: Annotated[
-        int | None, typer.Option("--n-factors", help="Dimensions of the taste space, for all models that have one.")
+        int | None, typer.Option(help="Dimensions of the taste space, for all models that have one.")
     ] = None,
     holdout: Annotated[
-        float | None,
-        typer.Option("--holdout", help="Share of the ratings, or users, to test on.", show_default=str(SHARE)),
+        float | None, typer.Option(help="Share of the ratings, or users, to test on.", show_default=str(SHARE))
     ] = None,
     by: Annotated[
         str,
@@ -80,17 +78,15 @@ def compare(
             "each user; one: one of each user at random; users: a share of the users, known by half of their ratings.",
         ),
     ] = "random",
-    test: Annotated[Path | None, typer.Option("--test", help="File of test ratings, instead of a split.")] = None,
-    k: Annotated[int, typer.Option("--k", help="Length of the lists.")] = 10,
+    test: Annotated[Path | None, typer.Option(help="File of test ratings, instead of a split.")] = None,
+    k: Annotated[int, typer.Option(help="Length of the lists.")] = 10,
     relevant: Relevance = None,
     no_ranking: Annotated[
         bool, typer.Option("--no-ranking", help="Measure predicted ratings only, no lists; not of choices.")
     ] = False,
-    figures: Annotated[
-        Path | None, typer.Option("--figures", help="Folder to write figures and comparison.json to.")
-    ] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder to write figures and comparison.json to.")] = None,
     bootstrap: Bootstrap = 1000,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same split, models and intervals.")] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed, same split, models and intervals.")] = 0,
     *,
     said: Said,
     threads: Threads = None,
@@ -259,10 +255,9 @@ SETTINGS = tuple(field.name for field in fields(ReversibleJump) if field.name !=
 def select_rank(
     ratings: RatingsFile,
     methods: Annotated[
-        str | None,
-        typer.Option("--methods", help=f"Some of {', '.join(METHODS)}, separated by commas.", show_default="all"),
+        str | None, typer.Option(help=f"Some of {', '.join(METHODS)}, separated by commas.", show_default="all")
     ] = None,
-    max_rank: Annotated[int, typer.Option("--max-rank", help="The most factors that there may be.")] = MAX_RANK,
+    max_rank: Annotated[int, typer.Option(help="The most factors that there may be.")] = MAX_RANK,
     ranks: Annotated[
         str | None,
         typer.Option(
@@ -277,13 +272,9 @@ def select_rank(
             "--set", help=f"A parameter of reversible-jump, as key=value; can be repeated: {', '.join(SETTINGS)}."
         ),
     ] = None,
-    holdout: Annotated[
-        float, typer.Option("--holdout", help="Share of the ratings to measure the error on.")
-    ] = RANK_SHARE,
-    figures: Annotated[
-        Path | None, typer.Option("--figures", help="Folder to write loss.svg and posterior.svg to.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same split and ranks.")] = 0,
+    holdout: Annotated[float, typer.Option(help="Share of the ratings to measure the error on.")] = RANK_SHARE,
+    figures: Annotated[Path | None, typer.Option(help="Folder to write loss.svg and posterior.svg to.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same split and ranks.")] = 0,
     *,
     said: Said,
     threads: Threads = None,

@@ -31,21 +31,17 @@ def evaluate(
     model: Model,
     test: Annotated[Path, typer.Argument(help="File of test ratings.")],
     k: Annotated[
-        list[int] | None, typer.Option("--k", help="Length of the lists; can be repeated.", show_default="5, 10, 20")
+        list[int] | None, typer.Option(help="Length of the lists; can be repeated.", show_default="5, 10, 20")
     ] = None,
     relevant: Relevance = None,
-    against: Annotated[
-        Path | None, typer.Option("--against", help="Another model to compare with, user by user.")
-    ] = None,
+    against: Annotated[Path | None, typer.Option(help="Another model to compare with, user by user.")] = None,
     history: Annotated[
-        Path | None, typer.Option("--history", help="File of ratings that the test users are known by, besides.")
+        Path | None, typer.Option(help="File of ratings that the test users are known by, besides.")
     ] = None,
-    figures: Annotated[
-        Path | None, typer.Option("--figures", help="Folder to write figures and evaluation.html to.")
-    ] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder to write figures and evaluation.html to.")] = None,
     no_ranking: Annotated[bool, typer.Option("--no-ranking", help="Measure predicted ratings only, no lists.")] = False,
     bootstrap: Bootstrap = 1000,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same intervals and p-values.")] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed, same intervals and p-values.")] = 0,
     *,
     said: Said,
     threads: Threads = None,

@@ -38,8 +38,8 @@ from tastespace.report.uncertainty_figures import draw_demo
 @reads("user", "item", "rating", "separator", "header", "kind")
 def report(
     models: Annotated[list[Path], typer.Argument(help="Folders of fitted models.", metavar="MODEL...")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")],
-    test: Annotated[Path | None, typer.Option("--test", help="File of test ratings, the same for all models.")] = None,
+    out: Annotated[Path, typer.Option("-o", help="HTML file to write.")],
+    test: Annotated[Path | None, typer.Option(help="File of test ratings, the same for all models.")] = None,
     users: Annotated[list[str] | None, typer.Option("--for", help="User whose list is shown; can be repeated.")] = None,
     map_by: Annotated[str, typer.Option("--map", help="How items come to a plane: pca or tsne.")] = "pca",
     *,
@@ -109,9 +109,7 @@ MOST_COLUMNS = 11
 
 def curves(
     model: Model,
-    figure: Annotated[
-        Path | None, typer.Option("--figure", help="Picture to draw the curves to: .png, .svg or .pdf.")
-    ] = None,
+    figure: Annotated[Path | None, typer.Option(help="Picture to draw the curves to: .png, .svg or .pdf.")] = None,
     json: Json = False,
 ) -> None:
     """Show the curves that ratings are understood by, and how many users have each."""
@@ -152,9 +150,7 @@ def _curves_table(found: CurveList) -> Table:
 
 def diagnose(
     model: Model,
-    figures: Annotated[
-        Path | None, typer.Option("--figures", help="Folder to write trace.svg and other figures to.")
-    ] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder to write trace.svg and other figures to.")] = None,
     json: Json = False,
 ) -> None:
     """Say whether the chains of a model have run long enough: R-hat, effective draws, Monte Carlo errors."""
@@ -206,11 +202,9 @@ SHOWN = ("item", "title", "score", "belief_sd", "low", "high", "top_n_probabilit
 
 
 def demo(
-    user: Annotated[int, typer.Option("--user", help="Whose list to show.")] = 2,
-    picture: Annotated[Path, typer.Option("--picture", help="Where to write the picture.")] = Path(
-        "tastespace-demo.png"
-    ),
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same result.")] = 0,
+    user: Annotated[int, typer.Option(help="Whose list to show.")] = 2,
+    picture: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path("tastespace-demo.png"),
+    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
     threads: Threads = None,
     json: Json = False,
 ) -> None:

@@ -31,10 +31,10 @@ TUNABLE = tunable_models()
 @reads(*OPTIONS)
 def tune(
     ratings: RatingsFile,
-    model: Annotated[str, typer.Option("--model", help=f"One of {', '.join(TUNABLE)}.")],
-    trials: Annotated[int, typer.Option("--trials", help="Settings to try in all, earlier runs included.")] = TRIALS,
+    model: Annotated[str, typer.Option(help=f"One of {', '.join(TUNABLE)}.")],
+    trials: Annotated[int, typer.Option(help="Settings to try in all, earlier runs included.")] = TRIALS,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", help="After so long no other fit is begun.", show_default="no limit")
+        float | None, typer.Option(help="After so long no other fit is begun.", show_default="no limit")
     ] = None,
     measure: Annotated[
         str | None,
@@ -44,29 +44,26 @@ def tune(
             show_default="rmse of stars, log_loss of yes and no, ndcg@10 of choices",
         ),
     ] = None,
-    holdout: Annotated[float, typer.Option("--holdout", help="Share of the ratings that decides.")] = 0.1,
+    holdout: Annotated[float, typer.Option(help="Share of the ratings that decides.")] = 0.1,
     rungs: Annotated[
-        int, typer.Option("--rungs", help="On how many parts of the users settings are tried; 1: on all at once.")
+        int, typer.Option(help="On how many parts of the users settings are tried; 1: on all at once.")
     ] = RUNGS,
     settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A parameter that is not searched, as key=value; can be repeated."),
+        list[str] | None, typer.Option("--set", help="A parameter that is not searched, as key=value; can be repeated.")
     ] = None,
     ranges: Annotated[
         list[str] | None,
         typer.Option("--range", help="Other ends of what is searched, as key=low..high; can be repeated."),
     ] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--folder", help="Folder to keep the trials in, to resume from.")
-    ] = None,
+    folder: Annotated[Path | None, typer.Option(help="Folder to keep the trials in, to resume from.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the search in the folder.")] = False,
     config: Annotated[
         Path | None, typer.Option("--save-config", help="TOML file to write the best settings to, for fit --config.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Fit the best to all ratings, and write it to this folder.")
+        Path | None, typer.Option("-o", help="Fit the best to all ratings, and write it to this folder.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same trials.")] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed, same trials.")] = 0,
     *,
     said: Said,
     threads: Threads = None,
