@@ -26,11 +26,11 @@ from tastespace import (
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.metrics.order import (
     OF_ORDER,
-    Ordered,
     PairCounts,
     inversions,
     kendall_tau,
     ndcg_of_rated,
+    order_sums,
     pairwise_accuracy,
 )
 from tastespace.randomness import generator
@@ -67,7 +67,7 @@ def test_who_has_a_measure():
     nan = np.nan
     assert kendall_tau(predicted, true, users, 6) == pytest.approx([1, -1, 0, nan, nan, nan], nan_ok=True)
     assert pairwise_accuracy(predicted, true, users, 6) == pytest.approx([1, 0, 0.5, nan, nan, nan], nan_ok=True)
-    sums = Ordered.of(predicted, true, users, 6, lowest=1, ks=(1, 10)).sums
+    sums = order_sums(predicted, true, users, 6, lowest=1, ks=(1, 10))
     assert {name: measure.n_users for name, measure in sums.items()} == dict.fromkeys(sums, 3)
     assert sums["ndcg_rated@1"].value() == pytest.approx((1 + 0 + 0.5) / 3)
 
@@ -81,9 +81,9 @@ def test_nothing_at_all():
 
 def test_gains_below_the_lowest_training_rating_are_none():
     """A 0 is worth as little as a 1 if nobody gave a 0 in training; an order there is still right or wrong."""
-    found = Ordered.of(np.array([2.0, 1.0]), np.array([0.0, 1.0]), np.zeros(2, np.int64), 1, lowest=1, ks=(10,))
-    assert math.isnan(found.values["ndcg_rated@10"])
-    assert found.values["kendall_tau"] == -1
+    found = order_sums(np.array([2.0, 1.0]), np.array([0.0, 1.0]), np.zeros(2, np.int64), 1, lowest=1, ks=(10,))
+    assert math.isnan(found["ndcg_rated@10"].value())
+    assert found["kendall_tau"].value() == -1
 
 
 @given(st.integers(0, 10_000))

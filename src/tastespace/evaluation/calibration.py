@@ -1,21 +1,21 @@
-"""Is a model as sure as it should be? What its intervals held, how its distributions fit, whether doubt is error."""
+"""Is the uncertainty of a model right? What intervals held, how distributions fit, and errors by uncertainty."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix
 from tastespace.distributions.rating_distribution import RatingDistribution
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.groups import GROUP_SCHEMA, Group, Grouping, group_records, groups_table, measure_record
 from tastespace.evaluation.metrics.rating import Loss, Predicted, squared_errors
-from tastespace.evaluation.resampling import Interval, Sums
+from tastespace.evaluation.resampling import Interval, Sums, those_of
 from tastespace.evaluation.tables import EMPTY, counted, figure
 from tastespace.models.base.posterior import Prediction
 from tastespace.tables import Table, TextTables, frame_of
@@ -101,7 +101,7 @@ class Tenth:
     intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it; an empty one has nulls."""
+        """The content for JSON; an empty one has nulls."""
         return {"share": self.label, "n": self.n, **_plain(self.measures, self.intervals)}
 
 
@@ -137,7 +137,7 @@ class Calibration(TextTables):
         return self.measures[name]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The content for JSON."""
         return {
             "n": self.n,
             "levels": None if self.levels is None else list(self.levels),
@@ -249,7 +249,6 @@ def _plain(measures: Mapping[str, float], intervals: Mapping[str, Interval]) -> 
 PIT_PARTS = 20
 TENTHS = tuple(f"{10 * place}-{10 * place + 10} %" for place in range(10))
 RESAMPLED = (*(f"coverage_{share}" for share in SHARES.values()), "pit_mean", "pit_spread")  # what has intervals
-PREFIX = "calibration"  # of the names under which sums are resampled
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,74 +262,56 @@ class Assessment:
     groupings: Sequence[Grouping]
 
     @classmethod
-    def of(
-        cls,
-        outcomes: Outcomes,
-        users: IntArray,  # of each test rating, its user's position among the test users
-        n_users: int,
-        predicted: FloatArray,
-        true: FloatArray,
-        groupings: Sequence[Grouping],
-    ) -> Assessment:
-        wrong = {
-            "belief_sd": Loss(outcomes.belief_sd.astype(np.float64) ** 2, is_root=True),
-            "rating_sd": Loss(outcomes.rating_sd.astype(np.float64) ** 2, is_root=True),
-            "rmse": Loss(squared_errors(predicted, true), is_root=True),
+    def of(cls, outcomes: Outcomes, predicted: Predicted, groupings: Sequence[Grouping]) -> Assessment:
+        squares = {
+            "belief_sd": outcomes.belief_sd.astype(np.float64) ** 2,
+            "rating_sd": outcomes.rating_sd.astype(np.float64) ** 2,
+            "rmse": squared_errors(predicted.predicted, predicted.true),
         }
-        return cls(
-            outcomes=outcomes,
-            said=Predicted.of(users, n_users, predicted, true, {}, _losses(outcomes)),
-            errors=Predicted.of(users, n_users, predicted, true, {}, wrong),
-            tenths=tenths(outcomes.belief_sd),
-            groupings=groupings,
-        )
+        errors = {name: Loss(values, is_root=True) for name, values in squares.items()}
+        said, wrong = (replace(predicted, metrics={}, losses=losses) for losses in (_losses(outcomes), errors))
+        return cls(outcomes, said, wrong, tenths(outcomes.belief_sd), groupings)
 
-    def sums(self) -> dict[str, Sums]:
+    def sums(self) -> dict[Any, Sums]:
         """All that is resampled."""
-        found = {f"{PREFIX}, {name}": measure for name, measure in self.said.sums().items()}
+        found: dict[Any, Sums] = {("all", name): measure for name, measure in self.said.sums().items()}
         for grouping in self.groupings:
             found |= grouping.sums(self.said)
-        found = {name: measure for name, measure in found.items() if name.endswith(RESAMPLED)}
-        found |= {_part(place): measure for place, measure in enumerate(self._pit_sums())}
+        found = {key: measure for key, measure in found.items() if key[-1] in RESAMPLED}
+        found |= {("pit", place): measure for place, measure in enumerate(self._pit_sums())}
         for place in range(len(TENTHS)):
-            found[_tenth(place, "rmse")] = self.errors.sums(self.tenths == place)["rmse"]
-            found[_tenth(place, "rmse_so_far")] = self.errors.sums(self.tenths <= place)["rmse"]
+            found[place, "rmse"] = self.errors.sums(self.tenths == place)["rmse"]
+            found[place, "rmse_so_far"] = self.errors.sums(self.tenths <= place)["rmse"]
         return found
 
-    def calibration(self, intervals: Mapping[str, Interval]) -> Calibration:
-        """The whole; `intervals` has those of `sums` by the same names."""
-        levels = self.outcomes.levels
-        parts = np.bincount(_parts(self.outcomes.pit), minlength=PIT_PARTS) / len(self.outcomes.pit)
-        spans = [intervals[_part(place)] for place in range(PIT_PARTS) if _part(place) in intervals]
-        names = {name: f"{PREFIX}, {name}" for name in RESAMPLED}
+    def calibration(self, intervals: Mapping[Any, Interval]) -> Calibration:
+        """The whole; `intervals` has those of `sums` by the same keys."""
+        levels, pit = self.outcomes.levels, self.outcomes.pit
         return Calibration(
-            n=len(self.outcomes.pit),
-            measures=self.said.values() | {"pit_distance": distance_from_uniform(self.outcomes.pit)},
-            intervals={name: intervals[key] for name, key in names.items() if key in intervals},
-            pit=tuple(parts.tolist()),
-            pit_intervals=tuple(spans),
+            n=len(pit),
+            measures=self.said.values() | {"pit_distance": distance_from_uniform(pit)},
+            intervals=those_of(intervals, {name: ("all", name) for name in RESAMPLED}),
+            pit=tuple((np.bincount(_pit_parts(pit), minlength=PIT_PARTS) / len(pit)).tolist()),
+            pit_intervals=tuple(intervals[key] for place in range(PIT_PARTS) if (key := ("pit", place)) in intervals),
             confidence=tuple(self._tenth(place, intervals) for place in range(len(TENTHS))),
             groups={grouping.side: grouping.groups(self.said, intervals) for grouping in self.groupings},
             levels=None if levels is None else tuple(levels.tolist()),
             off_levels=int(np.count_nonzero(~self.outcomes.is_level)),
         )
 
-    def _tenth(self, place: int, intervals: Mapping[str, Interval]) -> Tenth:
+    def _tenth(self, place: int, intervals: Mapping[Any, Interval]) -> Tenth:
         here = self.tenths == place
         n = int(np.count_nonzero(here))
         if not n:
             return Tenth(TENTHS[place], 0)
-        measures = self.errors.values(here)
-        measures["rmse_so_far"] = self.errors.losses["rmse"].over(self.tenths <= place)
-        keys = {name: _tenth(place, name) for name in ("rmse", "rmse_so_far")}
-        return Tenth(
-            TENTHS[place], n, measures, {name: intervals[key] for name, key in keys.items() if key in intervals}
-        )
+        so_far = {"rmse_so_far": self.errors.losses["rmse"].over(self.tenths <= place)}
+        spans = those_of(intervals, {name: (place, name) for name in ("rmse", "rmse_so_far")})
+        return Tenth(TENTHS[place], n, self.errors.values(here) | so_far, spans)
 
     def _pit_sums(self) -> list[Sums]:
         """The share of ratings in each part from 0 to 1, as sums by user."""
         n_users = self.said.n_users
-        keys = self.said.users.astype(np.int64) * PIT_PARTS + _parts(self.outcomes.pit)
+        keys = self.said.users.astype(np.int64) * PIT_PARTS + _pit_parts(self.outcomes.pit)
         counts = np.bincount(keys, minlength=n_users * PIT_PARTS).reshape(n_users, PIT_PARTS).astype(np.float64)
         return [Sums(np.ascontiguousarray(column), counts.sum(axis=1)) for column in counts.T]
 
@@ -351,26 +332,15 @@ def distance_from_uniform(values: DoubleArray) -> float:
 
 def _losses(outcomes: Outcomes) -> dict[str, Loss]:
     """What the measures are means of."""
-    found: dict[str, Loss] = {}
-    for name, values in (
-        ("coverage", outcomes.is_covered),
-        ("expected", outcomes.expected),
-        ("width", outcomes.widths),
-    ):
-        found |= {f"{name}_{share}": Loss(values[:, place]) for place, share in enumerate(SHARES.values())}
-    found["pit_mean"] = Loss(outcomes.pit)
+    columns = {"coverage": outcomes.is_covered, "expected": outcomes.expected, "width": outcomes.widths}
+    found = {
+        f"{name}_{share}": Loss(values[:, place])
+        for name, values in columns.items()
+        for place, share in enumerate(SHARES.values())
+    }
     # A uniform variable has the variance 1/12.
-    found["pit_spread"] = Loss(12 * (outcomes.pit - 0.5) ** 2, is_root=True)
-    return found
+    return found | {"pit_mean": Loss(outcomes.pit), "pit_spread": Loss(12 * (outcomes.pit - 0.5) ** 2, is_root=True)}
 
 
-def _parts(pit: DoubleArray) -> NDArray[np.int64]:
+def _pit_parts(pit: DoubleArray) -> NDArray[np.int64]:
     return np.minimum((pit * PIT_PARTS).astype(np.int64), PIT_PARTS - 1)
-
-
-def _part(place: int) -> str:
-    return f"{PREFIX}, PIT {place}"
-
-
-def _tenth(place: int, name: str) -> str:
-    return f"{PREFIX}, {TENTHS[place]}, {name}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,15 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
 from tastespace.errors import DataWarning, InvalidParameterError, warn
 from tastespace.evaluation.calibration import Assessment
-from tastespace.evaluation.groups import Grouping, Groups
+from tastespace.evaluation.groups import Grouping
 from tastespace.evaluation.lists import LIST_METRICS, ListMaker, ListMeasures, ListMetric, Wanted, measure_lists
-from tastespace.evaluation.metrics.binary import BY_USER, YES_NO, Answered
-from tastespace.evaluation.metrics.order import OF_ORDER, Ordered
+from tastespace.evaluation.metrics.binary import BY_USER, YES_NO, Reliability, auc_sums, reliability_sums
+from tastespace.evaluation.metrics.order import OF_ORDER, order_sums
 from tastespace.evaluation.metrics.rating import STANDARD, Loss, Metric, Predicted
 from tastespace.evaluation.predictions import Answers, predict_all, unasked
 from tastespace.evaluation.relevance import EvaluationTask, Matched, Relevance, Relevant, relevance_of, task_of
 from tastespace.evaluation.report import Report
-from tastespace.evaluation.resampling import intervals
+from tastespace.evaluation.resampling import Sums, intervals, those_of
 from tastespace.models import Recommender
 from tastespace.models.base.parameters import check_int
 from tastespace.models.base.query import Asked, asked_users
@@ -139,39 +139,43 @@ def evaluate(
     if seen:
         warn(f"{seen:,} of {len(part):,} test ratings are of pairs that the model was fitted on: they are no test")
     predicted = Predicted.of(matched.users, len(asked.users), answers.mean, part.values, chosen, _scores(answers))
-    by_groups = Groups(predicted)
+    measured, groupings = predicted, list[Grouping]()
     if groups and predicted.names:
-        by_groups = Groups(predicted, _groupings(trained, part, asked, matched))
+        groupings = _groupings(trained, part, asked, matched)
     elif groups and relevance is not None:
-        by_groups = _found(listed, relevance, trained, part, asked, matched)
-    answered = Answered()
-    if task.is_of_answers:
-        answered = Answered.of(predicted, by_user=metrics is None, in_bins=calibration)
-    ordered = Ordered()
+        measured, groupings = _found(listed, relevance, trained, part, asked, matched)
+    auc, auc_interval = auc_sums(predicted) if task.is_of_answers and metrics is None else ({}, {})
+    bins = reliability_sums(predicted) if task.is_of_answers and calibration else {}
+    order: dict[str, Sums] = {}
     if task.is_of_stars and metrics is None:
-        low = recommender.rating_range_[0]
-        ordered = Ordered.of(answers.unclipped, part.values, matched.users, len(asked.users), lowest=low, ks=ks)
-    assessment = _assessment(answers, predicted, by_groups.groupings)
-    sums = predicted.sums() | answered.sums | ordered.sums | listed.sums
-    others = by_groups.sums() | answered.of_bins | ({} if assessment is None else assessment.sums())
-    found = intervals(sums | others, bootstrap, seed, observer)
+        low, n_users = recommender.rating_range_[0], len(asked.users)
+        order = order_sums(answers.unclipped, part.values, matched.users, n_users, lowest=low, ks=ks)
+    assessment = None if answers.outcomes is None else Assessment.of(answers.outcomes, predicted, groupings)
+    sums = predicted.sums() | auc | order | listed.sums
+    others = {key: value for grouping in groupings for key, value in grouping.sums(measured).items()} | bins
+    others |= {} if assessment is None else assessment.sums()
+    found = intervals({**sums, **others}, bootstrap, seed, observer)
     return Report(
-        rating=predicted.values() | answered.values,
+        rating=predicted.values() | _values(auc),
         n=len(part),
         cold=int(np.count_nonzero(answers.cold)),
         seen=seen,
-        order=ordered.values,
+        order=_values(order),
         ranking=listed.values,
-        intervals={name: found[name] for name in sums if name in found}
-        | (answered.intervals | listed.intervals if bootstrap else {}),
-        groups=by_groups.by_side(found),
+        intervals=those_of(found, {name: name for name in sums})
+        | (auc_interval | listed.intervals if bootstrap else {}),
+        groups={grouping.side: grouping.groups(measured, found) for grouping in groupings},
         lists=listed.made,
         calibration=None if assessment is None else assessment.calibration(found),
-        reliability=answered.reliability(found),
+        reliability=Reliability.of(predicted, found) if bins else None,
         kind=task.kind,
         sums=sums,
         test=part,
     )
+
+
+def _values(sums: Mapping[str, Sums]) -> dict[str, float]:
+    return {name: measure.value() for name, measure in sums.items()}
 
 
 def _check_anything(
@@ -193,14 +197,6 @@ def _scores(answers: Answers) -> dict[str, Loss]:
     return {"crps": Loss(answers.outcomes.crps), "log_score": Loss(answers.outcomes.log_score)}
 
 
-def _assessment(answers: Answers, predicted: Predicted, groupings: Sequence[Grouping]) -> Assessment | None:
-    if answers.outcomes is None:
-        return None
-    return Assessment.of(
-        answers.outcomes, predicted.users, predicted.n_users, predicted.predicted, predicted.true, groupings
-    )
-
-
 def _parts(recommender: Recommender, test: Ratings | Split) -> tuple[Ratings, Ratings | None]:
     """The test ratings, and the history that the model can use."""
     if isinstance(test, Split):
@@ -215,22 +211,22 @@ def _groupings(trained: Ratings, test: Ratings, asked: Asked, matched: Matched, 
     item_counts = np.append(trained.by_item.counts, 0)  # row -1, a cold item, has none
     users, items = matched.users[which], matched.items[which]
     return [
-        Grouping.by_counts("users", asked.seen.counts[users], users),
-        Grouping.by_counts("items", item_counts[items], test.item_rows[which]),
+        Grouping("users", asked.seen.counts[users], users),
+        Grouping("items", item_counts[items], test.item_rows[which]),
     ]
 
 
 def _found(
     listed: ListMeasures, relevance: Relevance, trained: Ratings, test: Ratings, asked: Asked, matched: Matched
-) -> Groups:
-    """Of choices: whether each was in its user's list."""
+) -> tuple[Predicted, list[Grouping]]:
+    """Whether each choice was in its user's list."""
     assert listed.places is not None
     assert listed.made is not None
     which = np.flatnonzero(matched.is_relevant(relevance))
     places, true = listed.places[which], matched.values[which]
     held = {f"found@{k}": Loss((places >= 0) & (places < k)) for k in listed.made.k}
     measured = Predicted.of(matched.users[which], len(asked.users), true, true, {}, held)
-    return Groups(measured, _groupings(trained, test, asked, matched, which))
+    return measured, _groupings(trained, test, asked, matched, which)
 
 
 def _lengths(k: int | Iterable[int]) -> tuple[int, ...]:

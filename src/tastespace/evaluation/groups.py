@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tastespace.evaluation.metrics.rating import Predicted
-from tastespace.evaluation.resampling import Interval, Sums
+from tastespace.evaluation.resampling import Interval, Sums, those_of
 from tastespace.evaluation.tables import EMPTY, figure, plain_number
 from tastespace.tables import Table
 
@@ -50,55 +51,32 @@ class Grouping:
     """Which group each test rating is in, by its user or by its item."""
 
     side: str  # "users" or "items"
-    group: NDArray[np.int64]  # one a test rating
+    counts: NDArray[Any]  # one a test rating: the training ratings of its user or item
     members: NDArray[Any]  # one a test rating: which user or item it is of
 
-    @classmethod
-    def by_counts(cls, side: str, counts: NDArray[Any], members: NDArray[Any]) -> Grouping:
-        """`counts` are the training ratings of each test rating's user or item."""
-        return cls(side, group_of(counts), members)
+    @cached_property
+    def places(self) -> list[NDArray[np.int64]]:
+        """The test ratings of each group."""
+        group = group_of(self.counts)
+        return [np.flatnonzero(group == place) for place in range(len(LABELS))]
 
-    def sums(self, predicted: Predicted) -> dict[str, Sums]:
+    def sums(self, predicted: Predicted) -> dict[Any, Sums]:
         """The measures that are means over ratings, group by group, for resampling."""
-        found: dict[str, Sums] = {}
-        for place in np.unique(self.group).tolist():
-            here = np.flatnonzero(self.group == place)
-            found |= {self._key(place, name): measure for name, measure in predicted.sums(here).items()}
-        return found
+        filled = [(place, here) for place, here in enumerate(self.places) if len(here)]
+        return {(self.side, at, name): sums for at, here in filled for name, sums in predicted.sums(here).items()}
 
-    def groups(self, predicted: Predicted, intervals: Mapping[str, Interval]) -> tuple[Group, ...]:
-        """All groups, empty ones too; `intervals` has those of `sums` by the same names."""
-        found = []
-        for place, label in enumerate(LABELS):
-            here = np.flatnonzero(self.group == place)
-            keys = {name: self._key(place, name) for name in predicted.names}
-            found.append(
-                Group(
-                    label,
-                    members=len(np.unique(self.members[here])),
-                    n=len(here),
-                    measures=predicted.values(here) if len(here) else {},
-                    intervals={name: intervals[key] for name, key in keys.items() if key in intervals},
-                )
+    def groups(self, predicted: Predicted, intervals: Mapping[Any, Interval]) -> tuple[Group, ...]:
+        """All groups, empty ones too; `intervals` has those of `sums` by the same keys."""
+        return tuple(
+            Group(
+                label,
+                members=len(np.unique(self.members[here])),
+                n=len(here),
+                measures=predicted.values(here) if len(here) else {},
+                intervals=those_of(intervals, {name: (self.side, place, name) for name in predicted.names}),
             )
-        return tuple(found)
-
-    def _key(self, place: int, name: str) -> str:
-        return f"{self.side}, {LABELS[place]}, {name}"
-
-
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """What is measured by groups, and by which."""
-
-    measured: Predicted
-    groupings: Sequence[Grouping] = ()
-
-    def sums(self) -> dict[str, Sums]:
-        return {name: sums for grouping in self.groupings for name, sums in grouping.sums(self.measured).items()}
-
-    def by_side(self, intervals: Mapping[str, Interval]) -> dict[str, tuple[Group, ...]]:
-        return {grouping.side: grouping.groups(self.measured, intervals) for grouping in self.groupings}
+            for place, (label, here) in enumerate(zip(LABELS, self.places, strict=True))
+        )
 
 
 def group_of(counts: NDArray[Any]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Lists that were judged, and the table of what is measured on each."""
+"""Lists for the test users, and the table of what is measured on each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Catalogue:
 
 @dataclass(frozen=True, eq=False)
 class Lists:
-    """Lists of some users with relevant test items, best first, judged by their test ratings."""
+    """Lists of some users with relevant test items, best first, compared with their test ratings."""
 
     item_rows: IntArray  # users x k, rows of the training ratings, -1 where there is no item
     hits: BoolArray  # users x k: is the item relevant?
@@ -53,13 +53,8 @@ class Lists:
 
     def first(self, k: int) -> Lists:
         """The first k places of each list."""
-        return replace(
-            self,
-            item_rows=self.item_rows[:, :k],
-            hits=self.hits[:, :k],
-            gains=self.gains[:, :k],
-            ideal_gains=self.ideal_gains[:, :k],
-        )
+        names = ("item_rows", "hits", "gains", "ideal_gains")
+        return replace(self, **{name: getattr(self, name)[:, :k] for name in names})
 
 
 ListMetric = Callable[[Lists], DoubleArray]  # one value a user, NaN where there is none
@@ -108,38 +103,6 @@ class Wanted:
 
 
 @dataclass(frozen=True, eq=False)
-class Ranked:
-    """All lists, and the measures of each user's."""
-
-    ks: tuple[int, ...]
-    item_rows: IntArray  # ranked users x the longest k
-    values: Mapping[str, DoubleArray]  # "ndcg@10" ...: one value a ranked user, NaN where there is none
-
-    def sums(self, sought: RelevantItems, asked: Asked, shares: DoubleArray) -> dict[str, Sums]:
-        """The measures that are quotients of sums over the test users, of whom some have no list."""
-        n_users = len(asked.users)
-        sums = {name: Sums.of_values(_spread(values, sought, n_users)) for name, values in self.values.items()}
-        profiles = _profiles(asked, shares)
-        for k in self.ks:
-            # Both or neither: who has no list or no ratings of his own is left out.
-            shown = _spread(self.values[f"popularity@{k}"], sought, n_users)
-            is_known = ~(np.isnan(shown) | np.isnan(profiles))
-            sums[f"popularity_lift@{k}"] = Sums(np.where(is_known, shown, 0.0), np.where(is_known, profiles, 0.0))
-        return sums
-
-    def of_all_lists(self, n_items: int) -> dict[str, tuple[float, Interval | None]]:
-        """Coverage and Gini coefficient, which no single list has."""
-        found: dict[str, tuple[float, Interval | None]] = {}
-        for k in self.ks:
-            rows = self.item_rows[:, :k]
-            exposures = catalogue.exposure(rows, n_items)
-            share, unequal = catalogue.coverage(exposures), catalogue.gini(exposures)
-            found[f"coverage@{k}"] = share, jackknife(share, catalogue.coverage_influence(rows, exposures))
-            found[f"gini@{k}"] = unequal, jackknife(unequal, catalogue.gini_influence(rows, exposures))
-        return found
-
-
-@dataclass(frozen=True, eq=False)
 class ListMeasures:
     """What measuring lists found; nothing if they were not wanted."""
 
@@ -159,41 +122,58 @@ def measure_lists(
     observer: Observer,
 ) -> ListMeasures:
     """All measures of lists."""
-    trained = recommender.ratings_
-    sought = RelevantItems.of(matched, len(asked.users), trained.n_items, wanted.relevance)
-    ranked = rank(recommender, sought, asked.users.at(sought.positions), history, wanted, observer)
-    sums = ranked.sums(sought, asked, Catalogue(trained).shares)
-    of_all = ranked.of_all_lists(trained.n_items)
-    values = {name: measure.value() for name, measure in sums.items()}
-    values |= {name: value for name, (value, _) in of_all.items()}
+    trained, n_users = recommender.ratings_, len(asked.users)
+    known = Catalogue(trained)
+    sought = RelevantItems.of(matched, n_users, trained.n_items, wanted.relevance)
+    item_rows, by_user = _ranked(
+        recommender, sought, asked.users.at(sought.positions), history, known, wanted, observer
+    )
+    spread = {name: _spread(values, sought, n_users) for name, values in by_user.items()}
+    sums = {name: Sums.of_values(values) for name, values in spread.items()}
+    profiles, intervals = _profiles(asked, known.shares), dict[str, Interval | None]()
+    values: dict[str, float] = {}
+    for k in wanted.ks:
+        # Both or neither: who has no list or no ratings of their own is left out.
+        shown = spread[f"popularity@{k}"]
+        is_known = ~(np.isnan(shown) | np.isnan(profiles))
+        sums[f"popularity_lift@{k}"] = Sums(np.where(is_known, shown, 0.0), np.where(is_known, profiles, 0.0))
+        # What no single list has.
+        rows = item_rows[:, :k]
+        exposures = catalogue.exposure(rows, trained.n_items)
+        values[f"coverage@{k}"] = share = catalogue.coverage(exposures)
+        values[f"gini@{k}"] = unequal = catalogue.gini(exposures)
+        intervals[f"coverage@{k}"] = jackknife(share, catalogue.coverage_influence(rows, exposures))
+        intervals[f"gini@{k}"] = jackknife(unequal, catalogue.gini_influence(rows, exposures))
+    values = {name: measure.value() for name, measure in sums.items()} | values
     return ListMeasures(
         values={name: values[name] for name in _in_order(values, wanted.ks)},
         sums=sums,
-        intervals={name: interval for name, (_, interval) in of_all.items() if interval is not None},
+        intervals={name: interval for name, interval in intervals.items() if interval is not None},
         made=ListsMade(
             k=wanted.ks,
             relevant=wanted.relevance.least,
             graded=wanted.relevance.is_graded,
             users=len(sought),
-            users_without_relevant=len(asked.users) - len(sought),
+            users_without_relevant=n_users - len(sought),
             cold_users=int(np.count_nonzero(asked.cold[sought.positions])),
             relevant_ratings=int(sought.n_relevant.sum()),
             cold_relevant_ratings=int(sought.n_relevant.sum() - np.count_nonzero(sought.is_relevant)),
         ),
-        places=_places(ranked.item_rows, sought, matched, len(asked.users)),
+        places=_places(item_rows, sought, matched, n_users),
     )
 
 
-def rank(
+def _ranked(
     recommender: Recommender,
     sought: RelevantItems,
-    user_ids: pl.Series,  # those of the sought
+    user_ids: pl.Series,  # those of the relevant items
     history: Ratings | None,
+    known: Catalogue,
     wanted: Wanted,
     observer: Observer,
-) -> Ranked:
-    """Make the lists of all users and measure them: out of all items that a user is not known to have rated."""
-    known, ks, metrics = Catalogue(recommender.ratings_), wanted.ks, wanted.metrics
+) -> tuple[IntArray, dict[str, DoubleArray]]:
+    """The lists of all users, out of all items that a user is not known to have rated; and their measures by user."""
+    ks, metrics = wanted.ks, wanted.metrics
     item_rows = np.full((len(sought), max(ks)), -1, np.int32)
     values = {f"{name}@{k}": np.full(len(sought), np.nan) for name in metrics for k in ks}
     values["auc"] = np.full(len(sought), np.nan)
@@ -203,7 +183,9 @@ def rank(
         own = of_users(history, ids)
         shown = _checked(wanted.make(ids, max(ks), own), ids, recommender.ratings_.n_items)[:, : max(ks)]
         item_rows[start:stop, : shown.shape[1]] = shown
-        lists = _lists(sought, start, item_rows[start:stop], known)
+        hits, gains = sought.look_up(start, item_rows[start:stop])
+        ideal = sought.ideal_gains(start, stop, max(ks))
+        lists = Lists(item_rows[start:stop], hits, gains, ideal, sought.n_relevant[start:stop], known)
         for name, metric in metrics.items():
             for k in ks:
                 values[f"{name}@{k}"][start:stop] = _measured(name, metric, lists.first(k))
@@ -212,7 +194,7 @@ def rank(
             relevant = sought.relevant_items(first, last)
             values["auc"][first:last] = ranking.auc(scores, *relevant, sought.n_relevant[first:last])
             observer(Progress("ranking", last, len(sought)))
-    return Ranked(ks, item_rows, values)
+    return item_rows, values
 
 
 def _checked(made: Any, user_ids: pl.Series, n_items: int) -> IntArray:
@@ -240,13 +222,6 @@ def _checked(made: Any, user_ids: pl.Series, n_items: int) -> IntArray:
             "item at most once"
         )
     return made.item_rows
-
-
-def _lists(sought: RelevantItems, start: int, item_rows: IntArray, known: Catalogue) -> Lists:
-    stop = start + len(item_rows)
-    hits, gains = sought.look_up(start, item_rows)
-    ideal = sought.ideal_gains(start, stop, item_rows.shape[1])
-    return Lists(item_rows, hits, gains, ideal, sought.n_relevant[start:stop], known)
 
 
 def _measured(name: str, metric: ListMetric, lists: Lists) -> DoubleArray:

@@ -1,7 +1,7 @@
 """How sure a measure is: users are resampled, because the ratings and lists of one user belong together.
 
 Almost every measure is a quotient of two sums over users: a mean over users (of values, divided by 1), a mean over
-ratings (of a user's errors, divided by the number of his ratings), its root. A resample weighs the users, so that
+ratings (of a user's errors, divided by the number of their ratings), its root. A resample weighs the users, so that
 all resamples of all measures are one product of matrices.
 """
 
@@ -86,6 +86,11 @@ def intervals(sums: Mapping[Key, Sums], resamples: int, seed: int, observer: Obs
     if not able or not resamples:
         return {}
     return {name: middle(values) for name, values in bootstrap(able, resamples, seed, observer).items()}
+
+
+def those_of(intervals: Mapping[Any, Interval], keys: Mapping[str, Any]) -> dict[str, Interval]:
+    """Intervals by name, of those whose key has one."""
+    return {name: intervals[key] for name, key in keys.items() if key in intervals}
 
 
 def middle(values: DoubleArray) -> Interval:

@@ -1,9 +1,9 @@
-"""How well yes and no are foretold. A prediction is the probability of yes; `true` is 1 for yes and 0 for no."""
+"""How well yes and no are predicted. A prediction is the probability of yes; `true` is 1 for yes and 0 for no."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,15 @@ from tastespace.evaluation.resampling import Interval, Sums, jackknife
 from tastespace.evaluation.tables import EMPTY, figure
 from tastespace.tables import Table
 
-# Nobody is surer than this: a model that predicts a point may say 0 or 1, and be wrong, which no sum would survive.
-SUREST = 0.001
+# Probabilities are kept so far from 0 and 1: a model may say 0 or 1, and be wrong, which no sum would survive.
+MIN_PROBABILITY = 0.001
 BINS = 10  # of equal widths, from 0 to 1
 BY_USER = "yes_no_auc_by_user"
 
 
 def log_loss(predicted: NDArray[Any], true: NDArray[Any]) -> DoubleArray:
     """Minus the log of the probability of what came, one a rating; probabilities are kept from 0.001 to 0.999."""
-    of_yes = np.clip(np.asarray(predicted, np.float64), SUREST, 1 - SUREST)
+    of_yes = np.clip(np.asarray(predicted, np.float64), MIN_PROBABILITY, 1 - MIN_PROBABILITY)
     return np.asarray(-np.log(np.where(is_yes(true), of_yes, 1 - of_yes)))
 
 
@@ -109,15 +109,8 @@ class Bin:
         return f"{self.low:.1f}–{self.high:.1f}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it; an empty bin has nulls."""
-        return {
-            "low": self.low,
-            "high": self.high,
-            "n": self.n,
-            "predicted": self.predicted,
-            "yes": self.yes,
-            "interval": None if self.interval is None else list(self.interval),
-        }
+        """The content for JSON; an empty bin has nulls."""
+        return asdict(self) | {"interval": self.interval and list(self.interval)}
 
 
 @dataclass(frozen=True)
@@ -127,9 +120,9 @@ class Reliability:
     bins: tuple[Bin, ...]
 
     @classmethod
-    def of(cls, predicted: NDArray[Any], true: NDArray[Any], intervals: Mapping[str, Interval]) -> Reliability:
-        """`intervals` has those of `reliability_sums` by the same names."""
-        bins, yes, bounds = bin_of(predicted), is_yes(true), np.linspace(0, 1, BINS + 1)
+    def of(cls, predicted: Predicted, intervals: Mapping[Any, Interval]) -> Reliability:
+        """`intervals` has those of `reliability_sums` by the same keys."""
+        bins, yes, bounds = bin_of(predicted.predicted), is_yes(predicted.true), np.linspace(0, 1, BINS + 1)
         found = []
         for place in range(BINS):
             here = bins == place
@@ -139,15 +132,15 @@ class Reliability:
                     low=float(bounds[place]),
                     high=float(bounds[place + 1]),
                     n=n,
-                    predicted=float(np.mean(predicted[here], dtype=np.float64)) if n else None,
+                    predicted=float(np.mean(predicted.predicted[here], dtype=np.float64)) if n else None,
                     yes=float(np.mean(yes[here])) if n else None,
-                    interval=intervals.get(_key(place)),
+                    interval=intervals.get(("bin", place)),
                 )
             )
         return cls(tuple(found))
 
     def to_list(self) -> list[dict[str, Any]]:
-        """As JSON has it."""
+        """The content for JSON."""
         return [entry.to_dict() for entry in self.bins]
 
     def table(self) -> Table:
@@ -155,7 +148,8 @@ class Reliability:
         rows = tuple(
             (
                 *(entry.label, f"{entry.n:,}"),
-                *((EMPTY, EMPTY) if entry.predicted is None else (f"{entry.predicted:.4f}", _share(entry))),
+                EMPTY if entry.predicted is None else f"{entry.predicted:.4f}",
+                EMPTY if entry.yes is None else figure(entry.yes, entry.interval),
             )
             for entry in self.bins
         )
@@ -163,54 +157,21 @@ class Reliability:
         return Table(title, ("predicted", "test ratings", "mean prediction", "share of yes"), rows)
 
 
-def reliability_sums(predicted: NDArray[Any], true: NDArray[Any], users: NDArray[Any], n_users: int) -> dict[str, Sums]:
+def auc_sums(predicted: Predicted) -> tuple[dict[str, Sums], dict[str, Interval]]:
+    """The AUC by user, as sums; and the interval of the AUC over all ratings, which is no quotient of sums."""
+    pairs, users, n_users = (predicted.predicted, predicted.true), predicted.users, predicted.n_users
+    value = yes_no_auc(*pairs)
+    span = None if np.isnan(value) else jackknife(value, auc_influence(*pairs, users, n_users))
+    sums = {BY_USER: Sums.of_values(auc_by_group(*pairs, users, n_users))}
+    return sums, {} if span is None else {"yes_no_auc": span}
+
+
+def reliability_sums(predicted: Predicted) -> dict[Any, Sums]:
     """The share of yes in each bin, as sums by user, for resampling."""
-    bins, yes = bin_of(predicted), is_yes(true)
-    return {
-        _key(place): Sums(
-            np.bincount(users[bins == place], yes[bins == place], n_users).astype(np.float64),
-            np.bincount(users[bins == place], minlength=n_users).astype(np.float64),
-        )
-        for place in range(BINS)
-    }
-
-
-def _share(entry: Bin) -> str:
-    assert entry.yes is not None
-    return figure(entry.yes, entry.interval)
-
-
-def _key(place: int) -> str:
-    return f"reliability, bin {place}"
-
-
-@dataclass(frozen=True, eq=False)
-class Answered:
-    """Measures in the making: sums to be resampled first. Nothing if ratings are of another kind."""
-
-    sums: dict[str, Sums] = field(default_factory=dict[str, Sums])  # of measures
-    intervals: dict[str, Interval] = field(default_factory=dict[str, Interval])  # of what is no quotient of sums
-    of_bins: dict[str, Sums] = field(default_factory=dict[str, Sums])
-    predicted: Predicted | None = None  # what the bins are of
-
-    @classmethod
-    def of(cls, predicted: Predicted, *, by_user: bool, in_bins: bool) -> Answered:
-        ratings, users, n_users = (predicted.predicted, predicted.true), predicted.users, predicted.n_users
-        sums, intervals = {}, {}
-        if by_user:
-            sums[BY_USER] = Sums.of_values(auc_by_group(*ratings, users, n_users))
-            value = yes_no_auc(*ratings)
-            span = None if value != value else jackknife(value, auc_influence(*ratings, users, n_users))
-            intervals = {} if span is None else {"yes_no_auc": span}
-        of_bins = reliability_sums(*ratings, users, n_users) if in_bins else {}
-        return cls(sums, intervals, of_bins, predicted if in_bins else None)
-
-    @property
-    def values(self) -> dict[str, float]:
-        return {name: measure.value() for name, measure in self.sums.items()}
-
-    def reliability(self, intervals: Mapping[str, Interval]) -> Reliability | None:
-        """The whole; `intervals` has those of `of_bins` by the same names."""
-        if self.predicted is None:
-            return None
-        return Reliability.of(self.predicted.predicted, self.predicted.true, intervals)
+    bins, yes, n_users = bin_of(predicted.predicted), is_yes(predicted.true), predicted.n_users
+    found = {}
+    for place in range(BINS):
+        here = bins == place
+        totals, counts = (np.bincount(predicted.users[here], of, n_users) for of in (yes[here], None))
+        found["bin", place] = Sums(totals.astype(np.float64), counts.astype(np.float64))
+    return found

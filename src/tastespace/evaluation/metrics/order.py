@@ -1,23 +1,24 @@
 """Whether a user's test items are in the right order: measures of pairs and of graded lists, one value a user.
 
-All are of the items that somebody rated in the test part and of no others, so that nothing has to be assumed about what
-he did not rate. A pair is of two test items of one user, and counts if he rated them differently. With
+All are of the items that a user rated in the test part and of no others, so that nothing has to be assumed about what
+they did not rate. A pair is of two test items of one user, and counts if they are rated differently. With
 
     n       pairs of different ratings
-    right   those of them that are predicted in the order of the ratings, wrong the other way round, tied alike
+    right   those of them that are predicted in the order of the ratings, wrong the other way round, tied equal
     m       pairs of different predictions, whatever the ratings
 
     pairwise accuracy = (right + tied / 2) / n
     Kendall's tau-b   = (right - wrong) / sqrt(n m)                  (Kendall 1945)
 
-A user whose predictions are all alike has m = 0: nothing is in order and nothing out of it, and tau is 0. Left out, he
-would make the model that says nothing about him look better. A user without two different ratings has neither measure.
+A user whose predictions are all equal has m = 0: nothing is in order and nothing out of it, and tau is 0. Left out,
+such users would make the model that says nothing about them look better. A user without two different ratings has
+neither measure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,16 +49,16 @@ class PairCounts:
         order = np.lexsort((predicted, true, groups))
         group = np.asarray(groups, np.int64)[order]
         value = np.asarray(true)[order]
-        ranks, alike_predicted = _ranked(np.asarray(predicted)[order], group, n_groups)
+        ranks, equal_predicted = _ranked(np.asarray(predicted)[order], group, n_groups)
         is_new_group = _is_first(group)
         is_new_value = is_new_group | _is_first(value)
         everything = _pairs(np.bincount(group, minlength=n_groups))
-        alike_true = _tied(is_new_value, group, n_groups)
-        alike_both = _tied(is_new_value | _is_first(ranks), group, n_groups)
+        equal_true = _tied(is_new_value, group, n_groups)
+        equal_both = _tied(is_new_value | _is_first(ranks), group, n_groups)
         # Equal ratings stand in the order of their predictions, so that none of them is an inversion.
         wrong = inversions(ranks, group, n_groups)
-        right = everything - alike_true - alike_predicted + alike_both - wrong
-        return cls(everything - alike_true, everything - alike_predicted, right, wrong)
+        right = everything - equal_true - equal_predicted + equal_both - wrong
+        return cls(everything - equal_true, everything - equal_predicted, right, wrong)
 
     def accuracy(self) -> DoubleArray:
         """Pairwise accuracy; NaN for a group of equal ratings."""
@@ -77,7 +78,7 @@ def kendall_tau(
 ) -> DoubleArray:  # one a group
     """Kendall's tau-b of predicted and true ratings, within each group, such as a user: 1 all in order, -1 none.
 
-    0 where all predictions of a group are alike; NaN where all its true ratings are.
+    0 where all predictions of a group are equal; NaN where all its true ratings are.
     """
     return PairCounts.of(predicted, true, groups, n_groups).tau()
 
@@ -87,7 +88,7 @@ def pairwise_accuracy(
 ) -> DoubleArray:  # one a group
     """Of the pairs of a group with different true ratings, the share in the right order; predicted ties count half.
 
-    One half is what luck achieves; NaN where all true ratings of a group are alike.
+    One half is what luck achieves; NaN where all true ratings of a group are equal.
     """
     return PairCounts.of(predicted, true, groups, n_groups).accuracy()
 
@@ -97,58 +98,46 @@ def ndcg_of_rated(
 ) -> DoubleArray:  # one a group
     """NDCG of the first k items of each group, put in the order of their predictions.
 
-    A gain is divided by log2(place + 1), and the sum by that of the best order. Items that are predicted alike have
+    A gain is divided by log2(place + 1), and the sum by that of the best order. Items with equal predictions have
     their mean gain each: the mean over all orders of them. NaN for a group without any gain.
     """
     found, best = _Places.of(predicted, gains, groups), _Places.of(gains, gains, groups)
     return divided(found.discounted(n_groups, k), best.discounted(n_groups, k))
 
 
-@dataclass(frozen=True, eq=False)
-class Ordered:
-    """The measures of order in a report; nothing where predictions are no ratings, or nobody's ratings differ."""
-
-    sums: dict[str, Sums] = field(default_factory=dict[str, Sums])
-
-    @classmethod
-    def of(
-        cls,
-        scores: NDArray[Any],
-        true: NDArray[Any],
-        users: NDArray[Any],
-        n_users: int,
-        *,
-        lowest: float,  # rating, which is worth nothing
-        ks: Iterable[int],
-    ) -> Ordered:
-        """`scores` are what items are put in order by, one a test rating."""
-        counts = PairCounts.of(scores, true, users, n_users)
-        gains = np.maximum(np.asarray(true, np.float64) - lowest, 0)
-        has_order = counts.different > 0
-        if not has_order.any():
-            return cls()
-        values = {TAU: counts.tau(), ACCURACY: counts.accuracy()}
-        found, best = _Places.of(scores, gains, users), _Places.of(gains, gains, users)
-        for k in ks:
-            ndcg = divided(found.discounted(n_users, k), best.discounted(n_users, k))
-            values[f"{NDCG}@{k}"] = np.where(has_order, ndcg, np.nan)
-        return cls({name: Sums.of_values(found) for name, found in values.items()})
-
-    @property
-    def values(self) -> dict[str, float]:
-        return {name: measure.value() for name, measure in self.sums.items()}
+def order_sums(
+    scores: NDArray[Any],  # what items are put in order by, one a test rating
+    true: NDArray[Any],
+    users: NDArray[Any],
+    n_users: int,
+    *,
+    lowest: float,  # rating, which is worth nothing
+    ks: Iterable[int],
+) -> dict[str, Sums]:
+    """The measures of order in a report; nothing where nobody's ratings differ."""
+    counts = PairCounts.of(scores, true, users, n_users)
+    gains = np.maximum(np.asarray(true, np.float64) - lowest, 0)
+    has_order = counts.different > 0
+    if not has_order.any():
+        return {}
+    values = {TAU: counts.tau(), ACCURACY: counts.accuracy()}
+    found, best = _Places.of(scores, gains, users), _Places.of(gains, gains, users)
+    for k in ks:
+        ndcg = divided(found.discounted(n_users, k), best.discounted(n_users, k))
+        values[f"{NDCG}@{k}"] = np.where(has_order, ndcg, np.nan)
+    return {name: Sums.of_values(found) for name, found in values.items()}
 
 
 def inversions(ranks: Counts, groups: Counts, n_groups: int) -> Counts:  # one a group
     """How many pairs of a group stand the wrong way round: the larger rank first. `groups` ascend.
 
-    Bit by bit, the highest first: among what is alike so far, a 1 before a 0 is an inversion, and each pair of
+    Bit by bit, the highest first: among what is equal so far, a 1 before a 0 is an inversion, and each pair of
     different ranks is told apart by one bit. After each bit zeros go before ones, in the order they have.
     """
     found = np.zeros(n_groups, np.int64)
     if not len(ranks):
         return found
-    blocks = groups  # ascending: what is alike so far stands together
+    blocks = groups  # ascending: what is equal so far stands together
     for bit in reversed(range(int(ranks.max()).bit_length())):
         is_one = (ranks >> bit & 1).astype(np.bool_)
         starts = np.flatnonzero(_is_first(blocks))
