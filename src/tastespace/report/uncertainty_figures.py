@@ -81,13 +81,13 @@ def policies_picture(everything: Prediction, lists: Mapping[str, Ranking]) -> Pi
     figure, (axes,) = plot.new_figure(1, (8.4, 4.6))
     means = everything.rating.mean()  # not clipped, as lists have it
     # As an image inside the file: thousands of points would make it a megabyte.
-    cloud = {"c": PALE, "s": 8, "alpha": 0.4, "linewidths": 0, "rasterized": True}
-    axes.scatter(means, sds, **cloud, zorder=1, label="all items")  # type: ignore[arg-type]
+    cloud: dict[str, Any] = {"c": PALE, "s": 8, "alpha": 0.4, "linewidths": 0, "rasterized": True}
+    axes.scatter(means, sds, **cloud, zorder=1, label="all items")
     words = []
     for place, (name, ranking) in enumerate(lists.items()):
         # In a shape of their own, so that the items of several lists can be seen.
         (colour, shape), table = LOOKS[place % len(LOOKS)], ranking.of(0)
-        ring = {"facecolors": "none", "edgecolors": colour, "linewidths": 1.6}
+        ring: dict[str, Any] = {"facecolors": "none", "edgecolors": colour, "linewidths": 1.6}
         axes.scatter(table["score"], table["belief_sd"], s=36 + 40 * place, marker=shape, zorder=2, label=name, **ring)
         mean, sd = (float(np.mean(table[column].to_numpy())) for column in ("score", "belief_sd"))
         words.append(f"{name}: mean {mean:.2f}, belief sd {sd:.2f}")

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,7 +158,7 @@ def _distribution(part: Range | Choice) -> BaseDistribution:
     return FloatDistribution(part.low, part.high, log=True)
 
 
-def _direction(is_smaller_better: bool) -> str:
+def _direction(is_smaller_better: bool) -> Literal["minimize", "maximize"]:
     return "minimize" if is_smaller_better else "maximize"
 
 

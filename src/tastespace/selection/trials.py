@@ -94,8 +94,8 @@ def run(task: Task, split: Split, observer: Observer = silent, *, is_alone: bool
     began, processor = time.perf_counter(), time.process_time()
     listener = _Listener(observer, began)
     start = _started(task, split.train, observer)
-    watched = {"held_out": split.test} if task.is_watched else {}
-    recommender.fit(split.train, observer=listener, start=start, **watched)
+    held_out = split.test if task.is_watched else None
+    recommender.fit(split.train, held_out=held_out, observer=listener, start=start)
     cost = Cost(time.perf_counter() - began, time.process_time() - processor)
     peak = _status("VmHWM") if is_alone else None
     if peak is not None and before is not None:
@@ -162,9 +162,7 @@ def _started(task: Task, train: Ratings, observer: Observer) -> Recommender | No
     return start
 
 
-def _trace(
-    listener: _Listener, recommender: Recommender, test: Ratings, report: Report, cost: Cost
-) -> tuple[Moment, ...]:
+def _trace(listener: _Listener, recommender: Recommender, test: Ratings, report: Any, cost: Cost) -> tuple[Moment, ...]:
     """The errors during the fit and at its end; nothing where only lists are measured.
 
     Of several chains: the mean error of all after so many sweeps of each, at the time at which as many sweeps were
