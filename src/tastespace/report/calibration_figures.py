@@ -31,8 +31,8 @@ def coverage_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]
             axes.plot(list(SHARES), expected, marker="_", markersize=16, color=colour, linestyle="none", zorder=4)
     axes.set_xticks(list(SHARES), list(SHARES.values()))
     axes.set(xlim=(0.45, 1.0), xlabel="interval, in per cent", ylabel="share of the test ratings inside")
-    has_levels = any(found.levels is not None for found in models.values())
-    plot.set_title(axes, f"All ratings{' (dash: expected)' if has_levels else ''}")
+    dashes = " (dash: expected)" if any(found.levels is not None for found in models.values()) else ""
+    plot.set_title(axes, f"All ratings{dashes}")
     if groups:
         panels[1].axhline(MAIN, color=PALE, linewidth=1, zorder=1)
         plot.draw_groups(panels[1], groups, f"coverage_{SHARES[MAIN]}", looks)
@@ -73,10 +73,9 @@ def confidence_picture(models: Mapping[str, Calibration], looks: Mapping[str, in
         plot.draw_points(axes, [x + shift for x in filled], values, spans, looks[name], name)
     labels = [tenth.label for tenth in next(iter(models.values())).confidence]
     axes.set_xticks(range(len(labels)), labels, fontsize=9)
-    axes.set(xlim=(-0.5, len(labels) - 0.5), ylabel="RMSE")
-    axes.set_xlabel("tenths of the test ratings by the sd of the belief, the most certain first")
-    title = "RMSE by confidence"
-    plot.set_title(axes, title)
+    axes.set_xlim(-0.5, len(labels) - 0.5)
+    title, tenths = "RMSE by confidence", "tenths of the test ratings by the sd of the belief, the most certain first"
+    plot.set_title(axes, title, x=tenths, y="RMSE")
     plot.add_legend(figure, axes, looks)
     return Picture.of(figure, "confidence", title, f". {_describe_confidence(models)}")
 

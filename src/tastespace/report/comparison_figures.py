@@ -94,9 +94,8 @@ def learning_picture(comparison: ModelComparison) -> Picture | None:
         axes.set_ylim(*limits)
         _name_ends(axes, names)
     left.set_xlim(left=0)
-    left.set(xlabel="sweeps or epochs", ylabel="RMSE on held-out ratings")
+    plot.set_title(left, "By sweeps", x="sweeps or epochs", y="RMSE on held-out ratings")
     _in_seconds(right)
-    plot.set_title(left, "By sweeps")
     plot.set_title(right, "By seconds")
     _tell_outside(right, [Named(entry.model, 0, entry.trace[-1].rmse, looks[entry.model]) for entry in far])
     title = "RMSE on held-out ratings of known users and items while models are fitted"
@@ -106,7 +105,11 @@ def learning_picture(comparison: ModelComparison) -> Picture | None:
 def groups_picture(comparison: ModelComparison) -> Picture | None:
     """The measure of each model by the number of training ratings of the users."""
     measure = comparison.group_measure
-    every = {entry.model: entry.groups for entry in comparison.ranked if _has(entry.groups, measure)}
+    every = {
+        entry.model: entry.groups
+        for entry in comparison.ranked
+        if any(measure in group.measures for group in entry.groups)
+    }
     if not every:
         return None
     looks, far = _looks(comparison), _far(comparison, every)
@@ -126,9 +129,8 @@ def groups_picture(comparison: ModelComparison) -> Picture | None:
     plot.name_groups(axes, any_groups, "users")
     axes.set_xlim(next(place for place, group in enumerate(any_groups) if group.n) - 0.4, names[0].x + 0.2)
     _name_ends(axes, names)
-    axes.set_ylabel(display_name(measure) if is_error else "share")
     title = f"{comparison.group_title} by the number of training ratings of the users"
-    plot.set_title(axes, title)
+    plot.set_title(axes, title, y=display_name(measure) if is_error else "share")
     _tell_outside(axes, [Named(model, 0, value, looks[model]) for model, value in far.items()])
     return Picture.of(figure, "groups", title, f". {_describe_groups(every, measure)}")
 
@@ -136,16 +138,27 @@ def groups_picture(comparison: ModelComparison) -> Picture | None:
 def cost_picture(comparison: ModelComparison) -> Picture | None:
     """What each model achieves against the seconds of its fit, with a line along those that none beats in both."""
     measure, smaller = comparison.measure, comparison.measure in SMALLER_IS_BETTER
-    points = {entry.model: _cost_point(entry, measure) for entry in comparison.ranked if _is_measured(entry, measure)}
-    if not points:
+    looks = _looks(comparison)
+    named = [
+        Named(entry.model, max(entry.cost.seconds, QUICKEST), value, looks[entry.model])
+        for entry in comparison.ranked
+        if entry.cost is not None and (value := entry.value(measure)) is not None and not math.isnan(value)
+    ]
+    if not named:
         return None
-    looks, (low, high) = _looks(comparison), _limits([y for _, y in points.values()], smaller=smaller)
-    named = [Named(model, x, y, looks[model]) for model, (x, y) in points.items()]
+    low, high = _limits([point.y for point in named], smaller=smaller)
     near = [point for point in named if low <= point.y <= high]
     figure, (axes,) = plot.new_figure(1, (9.2, 4.8))
     best = _frontier(near, smaller)
-    xs, ys = [point.x for point in best], [point.y for point in best]
-    axes.plot(xs, ys, color=PALE, linewidth=6, alpha=0.35, drawstyle="steps-post", zorder=1)
+    axes.plot(
+        [point.x for point in best],
+        [point.y for point in best],
+        color=PALE,
+        linewidth=6,
+        alpha=0.35,
+        drawstyle="steps-post",
+        zorder=1,
+    )
     for point in near:
         span = _span(comparison[point.name], measure, point.y)
         if span is not None:
@@ -156,16 +169,16 @@ def cost_picture(comparison: ModelComparison) -> Picture | None:
     _in_seconds(axes)
     _name_ends(axes, near)
     _tell_outside(axes, [point for point in named if point not in near])
-    axes.set_ylabel(f"{display_name(measure)}; whiskers: 95 % of the difference to the best")
-    better = "lower" if smaller else "higher"
-    plot.set_title(axes, f"{display_name(measure)} against cost ({better} is better)")
-    title = f"{display_name(measure)} of each model against the seconds of its fit"
-    told = ", ".join(f"{model} {y:.4f} in {x:.3g} s" for model, (x, y) in points.items())
+    name, better = display_name(measure), "lower" if smaller else "higher"
+    whiskers = f"{name}; whiskers: 95 % of the difference to the best"
+    plot.set_title(axes, f"{name} against cost ({better} is better)", y=whiskers)
+    title = f"{name} of each model against the seconds of its fit"
+    told = ", ".join(f"{point.name} {point.y:.4f} in {point.x:.3g} s" for point in named)
     return Picture.of(figure, "cost", title, f", the best first: {told}.")
 
 
 def _draw_trace(axes: Axes, entry: Entry, look: Look, *, in_seconds: bool) -> Named:
-    """A line on the way, if there is one, and a point at its end, which is to be named."""
+    """A line through what was told during the fit, and a point at its end, which is to be named."""
     end = entry.trace[-1]
     xs = [max(moment.seconds, QUICKEST) if in_seconds else moment.step or 1 for moment in entry.trace]
     axes.plot(xs, [moment.rmse for moment in entry.trace], **look.line)
@@ -189,17 +202,9 @@ def _name_ends(axes: Axes, points: Sequence[Named]) -> None:
         colour = point.look.colour
         line = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "linestyle": ":", "alpha": 0.8, "shrinkA": 1}
         line["relpos"] = (0, 0.5)  # It ends before its name, and runs through nobody else's.
-        axes.annotate(
-            f"{point.name} {point.y:.3f}",
-            (point.x, point.y),
-            (1.03, height),
-            textcoords="axes fraction",
-            color=colour,
-            fontsize=9,
-            va="center",
-            annotation_clip=False,
-            arrowprops=line,
-        )
+        text, at, beside = f"{point.name} {point.y:.3f}", (point.x, point.y), (1.03, height)
+        where: dict[str, Any] = {"textcoords": "axes fraction", "va": "center", "annotation_clip": False}
+        axes.annotate(text, at, beside, color=colour, fontsize=9, arrowprops=line, **where)
 
 
 def _tell_outside(axes: Axes, points: Sequence[Named]) -> None:
@@ -279,22 +284,6 @@ def _span(entry: Entry, measure: str, value: float) -> Interval | None:
         return None
     sign = 1 if measure in SMALLER_IS_BETTER else -1
     return Interval(*(value + sign * (end - behind.difference) for end in behind.interval))
-
-
-def _is_measured(entry: Entry, measure: str) -> bool:
-    value = entry.value(measure)
-    return entry.cost is not None and value is not None and not math.isnan(value)
-
-
-def _cost_point(entry: Entry, measure: str) -> tuple[float, float]:
-    assert entry.cost is not None
-    value = entry.value(measure)
-    assert value is not None
-    return max(entry.cost.seconds, QUICKEST), value
-
-
-def _has(groups: Sequence[Group], measure: str) -> bool:
-    return any(measure in group.measures for group in groups)
 
 
 def _describe_learning(entries: Sequence[Entry], limits: tuple[float, float]) -> str:

@@ -47,8 +47,7 @@ def trace_picture(trace: Trace, diagnosis: Diagnosis) -> Picture:
         _lines(axes, values)
         _shade_warmup(axes, trace)
         _look_at_what_counts(axes, values, trace.warmup)
-        plot.set_title(axes, name, 10)
-        axes.set_xlabel("sweep")
+        plot.set_title(axes, name, 10, x="sweep")
     _legend(figure, trace.chains, {"warm-up": GRID} if trace.warmup else None)
     title = "Where the chains went"
     cut = "Warm-up is shaded; what it has far away from the rest is cut off."
@@ -78,8 +77,7 @@ def autocorrelation_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | Non
         axes.axhspan(-chance, chance, color=GRID, zorder=0)
         axes.vlines(np.arange(lags + 1), 0, correlation, color=ACCENT, linewidth=2)
         axes.axhline(0, color=INK, linewidth=0.8)
-        plot.set_title(axes, name, 10)
-        axes.set_xlabel("lag in sweeps (grey: mere chance)")
+        plot.set_title(axes, name, 10, x="lag in sweeps (grey: mere chance)")
         words.append(f"{name} {correlation[1]:.2f} at lag 1 and {correlation[lags]:.2f} at lag {lags}")
     for axes in panels:
         axes.set_ylim(lowest, 1.05)  # the same for all, to be compared
@@ -127,8 +125,7 @@ def _running_means(trace: Trace, worst: int) -> Picture:
         for place, mean in enumerate(means):
             axes.plot(counts, mean, color=plot.colour_of(place), linewidth=0.9, alpha=0.7)
         axes.plot(counts, together, color=INK, linewidth=1.8)
-        plot.set_title(axes, name, 10)
-        axes.set_xlabel("kept draws a chain")
+        plot.set_title(axes, name, 10, x="kept draws a chain")
         words.append(f"{name}: {together[-1]:.2f}{says_error}")
     panels[0].set_ylabel("predicted rating")
     _legend(figure, trace.chains, {"all together": INK, f"within {BAND:g} Monte Carlo errors": GRID})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tastespace.evaluation.groups import Group
 from tastespace.evaluation.metrics.binary import BY_USER
@@ -45,9 +44,8 @@ def _groups_picture(
     figure, (axes,) = plot.new_figure(1, (9.2, 3.9))
     plot.draw_groups(axes, groups, measure, looks)
     plot.name_groups(axes, next(iter(groups.values())), side)
-    axes.set_ylabel(display_name(measure))
     title = f"{what} by the number of training ratings of the {side}"
-    plot.set_title(axes, title)
+    plot.set_title(axes, title, y=display_name(measure))
     plot.add_legend(figure, axes, looks or groups)
     return Picture.of(figure, name, title, f". {_describe_groups(groups, measure)}")
 
@@ -84,14 +82,13 @@ def differences_picture(comparisons: Comparisons, first: str, second: str) -> Pi
         axes.scatter(value, place, s=48, color=colour, facecolor=colour if verdict != UNSURE else "white", zorder=3)
         # On the side away from zero, so that no word is written across its line.
         end, offset, side = (low, -8, "right") if value < 0 else (high, 8, "left")
-        where: dict[str, Any] = {"textcoords": "offset points", "va": "center", "ha": side}
-        axes.annotate(verdict, (end, place), (offset, 0), color=INK, fontsize=9, **where)
+        plot.write_note(axes, verdict, (end, place), (offset, 0), fontsize=9, va="center", ha=side)
     axes.set_yticks(range(len(rows)), [display_name(row.measure) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.margins(x=0.12)  # room for a word on either side
     axes.grid(axis="x", color=GRID)
-    axes.set_xlabel(f"{first} less {second}, in per cent of {second}, with 95 % interval")
-    plot.set_title(axes, f"{first} against {second} (hollow: p ≥ {SIGNIFICANT:g})")
+    difference = f"{first} less {second}, in per cent of {second}, with 95 % interval"
+    plot.set_title(axes, f"{first} against {second} (hollow: p ≥ {SIGNIFICANT:g})", x=difference)
     title = f"{first} against {second}, measure by measure"
     return Picture.of(figure, "differences", title, f". {_describe_differences(rows, first, second)}")
 

@@ -84,9 +84,18 @@ def _styled(rows: int, columns: int, size: tuple[float, float], n: int, **more: 
     return figure, panels[:n]
 
 
-def set_title(axes: Axes, title: str, size: float = 11) -> None:
-    """A title above the left end of a panel."""
+def set_title(axes: Axes, title: str, size: float = 11, *, x: str | None = None, y: str | None = None) -> None:
+    """A title above the left end of a panel, and the names of its axes."""
     axes.set_title(title, loc="left", fontsize=size, color=INK)
+    if x is not None:
+        axes.set_xlabel(x)
+    if y is not None:
+        axes.set_ylabel(y)
+
+
+def write_note(axes: Axes, text: str, at: Any, offset: tuple[float, float], **style: Any) -> None:
+    """A text beside a point: so many points of print to the right and above."""
+    axes.annotate(text, at, offset, textcoords="offset points", **{"color": INK} | style)
 
 
 def colour_of(place: int) -> str:

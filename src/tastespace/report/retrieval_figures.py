@@ -31,20 +31,18 @@ def retrieval_figure(tuned: Tuned) -> Figure:
     figure, (left, middle, right) = plot.new_figure(3, (14.0, 4.6))
     target = tuned.target
     _draw_curves(left, tuned, lambda trial: trial.accuracy, target.accuracy)
-    left.set_xlabel(f"accuracy: share of the true best {target.k} that is found")
-    left.set_ylabel("times as fast as numpy's scan")
-    plot.set_title(left, "Speed-up against accuracy")
+    accuracy = f"accuracy: share of the true best {target.k} that is found"
+    plot.set_title(left, "Speed-up against accuracy", x=accuracy, y="times as fast as numpy's scan")
     _draw_curves(middle, tuned, lambda trial: trial.acceptance, target.acceptance)
-    middle.set_xlabel(f"acceptance: share of lists within the true best {target.n_th}")
-    plot.set_title(middle, "Speed-up against acceptance")
+    acceptance = f"acceptance: share of lists within the true best {target.n_th}"
+    plot.set_title(middle, "Speed-up against acceptance", x=acceptance)
     _draw_worst(right, tuned)
     entries: dict[str, Any] = {}
     for axes in (left, middle):
         handles, labels = axes.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    figure.legend(
-        list(entries.values()), list(entries), loc="outside upper left", ncols=8, frameon=False, labelcolor=INK
-    )
+    style: dict[str, Any] = {"loc": "outside upper left", "ncols": 8, "frameon": False, "labelcolor": INK}
+    figure.legend(list(entries.values()), list(entries), **style)
     return figure
 
 
@@ -63,36 +61,12 @@ def _draw_curves(axes: Axes, tuned: Tuned, measure: Callable[[Trial], float], le
         axes.scatter(places, speeds, s=10, color=colour, alpha=0.35, linewidth=0, zorder=2)
         axes.plot([measure(trial) for trial in best], [trial.speedup for trial in best], **style, label=structure)
     chosen = tuned.chosen
-    axes.plot(
-        [measure(chosen)],
-        [chosen.speedup],
-        marker="*",
-        markersize=20,
-        color=INK,
-        markeredgecolor="white",
-        linestyle="none",
-        zorder=6,
-        label=f"chosen, on held-out queries: {chosen.structure}",
-    )
-    axes.annotate(
-        f"{chosen.speedup:.1f}× at {measure(chosen):.3f}",
-        (measure(chosen), chosen.speedup),
-        (-12, -24),
-        textcoords="offset points",
-        ha="right",
-        color=INK,
-        bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
-        zorder=7,
-    )
-    axes.annotate(
-        "numpy's scan",
-        (0, 1),
-        (3, 3),
-        xycoords=axes.get_yaxis_transform(),
-        textcoords="offset points",
-        color=INK,
-        fontsize=9,
-    )
+    at, name = (measure(chosen), chosen.speedup), f"chosen, on held-out queries: {chosen.structure}"
+    star: dict[str, Any] = {"marker": "*", "markersize": 20, "color": INK, "markeredgecolor": "white"}
+    axes.plot(at[:1], at[1:], **star, linestyle="none", zorder=6, label=name)
+    box = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
+    plot.write_note(axes, f"{at[1]:.1f}× at {at[0]:.3f}", at, (-12, -24), ha="right", bbox=box, zorder=7)
+    plot.write_note(axes, "numpy's scan", (0, 1), (3, 3), xycoords=axes.get_yaxis_transform(), fontsize=9)
     _scale(axes, [trial.speedup for trial in (*tuned.trials, chosen)])
 
 
@@ -122,22 +96,12 @@ def _draw_worst(axes: Axes, tuned: Tuned) -> None:
     axes.set_yticks([], minor=True)
     if high >= 0.6 * n_th:
         axes.axvline(n_th, color=RUST, linewidth=1, linestyle=(0, (4, 3)), zorder=3)
-        axes.annotate(
-            f"accepted up to {n_th}",
-            (n_th, 0.97),
-            (-4, 0),
-            xycoords=("data", "axes fraction"),
-            textcoords="offset points",
-            ha="right",
-            va="top",
-            color=RUST,
-            fontsize=9,
-        )
+        style = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "top", "color": RUST, "fontsize": 9}
+        plot.write_note(axes, f"accepted up to {n_th}", (n_th, 0.97), (-4, 0), **style)
     axes.margins(x=0.08)
-    axes.set_xlabel(f"true position of the worst of {k} suggestions ({k} is best)")
-    axes.set_ylabel(f"of {len(worst):,} lists")
     title = f"Worst suggestions: 99 % up to {tuned.chosen.worst_99:,}, the largest {high:,}"
-    plot.set_title(axes, title)
+    position = f"true position of the worst of {k} suggestions ({k} is best)"
+    plot.set_title(axes, title, x=position, y=f"of {len(worst):,} lists")
 
 
 def _frontier(trials: Sequence[Trial], measure: Callable[[Trial], float]) -> list[Trial]:

@@ -38,9 +38,8 @@ def list_picture(ranking: Ranking, position: int = 0) -> Picture:
     sds = np.array([row["belief_sd"] for row in rows])
     axes.hlines(places, scores - sds, scores + sds, color=ACCENT, linewidth=5, zorder=2)
     axes.scatter(scores, places, c="white", s=14, zorder=3)
-    axes.set_xlabel("rating: 90 % of ratings (pale), one sd of the belief to either side (dark)")
     title = f"How sure the list of user {ranking.user_ids[position]} is"
-    plot.set_title(axes, title)
+    plot.set_title(axes, title, x="rating: 90 % of ratings (pale), one sd of the belief to either side (dark)")
     words = [f"{row['title']} {row['score']:.2f}, from {row['low']:.2f} to {row['high']:.2f}" for row in rows]
     return Picture.of(figure, "how-sure-list", title, f". 90 % of ratings: {'; '.join(words)}.")
 
@@ -66,9 +65,8 @@ def narrowing_picture(steps: Mapping[int, Prediction], given: Sequence[float] | 
         axes.scatter(given, range(len(labels)), marker="x", color=RUST, s=45, zorder=4, label="given later")
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
-    axes.set_xlabel("rating: 90 % of ratings (thin), one sd of the belief to either side (thick)")
     title = "How a stranger becomes known"
-    plot.set_title(axes, title)
+    plot.set_title(axes, title, x="rating: 90 % of ratings (thin), one sd of the belief to either side (thick)")
     figure.legend(loc="outside right upper", frameon=False, labelcolor=INK)
     widths = [f"{sd.mean():.2f} with {n}" for n, sd in sds.items()]
     return Picture.of(figure, "how-sure-stranger", title, f". Mean belief sd: {', '.join(widths)} ratings.")
@@ -91,10 +89,9 @@ def policies_picture(everything: Prediction, lists: Mapping[str, Ranking]) -> Pi
         axes.scatter(table["score"], table["belief_sd"], s=36 + 40 * place, marker=shape, zorder=2, label=name, **ring)
         mean, sd = (float(np.mean(table[column].to_numpy())) for column in ("score", "belief_sd"))
         words.append(f"{name}: mean {mean:.2f}, belief sd {sd:.2f}")
-    axes.set(xlabel="expected rating", ylabel="sd of the belief")
     axes.grid(axis="x", color=GRID)
     title = f"What policies choose for user {next(iter(lists.values())).user_ids[0]}"
-    plot.set_title(axes, title)
+    plot.set_title(axes, title, x="expected rating", y="sd of the belief")
     axes.legend(loc="upper left", frameon=False, labelcolor=INK)
     return Picture.of(figure, "how-sure-policies", title, f". Averages of the lists: {'; '.join(words)}.")
 
@@ -138,9 +135,8 @@ def _draw_list(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.hlines(places, lows, highs, color=ACCENT, alpha=0.35, linewidth=5, zorder=1)
     axes.scatter(scores, places, c=ACCENT, s=45, zorder=2)
     # Figures stand in a column of their own at the right: lines are long, and there is no room beside the dots.
-    where: dict[str, Any] = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "va": "center"}
     for place, score in zip(places, scores, strict=True):
-        axes.annotate(f"{score:.2f}", (1, place), (6, 0), color=INK, **where)
+        plot.write_note(axes, f"{score:.2f}", (1, place), (6, 0), xycoords=axes.get_yaxis_transform(), va="center")
     axes.set_yticks(places, labels)
     axes.invert_yaxis()
     axes.margins(y=0.07)
@@ -154,7 +150,7 @@ def _draw_dots(axes: Axes, labels: list[str], values: list[float], colours: list
     axes.hlines(places, 0, 1, transform=axes.get_yaxis_transform(), color=GRID, linewidth=1, zorder=0)
     axes.scatter(values, places, c=colours, s=60, zorder=2)
     for place, value in zip(places, values, strict=True):
-        axes.annotate(form.format(value), (value, place), (8, 0), textcoords="offset points", va="center", color=INK)
+        plot.write_note(axes, form.format(value), (value, place), (8, 0), va="center")
     axes.set_yticks(places, labels)
     axes.invert_yaxis()
     axes.margins(x=0.2, y=0.1)
