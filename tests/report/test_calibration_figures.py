@@ -11,7 +11,7 @@ from evaluation.uncertain import Oracle, drawn
 from tastespace import DampedBias, compare_reports, evaluate, write_evaluation
 from tastespace.randomness import generator
 from tastespace.report import plotting
-from tastespace.report.calibration_figures import confidence_picture, coverage_picture, pit_picture
+from tastespace.report.evaluation_figures import confidence_picture, coverage_picture, pit_picture
 from tastespace.report.plotting import LOOKS
 
 pytestmark = pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the extra plot")

@@ -184,7 +184,6 @@ def _legend(figure: Figure, chains: int, more: dict[str, str] | None = None) -> 
     colours = {f"chain {place + 1}": plot.colour_of(place) for place in range(min(chains, len(LOOKS)))}
     entries = (colours if chains > 1 else {}) | (more or {})
     if entries:
-        handles = [Line2D([], [], color=colour, linewidth=5 if colour == GRID else 2) for colour in entries.values()]
-        figure.legend(
-            handles, list(entries), loc="outside upper left", ncols=len(entries), frameon=False, labelcolor=INK
-        )
+        widths = {name: 5 if colour == GRID else 2 for name, colour in entries.items()}
+        lines = {name: Line2D([], [], color=colour, linewidth=widths[name]) for name, colour in entries.items()}
+        plot.legend_above(figure, lines, len(lines))

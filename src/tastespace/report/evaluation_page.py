@@ -13,8 +13,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.significance import Comparisons
 from tastespace.evaluation.tables import UNDEFINED, counted, display_name, figure
-from tastespace.report.calibration_figures import confidence_picture, coverage_picture, pit_picture, reliability_picture
-from tastespace.report.evaluation_figures import differences_picture, errors_picture, found_picture, lists_picture
+from tastespace.report import evaluation_figures as draw
 from tastespace.report.plotting import Picture, prepare_folder, write_pictures
 from tastespace.tables import Table
 
@@ -87,22 +86,22 @@ def _pictures(reports: Mapping[str, Report], comparisons: Comparisons | None) ->
     for side in ("users", "items"):
         grouped = {name: report for name, report in reports.items() if side in report.groups and report.group_measures}
         # Errors, and what lists hold, are different things: models are drawn beside those of their kind.
-        for draw, is_of_errors in ((errors_picture, True), (found_picture, False)):
-            alike = {name: report for name, report in grouped.items() if bool(report.rating) == is_of_errors}
-            if alike:
-                tables = [_of(name, report.groups_table(side)) for name, report in alike.items()]
-                drawn.append((draw(alike, side, looks), tables))
+        for picture_of, is_of_errors in ((draw.errors_picture, True), (draw.found_picture, False)):
+            similar = {name: report for name, report in grouped.items() if bool(report.rating) == is_of_errors}
+            if similar:
+                tables = [_of(name, report.groups_table(side)) for name, report in similar.items()]
+                drawn.append((picture_of(similar, side, looks), tables))
     ranked = {name: report for name, report in reports.items() if report.lists is not None and report.lists.users}
     if ranked:
-        drawn.append((lists_picture(ranked), [_of(name, report.lists_table()) for name, report in ranked.items()]))
+        drawn.append((draw.lists_picture(ranked), [_of(name, report.lists_table()) for name, report in ranked.items()]))
     drawn += _calibration_pictures(reports, looks)
     reliable = {name: report.reliability for name, report in reports.items() if report.reliability is not None}
     if reliable:
         tables = [_of(name, found.table()) for name, found in reliable.items()]
-        drawn.append((reliability_picture(reliable, looks), tables))
+        drawn.append((draw.reliability_picture(reliable, looks), tables))
     if comparisons is not None:
         first, second = list(reports)[:2]
-        drawn.append((differences_picture(comparisons, first, second), [comparisons.table(first, second)]))
+        drawn.append((draw.differences_picture(comparisons, first, second), [comparisons.table(first, second)]))
     return drawn
 
 
@@ -117,9 +116,9 @@ def _calibration_pictures(reports: Mapping[str, Report], looks: Mapping[str, int
         for table in (found.coverage_table(), *(found.groups_table(side) for side in found.groups))
     ]
     return [
-        (coverage_picture(sure, looks), covered),
-        (pit_picture(sure, looks), [_of(name, found.pit_table()) for name, found in sure.items()]),
-        (confidence_picture(sure, looks), [_of(name, found.confidence_table()) for name, found in sure.items()]),
+        (draw.coverage_picture(sure, looks), covered),
+        (draw.pit_picture(sure, looks), [_of(name, found.pit_table()) for name, found in sure.items()]),
+        (draw.confidence_picture(sure, looks), [_of(name, found.confidence_table()) for name, found in sure.items()]),
     ]
 
 

@@ -149,7 +149,13 @@ def add_legend(figure: Figure, axes: Axes, models: Iterable[str]) -> None:
     """Which model is which, above everything, where it covers nothing; not needed for one alone."""
     if (n := len(list(models))) > 1:
         handles, labels = axes.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper left", ncols=n, frameon=False, labelcolor=INK)
+        legend_above(figure, dict(zip(labels, handles, strict=True)), n)
+
+
+def legend_above(figure: Figure, entries: Mapping[str, Any], columns: int) -> None:
+    """A legend above everything, of what is drawn by the name it has."""
+    style: dict[str, Any] = {"loc": "outside upper left", "frameon": False, "labelcolor": INK}
+    figure.legend(list(entries.values()), list(entries), ncols=columns, **style)
 
 
 def to_svg(figure: Figure) -> bytes:

@@ -41,8 +41,7 @@ def retrieval_figure(tuned: Tuned) -> Figure:
     for axes in (left, middle):
         handles, labels = axes.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    style: dict[str, Any] = {"loc": "outside upper left", "ncols": 8, "frameon": False, "labelcolor": INK}
-    figure.legend(list(entries.values()), list(entries), **style)
+    plot.legend_above(figure, entries, 8)
     return figure
 
 
