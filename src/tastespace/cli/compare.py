@@ -9,21 +9,10 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from tastespace.cli import console
+from tastespace.cli import console, options
 from tastespace.cli.data import SHARED, WAYS
-from tastespace.cli.evaluate import read_relevant, show_table
-from tastespace.cli.options import (
-    OPTIONS,
-    Bootstrap,
-    Json,
-    RatingsFile,
-    Relevance,
-    Said,
-    Threads,
-    observe,
-    read_settings,
-    reads,
-)
+from tastespace.cli.evaluate import print_written, read_relevant, show_table, with_figures
+from tastespace.cli.options import Bootstrap, Json, RatingsFile, Relevance, Said, Threads, read_settings
 from tastespace.data.formats.files import read
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
@@ -43,7 +32,7 @@ FAILED, INTERRUPTED = 1, 130
 SHARE = 0.1
 
 
-@reads(*OPTIONS)
+@options.reads(*options.OPTIONS)
 def compare(
     ratings: RatingsFile,
     models: Annotated[
@@ -100,7 +89,7 @@ def compare(
     begins_from = _starts(starts or [], MODELS if wanted is None else wanted)
     if figures is not None:
         prepare_folder(figures)
-    split, how = _split(observe(ratings, said)[0], holdout, by, test, seed, said)
+    split, how = _split(options.observe(ratings, said)[0], holdout, by, test, seed, said)
     if wanted is None:
         chosen = suitable_models(split.train)
     else:
@@ -124,16 +113,15 @@ def compare(
     content["split"] |= how
     paths = [] if figures is None else write_comparison(found, figures, content)
     if json:
-        console.print_json(content | ({} if figures is None else {"figures": [str(path) for path in paths]}))
+        console.print_json(with_figures(content, figures, paths))
     else:
         _show(found)
-        for path in paths:
-            console.out.print(f"written: {path}", markup=False)
+        print_written(paths)
     if found.is_interrupted:
-        console.err.print("interrupted: the models that had not ended are not measured", markup=False)
+        console.print_error("interrupted: the models that had not ended are not measured")
         raise typer.Exit(INTERRUPTED)
     if found.best is None:
-        console.err.print("error: no model could be measured; the rows say why", markup=False)
+        console.print_error("error: no model could be measured; the rows say why")
         raise typer.Exit(FAILED)
 
 
@@ -237,21 +225,20 @@ def _show(found: ModelComparison) -> None:
     if failed:
         console.out.print("\nnot measured", style="bold")
         for name, error in failed:
-            console.out.print(f"{name}: {error}", markup=False)
+            console.print_line(f"{name}: {error}")
     for entry in found:
         for warning in entry.warnings:
-            console.err.print(f"warning: {entry.model}: {warning}", markup=False)
-    console.out.print(
+            console.print_error(f"warning: {entry.model}: {warning}")
+    console.print_line(
         "\nbehind the best, user by user; seconds, processor seconds (all threads) and MB (beyond program and "
-        "ratings) of the fit",
-        markup=False,
+        "ratings) of the fit"
     )
 
 
 SETTINGS = tuple(field.name for field in fields(ReversibleJump) if field.name != "cooling")
 
 
-@reads(*OPTIONS)
+@options.reads(*options.OPTIONS)
 def select_rank(
     ratings: RatingsFile,
     methods: Annotated[
@@ -285,7 +272,7 @@ def select_rank(
     grid, jumps = _numbers(ranks), _jumps(settings or [])
     if figures is not None:
         prepare_folder(figures)
-    observed = observe(ratings, said)[0]
+    observed = options.observe(ratings, said)[0]
     with console.progress() as observer:
         found = compare_ranks(
             observed,
@@ -300,12 +287,10 @@ def select_rank(
         )
     paths = [] if figures is None else write_ranks(found, figures)
     if json:
-        content = found.to_dict()
-        console.print_json(content if figures is None else content | {"figures": [str(path) for path in paths]})
+        console.print_json(with_figures(found.to_dict(), figures, paths))
         return
     show_table(found.table())
-    for path in paths:
-        console.out.print(f"written: {path}", markup=False)
+    print_written(paths)
 
 
 def _numbers(typed: str | None) -> list[int] | None:

@@ -53,6 +53,16 @@ def can_print(text: str) -> bool:
     return True
 
 
+def print_line(text: str = "") -> None:
+    """A line of text as it is, whatever brackets it has."""
+    out.print(text, markup=False)
+
+
+def print_error(text: str) -> None:
+    """The same beside the output, where warnings and errors go."""
+    err.print(text, markup=False, soft_wrap=True)
+
+
 def print_json(content: dict[str, Any]) -> None:
     """One object, for machines: in letters where the output has them all, escaped where not."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")

@@ -78,11 +78,11 @@ def evaluate(
     _show_first_lines(reports, recommenders)
     if comparisons is not None:
         show_table(comparisons.table(*reports))
-        console.out.print("\np: how often such a difference would come about by luck alone", markup=False)
+        console.print_line("\np: how often such a difference would come about by luck alone")
     for name, report in reports.items():
         _show_details(f"{name}: " if others else "", report)
     if page is not None:
-        console.out.print(f"\nfigures written to {page}", markup=False)
+        console.print_line(f"\nfigures written to {page}")
 
 
 def names_of(paths: list[Path]) -> list[str]:
@@ -141,13 +141,13 @@ def _show_first_lines(reports: dict[str, Report], recommenders: dict[str, Recomm
         low, high = recommenders[name].rating_range_
         whose = f"{name}: " if len(reports) > 1 else ""
         clipped = f"; predictions clipped to {low:g}…{high:g}" if report.rating else ""
-        console.out.print(f"{whose}{report}{clipped}", markup=False)
+        console.print_line(f"{whose}{report}{clipped}")
 
 
 def _show_details(whose: str, report: Report) -> None:
     for table in report.tables(empty=False):
         show_table(replace(table, title=whose + table.title))
-    console.out.print()
+    console.print_line()
 
 
 def show_table(table: Table) -> None:
@@ -160,4 +160,15 @@ def show_table(table: Table) -> None:
     console.out.print(f"\n{table.title}", markup=False, style="bold")
     console.out.print(shown)
     if table.note:
-        console.out.print(table.note, markup=False)
+        console.print_line(table.note)
+
+
+def with_figures(content: dict[str, Any], folder: Path | None, paths: list[Path]) -> dict[str, Any]:
+    """The content for JSON, with the files that were written, if a folder for them was named."""
+    return content if folder is None else content | {"figures": [str(path) for path in paths]}
+
+
+def print_written(paths: list[Path]) -> None:
+    """One line a file."""
+    for path in paths:
+        console.print_line(f"written: {path}")

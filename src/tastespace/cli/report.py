@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.evaluate import names_of
+from tastespace.cli.evaluate import names_of, with_figures
 from tastespace.cli.options import Json, Model, Said, Threads, reads
 from tastespace.data.formats.files import read
 from tastespace.data.kinds import level_names
@@ -38,7 +38,7 @@ from tastespace.report.uncertainty_figures import draw_demo
 @reads("user", "item", "rating", "separator", "header", "kind")
 def report(
     models: Annotated[list[Path], typer.Argument(help="Folders of fitted models.", metavar="MODEL...")],
-    out: Annotated[Path, typer.Option("-o", help="HTML file to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")],
     test: Annotated[Path | None, typer.Option(help="File of test ratings, the same for all models.")] = None,
     users: Annotated[list[str] | None, typer.Option("--for", help="User whose list is shown; can be repeated.")] = None,
     map_by: Annotated[str, typer.Option("--map", help="How items come to a plane: pca or tsne.")] = "pca",
@@ -61,7 +61,7 @@ def report(
     if json:
         console.print_json({"out": str(path), "models": [one.name for one in shown], "bytes": path.stat().st_size})
         return
-    console.out.print(f"written to {path} ({path.stat().st_size / 1e6:.1f} MB); open it in a browser", markup=False)
+    console.print_line(f"written to {path} ({path.stat().st_size / 1e6:.1f} MB); open it in a browser")
 
 
 def _check_user(user: str, recommenders: list[Recommender]) -> None:
@@ -130,7 +130,7 @@ def curves(
         return
     console.out.print(_curves_table(found))
     if figure is not None:
-        console.out.print(f"figure: {figure}", markup=False)
+        console.print_line(f"figure: {figure}")
 
 
 def _curves_table(found: CurveList) -> Table:
@@ -167,17 +167,17 @@ def diagnose(
         content = diagnosis.to_dict() | {"seen": recommender.seen_.to_dict()}
         if learning is not None:
             content |= {"learning": learning.to_dict()}
-        console.print_json(content if figures is None else content | {"figures": [str(path) for path in paths]})
+        console.print_json(with_figures(content, figures, paths))
         return
-    console.out.print(str(diagnosis), markup=False)
+    console.print_line(str(diagnosis))
     if learning is not None:
-        console.out.print(f"\n{learning}", markup=False)
+        console.print_line(f"\n{learning}")
         if diagnosis.trouble is not None:
-            console.out.print(f"draws are set by --regularisation {NAME}:draws=N", markup=False)
+            console.print_line(f"draws are set by --regularisation {NAME}:draws=N")
     if recommender.seen_.updates:
-        console.out.print(f"\nseen: {recommender.seen_}", markup=False)
+        console.print_line(f"\nseen: {recommender.seen_}")
     if figures is not None:
-        console.out.print(f"\nfigures written to {figures}: {', '.join(path.name for path in paths)}", markup=False)
+        console.print_line(f"\nfigures written to {figures}: {', '.join(path.name for path in paths)}")
 
 
 def _learning(recommender: Recommender) -> Learning | None:
@@ -240,10 +240,9 @@ def demo(
             }
         )
         return
-    console.out.print(
+    console.print_line(
         f"movielens-demo: {len(ratings):,} ratings by {ratings.n_users:,} people of {ratings.n_items:,} films; "
-        f"{len(split.test):,} kept aside to test on\n",
-        markup=False,
+        f"{len(split.test):,} kept aside to test on\n"
     )
     console.print_table(
         ["model", "rmse", "mae", "seconds"],
@@ -255,7 +254,7 @@ def demo(
     whom = f"For user {user}, of the films they have not rated:"
     if ranking.cold[0]:
         whom = f"User {user} is not among the {ratings.n_users}; this is the list for anybody:"
-    console.out.print(f"\n{whom}", markup=False)
+    console.print_line(f"\n{whom}")
     console.print_table(
         ["", "film", "score", "90% of ratings", "P(top 10)"],
         [
@@ -267,4 +266,4 @@ def demo(
         ],
     )
     draw_demo(reports, ranking, picture)
-    console.out.print(f"\npicture written to {picture}", markup=False)
+    console.print_line(f"\npicture written to {picture}")

@@ -61,7 +61,7 @@ def tune(
         Path | None, typer.Option("--save-config", help="TOML file to write the best settings to, for fit --config.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("-o", help="Fit the best to all ratings, and write it to this folder.")
+        Path | None, typer.Option("--out", "-o", help="Fit the best to all ratings, and write it to this folder.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same trials.")] = 0,
     *,
@@ -111,7 +111,7 @@ def tune(
         _show(found, command, config, out)
     if found.ended_by == "interrupt":
         kept = "" if folder is None else f"; {folder} has the trials: go on with the same command and --resume"
-        console.err.print(f"interrupted{kept}", markup=False, soft_wrap=True)
+        console.print_error(f"interrupted{kept}")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -136,27 +136,25 @@ def _show(found: TuneResult, command: str, config: Path | None, out: Path | None
     show_table(found.table(ROWS))
     for trial in found.trials:
         if trial.error is not None:
-            console.out.print(f"trial {trial.number}: {trial.error}", markup=False)
+            console.print_line(f"trial {trial.number}: {trial.error}")
     measure = display_name(found.goal.measure)
-    console.out.print()
+    console.print_line()
     if list(MODELS[found.model].search_space) == ["n_factors"]:
-        console.out.print(
-            f"{found.model} learns all but the number of factors from the ratings: nothing else was searched",
-            markup=False,
+        console.print_line(
+            f"{found.model} learns all but the number of factors from the ratings: nothing else was searched"
         )
     if found.best is None:
-        console.out.print(f"nothing beats {found.model} as it is: {measure} {figure(found.defaults)}", markup=False)
+        console.print_line(f"nothing beats {found.model} as it is: {measure} {figure(found.defaults)}")
     else:
-        console.out.print(
+        console.print_line(
             f"best: {measure} {figure(found.value)}, as it is {figure(found.defaults)}; chosen by these held-out "
-            "ratings, so a little too good",
-            markup=False,
+            "ratings, so a little too good"
         )
-    console.out.print(f"{len(found.trials)} trials; {found.seconds:.1f} s", markup=False)
+    console.print_line(f"{len(found.trials)} trials; {found.seconds:.1f} s")
     if config is not None:
-        console.out.print(f"written: {config}", markup=False)
+        console.print_line(f"written: {config}")
     if out is not None and found.ended_by != "interrupt":
-        console.out.print(f"fitted to all ratings and saved to {out}", markup=False)
+        console.print_line(f"fitted to all ratings and saved to {out}")
     console.out.print(f"to fit it: {command}", markup=False, soft_wrap=True)
 
 
