@@ -112,14 +112,14 @@ def test_neighbours_stay_together_in_t_sne(planted):
 @needs_tsne
 def test_t_sne_of_a_handful(points):
     """Fewer items than the usual number of neighbours."""
-    shown = taste_map(points, "tsne", most=4)
+    shown = taste_map(points, "tsne", max_items=4)
     assert shown.places.shape == (4, 2)
     assert np.isfinite(shown.places).all()
 
 
 def test_only_the_most_rated_are_shown(planted):
     counts = np.bincount(planted.ratings_.item_rows)
-    shown = taste_map(planted, most=10)
+    shown = taste_map(planted, max_items=10)
     assert len(shown.item_rows) == len(shown.places) == len(shown.usual) == 10
     assert (np.diff(shown.item_rows) > 0).all()
     left_out = np.setdiff1d(np.arange(len(counts)), shown.item_rows)
@@ -194,7 +194,7 @@ def test_a_model_without_tastes_has_no_map(model):
 
 def test_two_items_make_no_map(points):
     with pytest.raises(InvalidParameterError, match="there are 2 items; expected at least 3 for a map"):
-        taste_map(points, most=2)
+        taste_map(points, max_items=2)
     few = Ratings.from_arrays([0, 0, 1, 1, 2], [0, 1, 0, 1, 0], [1.0, 5, 2, 4, 3])
     with pytest.raises(InvalidParameterError, match="there are 2 items"):
         taste_map(ALS(n_factors=1, regularisation=0.1, seed=1, threads=1).fit(few))

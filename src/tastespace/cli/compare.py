@@ -209,7 +209,7 @@ def _set(models: Mapping[str, Recommender], common: Mapping[str, Any], own: Mapp
         if name not in models:
             raise InvalidParameterError(
                 f"--set is for {name}, which does not suit these ratings and takes no part; expected one of "
-                f"{', '.join(models)}, or to be told to have it by --models"
+                f"{', '.join(models)}, or to name it in --models"
             )
     for name, model in models.items():
         known = [field.name for field in fields(model)]

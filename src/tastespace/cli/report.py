@@ -104,7 +104,7 @@ def _noise_table(found: Noisiness) -> Table:
     return table
 
 
-MOST_COLUMNS = 11
+MAX_COLUMNS = 11
 
 
 def curves(
@@ -136,7 +136,7 @@ def curves(
 def _curves_table(found: CurveList) -> Table:
     """One row a curve; of many levels only some have a column."""
     n_levels = len(found.levels)
-    step = -(-n_levels // MOST_COLUMNS)
+    step = -(-n_levels // MAX_COLUMNS)
     shown = range(0, n_levels, step)
     names = level_names(found.levels)
     table = Table()

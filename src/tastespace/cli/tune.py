@@ -72,7 +72,7 @@ def tune(
     """Search the settings of a model on a held-out part of the ratings, by successive halving."""
     if resume and folder is None:
         raise typer.BadParameter("--resume expects --folder FOLDER")
-    ends, told = _ends(ranges or []), read_settings(settings or [])
+    ends, fixed = _ends(ranges or []), read_settings(settings or [])
     if out is not None:
         artifact.check_writable(out)
     if config is not None and not config.resolve().parent.is_dir():
@@ -92,7 +92,7 @@ def tune(
             measure=measure,
             share=holdout,
             rungs=rungs,
-            fixed=told,
+            fixed=fixed,
             ranges=ends,
             seed=seed,
             threads=threads,

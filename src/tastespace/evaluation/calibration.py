@@ -64,7 +64,7 @@ class Outcomes:
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[NDArray[np.int64], Outcomes]]) -> Outcomes:
-        """Of all ratings, from that of some at each of these positions."""
+        """Those of all ratings, from those of some at each of these positions."""
         places = np.concatenate([rows for rows, _ in parts])
 
         def whole(name: str) -> NDArray[Any]:

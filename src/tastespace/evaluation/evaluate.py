@@ -83,7 +83,7 @@ def evaluate(
     cold pairs count like any other. By default these are RMSE and MAE of stars, log loss, calibration error and AUC of
     yes and no, and none of counts and one-class ratings, nor of a model of choices: those are measured by lists. With
     those of stars comes whether the test items of each user are in the right order
-    (`tastespace.evaluation.metrics.order`). The history of a split is what its strangers are folded in by.
+    (`tastespace.evaluation.metrics.order`). The history of a split is what its new users are folded in by.
 
     `ranking` measures lists of the lengths `k`, out of all items that a user is not known to have rated.
     A test rating of at least `relevant` is relevant, or "all" are; by default, stars of at least the mean of the

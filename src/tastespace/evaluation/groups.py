@@ -36,7 +36,7 @@ class Group:
     intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it; an empty group has nulls."""
+        """The content for JSON; an empty group has nulls."""
         return {
             "training_ratings": self.label,
             "members": self.members,

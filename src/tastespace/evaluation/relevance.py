@@ -1,4 +1,4 @@
-"""What of the test ratings lists are judged by: who is asked about, which items are relevant, what each is worth."""
+"""What lists are compared with: who is asked about, which test items are relevant, and what each is worth."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class EvaluationTask:
 
     @property
     def is_of_stars(self) -> bool:
-        """Whether predictions are ratings, whose distributions may be judged."""
+        """Whether predictions are ratings, whose distributions may be assessed."""
         return self.kind == "stars" and self.predicts_ratings
 
     @property
@@ -53,8 +53,8 @@ def task_of(recommender: Recommender, test: Ratings) -> EvaluationTask:
     """What this recommender can be asked on these ratings.
 
     A declared kind is believed, that of the test ratings first. A guess is made of all values together: a few test
-    ratings of five stars are no one-class data. But whoever has learned from choices alone knows no stars, and an error
-    of ones says nothing.
+    ratings of five stars are no one-class data. But a model that has learned from choices alone knows no stars, and an
+    error of ones says nothing.
     """
     trained = recommender.ratings_
     kind = test.declared_kind or trained.declared_kind
@@ -173,7 +173,7 @@ class RelevantItems:
         return len(self.positions)
 
     def look_up(self, start: int, item_rows: IntArray) -> tuple[BoolArray, FloatMatrix]:
-        """Of each place of the lists of users from `start` on: is the item relevant, and what is it worth?"""
+        """Whether the item at each place of the lists of users from `start` on is relevant, and what it is worth."""
         users = np.arange(start, start + len(item_rows))
         is_found, places = _found(_keys(users[:, None], item_rows, self.n_items), self.keys)
         if not len(self.keys):
@@ -210,7 +210,7 @@ def relevance_of(relevant: Any, task: EvaluationTask, recommender: Recommender, 
         _check_choices(test)
         return EVERYTHING
     low, high = recommender.rating_range_
-    # If all ratings are alike, the mean of many may miss them by a rounding error.
+    # If all ratings are equal, the mean of many may miss them by a rounding error.
     return Relevance(low if low == high else recommender.ratings_.mean, _lowest(task, recommender))
 
 
@@ -239,7 +239,7 @@ def _check_choices(test: Ratings) -> None:
     if least <= 0:
         raise InvalidParameterError(
             f"test values go down to {least:g}, and what was chosen has one above 0; expected such test ratings alone, "
-            "or to be told from which value on they count (in Python relevant=, else --relevant)"
+            "or to say from which value on they count (in Python relevant=, else --relevant)"
         )
 
 

@@ -35,7 +35,7 @@ class ListsMade:
 
     @property
     def middle(self) -> int:
-        """Of several lengths the one that stands for all."""
+        """The length in the middle, which stands for all."""
         return self.k[(len(self.k) - 1) // 2]
 
     def told_relevant(self) -> str:
@@ -81,7 +81,7 @@ class Report:
         return self.measures[name]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: measures, `n` and `cold` as numbers, the rest below; null for what is not defined."""
+        """The content for JSON: measures, `n` and `cold` as numbers, the rest below; null for what is not defined."""
         content: dict[str, Any] = {name: plain_number(value) for name, value in self.rating.items()}
         content |= {"kind": self.kind, "n": self.n, "cold": self.cold}
         content |= {name: plain_number(value) for name, value in {**self.order, **self.ranking}.items()}
@@ -141,7 +141,7 @@ class Report:
 
     @property
     def headline(self) -> list[str]:
-        """The measures that are told first: of predictions if there are any, else of lists of a middle length."""
+        """The measures that come first: of predictions if there are any, else of lists of a middle length."""
         if self.rating or self.lists is None:
             return list(self.rating)
         return [f"ndcg@{self.lists.middle}", f"recall@{self.lists.middle}", "auc"]

@@ -128,7 +128,7 @@ def compare_reports(first: Report, second: Report, *, resamples: int = RESAMPLES
 
 
 def _p_values(one: dict[str, Sums], other: dict[str, Sums], resamples: int, seed: int) -> dict[str, float]:
-    """Of each measure: the share of random renamings with a difference at least as large, this one included."""
+    """The share of random renamings with a difference at least as large, this one included; by measure."""
     names = list(one)
     if not names:
         return {}

@@ -1,4 +1,4 @@
-"""How measures are written, for a terminal and for a page alike."""
+"""How measures are written, for a terminal and for a page."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def counted(n: int, what: str) -> str:
 
 
 def plain_number(value: float) -> float | None:
-    """As JSON has it: null for what is not defined."""
+    """The content for JSON: null for what is not defined."""
     return None if math.isnan(value) else value
 
 

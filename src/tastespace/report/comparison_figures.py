@@ -27,7 +27,7 @@ CONTENT = "comparison.json"
 FIGURES = ("learning", "groups", "cost")  # all that are ever written
 QUICKEST = 1e-3  # seconds: what is faster is drawn there
 GAP = 0.062  # between two names, as a share of the height
-SHOWN = 0.95  # of what is told during a fit is within the axis
+SHOWN = 0.95  # of what is reported during a fit is within the axis
 FAR = 3.0  # a model worse than the middle one by so many times its distance from the best is off the scale
 
 
@@ -173,12 +173,12 @@ def cost_picture(comparison: ModelComparison) -> Picture | None:
     whiskers = f"{name}; whiskers: 95 % of the difference to the best"
     plot.set_title(axes, f"{name} against cost ({better} is better)", y=whiskers)
     title = f"{name} of each model against the seconds of its fit"
-    told = ", ".join(f"{point.name} {point.y:.4f} in {point.x:.3g} s" for point in named)
-    return Picture.of(figure, "cost", title, f", the best first: {told}.")
+    words = ", ".join(f"{point.name} {point.y:.4f} in {point.x:.3g} s" for point in named)
+    return Picture.of(figure, "cost", title, f", the best first: {words}.")
 
 
 def _draw_trace(axes: Axes, entry: Entry, look: Look, *, in_seconds: bool) -> Named:
-    """A line through what was told during the fit, and a point at its end, which is to be named."""
+    """A line through what was reported during the fit, and a point at its end, which is to be named."""
     end = entry.trace[-1]
     xs = [max(moment.seconds, QUICKEST) if in_seconds else moment.step or 1 for moment in entry.trace]
     axes.plot(xs, [moment.rmse for moment in entry.trace], **look.line)
@@ -210,8 +210,8 @@ def _name_ends(axes: Axes, points: Sequence[Named]) -> None:
 def _tell_outside(axes: Axes, points: Sequence[Named]) -> None:
     """Below the panel, where no line runs: models that are too far away to be shown."""
     if points:
-        told = ", ".join(f"{point.name} {point.y:.3f}" for point in points)
-        axes.set_xlabel(f"{axes.get_xlabel()}\noff the scale: {told}")
+        names = ", ".join(f"{point.name} {point.y:.3f}" for point in points)
+        axes.set_xlabel(f"{axes.get_xlabel()}\noff the scale: {names}")
 
 
 def _spread(heights: Sequence[float]) -> list[float]:
@@ -239,7 +239,7 @@ def _looks(comparison: ModelComparison) -> dict[str, Look]:
 
 
 def _limits(values: Sequence[float], *, smaller: bool) -> tuple[float, float]:
-    """Of the axis: what is far worse than the others would press them all together."""
+    """The ends of the axis: what is far worse than the others would press them all together."""
     ordered = sorted(values, reverse=not smaller)
     reach = FAR * abs(ordered[len(ordered) // 2] - ordered[0])
     near = [value for value in ordered if abs(value - ordered[0]) <= reach] if reach > 0 else ordered
@@ -257,7 +257,7 @@ def _far(comparison: ModelComparison, models: Iterable[str]) -> dict[str, float]
 
 
 def _learning_limits(entries: Sequence[Entry]) -> tuple[float, float]:
-    """Of the axis: the ends, and most of the way; not how bad a first guess is."""
+    """The ends of the axis: where fits ended, and most of what was before; not how bad a first guess is."""
     low, high = _limits([entry.trace[-1].rmse for entry in entries], smaller=True)
     way = sorted(moment.rmse for entry in entries if len(entry.trace) > 2 for moment in entry.trace)
     return (low, max(high, way[int(SHOWN * len(way))])) if way else (low, high)

@@ -158,11 +158,11 @@ def _notes(reports: Mapping[str, Report], notes: Mapping[str, Any]) -> str:
         "relevant": [lists.told_relevant() for lists in made],
         "lists": [f"of {counted(lists.users, 'user')}" for lists in made],
     }
-    told = {str(name): str(value) for name, value in notes.items()}
+    known = {str(name): str(value) for name, value in notes.items()}
     for name, values in facts.items():
-        if values:  # The same for all models, as a rule; where not, each is told. A note of the same name stays.
-            told.setdefault(name, "; ".join(dict.fromkeys(values)))
-    terms = "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in told.items())
+        if values:  # The same for all models, as a rule; where not, each is there. A note of the same name stays.
+            known.setdefault(name, "; ".join(dict.fromkeys(values)))
+    terms = "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in known.items())
     return f"<dl>\n{terms}\n</dl>"
 
 

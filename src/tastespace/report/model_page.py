@@ -27,7 +27,7 @@ from tastespace.models.base.ranking import Ranking
 from tastespace.progress import Observer, Progress, silent
 from tastespace.report import page
 from tastespace.report.model_story import model_story, plain
-from tastespace.report.taste_map import LEAST_ITEMS, METHODS, map_content, place_content, taste_map, user_place
+from tastespace.report.taste_map import METHODS, MIN_ITEMS, map_content, place_content, taste_map, user_place
 from tastespace.version import __version__
 
 REASONS = 3  # ratings that are named as speaking for an item
@@ -93,7 +93,7 @@ def rounded(value: Any) -> float | None:
 
 
 def _value(cell: Any) -> Any:
-    """As JSON can have it."""
+    """A value that JSON can hold."""
     if isinstance(cell, pl.Series | list):
         return [_value(part) for part in cell]
     if isinstance(cell, float) and not isfinite(cell):
@@ -102,7 +102,7 @@ def _value(cell: Any) -> Any:
 
 
 def _reasons(explanation: Explanation, place: int) -> list[dict[str, Any]]:
-    """Of the user's ratings those that speak most for an item, then the one that speaks most against it."""
+    """The user's ratings that speak most for an item, then the one that speaks most against it."""
     effects = explanation.contributions[place]
     order = np.argsort(-effects, kind="stable")
     chosen = [row for row in order[:REASONS] if effects[row] > 0]
@@ -189,7 +189,7 @@ def _content(shown: Shown, users: list[str], test: Ratings | None, method: str) 
     story = model_story(recommender, shown.manifest)
     if test is not None:
         story["measures"] = {"test": plain(evaluate(recommender, test, bootstrap=0).to_dict())}
-    has_map = isinstance(recommender.posterior_, Embeddings) and recommender.ratings_.n_items >= LEAST_ITEMS
+    has_map = isinstance(recommender.posterior_, Embeddings) and recommender.ratings_.n_items >= MIN_ITEMS
     drawn = taste_map(recommender, method) if has_map else None
     lists = []
     for user in users:
@@ -203,7 +203,7 @@ def _content(shown: Shown, users: list[str], test: Ratings | None, method: str) 
 
 
 def _examples(recommender: Recommender) -> list[str]:
-    """Somebody with many ratings and somebody with few; nobody, where they were not kept."""
+    """A user with many ratings and one with few; nobody, where ratings were not kept."""
     ratings = recommender.ratings_
     if not len(ratings):
         return []

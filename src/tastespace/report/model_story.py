@@ -55,7 +55,7 @@ def model_story(recommender: Recommender, manifest: Mapping[str, Any]) -> dict[s
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it: no NaN or infinity, no types of numpy, and no more digits than mean something."""
+    """The content for JSON: no NaN or infinity, no types of numpy, and no more digits than mean something."""
     if isinstance(value, Mapping):
         return {str(name): plain(entry) for name, entry in value.items()}
     if isinstance(value, np.ndarray | pl.Series):
@@ -105,11 +105,11 @@ def _attributes(recommender: Recommender) -> dict[str, dict[str, Any]]:
     return found
 
 
-def common_values(column: pl.Series, most: int = 60) -> list[str]:
+def common_values(column: pl.Series, n: int = 60) -> list[str]:
     """The values of an attribute, those of most items first; of lists, those in them."""
     flat = column.explode(empty_as_null=False) if isinstance(column.dtype, pl.List) else column
     counts = flat.drop_nulls().cast(pl.String).alias("value").value_counts()
-    return [str(value) for value in counts.sort(["count", "value"], descending=[True, False])["value"].head(most)]
+    return [str(value) for value in counts.sort(["count", "value"], descending=[True, False])["value"].head(n)]
 
 
 def _chains(recommender: Recommender) -> dict[str, Any] | None:
@@ -134,10 +134,10 @@ def _course(recommender: Recommender) -> dict[str, Any] | None:
     posterior = recommender.posterior_
     noise = getattr(getattr(posterior, "draws", None), "noise", None)
     for holder in (posterior, getattr(posterior, "plain", None), noise):
-        for name, told in COURSES.items():
+        for name, words in COURSES.items():
             values = getattr(holder, name, None)
             if isinstance(values, np.ndarray) and len(values):
-                return {"name": told, "values": plain(values)}
+                return {"name": words, "values": plain(values)}
     return None
 
 

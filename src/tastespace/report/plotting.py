@@ -1,6 +1,6 @@
 """What all figures share: colours, panels, points with whiskers, legends, SVG, and files with their checks.
 
-Figures are made without pyplot, so that drawing one changes nothing for whoever else draws, and they are the same bytes
+Figures are made without pyplot, so that drawing one changes nothing for others who draw, and they are the same bytes
 every time.
 """
 

@@ -20,13 +20,13 @@ from tastespace.threads import one_thread
 
 Method = Literal["pca", "tsne"]
 METHODS: tuple[str, ...] = get_args(Method)
-MOST_ITEMS = 10_000  # more cannot be told apart on a screen
+MAX_ITEMS = 10_000  # more cannot be told apart on a screen
 COORDINATES = 50  # of the principal components that t-SNE goes by
 PERPLEXITY = 30.0
 STEPS = 500  # of t-SNE
-LEAST_ITEMS = 3  # two dimensions need a third point
-DRAWS, BEST = 40, 20  # how often a user is drawn, and of how many items the middle is his place
-STRANGERS = 200  # how many people make what anybody would give
+MIN_ITEMS = 3  # two dimensions need a third point
+DRAWS, BEST = 40, 20  # how often a user is drawn, and of how many items the middle is their place
+NEW_USERS = 200  # how many people make what anybody would give
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +42,13 @@ class TasteMap:
 
 @dataclass(frozen=True, eq=False)
 class UserPlace:
-    """Where a user is on a map: the middle of what he likes beyond what anybody would, and how sure that is."""
+    """Where a user is on a map: the middle of what they like beyond what anybody would, and how sure that is."""
 
     middle: DoubleArray  # x and y
-    draws: FloatMatrix | None  # the same for each draw of what is believed of him; None for a model of points
+    draws: FloatMatrix | None  # the same for each draw of what is believed of them; None for a model of points
 
 
-def taste_map(recommender: Recommender, method: str = "pca", *, most: int = MOST_ITEMS) -> TasteMap:
+def taste_map(recommender: Recommender, method: str = "pca", *, max_items: int = MAX_ITEMS) -> TasteMap:
     """The items of a model in two dimensions.
 
     "pca" keeps the two directions in which items differ most, so that distances mean something; "tsne" keeps neighbours
@@ -64,13 +64,13 @@ def taste_map(recommender: Recommender, method: str = "pca", *, most: int = MOST
             f"{type(recommender).__name__} has no taste space to draw a map of; expected a model with factors, such as "
             "BPMF"
         )
-    rows = _most_rated(np.bincount(ratings.item_rows, minlength=ratings.n_items), most)
-    if len(rows) < LEAST_ITEMS:
-        raise InvalidParameterError(f"there are {len(rows)} items; expected at least {LEAST_ITEMS} for a map")
+    rows = _most_rated(np.bincount(ratings.item_rows, minlength=ratings.n_items), max_items)
+    if len(rows) < MIN_ITEMS:
+        raise InvalidParameterError(f"there are {len(rows)} items; expected at least {MIN_ITEMS} for a map")
     with one_thread():  # The same numbers on every machine, and a service has other things to do meanwhile.
         coordinates, explained = _principal(posterior.item_places()[rows])
         places = coordinates[:, :2] if method == "pca" else _neighbours_together(coordinates)
-    usual = _scores(posterior, posterior.known(np.array([-1], np.int32), 1), rows, STRANGERS, generator(0))
+    usual = _scores(posterior, posterior.known(np.array([-1], np.int32), 1), rows, NEW_USERS, generator(0))
     return TasteMap(method, rows, _scaled(places), usual.mean(axis=0), explained if method == "pca" else None)
 
 
@@ -78,7 +78,7 @@ def user_place(shown: TasteMap, request: Request) -> UserPlace:
     """Where the user of a request is on a map.
 
     In each draw of what is believed, items are put in order of what the user would give them beyond what anybody would;
-    his place is the middle of the best. What he has rated himself counts as well.
+    their place is the middle of the best. What they have rated themselves counts as well.
     """
     own = _scores(request.posterior, request.belief, shown.item_rows, DRAWS, request.rng_of("place")(0))
     middles = _middles(shown, own - shown.usual)
@@ -92,11 +92,11 @@ def _scores(posterior: Posterior[Any], belief: Any, rows: IntArray, n: int, rng:
     return posterior.predict(belief, np.zeros(len(rows), np.int32), rows, 1)[np.newaxis]
 
 
-def _most_rated(counts: Any, most: int) -> IntArray:
+def _most_rated(counts: Any, n: int) -> IntArray:
     """The rows of the items most rated, in ascending order."""
-    if len(counts) <= most:
+    if len(counts) <= n:
         return np.arange(len(counts), dtype=np.int32)
-    return np.sort(np.argsort(-counts, kind="stable")[:most]).astype(np.int32)
+    return np.sort(np.argsort(-counts, kind="stable")[:n]).astype(np.int32)
 
 
 def _principal(places: FloatMatrix) -> tuple[DoubleArray, float | None]:
@@ -113,7 +113,7 @@ def _principal(places: FloatMatrix) -> tuple[DoubleArray, float | None]:
 
 
 def _neighbours_together(coordinates: DoubleArray) -> DoubleArray:
-    """t-SNE of the directions: items are alike where these are."""
+    """t-SNE of the directions: items are similar where these are."""
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
@@ -147,7 +147,7 @@ def _middles(shown: TasteMap, scores: FloatMatrix) -> FloatMatrix:
     return contiguous(shown.places[best].mean(axis=1), np.float32)
 
 
-MOST_COLOURS = 60  # values of an attribute that can be chosen
+MAX_COLOURS = 60  # values of an attribute that can be chosen
 
 
 def map_content(recommender: Recommender, shown: TasteMap) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def _attributes(about: pl.DataFrame | None, rows: IntArray) -> dict[str, dict[st
             continue
         is_list = isinstance(own.dtype, pl.List)
         texts = own.cast(pl.List(pl.String) if is_list else pl.String)
-        values = common_values(texts, MOST_COLOURS)
+        values = common_values(texts, MAX_COLOURS)
         place = {value: position for position, value in enumerate(values)}
         lists = texts.to_list() if is_list else [[value] for value in texts.to_list()]
         found[column.name] = {

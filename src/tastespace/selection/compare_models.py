@@ -146,7 +146,7 @@ def _wrong_parameters(models: Mapping[str, Recommender]) -> dict[str, str]:
         except TastespaceError as error:
             found[name] = str(error)
         except Exception:
-            continue  # A model may be anybody's: what goes wrong in it is told where it is fitted.
+            continue  # A model may be anybody's: what goes wrong in it is reported where it is fitted.
     return found
 
 
@@ -202,8 +202,8 @@ def _gigabytes(n: int) -> str:
 
 def _entry(name: str, model: Recommender, outcome: Outcome, split: Split, start: str | None) -> Entry:
     report = None if outcome.value is None else replace(outcome.value, test=split.test)
-    told = (outcome.cost, outcome.trace, outcome.warnings, outcome.error)
-    return Entry(name, model.get_params(), report, *told, start=start)
+    rest = (outcome.cost, outcome.trace, outcome.warnings, outcome.error)
+    return Entry(name, model.get_params(), report, *rest, start=start)
 
 
 def _kind(split: Split) -> Kind:

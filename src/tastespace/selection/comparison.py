@@ -136,7 +136,7 @@ class ModelComparison(TableResult[Entry]):
 
     parts: Parts
     k: int  # length of the lists
-    is_interrupted: bool = False  # somebody ended it before all models had their turn
+    is_interrupted: bool = False  # a person ended it before all models had their turn
 
     @property
     def measure(self) -> str:

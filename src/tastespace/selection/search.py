@@ -296,10 +296,10 @@ def _check_lines(file: Path) -> None:
 def _require_same(known: Mapping[str, Any], run: Mapping[str, Any], folder: Path) -> None:
     different = [name for name in dict.fromkeys([*known, *run]) if known.get(name) != run.get(name)]
     if different:
-        told = "; ".join(
+        differences = "; ".join(
             f"{name}: {shortened(str(known.get(name)))} there, {shortened(str(run.get(name)))} here"
             for name in different
         )
         raise CheckpointError(
-            f"{folder} holds another search ({told}); expected the same settings to resume it, or another folder"
+            f"{folder} holds another search ({differences}); expected the same settings to resume it, or another folder"
         )

@@ -173,7 +173,7 @@ def compare_ranks(
         raise InvalidParameterError(f"methods is {list(wanted)!r}; expected some of {', '.join(METHODS)}, each once")
     check_int("max_rank", max_rank, least=1)
     jumps = ReversibleJump() if jumps is None else jumps
-    jumps.plan()  # A mistake is told before other methods have run.
+    jumps.plan()  # A mistake is reported before other methods have run.
     split = _split(ratings, share, seed)
     chooser = _Chooser(split, max_rank, _grid(ranks, max_rank, split.train), jumps, resolve(seed), threads, observer)
     return RankChoices(tuple(map(chooser.choice, wanted)), len(split.train), len(split.test))

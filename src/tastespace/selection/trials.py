@@ -45,7 +45,7 @@ SWEEPS = ("sweep", "epoch", "pass", "sampling")  # how phases begin whose steps 
 class Task:
     """A model that is yet to be made, and how it is measured: a function of the fitted model and the split.
 
-    `is_watched` has the errors on the test ratings told during the fit; then the measure must give a report.
+    `is_watched` has the errors on the test ratings reported during the fit; then the measure must give a report.
     """
 
     model: type[Recommender]
@@ -118,7 +118,7 @@ def attempt(task: Task, split: Split, observer: Observer = silent, *, is_alone: 
             of_what, fewer = ("", "ratings") if n_factors is None else (f" for n_factors={n_factors}", "factors")
             outcome = Outcome(error=f"there is not enough memory{of_what}; expected fewer {fewer}")
         except BrokenPipeError:
-            raise  # Whoever wanted to know has gone.
+            raise  # The process that wanted to know has gone.
         except Exception as error:
             # A model may be anybody's, and what goes wrong in it must not end the others.
             outcome = Outcome(error=f"{type(error).__name__}: {error}")
@@ -133,7 +133,7 @@ def renamed(name: str, observer: Observer) -> Observer:
 
 @dataclass(eq=False)
 class _Listener:
-    """Passes on what a fit tells, and keeps when it told how far it was."""
+    """Passes on what a fit reports, and keeps when it reported how far it was."""
 
     observer: Observer
     began: float
@@ -150,7 +150,7 @@ class _Listener:
 
 
 def _started(task: Task, train: Ratings, observer: Observer) -> Recommender | None:
-    """The fitted model to begin from. Nothing that is told of its errors is of the model in question."""
+    """The fitted model to begin from. What it reports of its errors is not of the model in question."""
     start: Recommender | None = None
     for model, parameters in task.starts:
         try:
@@ -181,7 +181,7 @@ def _trace(listener: _Listener, recommender: Recommender, test: Ratings, report:
 
 
 def _known_rmse(recommender: Recommender, test: Ratings, report: Report) -> float | None:
-    """The error over test ratings whose user and item are known, as is told during the fit; None without any."""
+    """The error over test ratings whose user and item are known, as is reported during the fit; None without any."""
     trained = recommender.ratings_
     users = trained.users.rows_of(test.users.ids)[test.user_rows]
     items = trained.items.rows_of(test.items.ids)[test.item_rows]
@@ -271,7 +271,7 @@ def _attempt_in_process(task: Task, file: Path, observer: Observer) -> Outcome:
 
 def serve() -> None:
     """What the other process does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Whoever started it gets an interrupt, too, and ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The process that started it gets an interrupt, too, and ends it.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # What anybody prints must not come between the answers.
     last = 0.0

@@ -54,8 +54,8 @@ def tune(
 ) -> TuneResult:
     """Search the settings of a model (a key of `MODELS`) that predict held-out ratings best.
 
-    A `share` of the ratings is held out at random, and settings are judged by what a model fitted to the others says of
-    it: nothing else is looked at, so ratings that are to test the result must not be among those given here. By
+    A `share` of the ratings is held out at random, and settings are compared by what a model fitted to the others
+    says of it: nothing else is looked at, so ratings that are to test the result must not be among those given here. By
     successive halving most settings are tried on a part of the users only (`tastespace.selection.search`); `rungs` is
     how many parts there are, 1 for all users at once. What is searched is the `search_space` of the model: `fixed` are
     parameters that are not searched, `ranges` other ends of what is, as (low, high).

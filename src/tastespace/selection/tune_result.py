@@ -123,7 +123,7 @@ class TuneResult(TableResult[TuneTrial]):
     held_out: int  # ratings that decided
     ratings: int  # of which these were held out
     seconds: float  # of this call
-    ended_by: Ending = "trials"  # all had their turn, the time was up, or somebody ended it
+    ended_by: Ending = "trials"  # all had their turn, the time was up, or a person ended it
 
     @property
     def trials(self) -> tuple[TuneTrial, ...]:

@@ -63,7 +63,7 @@ def coverage(exposures: NDArray[Any]) -> float:
 
 
 def gini(exposures: NDArray[Any]) -> float:
-    """How unequally lists are shared out among the items: 0 all alike, near 1 a few items have them all."""
+    """How unequally lists are shared out among the items: 0 all equally, near 1 a few items have them all."""
     total, n = float(np.sum(exposures)), len(exposures)
     return float(np.sum((2 * _ranks(exposures) - n - 1) * exposures) / (n * total)) if total else float("nan")
 

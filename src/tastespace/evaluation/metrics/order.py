@@ -86,7 +86,7 @@ def kendall_tau(
 def pairwise_accuracy(
     predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int
 ) -> DoubleArray:  # one a group
-    """Of the pairs of a group with different true ratings, the share in the right order; predicted ties count half.
+    """The share of pairs of a group with different true ratings in the right order; predicted ties count half.
 
     One half is what luck achieves; NaN where all true ratings of a group are equal.
     """

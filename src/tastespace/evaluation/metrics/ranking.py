@@ -3,7 +3,7 @@
 `hits` (users x k) says which places of a list hold a relevant item, best first. `gains` (users x k) says how much
 each place is worth, `ideal_gains` (users x k) the same of the best list there could be. Relevant items that a model
 cannot recommend count in `n_relevant` and in `ideal_gains` all the same. A place without an item is a miss.
-What is not defined, such as the recall of somebody without relevant items, is NaN.
+What is not defined, such as the recall of a user without relevant items, is NaN.
 """
 
 from __future__ import annotations
