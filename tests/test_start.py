@@ -78,9 +78,9 @@ def test_listing_models_imports_none_and_names_are_found_again():
 
 @pytest.mark.parametrize("verb", main.VERBS)
 def test_the_sentence_of_a_verb_is_the_first_of_its_help(verb):
-    module, sentence = main.VERBS[verb]
+    sentence = main.VERBS[verb][1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        function = getattr(import_module(f"tastespace.cli.{module}"), verb)
+        function = main.function_of(verb)
     first = " ".join(function.__doc__.strip().split("\n\n")[0].split())
     assert first == sentence

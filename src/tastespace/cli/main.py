@@ -129,9 +129,7 @@ def program(verb: str | None = None) -> typer.Typer:
 
 def function_of(verb: str) -> Callable[..., None]:
     """What a verb does."""
-    function: Callable[..., None] = getattr(
-        import_module(f"tastespace.cli.{VERBS[verb][0]}"), verb.replace("-", "_")
-    )
+    function: Callable[..., None] = getattr(import_module(f"tastespace.cli.{VERBS[verb][0]}"), verb.replace("-", "_"))
     return function
 
 
