@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tastespace.errors import DataError
-from tastespace.index.trials import EXACT, REDUCED, Trial
-from tastespace.index.tuner import Tuned
+from tastespace.index.trials import Trial
+from tastespace.index.tuner import EXACT, REDUCED, Tuned
 from tastespace.report.demo_figure import GRID, INK, PALE
 from tastespace.report.evaluation_figures import LOOKS, RUST, STEADY, new_figure, require_plot
 from tastespace.report.evaluation_page import refuse_artifact
