@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from tastespace import ImplicitALS, Ratings
 from tastespace.errors import NotFittedError
-from tastespace.models.factorization.als.strength_search import Validation
+from tastespace.models.factorization.held_out_search import Validation
 from tastespace.models.factorization.implicit import search as module
 from tastespace.models.factorization.implicit.alternating import ImplicitState
 from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Judge, unit_of

@@ -1,4 +1,4 @@
-"""The recommenders of this family."""
+"""Alternating least squares: the recommender, and what it shares with others whose penalties have strengths."""
 
 from __future__ import annotations
 
@@ -17,12 +17,19 @@ from tastespace.models.base.parameters import check_int, check_int_or_auto, chec
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.posterior import PointPosterior
-from tastespace.models.factorization.als.strength_search import DEFAULT_STRENGTH, Validation, search_strengths, standard
+from tastespace.models.factorization.als.strength_search import (
+    DEFAULT_STRENGTH,
+    HELD_OUT,
+    Validated,
+    search_strengths,
+    standard,
+)
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.empirical_bayes.inference import EmpiricalFactorization
 from tastespace.models.factorization.empirical_bayes.posterior import EitherPosterior, EmpiricalPosterior, Learning
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes, empirical_bayes_of
 from tastespace.models.factorization.gibbs.bpmf import BPMF
+from tastespace.models.factorization.held_out_search import Validation
 from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, check_most_factors
 from tastespace.models.factorization.rows import Factors
 from tastespace.progress import Observer
@@ -253,17 +260,17 @@ class ALS(FindsStrengths):
         self, validation: Validation, penalty: Penalty, start: ALSState | None, rng: Generator, observer: Observer
     ) -> int:
         """After how many sweeps the held-out ratings are predicted best."""
-        transition = validation.measured(self._bind(validation.train, penalty), threads.resolve(self.threads))
+        transition = self._validated(validation, penalty)
         _, trace = ascend(
             transition,
             transition.init(rng) if start is None else start,
             rng,
             steps=self.sweeps,
-            stop=no_improvement("held-out rmse", PATIENCE),
+            stop=no_improvement(HELD_OUT, PATIENCE),
             phase="finding when to stop",
             observer=observer,
         )
-        return 1 + min(range(len(trace)), key=lambda step: trace[step]["held-out rmse"])
+        return 1 + min(range(len(trace)), key=lambda step: trace[step][HELD_OUT])
 
     def _penalty(
         self, observed: Ratings, validation: Validation | None, rng: Generator, observer: Observer
@@ -275,16 +282,18 @@ class ALS(FindsStrengths):
         if validation is None:
             return Penalty(self._overridden(standard(DEFAULT_STRENGTH, observed)), weighting), None
         best = search_strengths(
-            validation,
-            lambda train, penalty: self._bind(train, Penalty(self._overridden(penalty.strengths), weighting)),
+            validation.train,
+            lambda penalty: self._validated(validation, Penalty(self._overridden(penalty.strengths), weighting)),
             weighting=weighting,
             biases=self.biases,
             sweeps=self.sweeps,
-            threads=threads.resolve(self.threads),
             rng=rng,
             observer=observer,
         )
-        return Penalty(self._overridden(best.strengths), weighting), best.state
+        return Penalty(self._overridden(best.setting), weighting), best.fit
+
+    def _validated(self, validation: Validation, penalty: Penalty) -> Validated:
+        return Validated(self._bind(validation.train, penalty), validation, threads.resolve(self.threads))
 
     def _bind(self, observed: Ratings, penalty: Penalty) -> AlternatingLeastSquares:
         return AlternatingLeastSquares.bind(

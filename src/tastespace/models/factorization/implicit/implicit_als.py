@@ -18,7 +18,7 @@ from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populati
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState, Ridge, Solver
 from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence, Growth, scores_of
-from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Settings, search, unit_of
+from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Settings, search_settings, unit_of
 from tastespace.models.factorization.likelihoods.confidence_cells import KeptChoices, matched_variance
 from tastespace.models.factorization.likelihoods.kept_noise import Units
 from tastespace.models.implicit_feedback import OneClass
@@ -116,7 +116,7 @@ class ImplicitALS(OneClass):
         ridges = [unit * ridge for ridge in RIDGES] if self.regularisation == "auto" else [self.regularisation]
         if len(strengths) == len(ridges) == 1:
             return Settings(strengths[0], ridges[0])
-        return search(observed, self._bind, strengths, ridges, self.n_factors, rng, observer)
+        return search_settings(observed, self._bind, strengths, ridges, self.n_factors, rng, observer)
 
     def _bind(self, observed: Ratings, strength: float, ridge: float, n_factors: int) -> AlternatingChoices:
         return AlternatingChoices.bind(

@@ -20,6 +20,7 @@ from tastespace.models.factorization.als.posterior import PointPosterior
 from tastespace.models.factorization.als.sweep import ALSState
 from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
 from tastespace.models.factorization.empirical_bayes.settings import empirical_bayes_of
+from tastespace.models.factorization.held_out_search import MEANINGFUL, HeldOutSearch, Trial
 from tastespace.models.factorization.monotone.clusters import (
     CurvePerCluster,
     CurvePerUser,
@@ -43,7 +44,6 @@ from tastespace.randomness import derive
 
 N_CLUSTERS = (2, 3, 4, 6)  # what is tried
 SETTLED, FEW = 1e-3, 0.005  # of the scale that ratings still move, of the users who still change clusters
-MEANINGFUL = 1e-4  # a smaller relative gain is noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,13 +109,15 @@ class CurveSearch:
 
     def best_clusters(self, one: Found) -> Found:
         """As many as predict best: one, or more as long as more are better."""
-        best, per_user = one, self.per_user(one)
-        for n_clusters in N_CLUSTERS:
-            found = self.clusters(per_user, n_clusters)
-            if not is_better(found, best):
-                break
-            best = found
-        return best
+        per_user = self.per_user(one)
+
+        def fit(n_clusters: int, start: object) -> Trial[int, Found]:
+            found = one if n_clusters == 1 else self.clusters(per_user, n_clusters)
+            return Trial(n_clusters, found.rmse, found)
+
+        search = HeldOutSearch(fit)
+        search.try_all([1, *N_CLUSTERS], patience=1, gain=MEANINGFUL)
+        return search.best.fit
 
     def _ascended(self, state: CurveState, rule: CurveRule, stop: Stop, phase: str) -> CurveState:
         transition = replace(self.cross_fit, rule=rule)
