@@ -23,6 +23,21 @@ class Transition(Protocol[State]):
     def step(self, state: State, rng: Generator) -> tuple[State, Stats]: ...
 
 
+@dataclass(frozen=True, eq=False)
+class Measured(Generic[State]):
+    """A transition that adds figures of the state after each step to its own."""
+
+    inner: Transition[State]
+    measures: Mapping[str, Callable[[State], float]]
+
+    def init(self, rng: Generator) -> State:
+        return self.inner.init(rng)
+
+    def step(self, state: State, rng: Generator) -> tuple[State, Stats]:
+        state, stats = self.inner.step(state, rng)
+        return state, {**stats, **{name: measure(state) for name, measure in self.measures.items()}}
+
+
 Params = TypeVar("Params")
 
 

@@ -9,21 +9,16 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace import threads
-from tastespace.arrays import AnyFloats
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, no_improvement, small_change
+from tastespace.inference.trace import HELD_OUT
+from tastespace.inference.transition import Measured
 from tastespace.models.base.parameters import check_int, check_int_or_auto, check_number, check_option
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.posterior import PointPosterior
-from tastespace.models.factorization.als.strength_search import (
-    DEFAULT_STRENGTH,
-    HELD_OUT,
-    Validated,
-    search_strengths,
-    standard,
-)
+from tastespace.models.factorization.als.strength_search import DEFAULT_STRENGTH, search_strengths, standard, validated
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.empirical_bayes.inference import EmpiricalFactorization
 from tastespace.models.factorization.empirical_bayes.posterior import EitherPosterior, EmpiricalPosterior, Learning
@@ -31,7 +26,6 @@ from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBa
 from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.factorization.held_out_search import Validation
 from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, check_most_factors
-from tastespace.models.factorization.rows import Factors
 from tastespace.progress import Observer
 
 
@@ -232,7 +226,7 @@ class ALS(FindsStrengths):
         penalty, start = self._penalty(observed, validation, rng, observer)
         transition = self._bind(observed, penalty)
         if given is not None:
-            start = transition.from_items(self._items_of(given, transition, rng))
+            start = transition.from_model(given, rng)
         sweeps = self.sweeps
         if self.early_stopping and validation is not None:
             sweeps = self._best_sweeps(validation, penalty, start, rng, observer)
@@ -247,11 +241,6 @@ class ALS(FindsStrengths):
         )
         losses = np.array([stats["loss"] for stats in trace])
         return PointPosterior(observed.mean, state.users, state.items, penalty, losses)
-
-    def _items_of(self, given: Start, transition: AlternatingLeastSquares, rng: Generator) -> Factors:
-        dtype = transition.user_prior.precision.dtype
-        factors: AnyFloats = given.factors(self._known_factors(), transition.start_sd, rng).astype(dtype)
-        return Factors(factors, given.points.bias.astype(dtype) if self.biases else None)
 
     def _needs_validation(self) -> bool:
         return self.early_stopping or (self.regularisation == "auto" and not self._all_given())
@@ -292,8 +281,8 @@ class ALS(FindsStrengths):
         )
         return Penalty(self._overridden(best.setting), weighting), best.fit
 
-    def _validated(self, validation: Validation, penalty: Penalty) -> Validated:
-        return Validated(self._bind(validation.train, penalty), validation, threads.resolve(self.threads))
+    def _validated(self, validation: Validation, penalty: Penalty) -> Measured[ALSState]:
+        return validated(self._bind(validation.train, penalty), validation, threads.resolve(self.threads))
 
     def _bind(self, observed: Ratings, penalty: Penalty) -> AlternatingLeastSquares:
         return AlternatingLeastSquares.bind(

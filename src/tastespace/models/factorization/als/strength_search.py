@@ -10,7 +10,7 @@ those of biases do not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,7 +18,8 @@ from numpy.random import Generator
 
 from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import ascend, no_improvement
-from tastespace.inference.transition import Stats, Transition
+from tastespace.inference.trace import HELD_OUT
+from tastespace.inference.transition import Measured, Stats, Transition
 from tastespace.models.factorization.als.sweep import ALSState, Penalty, Strengths, Weighting
 from tastespace.models.factorization.held_out_search import MEANINGFUL, HeldOutSearch, Trial, Validation, repeated
 from tastespace.models.factorization.rows import score_pairs
@@ -32,31 +33,19 @@ WORSE_IN_A_ROW = 2
 BIAS_STEPS = (1 / 3, 3.0)
 DEFAULT_STRENGTH = 0.1  # where there are too few ratings to hold any out
 BLOCKS = ("users", "items", "user_bias", "item_bias")
-HELD_OUT = "held-out rmse"
 
 
-@dataclass(frozen=True, eq=False)
-class Validated:
-    """A transition that also measures the error on held-out ratings after each step."""
+def validated(transition: Transition[ALSState], validation: Validation, threads: int) -> Measured[ALSState]:
+    """The transition, with the error of predictions of the held-out ratings, clipped as they will be."""
+    train, held_out = validation.train, validation.held_out
 
-    inner: Transition[ALSState]
-    validation: Validation
-    threads: int
-
-    def init(self, rng: Generator) -> ALSState:
-        return self.inner.init(rng)
-
-    def step(self, state: ALSState, rng: Generator) -> tuple[ALSState, Stats]:
-        state, stats = self.inner.step(state, rng)
-        return state, {**stats, HELD_OUT: self.rmse(state)}
-
-    def rmse(self, state: ALSState) -> float:
-        """The error of predictions, clipped as they will be."""
-        train, held_out = self.validation.train, self.validation.held_out
+    def rmse(state: ALSState) -> float:
         rows = held_out.user_rows, held_out.item_rows
-        predicted = score_pairs(state.users, rows[0], state.items, rows[1], train.mean, self.threads)
+        predicted = score_pairs(state.users, rows[0], state.items, rows[1], train.mean, threads)
         errors = np.clip(predicted, *train.range).astype(np.float64) - held_out.values
         return float(np.sqrt(np.mean(errors**2)))
+
+    return Measured(transition, {HELD_OUT: rmse})
 
 
 def standard(strength: float, ratings: Ratings) -> Strengths:

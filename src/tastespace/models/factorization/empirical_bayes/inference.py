@@ -41,7 +41,7 @@ from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItem
 from tastespace.models.factorization.likelihoods.base import GaussianNoise, Observations, squared_errors
 from tastespace.models.factorization.likelihoods.choosing import units_of
 from tastespace.models.factorization.likelihoods.weighted_users import WeightedUsers
-from tastespace.models.factorization.rows import Factors, RatingBlock
+from tastespace.models.factorization.rows import RatingBlock
 from tastespace.models.factorization.watch import Watch, Watched, trace_of
 from tastespace.progress import Observer, silent
 
@@ -54,14 +54,25 @@ LEAST, MOST = 1e-6, 1e6  # of precisions
 
 @dataclass(frozen=True, eq=False)
 class FactorEvidence:
-    """The evidence of a factorization, as stochastic approximation asks for it."""
+    """The evidence of a factorization, as stochastic approximation asks for it.
+
+    With S_u = sum of w_i |u_i|^2 and N D numbers in U (likewise for items and biases), and |O| ratings,
+
+        d log p / d lam_u = N D / (2 lam_u) - S_u / 2,      d log p / d alpha = |O| / (2 alpha) - 1/2 sum e^2
+
+    by the logarithm, and over the information N D / 2 that a precision of N D normal numbers has:
+
+        1 - lam_u S_u / (N D),                              1 - alpha sum e^2 / |O|
+
+    Somani and Gupta (2017, equation 3.20) and Dey and Jhamb (2018, equation 10) print -S_u alone: the normaliser of the
+    prior, which has the other term, was left out. Then a precision can only fall.
+    """
 
     sweep: FactorSweep
     weighting: Weighting
     coordinates: Coordinates
     strengths: Strengths | None = None  # to begin with, in units of the ratings' standard deviation
     given: Start | None = None  # the items of another model, to begin from
-    unit: float = 1.0  # the scale of the ratings, for those
 
     @property
     def names(self) -> Sequence[str]:
@@ -97,33 +108,22 @@ class FactorEvidence:
         return Strengths.tied(strength * (1.0 if self.weighting.per_rating else PLAIN))
 
     def _start(self, rng: Generator) -> ALSState:
-        ascent = self._ascent()
+        sweep, penalty = self.sweep, Penalty(self._usual(START_STRENGTH), self.weighting)
+        ascent = AlternatingLeastSquares.over(
+            sweep.observed.by_user,
+            sweep.observed.by_item,
+            sweep.n_factors,
+            penalty,
+            biases=sweep.has_biases,
+            start_sd=START_SD,
+            threads=sweep.threads,
+        )
         if self.given is not None:
-            return ascent.from_items(self._given_items(self.given, rng))
+            return ascent.from_model(self.given, rng)
         start, _ = ascend(
             ascent, ascent.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
         )
         return start
-
-    def _given_items(self, given: Start, rng: Generator) -> Factors:
-        sweep, root = self.sweep, np.sqrt(self.unit)
-        factors = (given.factors(sweep.n_factors, START_SD * root, rng) / root).astype(sweep.dtype)
-        return Factors(factors, (given.points.bias / self.unit).astype(sweep.dtype) if sweep.has_biases else None)
-
-    def _ascent(self) -> AlternatingLeastSquares:
-        """The least squares that a chain starts from."""
-        sweep = self.sweep
-        penalty = Penalty(self._usual(START_STRENGTH), self.weighting)
-        by_user, by_item = sweep.observed.by_user, sweep.observed.by_item
-        return AlternatingLeastSquares(
-            by_user=by_user,
-            by_item=by_item,
-            user_prior=penalty.prior("users", sweep.n_factors, np.diff(by_user.offsets), sweep.dtype),
-            item_prior=penalty.prior("items", sweep.n_factors, np.diff(by_item.offsets), sweep.dtype),
-            has_biases=sweep.has_biases,
-            start_sd=START_SD,
-            threads=sweep.threads,
-        )
 
 
 # Both halves of so many steps must agree, to so many parts of a precision: closer is not seen in any prediction.
@@ -186,7 +186,7 @@ class EmpiricalFactorization:
         settings, coordinates = self.settings, Coordinates(self.settings.tied, self.has_biases)
         start = settings.start
         strengths = None if start is None else Strengths(start / scale, start / scale, start, start)
-        evidence = FactorEvidence(sweep, self.weighting, coordinates, strengths, given, scale)
+        evidence = FactorEvidence(sweep, self.weighting, coordinates, strengths, given)
         transition = StochasticApproximation(evidence, STEPS[settings.steps], float(np.log(LEAST)), float(np.log(MOST)))
         rests = at_rest(coordinates.names, WINDOW, TOLERANCE)
         last, trace = ascend(

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 from numpy.random import Generator
 
 from tastespace.inference.drivers import Stop, ascend
-from tastespace.inference.transition import Stats, Transition
+from tastespace.inference.transition import Measured, Stats, Transition
 from tastespace.models.factorization.sgd.descent import TAKEN_BACK
 from tastespace.progress import Observer
 
@@ -59,8 +59,7 @@ class KeepingBest(Generic[State]):
         return Kept(start, start, start.loss, best_figure=figure if isfinite(figure) else inf)
 
     def step(self, state: Kept[State], rng: Generator) -> tuple[Kept[State], Stats]:
-        now, stats = self.inner.step(state.now, rng)
-        stats = {**stats, **{name: measure(now) for name, measure in self.measures.items()}}
+        now, stats = Measured(self.inner, self.measures).step(state.now, rng)
         epoch, first = state.epoch + 1, state.first_loss
         if self.figure is None:
             return Kept(now, now, first, epoch, epoch), stats

@@ -10,14 +10,15 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace import threads
-from tastespace.arrays import DoubleArray, FloatArray, IntArray, contiguous
+from tastespace.arrays import DoubleArray, contiguous
 from tastespace.data.kinds import levels_of
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.normal_gamma import Gamma, NormalGamma
 from tastespace.distributions.normal_wishart import NormalWishart
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, small_change
-from tastespace.inference.transition import Stats
+from tastespace.inference.trace import HELD_OUT
+from tastespace.inference.transition import Measured
 from tastespace.models.base.parameters import check_int, check_int_or_auto, check_number, check_option
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
@@ -157,7 +158,7 @@ class VB(Recommender):
                 transition, VANISHED * unit_of(observed), lambda columns: self._populations(observed, columns)
             )
         if held_out is not None:
-            transition = Watched(transition, *aligned(observed, held_out), observed.range)
+            transition = _watched(transition, observed, held_out)
         state, trace = ascend(
             transition,
             transition.init(rng),
@@ -281,27 +282,19 @@ class VB(Recommender):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Watched:
+def _watched(transition: Any, observed: Ratings, held_out: Ratings) -> Any:
     """The transition, with the error of held-out ratings after each pass."""
+    user_rows, item_rows, values = aligned(observed, held_out)
+    if not len(values):
+        return transition
+    side, n_threads = transition.by_user, transition.threads
 
-    inner: VariationalAscent
-    user_rows: IntArray
-    item_rows: IntArray
-    values: FloatArray
-    rating_range: tuple[float, float]
+    def rmse(state: VariationalState) -> float:
+        scores = score_pairs(state.users.points, user_rows, state.items.points, item_rows, 0.0, n_threads)
+        errors = np.clip(side.offset + side.scale * scores.astype(np.float64), *observed.range) - values
+        return sqrt(float(np.mean(errors**2)))
 
-    def init(self, rng: Generator) -> VariationalState:
-        return self.inner.init(rng)
-
-    def step(self, state: VariationalState, rng: Generator) -> tuple[VariationalState, Stats]:
-        state, stats = self.inner.step(state, rng)
-        if not len(self.values):
-            return state, stats
-        users, items, side = state.users.points, state.items.points, self.inner.by_user
-        scores = score_pairs(users, self.user_rows, items, self.item_rows, 0.0, self.inner.threads).astype(np.float64)
-        errors = np.clip(side.offset + side.scale * scores, *self.rating_range) - self.values
-        return state, {**stats, "held-out rmse": sqrt(float(np.mean(errors**2)))}
+    return Measured(transition, {HELD_OUT: rmse})
 
 
 def _moments_of(expected: ExpectedPrior, has_biases: bool) -> Populations:
