@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 from tastespace.arrays import DoubleArray, FloatMatrix
-from tastespace.distributions.level_ratings import LevelRatings
+from tastespace.distributions.rating_distribution import LevelRatings
 
 CELLS = 64  # of a table, a unit of the score: right to 1e-5 of a step between levels
 MOST_CELLS = 1 << 14  # of a table: where cut-points lie far apart, its cells are wider

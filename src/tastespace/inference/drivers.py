@@ -187,11 +187,9 @@ class Saves(Protocol):
 
     def saved(self) -> Any:
         """What it remembers, as `tastespace.inference.packing` takes it."""
-        ...
 
     def restore(self, remembered: Any) -> None:
         """Go on from there."""
-        ...
 
 
 def sample(

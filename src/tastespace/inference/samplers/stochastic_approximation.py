@@ -67,7 +67,6 @@ class Steps(Protocol):
 
     def step(self, gradient: DoubleArray, memory: Memory) -> tuple[DoubleArray, Memory]:
         """What to add to the parameters, and what to remember."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -121,19 +120,15 @@ class Evidence(Protocol[State]):
     @property
     def names(self) -> Sequence[str]:
         """Of the parameters."""
-        ...
 
     def begin(self, rng: Generator) -> tuple[State, DoubleArray]:
         """A state and the logarithms of parameters to start with."""
-        ...
 
     def moved(self, state: State, logarithms: DoubleArray, rng: Generator) -> tuple[State, Stats]:
         """By a move that leaves the posterior of the state alone, given the parameters."""
-        ...
 
     def gradient(self, state: State, logarithms: DoubleArray) -> DoubleArray:
         """Of the log joint density by the logarithms of the parameters, over their information."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,12 +46,10 @@ class CurveRule(Protocol):
 
     def curves(self, totals: DoubleArray, counts: DoubleArray, of_user: IntArray) -> DoubleArray:
         """The table of curves, given the predictions summed up and counted by user and level."""
-        ...
 
     @property
     def reassigns(self) -> bool:
         """Whether users may change from one curve to another."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,11 +67,9 @@ class VariationalPopulation(Protocol):
     @property
     def divergence(self) -> float:
         """From the prior of the parameters."""
-        ...
 
     def learned(self, rows: Moments) -> Self:
         """What maximises the bound given beliefs about the rows."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +182,6 @@ class VariationalNoise(Protocol):
 
     def learned(self, n: int, squares: float) -> Self:
         """Given n errors whose expected squares sum to this."""
-        ...
 
 
 @dataclass(frozen=True)
