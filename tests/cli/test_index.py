@@ -13,7 +13,7 @@ from tastespace import ALS, ItemKNN, artifact, load, save
 from tastespace.cli import serve as verb
 from tastespace.index.structures.exact import Exact
 from tastespace.index.structures.inverted_file import InvertedFile
-from tastespace.index.trials import Judged
+from tastespace.index.trials import Quality
 from tastespace.models import MODELS
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -110,7 +110,7 @@ def test_a_latency_out_of_reach(folder, always_an_index):
 def test_a_target_that_the_scan_misses(folder, monkeypatch):
     monkeypatch.setattr(
         "tastespace.index.trials.Truth.judge",
-        lambda self, items: Judged(np.full(len(items), 0.5), np.full(len(items), 20)),
+        lambda self, items: Quality(np.full(len(items), 0.5), np.full(len(items), 20)),
     )
     shown = run(folder, "--seconds", "0.2", "--structures", "exact").stdout
     assert "not reached: accuracy 0.95, not even by the exact scan, which is kept; it finds 50.0 % of the true" in shown

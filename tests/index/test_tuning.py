@@ -16,7 +16,7 @@ from tastespace.index.index import set_threads
 from tastespace.index.structures import graph
 from tastespace.index.structures.exact import Exact
 from tastespace.index.structures.inverted_file import InvertedFile
-from tastespace.index.trials import Judged, Target, Timing, Trial, Truth, numpy_batch, numpy_scan, time_single
+from tastespace.index.trials import Quality, Target, Timing, Trial, Truth, numpy_batch, numpy_scan, time_single
 from tastespace.index.tuner import GRIDS, designs, tune
 from tastespace.randomness import generator
 
@@ -280,7 +280,7 @@ def test_an_acceptance_that_no_list_can_have_is_refused():
 
 def test_a_target_that_the_scan_itself_misses_is_told(monkeypatch):
     def misses(self, items):
-        return Judged(np.full(len(items), 0.5), np.full(len(items), 20))
+        return Quality(np.full(len(items), 0.5), np.full(len(items), 20))
 
     monkeypatch.setattr(Truth, "judge", misses)
     for latency_ms in (None, 1e-9):

@@ -56,7 +56,7 @@ def test_a_model_without_an_opinion_is_in_the_middle():
 
 def test_many_users_are_judged_by_some(monkeypatch):
     validation = Validation.split(RATINGS, 0.2, generator(1))
-    monkeypatch.setattr(module, "MOST_SCORES", 10 * RATINGS.n_items)
+    monkeypatch.setattr(module, "MAX_SCORES", 10 * RATINGS.n_items)
     assert len(Judge.of(validation, generator(1)).users) == 10
 
 

@@ -63,7 +63,7 @@ class Whitened:
 
     @classmethod
     def of(cls, vectors: FloatMatrix, queries: FloatMatrix | None, n_coordinates: int, rng: Generator) -> Whitened:
-        """`queries` are some of those that will come; None for any, from all directions alike."""
+        """`queries` are some of those that will come; None for any, from all directions the same."""
         # One thread, for the same numbers everywhere; more of them take longer over most of these products.
         with one_blas_thread():
             return cls._found(vectors, queries, n_coordinates, rng)
@@ -202,7 +202,7 @@ class Reduced(Index):
     def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Codes:
         reduction = self._reduction(vectors, None if queries is None else contiguous(queries, np.float32))
         codes = reduction.items(vectors)
-        # A structure of its own: the one that was given may be somebody's.
+        # A structure of its own: the one that was given may be in use.
         inner = unbuilt(self.inner)
         inner.threads = self.threads
         self.inner = inner.build(codes)

@@ -27,7 +27,7 @@ BLOCK = 1 << 22  # scores that numpy's scan of a batch holds at once
 LONGEST_TURN = 16
 TURN = 0.05  # seconds of numpy's scan, at most, as long as that is one query
 BATCH = 128  # queries
-LEAST_ROUNDS = 3
+MIN_ROUNDS = 3
 TOLERANCE = 1e-5  # of the largest score of the query
 
 
@@ -115,7 +115,10 @@ def _known(kind: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
     return {field.name: content[field.name] for field in fields(kind) if field.name in content}
 
 
-# How much is found
+# How much is found: what share of the true best, and how bad the worst suggestion is. Scores are inner products, one
+# row a query, best first, minus infinity where there is no item. Sums of single precision depend on the order they are
+# taken in, so that scores count as equal to within a tolerance; then of two items as good as each other it does not
+# matter which was found.
 
 
 def accuracies(found: FloatMatrix, best: FloatMatrix) -> DoubleArray:
@@ -166,7 +169,7 @@ DEPTH = 1000  # true positions up to here are kept; beyond, they are counted whe
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class Quality:
     """What answers to queries are worth, query by query."""
 
     accuracies: DoubleArray
@@ -195,7 +198,7 @@ class Truth:
         depth = min(max(DEPTH, k), max(len(vectors), 1))
         return cls(vectors, queries, k, exact.search(queries, depth).scores)
 
-    def judge(self, items: IntArray) -> Judged:
+    def judge(self, items: IntArray) -> Quality:
         """Answers of up to k items each, -1 where there are fewer; scored here, whatever an index says they score."""
         found = _scores(self.vectors, self.queries, items)
         n_items = len(self.vectors)
@@ -205,7 +208,7 @@ class Truth:
             deep = np.flatnonzero((places > depth).any(axis=1))
             places[deep, 0] = self._counted(deep, found[deep])
         worst = worst_positions(places, min(self.k, n_items), n_items)
-        return Judged(accuracies(found, self.best[:, : self.k]), worst)
+        return Quality(accuracies(found, self.best[:, : self.k]), worst)
 
     def _counted(self, rows: OffsetArray, found: FloatMatrix) -> OffsetArray:
         """The position of the worst item found, counted among all."""
@@ -337,7 +340,7 @@ def _rounds(
     """Nanoseconds a query, one row a round and one column a contender."""
     end, start = perf_counter() + seconds, 0
     taken: list[list[float]] = []
-    while len(taken) < LEAST_ROUNDS or perf_counter() < end:
+    while len(taken) < MIN_ROUNDS or perf_counter() < end:
         block = queries[start : start + turn]
         nanoseconds = []
         for contender in contenders:

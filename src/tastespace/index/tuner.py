@@ -27,13 +27,13 @@ from tastespace.index.index import Index, set_threads
 from tastespace.index.reduction import SharedReductions
 from tastespace.index.search import check_number
 from tastespace.index.structures.exact import Exact
-from tastespace.index.trials import N_TH, Judged, StoredIndex, Target, Trial, Truth, time_batch, time_single
+from tastespace.index.trials import N_TH, Quality, StoredIndex, Target, Trial, Truth, time_batch, time_single
 from tastespace.progress import Observer, Progress, silent
 from tastespace.randomness import generator
 
-ACCURACY = 0.95  # where nobody says
-MOST_WORK = 2e10  # multiplications of all judged queries with all items: a few seconds
-LEAST_QUERIES = 100  # whatever the work
+ACCURACY = 0.95  # where it is not given
+MAX_WORK = 2e10  # multiplications of all measured queries with all items: a few seconds
+MIN_QUERIES = 100  # whatever the work
 MARGIN = 2.0  # standard errors beyond the target
 NOT_WORTH_IT = 1.1  # an index that is not so many times faster than the exact scan, which misses nothing, is not used
 HOPELESS = 0.7  # a trial that is so much slower than the scan, or than what reaches the target already
@@ -118,9 +118,9 @@ class _Parts:
         """At random; no more to choose and to check by than can be answered exactly in a few seconds."""
         rows = generator(seed).permutation(len(queries))
         n_learning = len(rows) // 2 if vectors.shape[1] > WIDE and len(rows) >= 4 else 0
-        most = max(LEAST_QUERIES, int(MOST_WORK / max(vectors.size, 1)))
-        judged = rows[n_learning:][:most]
-        choosing, held_out = judged[: len(judged) // 2], judged[len(judged) // 2 :]
+        most = max(MIN_QUERIES, int(MAX_WORK / max(vectors.size, 1)))
+        quality = rows[n_learning:][:most]
+        choosing, held_out = quality[: len(quality) // 2], quality[len(quality) // 2 :]
         learning = rows[:n_learning] if n_learning else choosing
         return cls(*(contiguous(queries[part], np.float32) for part in (learning, choosing, held_out)))
 
@@ -196,7 +196,7 @@ class _Tuner:
         if not self._target.is_fast_enough(best[0]):
             # Rounding may make even the scan miss some.
             nearest, best = best[0] if self._finds_enough(best[0]) else None, scan
-        trial, judged, index = best
+        trial, quality, index = best
         set_threads(index, self._threads)
         return Tuned(
             index=index,
@@ -207,23 +207,23 @@ class _Tuner:
             is_complete=self._is_complete,
             n_choosing=len(self._choosing.queries),
             n_held_out=len(self._held_out.queries),
-            worst_positions=judged.worst,
+            worst_positions=quality.worst,
             seconds=perf_counter() - self._begun,
         )
 
-    def _final(self, entry: _Passed) -> tuple[Trial, Judged, Any]:
+    def _final(self, entry: _Passed) -> tuple[Trial, Quality, Any]:
         """A finalist on the held-out queries; one that falls short there looks a little longer."""
         effort = entry.effort
         for _ in range(RETRIES):
             if entry.design is not None:
                 entry.design.set_effort(entry.index, effort)
-            trial, judged = self._try(
+            trial, quality = self._try(
                 entry.trial.structure, entry.index, entry.trial.build_seconds, self._held_out, LONG, batched=True
             )
             if self._finds_enough(trial):
                 break
             effort = ceil(LONGER * effort)
-        return trial, judged, entry.index
+        return trial, quality, entry.index
 
     def _finds_enough(self, trial: Trial) -> bool:
         """Whether the target is reached, however long it takes."""
@@ -239,7 +239,7 @@ class _Tuner:
         return self._builds[design.structure]
 
     def _built(self, design: Design, vectors: FloatMatrix) -> tuple[Index, float] | None:
-        """The index and the seconds it takes; None if it needs what is not installed, and nobody asked for it."""
+        """The index and the seconds it takes; None if it needs what is not installed, and it was not asked for."""
         try:
             return design.build(vectors, self._learning)
         except MissingExtraError:
@@ -256,8 +256,8 @@ class _Tuner:
                 self._is_complete = False
                 break
             design.set_effort(index, effort)
-            trial, judged = self._try(design.structure, index, build_seconds, self._choosing, QUICK)
-            if self._is_enough(judged):
+            trial, quality = self._try(design.structure, index, build_seconds, self._choosing, QUICK)
+            if self._is_enough(quality):
                 passed = _Passed(trial, design, effort, index)
             else:
                 too_little = effort
@@ -274,8 +274,8 @@ class _Tuner:
 
     def _try(
         self, structure: str, index: Index, build_seconds: float, truth: Truth, share: float, *, batched: bool = False
-    ) -> tuple[Trial, Judged]:
-        judged = truth.judge(index.search(truth.queries, self._target.k).items)
+    ) -> tuple[Trial, Quality]:
+        quality = truth.judge(index.search(truth.queries, self._target.k).items)
         measured = (index, self._exact, self._vectors, truth.queries, self._target.k, share * self._seconds)
         timing = time_single(*measured)
         batch = time_batch(*measured) if batched else None
@@ -283,10 +283,10 @@ class _Tuner:
             structure=structure,
             description=index.description,
             parameters=described(index)["parameters"],
-            accuracy=judged.accuracy,
-            acceptance=judged.acceptance(self._target.n_th),
-            worst=int(judged.worst.max()),
-            worst_99=int(np.quantile(judged.worst, 0.99, method="higher")),
+            accuracy=quality.accuracy,
+            acceptance=quality.acceptance(self._target.n_th),
+            worst=int(quality.worst.max()),
+            worst_99=int(np.quantile(quality.worst, 0.99, method="higher")),
             speedup=timing.speedup,
             speedup_over_exact=timing.speedup_over_exact,
             microseconds=timing.microseconds,
@@ -297,13 +297,13 @@ class _Tuner:
         )
         self._trials.append(trial)
         self._tell(trial)
-        return trial, judged
+        return trial, quality
 
-    def _is_enough(self, judged: Judged) -> bool:
+    def _is_enough(self, quality: Quality) -> bool:
         """Whether the target is reached with a margin: of the least that do, some are only lucky with these queries."""
         wanted = (
-            (self._target.accuracy, judged.accuracies),
-            (self._target.acceptance, (judged.worst <= self._target.n_th).astype(np.float64)),
+            (self._target.accuracy, quality.accuracies),
+            (self._target.acceptance, (quality.worst <= self._target.n_th).astype(np.float64)),
         )
         return all(least is None or values.mean() >= least + _margin(values, least) for least, values in wanted)
 
@@ -354,7 +354,11 @@ REDUCTIONS = ((20, 2), (20, 5), (32, 2), (32, 5), (12, 10), (48, 10))
 
 @dataclass(frozen=True)
 class Grid:
-    """How a structure is built, and how its searches are made to look longer."""
+    """How a structure is built, and how its searches are made to look longer.
+
+    To have another structure tried, give it a line in GRIDS. Vectors of many coordinates, such as stacked draws of a
+    posterior, are searched in a few that stand for all, by every structure.
+    """
 
     effort: str  # a parameter that the next search obeys, without a build: more of it finds more, and takes longer
     options: Callable[[int], Sequence[dict[str, Any]]]  # of a number of items; the likeliest first

@@ -1,4 +1,4 @@
-"""One move of an inference algorithm, as a pure function of its state."""
+"""Transitions: one move of an inference algorithm, as a pure function of its state; and the models they are of."""
 
 from __future__ import annotations
 

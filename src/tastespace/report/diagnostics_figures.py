@@ -11,8 +11,8 @@ import numpy as np
 
 from tastespace.arrays import DoubleArray
 from tastespace.errors import DataError
-from tastespace.inference.diagnosis import CONSTANT, Diagnosis, correlations
-from tastespace.inference.diagnostics import diagnose, kept, names_of
+from tastespace.inference.diagnosis import CONSTANT, Diagnosis
+from tastespace.inference.diagnostics import correlations, diagnose, kept, names_of
 from tastespace.inference.trace import HELD_OUT, LOG_JOINT, NOISE, Trace
 from tastespace.report.demo_figure import ACCENT, GRID, INK, PALE
 from tastespace.report.evaluation_figures import LOOKS, STEADY, Picture

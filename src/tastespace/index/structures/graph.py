@@ -51,7 +51,7 @@ class Graph(Index):
         for name in ("build_effort", "effort"):
             check_number(name, getattr(self, name))
         check_number("neighbours", self.neighbours, least=2)
-        _library()  # A missing one is told at once, even where there is nothing to build.
+        _library()  # A missing one is reported at once, even where there is nothing to build.
 
     def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Links:
         faiss = _library()

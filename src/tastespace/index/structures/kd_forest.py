@@ -124,7 +124,12 @@ EQUAL = 1e-5  # norms that differ by less, relatively, are one
 
 
 def lifted(vectors: FloatMatrix) -> FloatMatrix:
-    """Items as points of the sphere, with one coordinate more than they have where their norms differ."""
+    """Items on the unit sphere, so that near means a large inner product: what trees of distances need.
+
+    Items are divided by the largest norm R. Where norms differ one more coordinate, the root of 1 - |v|^2 / R^2, lifts
+    every item to the sphere. A query is scaled to length 1 and is 0 there: of all items the nearest to it has then the
+    largest inner product with it.
+    """
     squares = np.einsum("id,id->i", vectors, vectors, dtype=np.float64)
     if not np.isfinite(squares).all():
         raise NonFiniteStateError("an item has infinite or missing coordinates; expected finite numbers")

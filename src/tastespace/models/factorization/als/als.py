@@ -127,7 +127,7 @@ class ALS(FindsStrengths):
 
     With `regularisation="empirical-bayes"`, or an `EmpiricalBayes` with its settings, the strengths are those under
     which the ratings are the most probable, whatever the factors. Predictions are then means over draws from the
-    posterior at these strengths, and know how sure they are. `regularisation_` says what they were.
+    posterior at these strengths, and know how uncertain they are. `regularisation_` says what they were.
     """
 
     n_factors: int | Literal["auto"] = 32
@@ -173,7 +173,7 @@ class ALS(FindsStrengths):
         if self.early_stopping:
             raise InvalidParameterError(
                 "early_stopping is True, and regularisation is 'empirical-bayes', which holds nothing out and draws "
-                "until it is at rest; expected early_stopping=False"
+                "until it has converged; expected early_stopping=False"
             )
 
     def infer(

@@ -13,12 +13,12 @@ from numpy.random import Generator
 from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import ConvergenceWarning, warn
-from tastespace.inference.diagnosis import LARGEST_ERROR
+from tastespace.inference.diagnosis import MAX_ERROR
 from tastespace.inference.drivers import Schedule, ascend, never, sample
 from tastespace.inference.samplers.stochastic_approximation import (
     StochasticApproximation,
-    at_rest,
     averaged,
+    has_converged,
     monte_carlo_error,
 )
 from tastespace.inference.trace import NOISE, Trace
@@ -46,10 +46,10 @@ from tastespace.models.factorization.watch import Watch, Watched, trace_of
 from tastespace.progress import Observer, silent
 
 # Too weak rather than too strong: factors that are held down too much may vanish, and a precision that has nothing to
-# hold is at rest anywhere.
+# hold stays anywhere.
 START_SWEEPS, START_STRENGTH, FIRST_STRENGTH, START_SD = 5, 0.05, 0.02, 0.1
 TUNING_GAIN = 0.3  # of angles: how far a proposal that was accepted, or not, changes the logarithm of the next
-LEAST, MOST = 1e-6, 1e6  # of precisions
+MIN_PRECISION, MAX_PRECISION = 1e-6, 1e6  # of precisions
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,9 @@ class FactorEvidence:
         """The factors of a few sweeps of ALS, the noise that they leave, and the precisions of its strengths."""
         factors = self._start(rng)
         squares = float(squared_errors(self.sweep.observed.by_user, factors.users, factors.items).sum())
-        noise = min(max(len(self.sweep.observed) / squares, LEAST), MOST) if squares > 0 else MOST
+        noise = (
+            min(max(len(self.sweep.observed) / squares, MIN_PRECISION), MAX_PRECISION) if squares > 0 else MAX_PRECISION
+        )
         strengths = self._usual(FIRST_STRENGTH) if self.strengths is None else self.strengths
         precisions = Precisions.of_strengths(strengths, noise)
         return self.sweep.state(factors.users, factors.items, precisions), self.coordinates.logarithms(precisions)
@@ -130,7 +132,7 @@ class FactorEvidence:
 WINDOW, TOLERANCE = 12, 0.02
 # What is watched are users as they are drawn. Answers average what is expected of users given items, which scatters
 # about half as much.
-INEXACT = 2 * LARGEST_ERROR
+INEXACT = 2 * MAX_ERROR
 VANISHED = 0.01  # of the variance of the noise: tastes that vary by less say nothing
 
 
@@ -187,18 +189,20 @@ class EmpiricalFactorization:
         start = settings.start
         strengths = None if start is None else Strengths(start / scale, start / scale, start, start)
         evidence = FactorEvidence(sweep, self.weighting, coordinates, strengths, given)
-        transition = StochasticApproximation(evidence, STEPS[settings.steps], float(np.log(LEAST)), float(np.log(MOST)))
-        rests = at_rest(coordinates.names, WINDOW, TOLERANCE)
+        transition = StochasticApproximation(
+            evidence, STEPS[settings.steps], float(np.log(MIN_PRECISION)), float(np.log(MAX_PRECISION))
+        )
+        converged = has_converged(coordinates.names, WINDOW, TOLERANCE)
         last, trace = ascend(
             transition,
             transition.init(rng),
             rng,
             steps=settings.most_steps,
-            stop=rests,
+            stop=converged,
             phase="learning the regularisation",
             observer=observer,
         )
-        if not rests(trace):
+        if not converged(trace):
             warn(
                 f"the regularisation has not come to rest in {len(trace)} steps; expected the halves of the last "
                 f"{WINDOW} to agree: set most_steps={2 * len(trace)} or more, such as "
@@ -240,7 +244,7 @@ class EmpiricalFactorization:
             keeps=kept.keepers,
             watches=watches,
             phase="drawing",
-            told=("held-out rmse",),
+            reported=("held-out rmse",),
             threads=1,
             observer=observer,
         )

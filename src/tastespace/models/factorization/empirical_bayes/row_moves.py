@@ -27,7 +27,7 @@ from tastespace.models.factorization.likelihoods.base import squared_errors
 from tastespace.models.factorization.row_updates import require_finite
 from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, Solved, solve_rows
 
-FIRST_ANGLE, LEAST_ANGLE, LARGEST_ANGLE = 0.3, 1e-3, np.pi / 2
+FIRST_ANGLE, MIN_ANGLE, MAX_ANGLE = 0.3, 1e-3, np.pi / 2
 WANTED = 0.3  # share of proposals to be accepted: near the best for many dimensions
 TransitionName = Literal["gibbs", "crank-nicolson", "autoregressive"]
 
@@ -107,7 +107,7 @@ class CrankNicolsonMove:
             log_ratio = -given.alpha / 2 * (of_proposed - squares) + self.log_ratio(matrix, proposed, widths, spread)
             is_taken = self.takes(log_ratio, rng)
             matrix, squares = np.where(is_taken[:, None], proposed, matrix), np.where(is_taken, of_proposed, squares)
-            angles = np.clip(angles * np.exp(gain * (is_taken - WANTED)), LEAST_ANGLE, LARGEST_ANGLE)
+            angles = np.clip(angles * np.exp(gain * (is_taken - WANTED)), MIN_ANGLE, MAX_ANGLE)
             accepted += int(is_taken.sum())
         total = float(squares.sum())
         require_finite(f"squared error of the {given.name}s", total)

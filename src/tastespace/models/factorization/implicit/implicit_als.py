@@ -1,4 +1,4 @@
-"""The recommenders for one-class data."""
+"""Implicit feedback by alternating least squares over all cells: the recommender."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ImplicitALS(OneClass):
     "auto" finds `strength` and `regularisation` on a tenth of the choices, held out, and then fits to all of them;
     `strength_` and `regularisation_` are what was found.
     `regularisation` holds factors back; with `weighting="weighted"` rows in which more was chosen are held back more,
-    "plain" treats all alike. `biases` add how much is chosen of an item, and by a user, whatever the taste.
+    "plain" treats all the same. `biases` add how much is chosen of an item, and by a user, whatever the taste.
 
     `solver="conjugate"` takes `steps` conjugate-gradient steps a row and sweep from where the row was, "cholesky"
     solves every row: slower, and hardly better for it. Stops when a sweep lowers the loss by less than `tolerance` of

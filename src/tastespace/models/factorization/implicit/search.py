@@ -28,7 +28,7 @@ from tastespace.randomness import generator
 STRENGTHS, RIDGES = (1.0, 4.0, 16.0, 64.0), (0.0005, 0.002, 0.008, 0.03, 0.12)
 TRIED_FACTORS, TRIED_SWEEPS = 32, 8
 VALIDATION_SHARE = 0.1
-MOST_SCORES = 30_000_000  # looked at for a measure: so many users are enough
+MAX_SCORES = 30_000_000  # looked at for a measure: so many users are enough
 
 Bind = Callable[[Ratings, float, float, int], AlternatingChoices]  # of ratings, strength, ridge, factors
 
@@ -100,7 +100,7 @@ class Judge:
     @classmethod
     def of(cls, validation: Validation, rng: Generator) -> Judge:
         users = np.flatnonzero(validation.held_out.by_user.counts > 0)
-        most = max(1, MOST_SCORES // max(validation.train.n_items, 1))
+        most = max(1, MAX_SCORES // max(validation.train.n_items, 1))
         if len(users) > most:
             users = np.sort(rng.permutation(users)[:most])
         return cls(validation.train, validation.held_out, users.astype(np.int32))

@@ -177,7 +177,7 @@ class PMF(FindsStrengths):
         It is looked through twice, for ids, counts and mean, and then once an epoch (and before the first and after the
         last), `rows_at_once` rows at a time, in another order every time. Factors, ids and such a piece are in memory,
         the ratings are not. So the fitted recommender is as one saved without its ratings: it does not know what users
-        have seen, unless told by a `history`. Users stay where descent has left them.
+        have seen, unless a `history` says so. Users stay where descent has left them.
         """
         self.check()
         if empirical_bayes_of(self.regularisation) is not None:
@@ -223,7 +223,7 @@ class PMF(FindsStrengths):
             final = self._run(
                 source, strengths, None, rng, epochs=len(final.trace), keeps=LOSS, phase="epoch", given=given
             )
-        # What was held out told of it already, unless this is the first run, or the one that ran into it.
+        # What was held out has shown it already, unless this is the first run, or the one that ran into it.
         self._say_if_diverged(final if split is None or final.has_diverged else trial)
         if split is None and given is None:
             self._say_if_stuck(final, source)
@@ -249,9 +249,11 @@ class PMF(FindsStrengths):
         is_searched = self.regularisation == "auto" and not self._all_given()
 
         def fit(strengths: Strengths, _: object) -> Trial[Strengths, Run[DescentState]]:
-            told = silent if is_searched else observer
+            shown = silent if is_searched else observer
             phase = "finding when to stop"
-            found = self._run(source, strengths, held_out, rng, keeps=HELD_OUT, phase=phase, observer=told, given=given)
+            found = self._run(
+                source, strengths, held_out, rng, keeps=HELD_OUT, phase=phase, observer=shown, given=given
+            )
             return Trial(strengths, found.best_figure, found)
 
         def report(trial: Trial[Strengths, Run[DescentState]], n: int) -> None:
@@ -354,7 +356,7 @@ class PMF(FindsStrengths):
     ) -> FormPosterior:
         form = source.form(self.form)
         users, items = state.users, state.items
-        if form.has_no_mean:  # Rows that nobody visited are still at their start, which would predict next to zero.
+        if form.has_no_mean:  # Rows that were never visited are still at their start, which would predict next to zero.
             users, items = (
                 side.averaged(counts == 0, side.masked(counts > 0))
                 for side, counts in zip((users, items), (source.user_counts, source.item_counts), strict=True)
@@ -383,7 +385,7 @@ class PMF(FindsStrengths):
         warn(f"gradient descent {what}; {kept}. Take a smaller learning_rate (now {first:g}){other}", DivergenceWarning)
 
     def _say_if_stuck(self, ran: Run[DescentState], source: Source) -> None:
-        """A rate that somebody chose may be too small, too; what has no spread leaves nothing to be learned."""
+        """A given rate may be too small, too; what has no spread leaves nothing to be learned."""
         if isinstance(self.learning_rate, str) or ran.has_diverged or not ran.trace:
             return
         first, last, n = ran.last.first_loss, ran.end_loss, len(ran.trace)

@@ -1,4 +1,4 @@
-"""The recommender of variational Bayes."""
+"""Variational Bayes: beliefs about users and items that are normal, found by climbing a bound on the evidence."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class VB(Recommender):
 
     rating = mean + user bias + item bias + user . item + noise. Beliefs about users and items are normal and
     independent of one another, the nearest such to the posterior (Lim and Teh 2007). Predictions and their variances
-    are closed forms. What is left out is how users and items depend on one another: beliefs are too sure of themselves.
+    are closed forms. What is left out is how users and items depend on one another: beliefs are too narrow.
 
     `covariance` is "full" for one matrix a user and item, or "diagonal" for independent coordinates, which takes less
-    time and memory and is surer still. `prior` is what is learned of the populations, which lie around 0:
+    time and memory, and is narrower still. `prior` is what is learned of the populations, which lie around 0:
     "covariances" of the factors on both sides, "variances" of the users' columns (those of the items are
     1 / `n_factors`: the scale of one side is a matter of convention), "both variances", or nothing ("fixed": those of
     the users are 1). With full covariances the first two are one model in different coordinates, and the first is
@@ -168,8 +168,8 @@ class VB(Recommender):
             phase="pass",
             observer=observer,
         )
-        told = last_stage(trace) if self.n_factors == "auto" else trace
-        return self._concluded(observed, state, np.array([stats["bound"] for stats in told]))
+        passes = last_stage(trace) if self.n_factors == "auto" else trace
+        return self._concluded(observed, state, np.array([stats["bound"] for stats in passes]))
 
     @property
     def n_factors_(self) -> int:
