@@ -1,7 +1,7 @@
 """How fast the best 10 items are found, and how many of them: indexes against numpy's scan and ours.
 
 One query at a time, one thread, processor time; contenders take turns within one run, and a speed-up is the median of
-the ratios (tastespace.index.measurement). Accuracy is the share of the true best 10 that are found, acceptance the
+the ratios (tastespace.index.trials). Accuracy is the share of the true best 10 that are found, acceptance the
 share of users whose worst suggestion is one of their true best 100. Settings are chosen by the tuner on some queries
 and judged on others; queries are of users and of strangers with some ratings. Numpy's scan is vectors @ query,
 argpartition, sort.
@@ -18,13 +18,13 @@ import numpy as np
 import retrieval_worlds as worlds
 
 from tastespace.evaluation.retrieval import tune_index
-from tastespace.index.index import best_of, set_threads
-from tastespace.index.measurement import N_TH, Truth, numpy_scan, time_single
+from tastespace.index.index import set_threads
+from tastespace.index.reduction import Vote
+from tastespace.index.search import best_of
 from tastespace.index.structures.exact import Exact
 from tastespace.index.structures.inverted_file import InvertedFile
-from tastespace.index.trials import Trial
+from tastespace.index.trials import N_TH, Trial, Truth, numpy_scan, time_single
 from tastespace.index.tuner import Tuned, tune
-from tastespace.index.voting import Vote
 
 K = 10
 COLUMNS = ["structure", "accuracy", "acceptance", "worst", "µs", "x numpy", "x exact scan", "build s", "MB"]

@@ -32,7 +32,7 @@ import tastespace as ts
 from tastespace.errors import ConvergenceWarning
 from tastespace.evaluation.groups import LABELS, group_of
 from tastespace.evaluation.resampling import Sums, bootstrap, middle
-from tastespace.inference.diagnosis import correlations, effective_for_mean
+from tastespace.inference.diagnostics import correlations, effective_for_mean
 from tastespace.inference.samplers.hamiltonian import DualAveraging
 from tastespace.models.factorization.als.posterior import PointPosterior
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep

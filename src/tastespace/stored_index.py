@@ -6,7 +6,7 @@ out with a warning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
 from types import ModuleType
 from typing import Any
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import FloatMatrix
 from tastespace.errors import ArtifactError, InvalidParameterError, MissingExtraError
-from tastespace.index import INDEXES
-from tastespace.index.trials import StoredIndex, Target, Trial, described, restored
+from tastespace.index import described, restored
+from tastespace.index.trials import StoredIndex, Target, Trial
 from tastespace.models import Recommender
 from tastespace.models.base.posterior import InnerProduct
 
@@ -54,9 +54,6 @@ def restored_index(
     # Some structures keep no vectors of their own, and would search those of any model. Older entries do not say.
     if "vectors" in entry and entry["vectors"] != _fingerprint(vectors):
         raise ValueError("the index is of other item vectors than the model's")
-    for name in _structures(entry["description"]):
-        if name not in INDEXES:
-            raise ValueError(f"there is no structure {name!r}; this version knows {', '.join(INDEXES)}")
     stored = StoredIndex(
         index=restored(entry["description"], arrays, vectors),
         chosen=Trial.from_dict(entry["chosen"]),
@@ -97,14 +94,6 @@ def _fingerprint(vectors: FloatMatrix) -> dict[str, Any]:
     rows = np.arange(n_rows) * len(vectors) // max(n_rows, 1)
     some = np.ascontiguousarray(vectors[rows], "<f4")
     return {"shape": list(vectors.shape), "digest": blake2b(some.tobytes(), digest_size=16).hexdigest()}
-
-
-def _structures(description: Mapping[str, Any]) -> Iterator[Any]:
-    """The names of the structure and of those inside it."""
-    yield description["structure"]
-    for value in description["parameters"].values():
-        if isinstance(value, dict) and "structure" in value:
-            yield from _structures(value)
 
 
 def _try_out(stored: StoredIndex, vectors: FloatMatrix) -> None:

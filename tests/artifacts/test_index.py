@@ -15,7 +15,6 @@ from numpy.testing import assert_array_equal
 from tastespace import ALS, BPMF, ItemKNN, artifact, load, save, stored_index
 from tastespace.artifact import save_index
 from tastespace.errors import ArtifactError, InvalidParameterError, NonFiniteStateError, TastespaceWarning
-from tastespace.index.growing import Growing
 from tastespace.index.reduction import Reduced
 from tastespace.index.structures import graph
 from tastespace.index.structures.exact import Exact
@@ -89,7 +88,7 @@ def test_the_model_beside_it_is_the_same(saved, model):
 
 def test_arrays_are_mapped_not_read(saved, model):
     save_index(saved, stored(model))
-    base = load(saved).index_.index.panels_
+    base = load(saved).index_.index.built_.panels
     while not isinstance(base, np.memmap):
         assert base.base is not None, "the array has memory of its own"
         base = base.base
@@ -309,7 +308,7 @@ def test_an_index_of_another_model_of_the_same_shape_is_left_out(tmp_path, saved
         "reduced": lambda: Reduced(inner=InvertedFile(n_cells=3), n_coordinates=2),
         "graph": lambda: Graph(neighbours=4),
         "inverted-file": lambda: InvertedFile(n_cells=3),
-        "growing": lambda: Growing(inner=Reduced(n_coordinates=2)),
+        "growing": lambda: Reduced(n_coordinates=2, rebuild_at=0.2),
     }[kind]
     other = fitted(ratings=tastes(30, 80, rng=generator(9))[0])
     save(other, tmp_path / "other")

@@ -11,9 +11,9 @@ from cli.program import tastespace
 
 from tastespace import ALS, ItemKNN, artifact, load, save
 from tastespace.cli import serve as verb
-from tastespace.index.measurement import Judged
 from tastespace.index.structures.exact import Exact
 from tastespace.index.structures.inverted_file import InvertedFile
+from tastespace.index.trials import Quality
 from tastespace.models import MODELS
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -44,7 +44,7 @@ def folder(fitted, tmp_path):
 def always_an_index(monkeypatch):
     """Whatever this machine is fast at, the choice falls on an inverted file."""
     from tastespace.index import tuner as tuning
-    from tastespace.index.measurement import Timing
+    from tastespace.index.trials import Timing
 
     def timed(index, exact, vectors, queries, k, seconds):
         cost = 1000.0 if isinstance(index, Exact) else 10.0
@@ -109,8 +109,8 @@ def test_a_latency_out_of_reach(folder, always_an_index):
 
 def test_a_target_that_the_scan_misses(folder, monkeypatch):
     monkeypatch.setattr(
-        "tastespace.index.measurement.Truth.judge",
-        lambda self, items: Judged(np.full(len(items), 0.5), np.full(len(items), 20)),
+        "tastespace.index.trials.Truth.judge",
+        lambda self, items: Quality(np.full(len(items), 0.5), np.full(len(items), 20)),
     )
     shown = run(folder, "--seconds", "0.2", "--structures", "exact").stdout
     assert "not reached: accuracy 0.95, not even by the exact scan, which is kept; it finds 50.0 % of the true" in shown

@@ -7,7 +7,12 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import expit, ndtr
 
-from tastespace.distributions.latent_levels import LEAST, logistic_information, ordinal_information, ordinal_slope
+from tastespace.distributions.latent_levels import (
+    MIN_INFORMATION,
+    logistic_information,
+    ordinal_information,
+    ordinal_slope,
+)
 
 SCORES = np.linspace(-3, 3, 25)[:, None].repeat(2, axis=1)
 CUTS, LEVELS, STEP = np.array([[-1.5, 0.2, 0.9], [-0.5, 0.0, 2.0]]), np.array([1.0, 2.0, 2.5, 5.0]), 1e-5
@@ -38,6 +43,6 @@ def test_a_rating_tells_less_than_its_latent_response_and_more_levels_tell_more(
 @pytest.mark.parametrize("score", [-1e4, -40.0, 40.0, 1e4])
 def test_what_is_certain_tells_nothing_and_breaks_nothing(score):
     scores = np.full((1, 2), score)
-    assert_allclose(ordinal_information(scores, CUTS), LEAST)
-    assert_allclose(logistic_information(scores), LEAST)
+    assert_allclose(ordinal_information(scores, CUTS), MIN_INFORMATION)
+    assert_allclose(logistic_information(scores), MIN_INFORMATION)
     assert_allclose(ordinal_slope(scores, CUTS, LEVELS), 0, atol=1e-12)

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tastespace import Prediction
-from tastespace.distributions.level_ratings import LevelRatings
+from tastespace.distributions.rating_distribution import LevelRatings
 from tastespace.evaluation.calibration import COVERAGES, Outcomes
 
 N = 20_000

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
 from tastespace.errors import InvalidParameterError, MissingExtraError
+from tastespace.index import described, restored
 from tastespace.index.index import Excluded
 from tastespace.index.structures import graph as graph_module
 from tastespace.index.structures.graph import Graph
-from tastespace.index.trials import described, restored
 from tastespace.randomness import generator
 
 N_ITEMS = 3000
@@ -98,7 +99,9 @@ def test_enough_is_found_where_all_the_best_are_excluded(built):
 def test_walks_under_filters_find_as_much(built, monkeypatch, n_excluded):
     """In a large catalogue a scan would take too long: here it would fail."""
     monkeypatch.setattr(graph_module, "SCANNED", 1)
-    monkeypatch.setattr(built, "scan_", None)
+    content = built.state_.content
+    without = content._replace(built=content.built._replace(panels=None))
+    monkeypatch.setattr(built, "state_", replace(built.state_, content=without))
     found = built.search(QUERIES, 10, excluded=lists_of([np.sort(row[:n_excluded]) for row in ORDERS]))
     assert recall(found, ORDERS[:, n_excluded : n_excluded + 10]) > 0.97
     allowed = generator(4).random(N_ITEMS) < 0.4
@@ -184,7 +187,7 @@ def test_what_was_saved_for_other_items_is_refused(built):
         restored(saved, built.arrays(), ITEMS[:-1])
     with pytest.raises(ValueError, match="10 dimensions in the graph, 9 of the model"):
         restored(saved, built.arrays(), ITEMS[:, :9])
-    with pytest.raises(ValueError, match="a graph where there are no items, or none where there are"):
+    with pytest.raises(ValueError, match="it lacks 'graph'"):
         restored(saved, {}, ITEMS)
 
 
@@ -212,6 +215,6 @@ def test_links_that_lead_nowhere_are_refused(faiss):
 
     for change in (elsewhere, no_start, too_high):
         built = Graph().build(ITEMS)
-        change(built.graph_.hnsw)
+        change(built.built_.graph.hnsw)
         with pytest.raises(ValueError, match="the index does not fit"):
             restored(described(built), built.arrays(), ITEMS)

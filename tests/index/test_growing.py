@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Event
 
 import numpy as np
@@ -13,13 +14,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from tastespace.errors import InvalidParameterError
-from tastespace.index.growing import Growing
+from tastespace.index import described, restored
 from tastespace.index.index import Excluded
 from tastespace.index.reduction import Reduced
 from tastespace.index.structures.exact import Exact
 from tastespace.index.structures.graph import Graph
 from tastespace.index.structures.inverted_file import InvertedFile
-from tastespace.index.trials import described, restored
 from tastespace.randomness import generator
 
 N_DIMENSIONS = 4
@@ -86,7 +86,7 @@ def random_life(make, data, look):
 
 
 @pytest.mark.parametrize("rebuild_at", [None, 0.1, 0.5, 3.0])
-@pytest.mark.parametrize("inner", [Exact, lambda: InvertedFile(n_cells=5, probes=5)], ids=["exact", "all cells"])
+@pytest.mark.parametrize("inner", [Exact, partial(InvertedFile, n_cells=5, probes=5)], ids=["exact", "all cells"])
 @given(data=st.data())
 @settings(max_examples=30, deadline=None)
 def test_the_same_as_by_brute_force(inner, rebuild_at, data):
@@ -94,7 +94,7 @@ def test_the_same_as_by_brute_force(inner, rebuild_at, data):
         assert_array_equal(found.items, expected)
         assert index.n_items_ == len(twin.vectors)
 
-    random_life(lambda: Growing(inner=inner(), rebuild_at=rebuild_at), data, look)
+    random_life(lambda: inner(rebuild_at=rebuild_at), data, look)
 
 
 @pytest.mark.parametrize("rebuild_at", [None, 0.3])
@@ -109,22 +109,22 @@ def test_never_what_is_gone_or_must_not_be_found(rebuild_at, data):
             assert not np.isin(shown, mine).any()
             assert len(set(shown)) == len(shown)
 
-    random_life(lambda: Growing(inner=InvertedFile(n_cells=6, probes=2), rebuild_at=rebuild_at), data, look)
+    random_life(lambda: InvertedFile(n_cells=6, probes=2, rebuild_at=rebuild_at), data, look)
 
 
 def reduced():
-    return Reduced(n_coordinates=6, inner=InvertedFile(n_cells=8))
+    return Reduced(n_coordinates=6, inner=InvertedFile(n_cells=8), rebuild_at=0.3)
 
 
 def graph():
     pytest.importorskip("faiss", reason="needs the extra [graph]")
-    return Graph()
+    return Graph(rebuild_at=0.3)
 
 
 @pytest.mark.parametrize("inner", [reduced, graph])
 def test_any_structure_can_grow(inner):
     items = generator(5).standard_normal((600, 8)).astype(np.float32)
-    index, twin = Growing(inner=inner(), rebuild_at=0.3).build(items[:300]), Twin(items[:300])
+    index, twin = inner().build(items[:300]), Twin(items[:300])
     for start in range(300, 600, 50):
         for each in (index, twin):
             each.add(items[start : start + 50])
@@ -136,19 +136,18 @@ def test_any_structure_can_grow(inner):
 
 def test_built_anew_when_more_than_the_share_has_changed():
     items = whole(100, generator(1))
-    index = Growing(inner=InvertedFile(n_cells=4, probes=4), rebuild_at=0.2).build(items)
-    first = index.state_.inner
+    index = InvertedFile(n_cells=4, probes=4, rebuild_at=0.2).build(items)
+    first = index.built_
     index.add(items[:15])
     index.remove(range(5))
     assert (index.n_added_, index.n_removed_) == (15, 5)  # exactly the share: not more
-    assert index.state_.inner is first
+    assert index.built_ is first
     assert "15 added since, 5 removed" in index.description
     index.remove([103])
     assert (index.n_added_, index.n_removed_, index.n_items_) == (0, 0, 115)
-    assert index.state_.inner is not first
-    assert index.state_.inner.n_items_ == 109
-    assert index.inner is not index.state_.inner  # The parameter stays one.
-    never = Growing(rebuild_at=None).build(items)
+    assert index.built_ is not first
+    assert np.count_nonzero(index.built_.members >= 0) == 109
+    never = InvertedFile().build(items)
     never.add(np.tile(items, (5, 1)))
     assert never.n_added_ == 500
 
@@ -156,7 +155,7 @@ def test_built_anew_when_more_than_the_share_has_changed():
 def test_enough_is_found_where_most_of_the_best_are_gone():
     items = generator(11).standard_normal((100, 8)).astype(np.float32)
     order = np.argsort(-(items @ items[0]))
-    index = Growing(inner=Exact(), rebuild_at=None).build(items)
+    index = Exact().build(items)
     index.remove(order[:50])
     queries = np.stack([items[0], -items[0]])  # The other one has lost none of its best.
     assert_array_equal(index.search(queries, 3).items, [order[50:53], order[:-4:-1]])
@@ -165,7 +164,7 @@ def test_enough_is_found_where_most_of_the_best_are_gone():
 
 
 def test_nothing_left():
-    index = Growing(rebuild_at=0.5).build(whole(3, generator(2)))
+    index = InvertedFile(rebuild_at=0.5).build(whole(3, generator(2)))
     index.remove([0, 2])
     index.remove(1)
     assert index.search(np.ones((2, N_DIMENSIONS)), 2).items.tolist() == [[-1, -1], [-1, -1]]
@@ -173,17 +172,18 @@ def test_nothing_left():
     assert index.search(np.ones((2, N_DIMENSIONS)), 2).items.tolist() == [[3, -1], [3, -1]]
 
 
-def test_as_built_the_inner_structure_is_asked_straight():
-    index = Growing(inner=Exact(), threads=2).build(whole(20, generator(3)))
-    asked = []
-    index.state_.inner.search = lambda *args, **options: asked.append((args, options))
-    index.search("queries", 7, allowed="allowed")
-    assert asked == [(("queries", 7), {"excluded": None, "allowed": "allowed"})]
-    assert index.state_.inner.threads == 2
+def test_as_built_the_structure_is_asked_straight():
+    index = Exact(rebuild_at=0.2, threads=2).build(whole(20, generator(3)))
+    queries, allowed, asked = whole(2, generator(4)), np.ones(20, bool), []
+    index._search = lambda content, search: asked.append(search)
+    index.search(queries, 7, allowed=allowed)
+    assert len(asked) == 1
+    assert (asked[0].k, asked[0].excluded, asked[0].threads) == (7, None, 2)
+    assert asked[0].allowed is allowed
 
 
 def test_rows_that_cannot_be_removed_are_named():
-    index = Growing(rebuild_at=None).build(whole(10, generator(4)))
+    index = InvertedFile().build(whole(10, generator(4)))
     index.add(whole(2, generator(4)))
     index.remove([3, 11])
     for rows, message in (
@@ -208,11 +208,11 @@ def test_rows_that_cannot_be_removed_are_named():
 @pytest.mark.parametrize("share", [0, -1.0, np.inf, np.nan, True, "often"])
 def test_a_bad_share_is_refused(share):
     with pytest.raises(InvalidParameterError, match="expected a share above 0, or None for never"):
-        Growing(rebuild_at=share).build(whole(3, generator(0)))
+        InvertedFile(rebuild_at=share).build(whole(3, generator(0)))
 
 
 def test_one_by_one_does_not_move_what_is_there_each_time():
-    index = Growing(inner=Exact(), rebuild_at=None).build(whole(3, generator(6)))
+    index = Exact().build(whole(3, generator(6)))
     rooms = {id(index.state_.tail.panels): index.state_.tail.panels}
     for vector in whole(1000, generator(7)):
         index.add(vector[None])
@@ -223,8 +223,8 @@ def test_one_by_one_does_not_move_what_is_there_each_time():
 
 def test_a_failed_rebuild_changes_nothing(monkeypatch):
     items = whole(20, generator(8))
-    index = Growing(inner=InvertedFile(n_cells=2), rebuild_at=0.1).build(items)
-    monkeypatch.setattr(InvertedFile, "build", lambda self, vectors: 1 / 0)
+    index = InvertedFile(n_cells=2, rebuild_at=0.1).build(items)
+    monkeypatch.setattr(InvertedFile, "_build", lambda self, vectors, queries: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         index.add(np.full((5, N_DIMENSIONS), 9, np.float32))
     assert index.n_items_ == 20
@@ -233,7 +233,7 @@ def test_a_failed_rebuild_changes_nothing(monkeypatch):
 
 def test_searches_meanwhile_see_all_of_a_change_or_nothing():
     """Two items come together, and the two before them go; each pair is better than all before it."""
-    index = Growing(inner=Exact(), rebuild_at=0.5, threads=1).build(np.zeros((40, N_DIMENSIONS), np.float32))
+    index = Exact(rebuild_at=0.5, threads=1).build(np.zeros((40, N_DIMENSIONS), np.float32))
     done = Event()
 
     def changing():
@@ -259,7 +259,7 @@ def test_searches_meanwhile_see_all_of_a_change_or_nothing():
 
 def test_what_was_saved_for_other_items_is_refused():
     items = whole(30, generator(9))
-    index = Growing(inner=Exact(), rebuild_at=None).build(items[:20])
+    index = Exact().build(items[:20])
     index.add(items[20:])
     index.remove([4, 25])
     arrays, saved = dict(index.arrays()), described(index)
@@ -275,3 +275,27 @@ def test_what_was_saved_for_other_items_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             restored(saved, arrays | change, vectors)
+
+
+def test_the_names_of_the_first_edition():
+    """There a structure of its own, called growing, wrapped any other: its artifacts load, and are still written so."""
+    items = whole(30, generator(9))
+    index = InvertedFile(n_cells=3, probes=3).build(items[:20])
+    index.add(items[20:])
+    index.remove([4, 25])
+    saved = {
+        "structure": "growing",
+        "parameters": {
+            "inner": {"structure": "inverted-file", "parameters": {"n_cells": 3, "probes": 3, "seed": 0}},
+            "rebuild_at": None,
+        },
+    }
+    own = InvertedFile(n_cells=3).build(items[:20]).arrays()
+    arrays = {f"inner.{name}": array for name, array in own.items()}
+    arrays |= {"n_built": np.array([20]), "gaps": np.zeros(0, np.int32), "removed": np.array([4, 25], np.int32)}
+    assert described(index) == saved
+    assert index.arrays().keys() == arrays.keys()
+    for name, array in index.arrays().items():
+        assert_array_equal(array, arrays[name])
+    queries = whole(9, generator(10))
+    assert_array_equal(restored(saved, arrays, items).search(queries, 30).items, index.search(queries, 30).items)

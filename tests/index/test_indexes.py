@@ -14,16 +14,14 @@ from numpy.testing import assert_array_equal
 
 from tastespace import ALS
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.index.growing import Growing
+from tastespace.index import described, restored
 from tastespace.index.index import Excluded
-from tastespace.index.reduction import Reduced
+from tastespace.index.reduction import Reduced, Vote
 from tastespace.index.structures.exact import Exact
 from tastespace.index.structures.graph import Graph
 from tastespace.index.structures.inverted_file import InvertedFile
 from tastespace.index.structures.kd_forest import KdForest
 from tastespace.index.structures.kmeans_tree import KMeansTree
-from tastespace.index.trials import described, restored
-from tastespace.index.voting import Vote
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -38,7 +36,7 @@ INDEXES = {
     "reduced": lambda **options: Reduced(n_coordinates=8, candidates=50, inner=InvertedFile(n_cells=20), **options),
     "reduced, all candidates": lambda **options: Reduced(n_coordinates=3, candidates=10_000, **options),
     "vote": lambda **options: Vote(n_parts=3, candidates=150, **options),
-    "growing": lambda **options: Growing(inner=InvertedFile(n_cells=20, probes=6), **options),
+    "growing": lambda **options: InvertedFile(n_cells=20, probes=6, rebuild_at=0.2, **options),
 }
 if find_spec("faiss") is not None:  # the extra [graph]
     INDEXES["graph"] = lambda **options: Graph(effort=30, **options)
@@ -232,6 +230,6 @@ def test_what_was_saved_for_other_items_is_refused():
     built = InvertedFile(n_cells=10).build(ITEMS)
     with pytest.raises(ValueError, match="1500 items in cells, 1400 of the model"):
         restored(described(built), built.arrays(), ITEMS[:1400])
-    bad = dict(built.arrays()) | {"members": np.where(built.members_ == 7, 5000, built.members_)}
+    bad = dict(built.arrays()) | {"members": np.where(built.built_.members == 7, 5000, built.built_.members)}
     with pytest.raises(ValueError, match="items in cells that the model does not have"):
         restored(described(built), bad, ITEMS)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tastespace.index.measurement import DEPTH, Truth, acceptance, accuracies, accuracy, positions, worst_positions
 from tastespace.index.structures.exact import Exact
+from tastespace.index.trials import DEPTH, Truth, acceptance, accuracies, accuracy, positions, worst_positions
 from tastespace.randomness import generator
 
 NONE = -np.inf

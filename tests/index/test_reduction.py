@@ -9,11 +9,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace.errors import InvalidParameterError
-from tastespace.index.index import FEW
-from tastespace.index.reduction import Reduced, SharedReductions, Unbiased, Whitened
+from tastespace.index.reduction import Reduced, SharedReductions, Unbiased, Vote, Whitened
+from tastespace.index.search import FEW
 from tastespace.index.structures.exact import Exact
 from tastespace.index.structures.inverted_file import InvertedFile
-from tastespace.index.voting import Vote
 from tastespace.randomness import generator
 
 N_DRAWS, N_FACTORS = 8, 5

@@ -7,12 +7,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
+from tastespace.index import described, restored
 from tastespace.index.index import Excluded
-from tastespace.index.structures.common import lifted
 from tastespace.index.structures.exact import Exact
-from tastespace.index.structures.kd_forest import KdForest
+from tastespace.index.structures.kd_forest import KdForest, lifted
 from tastespace.index.structures.kmeans_tree import PANEL, KMeansTree
-from tastespace.index.trials import described, restored
 from tastespace.randomness import generator
 
 TREES = pytest.mark.parametrize("structure", [KdForest, KMeansTree])
@@ -37,11 +36,11 @@ def cluster_leaves(tree):
     waiting, leaves = [(0, 0)], []
     while waiting:
         node, depth = waiting.pop()
-        first, n = tree.nodes_[node]
+        first, n = tree.built_.nodes[node]
         if n > 0:
             waiting += [(child, depth + 1) for child in range(first * PANEL, first * PANEL + n)]
         else:
-            leaves.append((tree.members_[first * PANEL : first * PANEL - n], depth))
+            leaves.append((tree.built_.members[first * PANEL : first * PANEL - n], depth))
     return leaves
 
 
@@ -49,15 +48,15 @@ def test_the_leaves_of_every_k_d_tree_part_the_items_at_its_splits():
     items, _ = world(spread=0.3)
     points = lifted(items)
     forest = KdForest(n_trees=3, leaf_size=32).build(items)
-    members = forest.members_.reshape(3, -1, 32)
+    members = forest.built_.members.reshape(3, -1, 32)
 
     def below(tree, node):
-        if forest.branches_[node] < 0:
-            leaf = members[tree, -1 - forest.branches_[node]]
+        if forest.built_.branches[node] < 0:
+            leaf = members[tree, -1 - forest.built_.branches[node]]
             return leaf[leaf >= 0].tolist()
-        left, right = below(tree, node + 1), below(tree, forest.branches_[node])
-        values = points[:, forest.dimensions_[tree, node]]
-        assert values[left].max() <= forest.thresholds_[tree, node] <= values[right].min()
+        left, right = below(tree, node + 1), below(tree, forest.built_.branches[node])
+        values = points[:, forest.built_.dimensions[tree, node]]
+        assert values[left].max() <= forest.built_.thresholds[tree, node] <= values[right].min()
         assert abs(len(left) - len(right)) <= 2 * 32
         return left + right
 
@@ -80,11 +79,11 @@ def test_the_leaves_of_a_k_means_tree_part_the_items_by_nearness():
 def test_centres_are_means_of_what_is_below_with_a_term_for_the_distance():
     items, _ = world(n_items=500)
     tree = KMeansTree(branching=5, leaf_size=400).build(items)
-    first, n = tree.nodes_[0]
-    centres = tree.centres_.reshape(-1, 11, PANEL).transpose(0, 2, 1).reshape(-1, 11)
+    first, n = tree.built_.nodes[0]
+    centres = tree.built_.centres.reshape(-1, 11, PANEL).transpose(0, 2, 1).reshape(-1, 11)
     for child in range(first * PANEL, first * PANEL + n):
-        place, size = tree.nodes_[child]
-        mean = lifted(items)[tree.members_[place * PANEL : place * PANEL - size]].mean(axis=0)
+        place, size = tree.built_.nodes[child]
+        mean = lifted(items)[tree.built_.members[place * PANEL : place * PANEL - size]].mean(axis=0)
         assert_allclose(centres[child, :10], mean, atol=1e-6)
         assert_allclose(centres[child, 10], -0.75 * mean @ mean, atol=1e-6)
 
@@ -237,7 +236,7 @@ def test_what_was_saved_for_other_items_is_refused(structure):
 
     refused("of the model|places in leaves|trees of", vectors=items[:1400])
     refused("dimensions", vectors=items[:, :4])
-    refused("it has leaves where there are no items", vectors=items[:0])
+    refused("it has arrays where there are no items", vectors=items[:0])
     members = arrays["members"]
     refused("items in leaves that the model does not have", members=np.where(members == 7, 5000, members))
     refused("items in leaves that the model does not have", members=np.where(members == 7, -1, members))

@@ -11,14 +11,13 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from tastespace.errors import InvalidParameterError, MissingExtraError
-from tastespace.index import INDEXES, trials, tuner
+from tastespace.index import structure_type, tuner
 from tastespace.index.index import set_threads
-from tastespace.index.measurement import Judged, Timing, Truth, numpy_batch, numpy_scan, time_single
 from tastespace.index.structures import graph
 from tastespace.index.structures.exact import Exact
 from tastespace.index.structures.inverted_file import InvertedFile
-from tastespace.index.trials import GRIDS, Target, Trial, designs
-from tastespace.index.tuner import tune
+from tastespace.index.trials import Quality, Target, Timing, Trial, Truth, numpy_batch, numpy_scan, time_single
+from tastespace.index.tuner import GRIDS, designs, tune
 from tastespace.randomness import generator
 
 
@@ -157,20 +156,20 @@ def test_a_shared_reduction_is_that_of_a_build_alone():
     for index in built:
         assert_array_equal(index.search(queries, 5).scores, alone.search(queries, 5).scores)
         assert index.arrays().keys() == alone.arrays().keys()
-    assert built[0].reduction_.mean is built[1].reduction_.mean
+    assert built[0].built_.reduction.mean is built[1].built_.reduction.mean
 
 
 def test_a_build_that_would_take_too_long_is_not_begun(monkeypatch):
     """That of a part tells how long that of all will take."""
-    sizes, build = [], trials.Design.build
+    sizes, build = [], tuner.Design.build
 
     def slow(self, vectors, queries):
         sizes.append(len(vectors))
         return build(self, vectors, queries)[0], 1e-3 * len(vectors)  # three seconds for all of them
 
     monkeypatch.setattr(tuner, "LARGE", 1000)
-    monkeypatch.setattr(trials.Design, "build", slow)
-    monkeypatch.setitem(trials.GRIDS, "inverted-file", replace(GRIDS["inverted-file"], is_slow=True))
+    monkeypatch.setattr(tuner.Design, "build", slow)
+    monkeypatch.setitem(tuner.GRIDS, "inverted-file", replace(GRIDS["inverted-file"], is_slow=True))
     tuned = tune(ITEMS, QUERIES, seconds=1.5, structures=["inverted-file"])
     assert sizes == [150]
     assert not tuned.is_complete
@@ -189,8 +188,8 @@ def test_real_clocks_and_everything_that_is_there():
 
 
 def test_wide_vectors_are_searched_in_fewer_coordinates(clock, monkeypatch):
-    monkeypatch.setattr(trials, "REDUCTIONS", ((6, 5),))
-    monkeypatch.setattr(trials, "GRIDS", {"inverted-file": GRIDS["inverted-file"]})
+    monkeypatch.setattr(tuner, "REDUCTIONS", ((6, 5),))
+    monkeypatch.setattr(tuner, "GRIDS", {"inverted-file": GRIDS["inverted-file"]})
     clock(lambda index: 1000.0 if isinstance(index, Exact) else 10.0)
     items, queries = world(n_dimensions=6)
     turn = generator(0).standard_normal((6, 48))
@@ -210,7 +209,7 @@ def test_queries_that_agree_in_a_coordinate_have_a_search_without_it():
     assert not any(design.structure.startswith("reduced") for design in designs(ITEMS, QUERIES, 10, **options))
 
 
-@pytest.mark.parametrize("name", [name for name in GRIDS if name in INDEXES])
+@pytest.mark.parametrize("name", GRIDS)
 def test_searches_obey_the_effort_at_once(name):
     """The tuner does not build again to look longer."""
     design = next(one for one in designs(ITEMS, QUERIES, 10, structures=[name], seed=0, threads=1))
@@ -233,8 +232,8 @@ def test_a_structure_that_is_not_installed_is_left_out_unless_it_was_asked_for(c
     monkeypatch.setitem(sys.modules, "faiss", None)
     monkeypatch.setattr(graph, "_library", graph._library.__wrapped__)
     first = {name: replace(grid, options=lambda n, grid=grid: grid.options(n)[:1]) for name, grid in GRIDS.items()}
-    monkeypatch.setattr(trials, "GRIDS", first)
-    monkeypatch.setattr(trials, "REDUCTIONS", ((6, 5),))
+    monkeypatch.setattr(tuner, "GRIDS", first)
+    monkeypatch.setattr(tuner, "REDUCTIONS", ((6, 5),))
     items, queries = world(n_items=500, n_dimensions=40)
     options = {"accuracy": 0.5, "seconds": 60}
     # Reductions are tried, but for the one over what is missing.
@@ -281,7 +280,7 @@ def test_an_acceptance_that_no_list_can_have_is_refused():
 
 def test_a_target_that_the_scan_itself_misses_is_told(monkeypatch):
     def misses(self, items):
-        return Judged(np.full(len(items), 0.5), np.full(len(items), 20))
+        return Quality(np.full(len(items), 0.5), np.full(len(items), 20))
 
     monkeypatch.setattr(Truth, "judge", misses)
     for latency_ms in (None, 1e-9):
@@ -341,7 +340,7 @@ def test_timing_gives_threads_back():
 
 
 def test_threads_of_structures_inside():
-    nested = INDEXES["reduced"](inner=InvertedFile(n_cells=3))
+    nested = structure_type("reduced")(inner=InvertedFile(n_cells=3))
     set_threads(nested, 5)
     assert nested.inner.threads == 5
 

@@ -19,16 +19,15 @@ from tastespace.inference.diagnosis import (
     CONSTANT,
     FEW,
     FINE,
-    LARGEST_ERROR,
-    LARGEST_RHAT,
+    MAX_ERROR,
+    MAX_RHAT,
     MEDIAN,
     NOT_FINITE,
     NOT_SETTLED,
     TOO_FEW,
     WORST,
-    rhat,
 )
-from tastespace.inference.diagnostics import check_convergence, diagnose, monte_carlo_errors
+from tastespace.inference.diagnostics import check_convergence, diagnose, monte_carlo_errors, rhat
 from tastespace.inference.trace import HELD_OUT, NOISE, Trace
 from tastespace.randomness import generator
 
@@ -101,7 +100,7 @@ def test_an_rhat_above_the_limit_is_as_rare_as_the_constants_say():
     for draws, low, high in ((10, 0.07, 0.11), (25, 0.001, 0.006)):
         trace = made_up(generator(3), draws=draws, pairs=5000)
         series = np.moveaxis(trace.predictions[:, 5:].astype(float), 2, 0)
-        assert low < np.mean(rhat(series) > LARGEST_RHAT) < high
+        assert low < np.mean(rhat(series) > MAX_RHAT) < high
 
 
 def test_chains_stuck_in_different_places(rng):
@@ -175,7 +174,7 @@ def test_draws_still_needed_are_enough():
     assert wanted == 25 + more
     assert wanted == pytest.approx(50, rel=0.3)
     again = diagnose(made_up(generator(5), draws=wanted, belief=1.5))
-    assert again.pairs.relative_error == pytest.approx(LARGEST_ERROR, rel=0.15)
+    assert again.pairs.relative_error == pytest.approx(MAX_ERROR, rel=0.15)
     assert check_convergence(made_up(generator(5), draws=2 * wanted, belief=1.5)) is None
 
 

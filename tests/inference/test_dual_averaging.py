@@ -7,7 +7,7 @@ import pytest
 
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.samplers import hamiltonian
-from tastespace.inference.samplers.hamiltonian import jittered, learned, mass_of, no_moments, windows, with_draws
+from tastespace.inference.samplers.hamiltonian import jittered, mass_from, mass_of, no_moments, windows, with_draws
 from tastespace.randomness import generator
 
 
@@ -27,18 +27,18 @@ def test_all_or_nothing_accepted_does_not_overflow():
     for acceptance in (0.0, 1.0):
         averaging = hamiltonian.begin(1.0)
         for _ in range(5000):
-            averaging = hamiltonian.told(averaging, acceptance, wanted=0.8)
+            averaging = hamiltonian.update(averaging, acceptance, wanted=0.8)
         assert 0 < averaging.step_size < np.inf
 
 
 def test_by_the_book():
     """Hoffman and Gelman (2014), equation 6, for two steps from 0.5 with 0.3 and 0.9 accepted, wanted 0.65."""
     averaging = hamiltonian.begin(0.5)
-    one = hamiltonian.told(averaging, 0.3, wanted=0.65)
+    one = hamiltonian.update(averaging, 0.3, wanted=0.65)
     error = 0.35 / 11
     assert one.step_size == pytest.approx(5 * np.exp(-error / 0.05))
     assert one.kept == pytest.approx(one.step_size)
-    two = hamiltonian.told(one, 0.9, wanted=0.65)
+    two = hamiltonian.update(one, 0.9, wanted=0.65)
     error = error * (1 - 1 / 12) - 0.25 / 12
     assert two.step_size == pytest.approx(5 * np.exp(-np.sqrt(2) / 0.05 * error))
     weight = 2**-0.75
@@ -57,7 +57,9 @@ def test_moments_of_windows_are_those_of_all_draws(dense, rng):
     ridge = 1e-3 * (np.eye(3) if dense else np.ones(3))
     n = 280
     assert moments.count == n
-    np.testing.assert_allclose(learned(moments).covariance, n / (n + 5) * covariance + 5 / (n + 5) * ridge, rtol=1e-10)
+    np.testing.assert_allclose(
+        mass_from(moments).covariance, n / (n + 5) * covariance + 5 / (n + 5) * ridge, rtol=1e-10
+    )
 
 
 @pytest.mark.statistical

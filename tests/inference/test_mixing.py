@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from arviz_stats.base.array import array_stats
 
-from tastespace.inference.diagnosis import correlations, halves, rhat
+from tastespace.inference.diagnostics import correlations, halves, rhat
 from tastespace.randomness import generator
 
 

@@ -19,8 +19,8 @@ from tastespace.inference.samplers.stochastic_approximation import (
     Memory,
     RobbinsMonro,
     StochasticApproximation,
-    at_rest,
     averaged,
+    has_converged,
     monte_carlo_error,
 )
 from tastespace.progress import silent
@@ -103,7 +103,7 @@ def test_adam_is_its_definition():
 
 
 def test_at_rest_is_not_on_the_way():
-    rng, stop = generator(1), at_rest(["a"], 20, 0.02)
+    rng, stop = generator(1), has_converged(["a"], 20, 0.02)
     still = [{"a": exp(0.005 * value)} for value in rng.standard_normal(20)]
     moving = [{"a": exp(0.01 * step)} for step in range(20)]
     jumping = [{"a": exp(0.5 * value)} for value in rng.standard_normal(20)]

@@ -11,8 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tastespace import ALS, DampedBias, Ratings, evaluate, random_split, read
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
 from tastespace.models.factorization.als.als import WEIGHTINGS
-from tastespace.models.factorization.als.strength_search import Validation, search_strengths
+from tastespace.models.factorization.als.strength_search import search_strengths
 from tastespace.models.factorization.als.sweep import AlternatingLeastSquares, Penalty, Strengths, Weighting
+from tastespace.models.factorization.held_out_search import Validation
 from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, solve_rows
 from tastespace.progress import silent
 from tastespace.randomness import generator
@@ -254,7 +255,7 @@ class Landscape:
             for block, weight in (("users", 1.0), ("user_bias", 0.1), ("item_bias", 0.1))
         )
 
-    def measured(self, strengths, threads):
+    def measured(self, strengths):
         landscape = self
 
         class Measured:
@@ -272,18 +273,17 @@ def test_the_search_climbs_down_every_slope():
     sd = Landscape.train.standard_deviation
     landscape = Landscape(Strengths(0.123 * sd, 0.123 * sd, 0.04, 0.4))
     found = search_strengths(
-        landscape,
-        lambda train, penalty: penalty.strengths,
+        landscape.train,
+        lambda penalty: landscape.measured(penalty.strengths),
         weighting=WEIGHTINGS["blended"],
         biases=True,
         sweeps=3,
-        threads=1,
         rng=generator(0),
         observer=silent,
     )
-    assert abs(np.log(found.strengths.users / landscape.best.users)) < np.log(1.09)  # the fine step
-    assert found.strengths.user_bias < 0.6 * found.strengths.users / sd  # one step weaker
-    assert found.strengths.item_bias > 1.6 * found.strengths.users / sd  # one step stronger
+    assert abs(np.log(found.setting.users / landscape.best.users)) < np.log(1.09)  # the fine step
+    assert found.setting.user_bias < 0.6 * found.setting.users / sd  # one step weaker
+    assert found.setting.item_bias > 1.6 * found.setting.users / sd  # one step stronger
     assert landscape.starts.count(None) == 1  # all but the first trial start where another ended
 
 

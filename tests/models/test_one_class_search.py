@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from tastespace import ImplicitALS, Ratings
 from tastespace.errors import NotFittedError
-from tastespace.models.factorization.als.strength_search import Validation
+from tastespace.models.factorization.held_out_search import Validation
 from tastespace.models.factorization.implicit import search as module
 from tastespace.models.factorization.implicit.alternating import ImplicitState
 from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Judge, unit_of
@@ -56,7 +56,7 @@ def test_a_model_without_an_opinion_is_in_the_middle():
 
 def test_many_users_are_judged_by_some(monkeypatch):
     validation = Validation.split(RATINGS, 0.2, generator(1))
-    monkeypatch.setattr(module, "MOST_SCORES", 10 * RATINGS.n_items)
+    monkeypatch.setattr(module, "MAX_SCORES", 10 * RATINGS.n_items)
     assert len(Judge.of(validation, generator(1)).users) == 10
 
 

@@ -14,12 +14,11 @@ from tastespace import ALS, PMF, DampedBias, Ratings, evaluate, load, random_spl
 from tastespace.data.formats.streaming import RatingStream, Triples
 from tastespace.data.formats.writers import write
 from tastespace.errors import ConvergenceWarning, DataError, DivergenceWarning, InvalidParameterError
+from tastespace.inference.trace import HELD_OUT
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
-from tastespace.models.factorization.sgd.blocks import InPieces, StreamedRatings, WholeRatings, triples_of
-from tastespace.models.factorization.sgd.descent import Descent, Rate, Steps, usual_epochs, usual_patience
-from tastespace.models.factorization.sgd.forms import Form
-from tastespace.models.factorization.sgd.pmf import HELD_OUT
-from tastespace.models.factorization.sgd.schedule import AdaptivePrior, KeepingBest, diverged, run
+from tastespace.models.factorization.sgd.best_epoch import KeepingBest, diverged, run
+from tastespace.models.factorization.sgd.blocks import Source, triples_of
+from tastespace.models.factorization.sgd.descent import AdaptivePrior, Descent, Rate, Steps
 from tastespace.progress import silent
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -35,14 +34,11 @@ def ratings():
 
 def descent_on(source, *, form="centred", method="stochastic", rate=0.05, schedule="constant", **more):
     """A transition in double precision."""
-    figures, counts = source.figures, source.counts
-    made = Form.of(form, figures.mean, figures.standard_deviation, figures.range)
+    made = source.form(form)
     options = {"weighting": "weighted", "strengths": STRENGTHS, "batch_size": 100, "decay": 0.0, "n_factors": 3} | more
     return Descent(
-        supply=source.supply(made, np.float64, generator(0)),
-        n_ratings=figures.n_ratings,
-        user_counts=counts[0],
-        item_counts=counts[1],
+        source=source,
+        epochs=source.epochs(made, np.float64, generator(0)),
         n_factors=options["n_factors"],
         penalty=Penalty(options["strengths"], WEIGHTINGS[options["weighting"]]),
         form=made,
@@ -85,7 +81,7 @@ def both(ratings, weighting, **options):
     """A descent and ALS of the same loss, and one start for both."""
     unit = {"plain": 1.0, "weighted": 0.1, "blended": 0.01}[weighting]
     strengths = Strengths(3.0 * unit, 0.7 * unit, 0.2 * unit, 0.5 * unit)
-    descent = descent_on(WholeRatings(ratings), weighting=weighting, strengths=strengths, n_factors=2, **options)
+    descent = descent_on(Source.of(ratings), weighting=weighting, strengths=strengths, n_factors=2, **options)
     als = AlternatingLeastSquares.bind(ratings, 2, descent.penalty, biases=True, dtype=np.float64, threads=1)
     return descent, als, descent.init(generator(3))
 
@@ -130,7 +126,7 @@ def test_the_other_weighting_would_be_noticed(easy):
 
 @pytest.mark.parametrize("form", ["centred", "raw", "sigmoid"])
 def test_the_loss_of_a_full_batch_is_its_definition(ratings, form):
-    descent = descent_on(WholeRatings(ratings), form=form, method="full-batch", rate=0.0)
+    descent = descent_on(Source.of(ratings), form=form, method="full-batch", rate=0.0)
     state = descent.init(generator(3))
     _, stats = descent.step(state, generator(0))
     assert_allclose(stats["loss"], loss_of(ratings, descent, state.users, state.items), rtol=1e-10)
@@ -138,10 +134,10 @@ def test_the_loss_of_a_full_batch_is_its_definition(ratings, form):
 
 def test_momentum_is_what_it_says(ratings):
     """velocity = momentum velocity - rate mean gradient, one batch after the other."""
-    descent = descent_on(WholeRatings(ratings), method="full-batch", rate=0.1)
+    descent = descent_on(Source.of(ratings), method="full-batch", rate=0.1)
     rng = generator(3)
     first = descent.init(rng)
-    blocks, stages = next(descent.supply.epoch(rng)), np.arange(16, dtype=np.int32)
+    blocks, stages = next(descent.epochs(rng)), np.arange(16, dtype=np.int32)
     second, _ = descent.step(first, rng)
     third, _ = descent.step(second, rng)
     slopes, _, _ = descent.gradient(blocks, second, stages)
@@ -157,7 +153,7 @@ WAYS = [("stochastic", 1), ("mini-batch", 100), ("mini-batch", 10**6), ("full-ba
 def test_a_bold_driver_finds_a_rate_and_never_keeps_a_worse_epoch(ratings, method, batch_size):
     """5 is far too fast: epochs are taken back until it is not, and those that are kept lower the loss."""
     more = {"rate": 5.0, "schedule": "bold-driver", "batch_size": batch_size}
-    descent, rng = descent_on(WholeRatings(ratings), method=method, **more), generator(3)
+    descent, rng = descent_on(Source.of(ratings), method=method, **more), generator(3)
     state, taken_back = descent.init(rng), 0
     losses = [loss_of(ratings, descent, state.users, state.items)]
     assert_allclose(state.loss, losses[0], rtol=1e-9)
@@ -181,7 +177,7 @@ def test_a_bold_driver_gets_as_far_as_a_constant_rate(ratings, method, batch_siz
     reached = []
     for schedule in ("constant", "bold-driver"):
         more = {"rate": 0.02, "schedule": schedule, "batch_size": batch_size}
-        descent, rng = descent_on(WholeRatings(ratings), method=method, **more), generator(3)
+        descent, rng = descent_on(Source.of(ratings), method=method, **more), generator(3)
         state = descent.init(rng)
         for _ in range(150):
             state, _ = descent.step(state, rng)
@@ -297,7 +293,7 @@ def test_what_grows_slowly_is_noticed_and_earlier_epochs_are_kept(ratings, metho
         def at(self, visits, boldness):
             return self.first * 1.6 ** (visits / 26)
 
-    descent = descent_on(WholeRatings(ratings), method=method, batch_size=batch_size)
+    descent = descent_on(Source.of(ratings), method=method, batch_size=batch_size)
     descent = dataclasses.replace(
         descent, steps=dataclasses.replace(descent.steps, rate=Rising(first, "constant", 0.0))
     )
@@ -361,7 +357,7 @@ def test_the_start_counts_and_figures_belong_to_states(values, best, has_diverge
 
 
 def test_a_state_with_a_penalty_above_the_loss_of_the_start_is_never_kept(ratings):
-    descent = descent_on(WholeRatings(ratings))
+    descent = descent_on(Source.of(ratings))
     start = descent.init(generator(1))
     assert descent.is_sound(start, start.loss)
     for size in (1e3, 1e200, np.inf, np.nan):
@@ -448,19 +444,21 @@ def test_few_ratings_a_row_are_learned_from(method):
 
 def test_patience_and_epochs_are_longer_where_an_epoch_is_short(ratings):
     """Of an average row with ten visits and with a thousand; a full batch is one step however large."""
-    descent = descent_on(WholeRatings(ratings), rate=0.02)
-    many = dataclasses.replace(descent, n_ratings=100 * descent.n_ratings)
-    assert usual_patience(descent) * descent.travel >= 30
-    assert (usual_patience(many), usual_epochs(many)) == (10, 200)
-    assert usual_patience(descent) < usual_epochs(descent) / 4
-    slow = descent_on(WholeRatings(ratings), rate=1e-9)
-    assert usual_epochs(slow) == 1000  # and not for ever
+    descent = descent_on(Source.of(ratings), rate=0.02)
+    many = dataclasses.replace(
+        descent, source=dataclasses.replace(descent.source, n_ratings=100 * descent.source.n_ratings)
+    )
+    assert descent.usual_patience * descent.travel >= 30
+    assert (many.usual_patience, many.usual_epochs) == (10, 200)
+    assert descent.usual_patience < descent.usual_epochs / 4
+    slow = descent_on(Source.of(ratings), rate=1e-9)
+    assert slow.usual_epochs == 1000  # and not for ever
     for batches in ({"method": "full-batch"}, {"method": "mini-batch", "batch_size": 10**6}):
-        assert usual_patience(descent_on(WholeRatings(ratings), rate=0.2, **batches)) == 50
+        assert descent_on(Source.of(ratings), rate=0.2, **batches).usual_patience == 50
 
 
 def test_the_search_keeps_to_its_budget_and_takes_what_it_found(ratings, monkeypatch):
-    monkeypatch.setattr("tastespace.models.factorization.sgd.pmf.MOST_TRIALS", 3)
+    monkeypatch.setattr("tastespace.models.factorization.sgd.pmf.MAX_TRIALS", 3)
     told = []
     model = PMF(n_factors=4, seed=1).fit(ratings, observer=told.append)
     tried = [event.stats for event in told if event.phase == "searching regularisation"]
@@ -557,7 +555,7 @@ def test_an_update_is_a_fit_on_all_ratings(ratings, form):
 def test_adaptive_strengths_have_the_highest_density():
     """Given everything else, any other strengths and noise have a lower joint density."""
     start = Strengths(0.3, 0.4, 0.2, 0.1)
-    prior = AdaptivePrior(start, 500, 30, 20, 4, has_biases=True)
+    prior = AdaptivePrior(start, 500, Strengths(30 * 4, 20 * 4, 30, 20))
     squares = Strengths(50.0, 20.0, 3.0, 9.0)
 
     def log_density(logs, log_alpha):
@@ -570,7 +568,7 @@ def test_adaptive_strengths_have_the_highest_density():
 
     now = start
     for _ in range(200):  # to the joint maximum, one after the other
-        now = prior.strengths(now, 800.0, (squares.users, squares.user_bias), (squares.items, squares.item_bias))
+        now = prior.strengths(now, 800.0, squares)
     logs = {name: np.log(value) for name, value in dataclasses.asdict(now).items()}
     log_alpha = np.log(prior.noise_precision(now, 800.0, squares))
     best = log_density(logs, log_alpha)
@@ -611,7 +609,7 @@ def file(ratings, tmp_path):
 
 @pytest.mark.parametrize("method", ["stochastic", "mini-batch"])
 def test_streaming_equals_the_same_blocks_in_memory(ratings, file, method):
-    source = StreamedRatings(RatingStream.scan(file, rows_at_once=50))
+    source = Source.of_stream(RatingStream.scan(file, rows_at_once=50))
     streamed = descent_on(source, method=method)
     whole = triples_of(ratings)
 
@@ -619,9 +617,7 @@ def test_streaming_equals_the_same_blocks_in_memory(ratings, file, method):
         here = slice(50 * piece, 50 * (piece + 1))
         return Triples(*(column[here] for column in whole))
 
-    in_memory = dataclasses.replace(
-        streamed, supply=InPieces(read, source.stream.n_pieces, streamed.supply.deal, streamed.supply.target)
-    )
+    in_memory = descent_on(dataclasses.replace(source, read=read), method=method)
     states = []
     for descent in (streamed, in_memory):
         rng = generator(4)
@@ -636,9 +632,9 @@ def test_streaming_equals_the_same_blocks_in_memory(ratings, file, method):
 
 @pytest.mark.parametrize("rows_at_once", [50, 10**6])
 def test_a_full_batch_is_one_step_in_however_many_pieces_it_comes(ratings, file, rows_at_once):
-    streamed = StreamedRatings(RatingStream.scan(file, rows_at_once=rows_at_once))
+    streamed = Source.of_stream(RatingStream.scan(file, rows_at_once=rows_at_once))
     reached = []
-    for source in (streamed, WholeRatings(ratings)):
+    for source in (streamed, Source.of(ratings)):
         descent = descent_on(source, method="full-batch", rate=0.2)
         state = descent.init(generator(4))
         for _ in range(20):

@@ -14,7 +14,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import ALS, BPMF, EASE, ImplicitALS, Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.index.growing import Growing
 from tastespace.index.reduction import Reduced
 from tastespace.index.structures.exact import Exact
 from tastespace.index.structures.inverted_file import InvertedFile
@@ -122,7 +121,7 @@ STRUCTURES = {
     "k-means tree": lambda: KMeansTree(budget=300),
     "k-d forest": lambda: KdForest(budget=300),
     "reduced": lambda: Reduced(inner=KMeansTree(budget=300), n_coordinates=8, candidates=30),
-    "growing": lambda: Growing(inner=InvertedFile(n_cells=40, probes=5)),
+    "growing": lambda: InvertedFile(n_cells=40, probes=5, rebuild_at=0.2),
 }
 BUILT: dict[str, Any] = {}
 
@@ -154,7 +153,7 @@ def test_what_was_removed_stays_away_after_an_update(fitted):
     best = fitted.recommend([30], 20, exclude=None, index=None).item_rows[0]
     news = pl.DataFrame({"user": list(range(20)), "item": [999] * 20, "rating": [5.0] * 20})
     for rebuild_at in (None, 0.01):
-        index = Growing(inner=InvertedFile(n_cells=9, probes=9), rebuild_at=rebuild_at).build(vectors)
+        index = InvertedFile(n_cells=9, probes=9, rebuild_at=rebuild_at).build(vectors)
         index.remove(best[:10])
         fitted.index_ = StoredIndex(index, None, (), None)
         try:

@@ -20,6 +20,7 @@ from tastespace.models.factorization.vb.populations import PointNoise, Variances
 from tastespace.models.factorization.vb.rows import RowBeliefs, Shape, unpacked
 from tastespace.randomness import generator
 from tastespace.testing.toys import gaussian
+from tests.pairwise import pairwise
 
 FAMILIES = ["full", "diagonal"]
 MONOTONE = {"float64": 1e-9, "float32": 1e-6}
@@ -41,23 +42,25 @@ def assert_never_falls(bounds, tolerance):
     assert (np.diff(bounds) >= -tolerance * np.abs(bounds[1:])).all()
 
 
-@pytest.mark.parametrize("precision", ["float64", "float32"])
-@pytest.mark.parametrize("centred", [True, False])
-@pytest.mark.parametrize("biases", [True, False])
-@pytest.mark.parametrize("start", ["als", "random"])
 @pytest.mark.parametrize(
-    "populations",
-    [
-        {},
-        {"prior": "variances"},
-        {"prior": "both variances"},
-        {"prior": "fixed"},
-        {"hierarchical": True},
-        {"noise_precision": 2.0},
-    ],
-    ids=["covariances", "variances", "both variances", "fixed", "hierarchical", "fixed noise"],
+    ("covariance", "populations", "start", "biases", "centred", "precision"),
+    pairwise(
+        FAMILIES,
+        [
+            {},
+            {"prior": "variances"},
+            {"prior": "both variances"},
+            {"prior": "fixed"},
+            {"hierarchical": True},
+            {"noise_precision": 2.0},
+        ],
+        ["als", "random"],
+        [True, False],
+        [True, False],
+        ["float64", "float32"],
+    ),
+    ids=str,
 )
-@pytest.mark.parametrize("covariance", FAMILIES)
 def test_the_bound_never_falls(ratings, covariance, populations, start, biases, centred, precision):
     settings = {"n_factors": 4, "passes": 40, "tolerance": 0.0, "threads": 1, "seed": 1}
     model = VB(
@@ -74,16 +77,23 @@ def test_the_bound_never_falls(ratings, covariance, populations, start, biases, 
     assert bounds[-1] > bounds[0]
 
 
-@pytest.mark.parametrize("precision", ["float64", "float32"])
-@pytest.mark.parametrize("biases", [True, False])
-@pytest.mark.parametrize("start", ["als", "random"])
-@pytest.mark.parametrize("populations", [{}, {"prior": "both variances"}, {"hierarchical": True}], ids=str)
-@pytest.mark.parametrize(("mean", "sd"), [(100.0, 1.0), (4.0, 0.1)])
-@pytest.mark.parametrize("covariance", FAMILIES)
+@pytest.mark.parametrize(
+    ("covariance", "mean_sd", "populations", "start", "biases", "precision"),
+    pairwise(
+        FAMILIES,
+        [(100.0, 1.0), (4.0, 0.1)],
+        [{}, {"prior": "both variances"}, {"hierarchical": True}],
+        ["als", "random"],
+        [True, False],
+        ["float64", "float32"],
+    ),
+    ids=str,
+)
 def test_the_bound_of_raw_ratings_far_from_nought_never_falls(
-    ratings, covariance, mean, sd, populations, start, biases, precision
+    ratings, covariance, mean_sd, populations, start, biases, precision
 ):
     """Squares of the ratings are ten thousand times those of what they differ by: that must not cancel out."""
+    mean, sd = mean_sd
     far = replace(ratings, values=mean + sd * (ratings.values - ratings.mean) / ratings.standard_deviation)
     settings = {"n_factors": 4, "passes": 40, "tolerance": 0.0, "threads": 1, "seed": 1, "start": start}
     model = VB(covariance=covariance, biases=biases, centred=False, precision=precision, **populations, **settings)

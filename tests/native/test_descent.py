@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tastespace import _native
 from tastespace.data.formats.streaming import Triples
 from tastespace.models.factorization.als.sweep import WEIGHTINGS
-from tastespace.models.factorization.sgd.blocks import N_PARTS, Deal
+from tastespace.models.factorization.sgd.blocks import N_PARTS, RatingBlocks, deal
 from tastespace.randomness import generator
 from tests.reference.descent import Point, Problem, block_order, descended, gradient, loss
 
@@ -25,7 +25,7 @@ def case(n_users=30, n_items=20, n_factors=5, n=200, *, weighting="weighted", is
     values = (rng.random(n) * 4).astype(np.float32)
     counts = np.bincount(user_rows, minlength=n_users), np.bincount(item_rows, minlength=n_items)
     some = Triples(user_rows.astype(np.int32), item_rows.astype(np.int32), values)
-    blocks = Deal.of(*counts).blocks(some, lambda targets: targets.astype(np.float64), rng)
+    blocks = RatingBlocks.of(some, (deal(counts[0]), deal(counts[1])), lambda targets: targets.astype(np.float64), rng)
     weights = [WEIGHTINGS[weighting].of(count).astype(np.float64) for count in counts]
     problem = Problem(blocks.user_rows, blocks.item_rows, blocks.targets, *weights, STRENGTHS, 0.7, is_squashed)
     point = Point(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 from reference import scan as reference
 
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.index.index import Excluded, panels_of
+from tastespace.index.index import Excluded
+from tastespace.index.search import panels_of
 from tastespace.index.structures.exact import Exact
 
 
@@ -42,7 +45,8 @@ def test_never_an_item_that_is_not_a_number(rng):
     vectors = rng.standard_normal((40, 5)).astype(np.float32)
     exact = Exact().build(vectors)
     vectors[[3, 20]] = np.nan
-    exact.panels_ = panels_of(vectors)  # which `build` would refuse
+    content = exact.state_.content._replace(built=(panels_of(vectors),))  # which `build` would refuse
+    exact.state_ = replace(exact.state_, content=content)
     found = exact.search(rng.standard_normal((9, 5)).astype(np.float32), 40)
     assert not np.isin(found.items, [3, 20]).any()
     assert ((found.items >= 0).sum(1) == 38).all()

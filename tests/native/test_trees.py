@@ -103,11 +103,11 @@ def test_arguments_that_do_not_fit_are_refused():
 
     def search_forest(**changed):
         arguments = {
-            "branches": forest.branches_,
-            "dimensions": forest.dimensions_,
-            "thresholds": forest.thresholds_,
-            "panels": forest.panels_,
-            "members": forest.members_,
+            "branches": forest.built_.branches,
+            "dimensions": forest.built_.dimensions,
+            "thresholds": forest.built_.thresholds,
+            "panels": forest.built_.panels,
+            "members": forest.built_.members,
             "queries": queries,
             "n_items": len(items),
             "budget": 50,
@@ -119,10 +119,10 @@ def test_arguments_that_do_not_fit_are_refused():
 
     def search_clusters(**changed):
         arguments = {
-            "nodes": tree.nodes_,
-            "centres": tree.centres_,
-            "panels": tree.panels_,
-            "members": tree.members_,
+            "nodes": tree.built_.nodes,
+            "centres": tree.built_.centres,
+            "panels": tree.built_.panels,
+            "members": tree.built_.members,
             "queries": queries,
             "n_items": len(items),
             "budget": 50,
@@ -147,13 +147,13 @@ def test_arguments_that_do_not_fit_are_refused():
         ({"n_items": 500}, "members: the leaves of all trees"),
         ({"leaf_size": 32}, "members: the leaves of all trees"),
         ({"leaf_size": 15}, "leaf_size: panels"),
-        ({"thresholds": forest.thresholds_[:2]}, "dimensions and thresholds"),
+        ({"thresholds": forest.built_.thresholds[:2]}, "dimensions and thresholds"),
     ):
         with pytest.raises(ValueError, match=message):
             search_forest(**wrong)
     for wrong, message in (
-        ({"centres": tree.centres_[16:]}, "centres"),
-        ({"nodes": tree.nodes_[:-1]}, "nodes: in panels"),
+        ({"centres": tree.built_.centres[16:]}, "centres"),
+        ({"nodes": tree.built_.nodes[:-1]}, "nodes: in panels"),
     ):
         with pytest.raises(ValueError, match=message):
             search_clusters(**wrong)

@@ -18,19 +18,19 @@ def scaled(query):
 def forest_leaves(forest, query):
     """The items of one leaf after another, nearest first by the splits on the way; of two as near the lower node."""
     point = np.append(scaled(query), np.float32(0))
-    n_trees, n_nodes = forest.dimensions_.shape
-    members = forest.members_.reshape(n_trees, -1, forest.leaf_size)
+    n_trees, n_nodes = forest.built_.dimensions.shape
+    members = forest.built_.members.reshape(n_trees, -1, forest.leaf_size)
     queue = []
 
     def leaf(tree, node, beyond):
-        while forest.branches_[node] >= 0:
-            distance = point[forest.dimensions_[tree, node]] - forest.thresholds_[tree, node]
-            near, far = node + 1, int(forest.branches_[node])
+        while forest.built_.branches[node] >= 0:
+            distance = point[forest.built_.dimensions[tree, node]] - forest.built_.thresholds[tree, node]
+            near, far = node + 1, int(forest.built_.branches[node])
             if distance >= 0:
                 near, far = far, near
             heapq.heappush(queue, (beyond + distance * distance, tree * n_nodes + far))
             node = near
-        found = members[tree, -1 - forest.branches_[node]]
+        found = members[tree, -1 - forest.built_.branches[node]]
         return found[found >= 0].tolist()
 
     for tree in range(n_trees):
@@ -43,18 +43,18 @@ def forest_leaves(forest, query):
 def cluster_leaves(tree, query):
     """The items of one leaf after another, nearest cluster first."""
     point = np.append(scaled(query), np.float32(1))
-    centres = tree.centres_.reshape(-1, len(point), PANEL).transpose(0, 2, 1).reshape(-1, len(point))
+    centres = tree.built_.centres.reshape(-1, len(point), PANEL).transpose(0, 2, 1).reshape(-1, len(point))
     queue = [(0.0, 0)]
     while queue:
         _, node = heapq.heappop(queue)
-        while tree.nodes_[node, 1] > 0:
-            first, n = tree.nodes_[node]
+        while tree.built_.nodes[node, 1] > 0:
+            first, n = tree.built_.nodes[node]
             below = sorted((-float(centres[row] @ point), row) for row in range(first * PANEL, first * PANEL + n))
             for other in below[1:]:
                 heapq.heappush(queue, other)
             node = below[0][1]
-        first, n = tree.nodes_[node]
-        yield tree.members_[first * PANEL : first * PANEL - n].tolist()
+        first, n = tree.built_.nodes[node]
+        yield tree.built_.members[first * PANEL : first * PANEL - n].tolist()
 
 
 def looked_at(leaves, budget, forbidden=()):

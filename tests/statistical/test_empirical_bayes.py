@@ -19,7 +19,12 @@ from tastespace.inference.drivers import ascend, never
 from tastespace.inference.samplers.stochastic_approximation import RobbinsMonro, StochasticApproximation, averaged
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, Weighting
 from tastespace.models.factorization.empirical_bayes.inference import FactorEvidence
-from tastespace.models.factorization.empirical_bayes.row_moves import AutoregressiveMove, CrankNicolsonMove, GibbsMove
+from tastespace.models.factorization.empirical_bayes.row_moves import (
+    AutoregressiveMove,
+    Conditional,
+    CrankNicolsonMove,
+    GibbsMove,
+)
 from tastespace.models.factorization.empirical_bayes.sweep import Coordinates, FactorSweep, Precisions
 from tastespace.models.factorization.likelihoods.base import Observations
 from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior
@@ -92,7 +97,7 @@ def drawn(move, has_bias):
     rng, other = generator(8), Factors(DESIGN, ITEM_BIAS if has_bias else None)
     rows, angles = Factors(np.zeros((ROWS, 2)), np.zeros(ROWS) if has_bias else None), np.full(ROWS, 0.7)
     for _ in range(2 if isinstance(move, GibbsMove) else MOVES):
-        moved = move.moved(side, other, prior, ALPHA, rows, angles, name="user", gain=0.0, rng=rng, threads=1)
+        moved = move.moved(Conditional(side, other, prior, ALPHA, "user", 1), rows, angles, 0.0, rng)
         rows = moved.points
     return rows.factors if rows.bias is None else np.column_stack([rows.factors, rows.bias])
 
@@ -138,10 +143,10 @@ PRECISIONS = Precisions(1.1, 0.7, 2.0, 1.5, 1.4)
 class MirrorsWrongly(FactorSweep):
     """About the mean of one side only: the other is turned about 0, which is not where it is symmetric."""
 
-    def _mirror(self, side, other, prior, alpha, rows, name):
-        if name == "item":
+    def _mirror(self, given, rows):
+        if given.name == "item":
             return Factors(-rows.factors, -rows.bias)
-        return super()._mirror(side, other, prior, alpha, rows, name)
+        return super()._mirror(given, rows)
 
 
 def means_of(sweep, n=3000, seed=3):

@@ -13,9 +13,8 @@ from tastespace.cli import console
 from tastespace.cli.options import Json, Model, Threads
 from tastespace.errors import MissingExtraError
 from tastespace.evaluation.retrieval import tune_index
-from tastespace.index.measurement import BASELINE, N_TH
-from tastespace.index.trials import EXACT, Trial
-from tastespace.index.tuner import NOT_WORTH_IT, Tuned
+from tastespace.index.trials import BASELINE, N_TH, Trial
+from tastespace.index.tuner import EXACT, NOT_WORTH_IT, Tuned
 from tastespace.report.plotting import check_figure
 from tastespace.report.retrieval_figures import write_retrieval
 

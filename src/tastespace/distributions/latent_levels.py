@@ -1,4 +1,4 @@
-"""From normal beliefs about the score of a taste to probabilities of levels, one belief a draw.
+"""Ratings on levels given normal beliefs about scores, one belief a draw: probabilities, curves, information.
 
 With the belief N(m, v) about the score z, and the draw's cut-points k_1 < k_2 < ... between the levels:
 
@@ -8,6 +8,15 @@ With the belief N(m, v) about the score z, and the draw's cut-points k_1 < k_2 <
 The last follows from the logistic function being a mixture of normal distribution functions over their scale. Six
 normals are enough for 1e-7 at every z, and so for every m and v. The probit model of yes and no is the ordinal one with
 a single cut-point at 0. Answers are averages over the draws.
+
+What a rating tells of the score it came from, and how far the expected rating moves with the score, with the chance P_l
+of level l between the cut-points k_l and k_(l + 1):
+
+    ordinal:   information = sum_l (phi(k_l - z) - phi(k_(l + 1) - z))^2 / P_l,   slope = sum_l step_l phi(k_l - z)
+    logistic:  information = p (1 - p),   slope = step p (1 - p)
+
+The information is Fisher's: near z, a rating is worth a normal response of so much precision. A latent response itself
+would have 1; less comes through, and next to nothing where the rating is certain anyway.
 """
 
 from __future__ import annotations
@@ -22,20 +31,22 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 from tastespace.arrays import DoubleArray, FloatMatrix
-from tastespace.distributions.level_ratings import LevelRatings
+from tastespace.distributions.rating_distribution import LevelRatings
 
 CELLS = 64  # of a table, a unit of the score: right to 1e-5 of a step between levels
-MOST_CELLS = 1 << 14  # of a table: where cut-points lie far apart, its cells are wider
+MAX_CELLS = 1 << 14  # of a table: where cut-points lie far apart, its cells are wider
 PROBIT_REACH = 6.0  # beyond the outermost cut-points, where the table ends: 1e-9 are left
 LOGISTIC_REACH = 20.0
 
 
 @dataclass(frozen=True, eq=False)
 class RatingCurves:
-    """With levels l_0 < l_1 < ... and the draw's cut-points k_1 < k_2 < ..., of a score z
+    """The expected rating given a score, one curve a draw: from tables, for speed.
 
-    ordinal:  l_0 + sum_j (l_j - l_(j - 1)) Phi(z - k_j)
-    logistic:  l_0 + (l_1 - l_0) / (1 + exp(-z))
+    With levels l_0 < l_1 < ... and the draw's cut-points k_1 < k_2 < ..., of a score z
+
+        ordinal:   l_0 + sum_j (l_j - l_(j - 1)) Phi(z - k_j)
+        logistic:  l_0 + (l_1 - l_0) / (1 + exp(-z))
     """
 
     heights: FloatMatrix  # S x (cells + 1); one row if all draws have the same curve
@@ -80,7 +91,7 @@ class RatingCurves:
 
 
 def _grid(low: float, high: float) -> DoubleArray:
-    return np.linspace(low, high, min(int(np.ceil((high - low) * CELLS)), MOST_CELLS) + 1)
+    return np.linspace(low, high, min(int(np.ceil((high - low) * CELLS)), MAX_CELLS) + 1)
 
 
 BLOCK = 1 << 15  # pairs times draws looked at together: they stay in the cache
@@ -185,7 +196,7 @@ def _blocks(of_pairs: NDArray[Any]) -> Iterator[slice]:
 
 @dataclass(frozen=True, eq=False)
 class LatentScores:
-    """Of each of n pairs, a normal belief about the score in each of S draws.
+    """Normal beliefs about the scores of n pairs, one in each of S draws, and the ratings that follow.
 
     `mean` and `sd` are of the expected rating, in units of ratings, and `ratings` are the distributions of single
     ratings. Each is computed when it is first asked for: lists need no sd of items that are not on them.
@@ -222,7 +233,7 @@ class LatentScores:
         return np.asarray(1 / np.sum(self.weights.astype(np.float64) ** 2, axis=1))
 
 
-LEAST = 1e-6  # of information: a rating that is as good as certain tells nothing, and may be divided by
+MIN_INFORMATION = 1e-6  # of information: a rating that is as good as certain tells nothing, and may be divided by
 ROOT_OF_TWO_PI = float(np.sqrt(2 * np.pi))
 
 
@@ -237,7 +248,7 @@ def ordinal_information(scores: NDArray[Any], cuts: NDArray[Any]) -> DoubleArray
         height = np.zeros(scores.shape) if is_last else _density(cuts[:, place] - scores)
         chance = below - last_below
         total += np.divide((last_height - height) ** 2, chance, out=np.zeros_like(chance), where=chance > 1e-12)
-    return np.maximum(total, LEAST)
+    return np.maximum(total, MIN_INFORMATION)
 
 
 def ordinal_slope(scores: NDArray[Any], cuts: NDArray[Any], levels: NDArray[Any]) -> DoubleArray:
@@ -251,7 +262,7 @@ def ordinal_slope(scores: NDArray[Any], cuts: NDArray[Any], levels: NDArray[Any]
 def logistic_information(scores: NDArray[Any]) -> DoubleArray:
     """Of yes or no by a logistic link; the slope of the chance of yes as well."""
     chance = expit(np.asarray(scores, np.float64))
-    return np.maximum(chance * (1 - chance), LEAST)
+    return np.maximum(chance * (1 - chance), MIN_INFORMATION)
 
 
 def _density(standard: NDArray[Any]) -> DoubleArray:

@@ -16,8 +16,8 @@ from tastespace.data.csr import CSR
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.tables import counted
 from tastespace.index.index import Index
-from tastespace.index.measurement import BASELINE, N_TH, Truth, time_batch, time_single
 from tastespace.index.structures.exact import Exact
+from tastespace.index.trials import BASELINE, N_TH, Truth, time_batch, time_single
 from tastespace.index.tuner import Tuned, tune
 from tastespace.models.base.parameters import check_int, check_number
 from tastespace.models.base.posterior import InnerProduct, Posterior, Remembers, Reweighs

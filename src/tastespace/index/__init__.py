@@ -1,26 +1,75 @@
-"""Nearest neighbours: finding the best items for a query vector."""
+"""Nearest neighbours: finding the best items for a query vector.
+
+Begin with `index.py`, what every structure does; `structures/` has one file each, `reduction.py` what is built over
+others, `tail.py` items that come and go; `tuner.py` chooses among them. Nothing here knows of models.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib import import_module
 from typing import Any
 
-from tastespace.index.growing import Growing
-from tastespace.index.reduction import Reduced
-from tastespace.index.structures.exact import Exact
-from tastespace.index.structures.graph import Graph
-from tastespace.index.structures.inverted_file import InvertedFile
-from tastespace.index.structures.kd_forest import KdForest
-from tastespace.index.structures.kmeans_tree import KMeansTree
-from tastespace.index.voting import Vote
+from numpy.typing import NDArray
 
-# The structures by name: what an artifact that has one says, and what `tastespace index` chooses from.
-INDEXES: dict[str, type[Any]] = {
-    "exact": Exact,
-    "inverted-file": InvertedFile,
-    "kd-forest": KdForest,
-    "kmeans-tree": KMeansTree,
-    "graph": Graph,
-    "growing": Growing,
-    "reduced": Reduced,
-    "vote": Vote,
+from tastespace.arrays import FloatMatrix
+from tastespace.errors import InvalidParameterError
+from tastespace.index.index import Index
+
+# The structures by name, and where they are: what an artifact that has one says, and what `tastespace index` tries.
+INDEXES = {
+    "exact": "tastespace.index.structures.exact:Exact",
+    "inverted-file": "tastespace.index.structures.inverted_file:InvertedFile",
+    "kd-forest": "tastespace.index.structures.kd_forest:KdForest",
+    "kmeans-tree": "tastespace.index.structures.kmeans_tree:KMeansTree",
+    "graph": "tastespace.index.structures.graph:Graph",
+    "reduced": "tastespace.index.reduction:Reduced",
+    "vote": "tastespace.index.reduction:Vote",
 }
+GROWING = "growing"  # what an artifact calls a structure whose items may come and go
+NOT_SAVED = ("rebuild_at", "threads")  # one is said by the name above, the other is a property of the machine
+
+
+def structure_type(name: str) -> type[Any]:
+    """The class of a structure; a ValueError if there is none of this name."""
+    if name not in INDEXES:
+        raise ValueError(f"there is no structure {name!r}; this version knows {', '.join([*INDEXES, GROWING])}")
+    module, _, kind = INDEXES[name].partition(":")
+    found: type[Any] = getattr(import_module(module), kind)
+    return found
+
+
+def described(index: Any) -> dict[str, Any]:
+    """The structure and its parameters, among which may be structures."""
+    kind = type(index)
+    names = {place: name for name, place in INDEXES.items()}
+    place = f"{kind.__module__}:{kind.__qualname__}"
+    if place not in names:
+        raise InvalidParameterError(
+            f"an index of the type {kind.__name__} cannot be saved; expected one of {', '.join(INDEXES)}"
+        )
+    parameters = {field.name: getattr(index, field.name) for field in fields(index) if field.name not in NOT_SAVED}
+    parameters = {name: described(value) if isinstance(value, Index) else value for name, value in parameters.items()}
+    own = {"structure": names[place], "parameters": parameters}
+    if not index.can_change:
+        return own
+    return {"structure": GROWING, "parameters": {"inner": own, "rebuild_at": index.rebuild_at}}
+
+
+def restored(description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Index:
+    """The index that was described, over the same vectors; what does not fit is a ValueError or a KeyError."""
+    index: Index = _unbuilt(description).restore(arrays, vectors)
+    return index
+
+
+def _unbuilt(description: Mapping[str, Any]) -> Any:
+    parameters = {
+        name: _unbuilt(value) if isinstance(value, dict) and "structure" in value else value
+        for name, value in description["parameters"].items()
+    }
+    if description["structure"] == GROWING:
+        index = parameters["inner"]
+        index.rebuild_at = parameters["rebuild_at"]
+        return index
+    return structure_type(description["structure"])(**parameters)

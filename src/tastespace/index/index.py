@@ -1,48 +1,145 @@
-"""What every index can do: find the items with the largest inner product."""
+"""The index: finds the items with the largest inner product, and lets items come and go without a new build."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from numbers import Integral
-from typing import Any, Protocol, Self
+from dataclasses import dataclass, fields, is_dataclass, replace
+from math import isfinite
+from numbers import Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from tastespace import _native
-from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
+from tastespace import threads
+from tastespace.arrays import BoolArray, FloatMatrix, IntArray, contiguous
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
+from tastespace.index.search import (
+    Content,
+    Excluded,
+    Neighbours,
+    Search,
+    best_of,
+    check_filters,
+    check_number,
+    checked_vectors,
+    few_allowed,
+    require,
+)
+from tastespace.index.tail import Rows, State, Tail, saved_rows
+
+__all__ = ["Excluded", "Index", "Neighbours", "few_allowed", "inner_arrays", "set_threads", "unbuilt"]
+
+INNER = "inner."  # what names of arrays begin with that belong to a structure inside another
 
 
-@dataclass(frozen=True, eq=False)
-class Excluded:
-    """Items that must not be found: a list for each query, ascending, between its offsets."""
-
-    offsets: OffsetArray  # n_queries + 1
-    items: IntArray
-
-
-@dataclass(frozen=True, eq=False)
-class Neighbours:
-    """The items of each query, best first; -1 and -inf where there are fewer than asked for."""
-
-    items: IntArray  # n_queries x k
-    scores: FloatMatrix  # n_queries x k
-
-
-class Index(Protocol):
-    """Larger is better, best first, always two-dimensional, padded with -1.
+@dataclass(kw_only=True)
+class Index(ABC):
+    """Finds items by inner product: larger is better, best first, always two-dimensional, padded with -1.
 
     The fields of a structure are its parameters; learned names end in an underscore. What is built can be saved: arrays
-    hold all that was learned but the vectors themselves, which belong to the model.
+    hold all that was learned but the vectors themselves, which belong to the model. A structure writes the methods
+    below "What a structure writes".
+
+    Items can be added and removed after the build. What is added is scanned, exactly, until added and removed items
+    together are more than the share `rebuild_at` of those built: then all that is left is built again, before `add` or
+    `remove` returns. None: never. A row belongs to the same item for ever; a removed one is a gap, and filters speak of
+    all rows that ever were. Any number of threads may search while one adds or removes: each search sees all of a
+    change, or nothing of it. Two threads must not add or remove at the same time.
     """
 
-    threads: int | None
-    n_items_: int
-    n_dimensions_: int
+    rebuild_at: float | None = None
+    threads: int | None = None
 
-    def build(self, vectors: FloatMatrix) -> Self: ...
+    scans_few: ClassVar[bool] = True  # whether few allowed items are looked at one by one, beside the structure
+    keeps_vectors: ClassVar[bool] = True
+
+    # What a structure writes
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Refuse parameters that are none."""
+
+    @abstractmethod
+    def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Any:
+        """What is learned from at least one item, and perhaps from queries like those that will come."""
+
+    @abstractmethod
+    def _search(self, content: Content, search: Search) -> Neighbours:
+        """The best items for at least one query."""
+
+    @abstractmethod
+    def _describe(self, content: Content) -> str:
+        """What it is, with its parameters, in a few words for people."""
+
+    @abstractmethod
+    def _arrays(self, built: Any) -> Mapping[str, NDArray[Any]]:
+        """All that must be saved of what was learned."""
+
+    @abstractmethod
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Any:
+        """What was learned, of what was saved; what does not fit is a ValueError."""
+
+    def _n_bytes(self, content: Content) -> int:
+        return sum(array.nbytes for array in content.built)
+
+    # What all of them do
+
+    def build(self, vectors: FloatMatrix, queries: FloatMatrix | None = None) -> Self:
+        """Learn from these items; reductions also from queries, some of those that will come."""
+        self._check_all()
+        vectors = checked_vectors(vectors)
+        self.state_ = State.as_built(self._content(vectors, queries), vectors.shape[1])
+        return self
+
+    def _check_all(self) -> None:
+        share = self.rebuild_at
+        if not (share is None or (isinstance(share, Real) and not isinstance(share, bool) and 0 < share < np.inf)):
+            raise InvalidParameterError(f"rebuild_at is {share!r}; expected a share above 0, or None for never")
+        self._check()
+
+    def _content(self, vectors: FloatMatrix, queries: FloatMatrix | None = None) -> Content:
+        built = self._build(vectors, queries) if len(vectors) else None
+        self.n_dimensions_: int = vectors.shape[1]
+        return Content(len(vectors), vectors if self.keeps_vectors else None, built)
+
+    @property
+    def n_items_(self) -> int:
+        """All rows that ever were."""
+        return self.state_.n_rows
+
+    @property
+    def n_built_(self) -> int:
+        """Rows that the structure was built over."""
+        return self.state_.rows.n_rows
+
+    @property
+    def n_added_(self) -> int:
+        return self.state_.tail.n_items
+
+    @property
+    def n_removed_(self) -> int:
+        """Since the last build."""
+        return self.state_.n_removed
+
+    @property
+    def built_(self) -> Any:
+        return self.state_.content.built
+
+    @property
+    def description(self) -> str:
+        """What it is, with its parameters, in a few words for people."""
+        own = self._describe(self.state_.content)
+        if self.state_.is_as_built:
+            return own
+        return f"{own}; {self.n_added_} added since, {self.n_removed_} removed"
+
+    @property
+    def n_bytes(self) -> int:
+        """Of memory, without the vectors that it was built over."""
+        content = self.state_.content
+        return self.state_.n_bytes + (0 if content.built is None else self._n_bytes(content))
 
     def search(
         self,
@@ -50,36 +147,118 @@ class Index(Protocol):
         k: int,
         *,
         excluded: Excluded | None = None,
-        allowed: NDArray[np.bool_] | None = None,
-    ) -> Neighbours: ...
+        allowed: BoolArray | None = None,
+    ) -> Neighbours:
+        """The k best items of each query, but those excluded for it, and of those allowed for all."""
+        state = self.state_  # Once: a change makes another.
+        queries = self._checked_queries(queries, k)
+        if excluded is not None or allowed is not None:
+            check_filters(excluded, allowed, len(queries), state.n_rows)
+        search = Search(queries, k, excluded, allowed, threads.resolve(self.threads))
+        if state.is_as_built:
+            return self._find(state.content, search)
+        return state.search(self._find, search)
 
-    @property
-    def description(self) -> str:
-        """What it is, with its parameters, in a few words for people."""
-        ...
+    def _checked_queries(self, queries: FloatMatrix, k: int) -> FloatMatrix:
+        # Every microsecond counts here: a search of one query may take ten.
+        queries = contiguous(queries, np.float32)
+        if queries.ndim != 2 or queries.shape[1] != self.n_dimensions_:
+            raise InvalidParameterError(
+                f"queries have the shape {queries.shape}; expected (n, {self.n_dimensions_}) as the items have"
+            )
+        if type(k) is not int or k < 1:
+            check_number("k", k)
+        # One product tells of a single query, unless it is very long, in a tenth of the time.
+        flat = queries.reshape(-1)
+        if not isfinite(flat.dot(flat)) and not np.isfinite(queries).all():
+            raise NonFiniteStateError("a query has infinite or missing coordinates; expected finite numbers")
+        return queries
 
-    @property
-    def n_bytes(self) -> int:
-        """Of memory, without the vectors that it was built over."""
-        ...
+    def _find(self, content: Content, search: Search) -> Neighbours:
+        """The best of the items that the structure was built over."""
+        if len(search.queries) == 0 or content.n_items == 0:
+            return Neighbours.none(len(search.queries), search.k)
+        if self.scans_few and content.vectors is not None:
+            rows = few_allowed(search.allowed)
+            if rows is not None:
+                return best_of(rows, content.vectors, search.queries, search.k, search.excluded, search.threads)
+        return self._search(content, search)
+
+    def add(self, vectors: FloatMatrix) -> IntArray:
+        """Add items, which are found at once; returns their rows."""
+        vectors = np.asarray(vectors, np.float32)
+        if vectors.ndim != 2 or vectors.shape[1] != self.n_dimensions_:
+            raise InvalidParameterError(
+                f"vectors have the shape {vectors.shape}; expected (n, {self.n_dimensions_}) as the items have"
+            )
+        before = self.state_
+        self._change(replace(before, tail=before.tail.added(checked_vectors(vectors))))
+        return np.arange(before.n_rows, before.n_rows + len(vectors), dtype=np.int32)
+
+    def remove(self, rows: ArrayLike) -> None:
+        """Remove items, which are never found again."""
+        which = self.state_.checked_rows(rows)
+        if len(which):
+            self._change(self.state_.without(which))
+
+    def _change(self, state: State) -> None:
+        """Go on with another state, built again where too much has changed."""
+        limit = None if self.rebuild_at is None else self.rebuild_at * state.content.n_items
+        if limit is not None and state.tail.n_items + state.n_removed > limit:
+            alive = state.alive()
+            content = self._content(state.living_vectors(self._vectors(state.content)))
+            state = State.as_built(content, self.n_dimensions_, Rows.of(alive))
+        self.state_ = state  # the moment of the change
+
+    def _vectors(self, content: Content) -> FloatMatrix:
+        """Those that the structure was built over."""
+        assert content.vectors is not None
+        return content.vectors
+
+    def over(self, vectors: FloatMatrix) -> Self:
+        """The same structure, without a build, for all these vectors: those behind the ones built over are added.
+
+        What was removed stays so. It is never built again.
+        """
+        vectors, state = checked_vectors(vectors), self.state_
+        gone = np.flatnonzero(~state.tail.live[: state.tail.n_items])
+        tail = Tail.empty(vectors.shape[1]).added(vectors[self.n_built_ :])
+        other: Self = unbuilt(self)
+        other.rebuild_at, other.n_dimensions_ = None, self.n_dimensions_
+        other.state_ = replace(state, tail=tail.without(gone) if len(gone) else tail)
+        return other
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """All that must be saved."""
-        ...
+        state = self.state_
+        own = {} if state.content.built is None else self._arrays(state.content.built)
+        return {INNER + name: array for name, array in own.items()} | state.arrays() if self.can_change else own
+
+    @property
+    def can_change(self) -> bool:
+        """Whether items were added or removed, or a share is given from which on it builds itself again."""
+        state = getattr(self, "state_", None)
+        return self.rebuild_at is not None or not (state is None or state.is_as_built)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Self:
-        """Take what was saved as one's own, for the same vectors; what does not fit is a ValueError."""
-        ...
-
-
-def checked_vectors(vectors: Any) -> FloatMatrix:
-    """Items as every structure takes them; errors where they are none."""
-    checked = contiguous(vectors, np.float32)
-    if checked.ndim != 2 or not checked.shape[1]:
-        raise InvalidParameterError(f"item vectors have the shape {checked.shape}; expected (n, at least 1)")
-    if not np.isfinite(checked).all():
-        raise NonFiniteStateError("an item has infinite or missing coordinates; expected finite numbers")
-    return checked
+        """Take what was saved, for the same vectors, those of removed items included; an error is a ValueError."""
+        self._check_all()
+        vectors = contiguous(vectors, np.float32)
+        own, rows, removed = arrays, Rows(len(vectors)), np.zeros(0, np.int64)
+        if "n_built" in arrays:
+            rows, removed = saved_rows(arrays, len(vectors))
+            own = inner_arrays(arrays)
+        items = rows.chosen(vectors[: rows.n_rows])
+        require(not own or len(items) > 0, "it has arrays where there are no items")
+        try:
+            built = self._restore(own, items) if len(items) else None
+        except KeyError as error:
+            raise ValueError(f"the index does not fit: it lacks {error}") from error
+        self.n_dimensions_ = vectors.shape[1]
+        content = Content(len(items), items if self.keeps_vectors else None, built)
+        state = State(content, rows, Tail.empty(vectors.shape[1]).added(vectors[rows.n_rows :]))
+        self.state_ = state.without(removed) if len(removed) else state
+        return self
 
 
 def unbuilt(index: Any) -> Any:
@@ -88,138 +267,15 @@ def unbuilt(index: Any) -> Any:
     return type(index)(**{name: unbuilt(value) if is_dataclass(value) else value for name, value in parameters.items()})
 
 
-def n_bytes_of(arrays: Mapping[str, NDArray[Any]]) -> int:
-    return sum(array.nbytes for array in arrays.values())
-
-
-def check_number(name: str, value: Any, *, least: int = 1) -> None:
-    """A parameter of a structure is a whole number."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least {least}")
-
-
-def require(fits: bool, what: str) -> None:
-    """What was saved fits the vectors, and itself."""
-    if not fits:
-        raise ValueError(f"the index does not fit: {what}")
+def inner_arrays(arrays: Mapping[str, NDArray[Any]], prefix: str = INNER) -> dict[str, NDArray[Any]]:
+    """Those of the structure inside, by its own names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def set_threads(index: Any, threads: int | None) -> None:
-    """Of an index and of all structures inside it."""
+    """Set the threads of an index and of all structures inside it."""
     index.threads = threads
-    if is_dataclass(index):
-        for field in fields(index):
-            inner = getattr(index, field.name)
-            if hasattr(inner, "search") and hasattr(inner, "threads"):
-                set_threads(inner, threads)
-
-
-QUERY = 1 << 32  # Keys of pairs of a query and an item: there can be no more items than that.
-
-
-def check_filters(excluded: Excluded | None, allowed: BoolArray | None, n_queries: int, n_items: int) -> None:
-    """For what Python does with them; the kernels look for themselves."""
-    if allowed is not None and (allowed.shape != (n_items,) or allowed.dtype != np.bool_):
-        raise InvalidParameterError(
-            f"allowed has the shape {allowed.shape} and holds {allowed.dtype}; expected true or false for each of "
-            f"{n_items} items"
-        )
-    if excluded is not None and len(excluded.offsets) != n_queries + 1:
-        raise InvalidParameterError(
-            f"{len(excluded.offsets) - 1} lists of what is excluded for {n_queries} queries; expected one a query"
-        )
-
-
-def of_queries(excluded: Excluded | None, queries: NDArray[np.int64]) -> Excluded | None:
-    """The lists of some of the queries only."""
-    if excluded is None or len(queries) == len(excluded.offsets) - 1:
-        return excluded
-    lists = [excluded.items[excluded.offsets[query] : excluded.offsets[query + 1]] for query in queries]
-    return Excluded(np.cumsum([0, *map(len, lists)]), np.concatenate([*lists, np.zeros(0, np.int32)]))
-
-
-def is_excluded(items: NDArray[np.int64], excluded: Excluded) -> BoolArray:
-    """Which of these items, a row of them a query, are in the list of their query."""
-    offsets: OffsetArray = contiguous(excluded.offsets, np.int64)
-    numbers = QUERY * np.arange(len(items))
-    keys = np.repeat(numbers, np.diff(offsets)) + excluded.items[offsets[0] : offsets[-1]]
-    if len(keys) == 0:
-        return np.zeros(items.shape, bool)
-    pairs = numbers[:, None] + items
-    found: BoolArray = keys[np.minimum(np.searchsorted(keys, pairs), len(keys) - 1)] == pairs
-    return found
-
-
-def kept(excluded: Excluded, which: BoolArray, items: NDArray[np.int32]) -> Excluded:
-    """Those of the lists that are to be kept, under other names: one for each of them."""
-    before = np.concatenate([[0], np.cumsum(which)])
-    return Excluded(before[excluded.offsets], items)
-
-
-# With a filter that leaves the share f of the items, a structure has to look at 1 / f times as many to find as much.
-# One that looks at 2 % otherwise looks at 2 % / f; each item of a scattered few takes some ten times as long as one
-# beside others. So the few cost less below f = 0.04 or so (benchmarks/retrieval.py, filters).
-FEW = 0.03
-
-
-def few_allowed(allowed: BoolArray | None) -> IntArray | None:
-    """The rows that may be found, where they are so few that a search makes no sense; else None."""
-    if allowed is None:
-        return None
-    rows = np.empty(int(FEW * len(allowed)), np.int32)
-    # Numpy takes ten times as long over a hundred thousand flags.
-    n = _native.set_rows(contiguous(allowed, np.bool_).view(np.uint8), rows)
-    return None if n < 0 else rows[:n]
-
-
-def best_of(
-    rows: IntArray, vectors: FloatMatrix, queries: FloatMatrix, k: int, excluded: Excluded | None, threads: int
-) -> Neighbours:
-    """The best of these rows, for every query; vectors and queries in single precision, C-ordered."""
-    found = Neighbours(np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.float32))
-    if excluded is None:
-        _native.rank_candidates(vectors, queries, rows, found.items, found.scores, threads=threads)
-    else:
-        _native.rank_candidates(
-            vectors,
-            queries,
-            rows,
-            found.items,
-            found.scores,
-            excluded_offsets=excluded.offsets,
-            excluded=excluded.items,
-            threads=threads,
-        )
-    return found
-
-
-def ranked(candidates: Neighbours, vectors: FloatMatrix, queries: FloatMatrix, k: int, threads: int) -> Neighbours:
-    """The best of each query's own candidates, in the order of their whole vectors."""
-    n_queries, n_candidates = candidates.items.shape
-    found = Neighbours(np.empty((n_queries, k), np.int32), np.empty((n_queries, k), np.float32))
-    if n_queries == 1:  # All that there are: no need to say where they begin.
-        _native.rank_candidates(
-            vectors, queries, candidates.items.reshape(-1), found.items, found.scores, threads=threads
-        )
-        return found
-    offsets = np.arange(0, (n_queries + 1) * n_candidates, n_candidates)
-    _native.rank_candidates(
-        vectors,
-        queries,
-        candidates.items.reshape(-1),
-        found.items,
-        found.scores,
-        candidate_offsets=offsets,
-        threads=threads,
-    )
-    return found
-
-
-def panels_of(vectors: FloatMatrix) -> FloatArray:
-    """So that one register holds several items; the last panel is padded with zeros."""
-    n_items, n_dimensions = vectors.shape
-    n_panels = -(-n_items // _native.SCAN_PANEL)
-    padded = np.zeros((n_panels * _native.SCAN_PANEL, n_dimensions), np.float32)
-    padded[:n_items] = vectors
-    panels = padded.reshape(n_panels, _native.SCAN_PANEL, n_dimensions).transpose(0, 2, 1)
-    return np.ascontiguousarray(panels).reshape(-1)
+    for field in fields(index) if is_dataclass(index) else ():
+        inner = getattr(index, field.name)
+        if hasattr(inner, "search") and hasattr(inner, "threads"):
+            set_threads(inner, threads)

@@ -19,30 +19,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
-from tastespace import _native, threads
-from tastespace.arrays import DoubleArray, FloatMatrix, contiguous
+from tastespace import _native
+from tastespace.arrays import DoubleArray, FloatMatrix, IntArray, contiguous
 from tastespace.errors import InvalidParameterError
-from tastespace.index.index import (
-    Excluded,
-    Index,
-    Neighbours,
-    best_of,
-    check_number,
-    checked_vectors,
-    few_allowed,
-    n_bytes_of,
-    ranked,
-    require,
-    unbuilt,
-)
-from tastespace.index.structures.exact import Exact, nothing, prepared_queries
+from tastespace.index.index import INNER, Index, inner_arrays, unbuilt
+from tastespace.index.search import Content, Neighbours, Search, best_of, check_number, require
+from tastespace.index.structures.exact import Exact
 from tastespace.randomness import generator
 from tastespace.threads import one_blas_thread
 
@@ -75,13 +63,15 @@ class Whitened:
 
     @classmethod
     def of(cls, vectors: FloatMatrix, queries: FloatMatrix | None, n_coordinates: int, rng: Generator) -> Whitened:
-        """`queries` are some of those that will come; None for any, from all directions alike."""
+        """`queries` are some of those that will come; None for any, from all directions the same."""
         # One thread, for the same numbers everywhere; more of them take longer over most of these products.
         with one_blas_thread():
             return cls._found(vectors, queries, n_coordinates, rng)
 
     @classmethod
     def _found(cls, vectors: FloatMatrix, queries: FloatMatrix | None, n_coordinates: int, rng: Generator) -> Whitened:
+        from scipy.linalg import solve_triangular  # Here, as it takes longer to import than all else.
+
         n_dimensions = vectors.shape[1]
         n_coordinates = min(n_coordinates, n_dimensions)
         mean = vectors.sum(axis=0, dtype=np.float64) / max(len(vectors), 1)
@@ -177,16 +167,24 @@ def _squared(centred: FloatMatrix, root: FloatMatrix, basis: DoubleArray) -> Dou
     return np.asarray(root.T.astype(np.float64) @ total)
 
 
-INNER = "inner."  # before the names of the inner structure's arrays
 REDUCTIONS = ("whitened", "unbiased")
 
 
+class Codes(NamedTuple):
+    """The content of a reduced index."""
+
+    reduction: Reduction
+    items: FloatMatrix  # in its coordinates
+    inner: Index
+
+
 @dataclass(kw_only=True)
-class Reduced:
+class Reduced(Index):
     """Any structure over fewer coordinates; `candidates` of what it finds are put in order by their whole vectors.
 
     `reduction` is "whitened", the `n_coordinates` that tell most to those who ask (for stacked draws of a posterior),
-    or "unbiased", all but the coordinates in which all queries agree (see `tastespace.index.reduction`).
+    or "unbiased", all but the coordinates in which all queries agree (see `tastespace.index.reduction`). Without
+    queries to learn from, a build takes any directions to be as likely.
     """
 
     inner: Index = field(default_factory=Exact)
@@ -194,25 +192,21 @@ class Reduced:
     n_coordinates: int = 20
     candidates: int = 50
     seed: int = 0
-    threads: int | None = None
-
-    def build(self, vectors: FloatMatrix, queries: FloatMatrix | None = None) -> Self:
-        """`queries` are some of those that will come; without them any directions are taken to be as likely."""
-        self._check()
-        vectors = checked_vectors(vectors)
-        reduction = self._reduction(vectors, None if queries is None else contiguous(queries, np.float32))
-        self._take(vectors, reduction, reduction.items(vectors))
-        # A structure of its own: the one that was given may be somebody's.
-        self.inner = unbuilt(self.inner)
-        self.inner.threads = self.threads
-        self.inner.build(self.codes_)
-        return self
 
     def _check(self) -> None:
         check_number("n_coordinates", self.n_coordinates)
         check_number("candidates", self.candidates)
         if self.reduction not in REDUCTIONS:
             raise InvalidParameterError(f"reduction is {self.reduction!r}; expected one of {', '.join(REDUCTIONS)}")
+
+    def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Codes:
+        reduction = self._reduction(vectors, None if queries is None else contiguous(queries, np.float32))
+        codes = reduction.items(vectors)
+        # A structure of its own: the one that was given may be in use.
+        inner = unbuilt(self.inner)
+        inner.threads = self.threads
+        self.inner = inner.build(codes)
+        return Codes(reduction, codes, inner)
 
     def _reduction(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Reduction:
         if self.reduction == "whitened":
@@ -221,28 +215,25 @@ class Reduced:
             raise InvalidParameterError("the reduction is unbiased, and there are no queries; expected some of them")
         return Unbiased.of(queries)
 
-    def _take(self, vectors: FloatMatrix, reduction: Reduction, codes: FloatMatrix) -> None:
-        self.n_items_, self.n_dimensions_ = vectors.shape
-        self.vectors_, self.reduction_, self.codes_ = vectors, reduction, codes
-
-    @property
-    def description(self) -> str:
+    def _describe(self, content: Content) -> str:
+        if content.built is None:
+            return f"{self.n_coordinates} coordinates of no items"
+        reduction, _, inner = content.built
         return (
-            f"{self.inner.description}, in {self.reduction_.n_coordinates} of {self.n_dimensions_} coordinates; the "
+            f"{inner.description}, in {reduction.n_coordinates} of {self.n_dimensions_} coordinates; the "
             f"best {self.candidates} in order of all"
         )
 
-    @property
-    def n_bytes(self) -> int:
-        return n_bytes_of(self.reduction_.arrays()) + self.codes_.nbytes + self.inner.n_bytes
+    def _n_bytes(self, content: Content) -> int:
+        reduction, codes, inner = content.built
+        return int(sum(array.nbytes for array in reduction.arrays().values()) + codes.nbytes + inner.n_bytes)
 
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        own = {**self.reduction_.arrays(), "codes": self.codes_}
-        return own | {INNER + name: array for name, array in self.inner.arrays().items()}
+    def _arrays(self, built: Codes) -> Mapping[str, NDArray[Any]]:
+        own = {**built.reduction.arrays(), "codes": built.items}
+        return own | {INNER + name: array for name, array in built.inner.arrays().items()}
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Self:
-        self._check()
-        vectors, codes = contiguous(vectors, np.float32), contiguous(arrays["codes"], np.float32)
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Codes:
+        codes = contiguous(arrays["codes"], np.float32)
         reduction: Reduction
         if self.reduction == "whitened":
             names = ("of_items", "of_queries", "mean")
@@ -251,31 +242,30 @@ class Reduced:
         else:
             reduction = Unbiased(contiguous(arrays["kept"], np.int64))
         require(codes.shape == (len(vectors), reduction.n_coordinates), f"codes of the shape {codes.shape}")
-        self._take(vectors, reduction, codes)
-        inner = {name.removeprefix(INNER): array for name, array in arrays.items() if name.startswith(INNER)}
-        self.inner.restore(inner, codes)
-        return self
+        return Codes(reduction, codes, self.inner.restore(inner_arrays(arrays), codes))
 
-    def search(
-        self,
-        queries: FloatMatrix,
-        k: int,
-        *,
-        excluded: Excluded | None = None,
-        allowed: NDArray[np.bool_] | None = None,
-    ) -> Neighbours:
-        queries, found, _ = prepared_queries(self, queries, k, excluded, allowed)
-        if not len(queries) or not self.n_items_:
-            return nothing(found)
-        n_threads = threads.resolve(self.threads)
-        rows = few_allowed(allowed)
-        if rows is not None:
-            return best_of(rows, self.vectors_, queries, k, excluded, n_threads)
-        self.inner.threads = self.threads
-        n_candidates = min(max(self.candidates, k), self.n_items_)
-        codes = self.reduction_.queries(queries, n_threads)
-        candidates = self.inner.search(codes, n_candidates, excluded=excluded, allowed=allowed)
-        return ranked(candidates, self.vectors_, queries, k, n_threads)
+    def _search(self, content: Content, search: Search) -> Neighbours:
+        reduction, _, inner = content.built
+        inner.threads = self.threads
+        n_candidates = min(max(self.candidates, search.k), content.n_items)
+        codes = reduction.queries(search.queries, search.threads)
+        candidates = inner.search(codes, n_candidates, excluded=search.excluded, allowed=search.allowed).items
+        # The best of each query's own, in the order of their whole vectors. One query has all that there are: no need
+        # to say where they begin.
+        offsets = {}
+        if len(candidates) > 1:
+            offsets["candidate_offsets"] = np.arange(0, candidates.size + 1, n_candidates)
+        found = Neighbours.empty(len(candidates), search.k)
+        _native.rank_candidates(
+            self._vectors(content),
+            search.queries,
+            candidates.reshape(-1),
+            found.items,
+            found.scores,
+            threads=search.threads,
+            **offsets,
+        )
+        return found
 
 
 class SharedReductions:
@@ -296,8 +286,8 @@ class SharedReductions:
         unbuilt.inner.threads = unbuilt.threads
         inner = unbuilt.inner.build(codes).arrays()
         arrays = {**whole.first(n).arrays(), "codes": codes}
-        built = unbuilt.restore(arrays | {INNER + name: array for name, array in inner.items()}, vectors)
-        return built, seconds + perf_counter() - begun
+        arrays |= {INNER + name: array for name, array in inner.items()}
+        return unbuilt.restore(arrays, vectors), seconds + perf_counter() - begun
 
     def _whole(self, seed: int, vectors: FloatMatrix, queries: FloatMatrix) -> tuple[Whitened, FloatMatrix, float]:
         key = (seed, len(vectors))
@@ -306,3 +296,76 @@ class SharedReductions:
             whole = Whitened.of(vectors, queries, FOUND, generator(seed))
             self._found[key] = whole, whole.items(vectors), perf_counter() - begun
         return self._found[key]
+
+
+@dataclass(kw_only=True)
+class Vote(Index):
+    """Long vectors in parts of equal length, a structure over each; what most parts list is found.
+
+    It is what stacking the draws is measured against. Of items with as many votes those with the larger inner product
+    of the whole vectors come first; so are the chosen put in order. Every part lists `candidates` of them, at least as
+    many as are asked for.
+    """
+
+    inner: Index = field(default_factory=Exact)
+    n_parts: int = 2
+    candidates: int = 10
+
+    scans_few: ClassVar[bool] = False
+
+    def _check(self) -> None:
+        check_number("n_parts", self.n_parts)
+        check_number("candidates", self.candidates)
+
+    def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> list[Index]:
+        if vectors.shape[1] % self.n_parts:
+            raise InvalidParameterError(
+                f"vectors have {vectors.shape[1]} coordinates; expected so many that {self.n_parts} parts are of "
+                "equal length"
+            )
+        return [self._part().build(part) for part in self._split(vectors)]
+
+    def _part(self) -> Index:
+        part: Index = unbuilt(self.inner)
+        part.threads = self.threads
+        return part
+
+    def _split(self, vectors: FloatMatrix) -> list[FloatMatrix]:
+        return [contiguous(part, np.float32) for part in np.split(vectors, self.n_parts, axis=1)]
+
+    def _describe(self, content: Content) -> str:
+        each = "no items" if content.built is None else content.built[0].description
+        return f"vote of {self.n_parts} lists of {self.candidates}, each by: {each}"
+
+    def _n_bytes(self, content: Content) -> int:
+        return sum(part.n_bytes for part in content.built)
+
+    def _arrays(self, built: list[Index]) -> Mapping[str, NDArray[Any]]:
+        parts = enumerate(part.arrays().items() for part in built)
+        return {f"{number}.{name}": array for number, arrays in parts for name, array in arrays}
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> list[Index]:
+        require(not vectors.shape[1] % self.n_parts, "vectors of another length")
+        parts = enumerate(self._split(vectors))
+        return [self._part().restore(inner_arrays(arrays, f"{number}."), part) for number, part in parts]
+
+    def _search(self, content: Content, search: Search) -> Neighbours:
+        each = min(max(self.candidates, search.k), content.n_items)
+        lists = []
+        for part, queries in zip(content.built, self._split(search.queries), strict=True):
+            part.threads = self.threads
+            lists.append(part.search(queries, each, excluded=search.excluded, allowed=search.allowed).items)
+        found = Neighbours.empty(len(search.queries), search.k)
+        for row, (listed, query) in enumerate(zip(np.hstack(lists), search.queries, strict=True)):
+            chosen = self._elected(listed, content, query[None], search)
+            best = best_of(chosen, self._vectors(content), query[None], search.k, None, search.threads)
+            found.items[row], found.scores[row] = best.items[0], best.scores[0]
+        return found
+
+    def _elected(self, listed: IntArray, content: Content, query: FloatMatrix, search: Search) -> IntArray:
+        """The k items with most votes."""
+        items, votes = np.unique(listed[listed >= 0], return_counts=True)
+        order = best_of(items, self._vectors(content), query, max(len(items), 1), None, search.threads).items[0]
+        order = order[order >= 0]
+        by_votes = np.argsort(-votes[np.searchsorted(items, order)], kind="stable")
+        return np.asarray(order[by_votes[: search.k]])

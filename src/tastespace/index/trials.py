@@ -1,23 +1,34 @@
-"""What was tried and what it was worth: one setting of one structure, the target it was tried for, the choice."""
+"""Trials of indexes: what was tried and for which target, how much it finds, and how long it takes.
+
+Times are taken side by side: an index, the exact scan, and what numpy takes for the same. One thread and processor
+time, so that other programs count little. Contenders take turns, some queries each, and what is reported is the median
+of ratios: a machine that is slower for a while is so for all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
-from itertools import chain, zip_longest
-from math import sqrt
-from time import perf_counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from time import perf_counter, process_time_ns
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tastespace.arrays import FloatMatrix
-from tastespace.errors import InvalidParameterError
-from tastespace.index import INDEXES
-from tastespace.index.index import Index
-from tastespace.index.measurement import N_TH
-from tastespace.index.reduction import SharedReductions
+from tastespace.arrays import DoubleArray, FloatMatrix, IntArray, OffsetArray
+from tastespace.index.index import Index, set_threads
+from tastespace.index.structures.exact import Exact
+from tastespace.threads import one_blas_thread
+
+N_TH = 100  # a suggestion from among the true best so many is good enough
+BASELINE = "numpy: vectors @ query, argpartition, sort; one thread, processor time"
+BLOCK = 1 << 22  # scores that numpy's scan of a batch holds at once
+# Queries before it is another's turn. After a scan the caches hold what the scan has read: with one query a turn, that
+# of an index would only measure how they are filled again.
+LONGEST_TURN = 16
+TURN = 0.05  # seconds of numpy's scan, at most, as long as that is one query
+BATCH = 128  # queries
+MIN_ROUNDS = 3
+TOLERANCE = 1e-5  # of the largest score of the query
 
 
 @dataclass(frozen=True)
@@ -104,172 +115,238 @@ def _known(kind: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
     return {field.name: content[field.name] for field in fields(kind) if field.name in content}
 
 
-EXACT, REDUCED = "exact", "reduced"
-WIDE = 32  # coordinates: with more, a few stand for all
-# How many coordinates, and times k how many of what they find is put in order by all.
-REDUCTIONS = ((20, 2), (20, 5), (32, 2), (32, 5), (12, 10), (48, 10))
+# How much is found: what share of the true best, and how bad the worst suggestion is. Scores are inner products, one
+# row a query, best first, minus infinity where there is no item. Sums of single precision depend on the order they are
+# taken in, so that scores count as equal to within a tolerance; then of two items as good as each other it does not
+# matter which was found.
 
 
-@dataclass(frozen=True)
-class Grid:
-    """How a structure is built, and how its searches are made to look longer."""
-
-    effort: str  # a parameter that the next search obeys, without a build: more of it finds more, and takes longer
-    options: Callable[[int], Sequence[dict[str, Any]]]  # of a number of items; the likeliest first
-    least: int = 1
-    is_slow: bool = False  # to build: for many items it takes minutes
-
-
-def _cells(n_items: int) -> list[dict[str, Any]]:
-    """About as many cells as items in each, or some more or fewer."""
-    numbers = [max(1, round(times * sqrt(n_items))) for times in (2, 1, 4, 0.5)]
-    return [{"n_cells": n_cells} for n_cells in dict.fromkeys(numbers)]
+def accuracies(found: FloatMatrix, best: FloatMatrix) -> DoubleArray:
+    """Of each query, the share of its true best items, those of `best`, that was found; 1 where there are none."""
+    wanted = np.isfinite(best).sum(axis=1)
+    # Whatever scores as much as the last of the true best is one of them.
+    edge = np.where(np.isfinite(best), best, np.inf).min(axis=1, initial=np.inf)
+    hits = (found >= (edge - tolerances(best))[:, None]).sum(axis=1)
+    shares: DoubleArray = np.where(wanted > 0, np.minimum(hits, wanted) / np.maximum(wanted, 1), 1.0)
+    return shares
 
 
-GRIDS = {
-    "inverted-file": Grid("probes", _cells),
-    "kmeans-tree": Grid("budget", lambda n_items: [{"branching": 32}, {"branching": 64}, {"branching": 16}], least=64),
-    "graph": Grid("effort", lambda n_items: [{"neighbours": 16}, {"neighbours": 32}], least=10, is_slow=True),
-    "kd-forest": Grid("budget", lambda n_items: [{"n_trees": 1}, {"n_trees": 4}], least=64),
-}
+def accuracy(found: FloatMatrix, best: FloatMatrix) -> float:
+    """The mean over the queries."""
+    return float(accuracies(found, best).mean())
 
 
-@dataclass(frozen=True)
-class Design:
-    """A structure that is not built yet; `effort` is the path to its parameter, such as inner.probes."""
+def positions(found: FloatMatrix, best: FloatMatrix) -> OffsetArray:
+    """Where each found item truly stands, from 1, among the scores of `best`; 0 where none was found.
 
-    structure: str
-    make: Callable[[], Any]
-    effort: str
-    least: int
-    shared: SharedReductions | None = None  # for a structure over a reduction
+    What is worse than all of them stands behind the last.
+    """
+    limits = found.astype(np.float64) + tolerances(best)[:, None]
+    places = np.stack([np.searchsorted(-row, -line) for row, line in zip(best.astype(np.float64), limits, strict=True)])
+    return np.where(np.isfinite(found), places + 1, 0).astype(np.int64)
 
-    def build(self, vectors: FloatMatrix, queries: FloatMatrix) -> tuple[Index, float]:
-        """Over these vectors, for queries like these; and the seconds that it takes."""
-        unbuilt = self.make()
-        if self.shared is not None:
-            return self.shared.build(unbuilt, vectors, queries)
-        begun = perf_counter()
-        return unbuilt.build(vectors), perf_counter() - begun
+
+def worst_positions(positions: OffsetArray, n_wanted: int, n_items: int) -> OffsetArray:
+    """The position of each query's worst suggestion; the last of all where fewer were found than `n_wanted`."""
+    complete = (positions > 0).sum(axis=1) >= n_wanted
+    return np.where(complete, positions.max(axis=1, initial=min(1, n_items)), n_items).astype(np.int64)
+
+
+def acceptance(worst: OffsetArray, n_th: int = N_TH) -> float:
+    """The share of queries whose worst suggestion is one of the true best `n_th`."""
+    return float(np.mean(worst <= n_th))
+
+
+def tolerances(best: FloatMatrix) -> DoubleArray:
+    """What scores of each query may differ by and still be equal."""
+    sizes = np.where(np.isfinite(best), np.abs(best), 0.0).max(axis=1, initial=0.0)
+    allowed: DoubleArray = TOLERANCE * sizes.astype(np.float64)
+    return allowed
+
+
+TRUTH_BLOCK = 1 << 22  # numbers held at once: 16 MB
+DEPTH = 1000  # true positions up to here are kept; beyond, they are counted when they are needed
+
+
+@dataclass(frozen=True, eq=False)
+class Quality:
+    """What answers to queries are worth, query by query."""
+
+    accuracies: DoubleArray
+    worst: OffsetArray  # the true position of the worst suggestion
 
     @property
-    def is_slow(self) -> bool:
-        """Whether it is worth finding out how long a build will take before it is begun."""
-        grid = GRIDS.get(self.structure.split()[-1])
-        return grid is not None and grid.is_slow
+    def accuracy(self) -> float:
+        return float(self.accuracies.mean())
 
-    def set_effort(self, index: Any, value: int) -> None:
-        """Make the next searches look so long."""
-        *outer, name = self.effort.split(".")
-        for part in outer:
-            index = getattr(index, part)
-        setattr(index, name, value)
+    def acceptance(self, n_th: int = N_TH) -> float:
+        return acceptance(self.worst, n_th)
 
 
-def structure_names() -> list[str]:
-    """The structures that can be asked for."""
-    return [EXACT, *(name for name in GRIDS if name in INDEXES), REDUCED]
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The best `k` of each query, and the scores of more."""
+
+    vectors: FloatMatrix
+    queries: FloatMatrix
+    k: int
+    best: FloatMatrix  # n_queries x depth
+
+    @classmethod
+    def of(cls, exact: Exact, vectors: FloatMatrix, queries: FloatMatrix, k: int) -> Truth:
+        """As the scan over these vectors finds it."""
+        depth = min(max(DEPTH, k), max(len(vectors), 1))
+        return cls(vectors, queries, k, exact.search(queries, depth).scores)
+
+    def judge(self, items: IntArray) -> Quality:
+        """Answers of up to k items each, -1 where there are fewer; scored here, whatever an index says they score."""
+        found = _scores(self.vectors, self.queries, items)
+        n_items = len(self.vectors)
+        places = positions(found, self.best)
+        depth = self.best.shape[1]
+        if depth < n_items:
+            deep = np.flatnonzero((places > depth).any(axis=1))
+            places[deep, 0] = self._counted(deep, found[deep])
+        worst = worst_positions(places, min(self.k, n_items), n_items)
+        return Quality(accuracies(found, self.best[:, : self.k]), worst)
+
+    def _counted(self, rows: OffsetArray, found: FloatMatrix) -> OffsetArray:
+        """The position of the worst item found, counted among all."""
+        worst = np.where(np.isfinite(found), found, np.inf).min(axis=1) + tolerances(self.best[rows])
+        counted = np.empty(len(rows), np.int64)
+        step = max(1, TRUTH_BLOCK // max(len(self.vectors), 1))
+        for start in range(0, len(rows), step):
+            scores = self.queries[rows[start : start + step]] @ self.vectors.T
+            counted[start : start + step] = 1 + (scores > worst[start : start + step, None]).sum(axis=1)
+        return counted
 
 
-def check_structures(structures: Sequence[str] | None) -> None:
-    """Refuse what is not there to be tried."""
-    for name in structures or ():
-        if name not in structure_names():
-            raise InvalidParameterError(
-                f"there is no structure {name!r} to try; expected some of {', '.join(structure_names())}"
-            )
+def _scores(vectors: FloatMatrix, queries: FloatMatrix, items: IntArray) -> FloatMatrix:
+    """Of the items of each query, best first; some queries at a time, so that memory stays bounded."""
+    scores = np.full(items.shape, -np.inf, np.float32)
+    if not len(vectors):
+        return scores
+    step = max(1, TRUTH_BLOCK // max(items.shape[1] * vectors.shape[1], 1))
+    for start in range(0, len(items), step):
+        part = items[start : start + step]
+        products = np.einsum("qd,qkd->qk", queries[start : start + step], vectors[np.maximum(part, 0)])
+        scores[start : start + step] = np.where(part >= 0, products, -np.inf)
+    return -np.sort(-scores, axis=1)
 
 
-def designs(
-    vectors: FloatMatrix,
+# How long it takes
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a search takes, and how many times faster it is than the scans."""
+
+    microseconds: float
+    speedup: float  # over numpy's scan
+    speedup_over_exact: float
+
+
+def time_single(
+    index: Index, exact: Exact, vectors: FloatMatrix, queries: FloatMatrix, k: int, seconds: float
+) -> Timing:
+    """One query at a time, for about so long."""
+
+    def one_by_one(search: Callable[[FloatMatrix], object]) -> Callable[[FloatMatrix], None]:
+        def run(block: FloatMatrix) -> None:
+            for row in range(len(block)):
+                search(block[row : row + 1])
+
+        return run
+
+    contenders = [
+        one_by_one(lambda query: index.search(query, k)),
+        one_by_one(lambda query: exact.search(query, k)),
+        one_by_one(lambda query: numpy_scan(vectors, query[0], k)),
+    ]
+    return _taking_turns(index, exact, contenders, queries, None, seconds)
+
+
+def time_batch(
+    index: Index, exact: Exact, vectors: FloatMatrix, queries: FloatMatrix, k: int, seconds: float
+) -> Timing:
+    """Many queries in one call; the microseconds are those of one of them."""
+    contenders: list[Callable[[FloatMatrix], object]] = [
+        lambda block: index.search(block, k),
+        lambda block: exact.search(block, k),
+        lambda block: numpy_batch(vectors, block, k),
+    ]
+    return _taking_turns(index, exact, contenders, queries, BATCH, seconds)
+
+
+def numpy_scan(vectors: FloatMatrix, query: FloatMatrix, k: int) -> IntArray:
+    """The best k items of one query, as one would write it in a line or two."""
+    scores = vectors @ query
+    if k >= len(scores):
+        return np.argsort(-scores).astype(np.int32)
+    best = np.argpartition(scores, len(scores) - k)[-k:]
+    return best[np.argsort(-scores[best])].astype(np.int32)
+
+
+def numpy_batch(vectors: FloatMatrix, queries: FloatMatrix, k: int) -> IntArray:
+    """The same for many, as products of matrices."""
+    k = min(k, len(vectors))
+    found = np.empty((len(queries), k), np.int32)
+    step = max(1, BLOCK // max(len(vectors), 1))
+    for start in range(0, len(queries), step):
+        scores = queries[start : start + step] @ vectors.T
+        best = np.argpartition(scores, len(vectors) - k, axis=1)[:, -k:] if k < len(vectors) else np.argsort(scores)
+        order = np.argsort(-np.take_along_axis(scores, best, axis=1), axis=1)
+        found[start : start + step] = np.take_along_axis(best, order, axis=1)
+    return found
+
+
+def _taking_turns(
+    index: Index,
+    exact: Exact,
+    contenders: list[Callable[[FloatMatrix], Any]],
     queries: FloatMatrix,
-    k: int,
-    *,
-    structures: Sequence[str] | None,
-    seed: int,
-    threads: int | None,
-) -> list[Design]:
-    """All that is tried beside the exact scan, the likeliest first: one of each structure, then the next of each."""
-    names = [name for name in GRIDS if name in INDEXES]
-    plain = _in_turn([_plain(name, len(vectors), seed, threads) for name in names])
-    if vectors.shape[1] > WIDE:
-        found = [*_whitened(plain, k, seed, threads), *plain]
-    elif 0 < np.count_nonzero(np.ptp(queries, axis=0)) < vectors.shape[1]:  # else all or nothing would be left out
-        found = [
-            *plain,
-            *_inside(plain, {"reduction": "unbiased", "candidates": 5 * k}, SharedReductions(), seed, threads),
-        ]
-    else:
-        found = plain
-    return [design for design in found if structures is None or set(design.structure.split()) & set(structures)]
+    turn: int | None,
+    seconds: float,
+) -> Timing:
+    """The index is the first contender, the exact scan the second, numpy's the third."""
+    before = index.threads, exact.threads
+    set_threads(index, 1)
+    set_threads(exact, 1)
+    try:
+        with one_blas_thread():
+            turn = _turn(contenders[-1], queries) if turn is None else turn
+            taken = _rounds(contenders, queries, turn, seconds)
+    finally:
+        set_threads(exact, before[1])
+        set_threads(index, before[0])
+    return Timing(
+        microseconds=float(np.median(taken[:, 0])) / 1e3,
+        speedup=float(np.median(taken[:, 2] / taken[:, 0])),
+        speedup_over_exact=float(np.median(taken[:, 1] / taken[:, 0])),
+    )
 
 
-def _plain(name: str, n_items: int, seed: int, threads: int | None) -> list[Design]:
-    grid, structure = GRIDS[name], INDEXES[name]
-    common: dict[str, Any] = {"threads": threads}
-    if any(field.name == "seed" for field in fields(structure)):
-        common["seed"] = seed
-
-    def maker(options: dict[str, Any]) -> Callable[[], Any]:
-        return lambda: structure(**options, **common)
-
-    return [Design(name, maker(options), grid.effort, grid.least) for options in grid.options(n_items)]
+def _turn(scan: Callable[[FloatMatrix], Any], queries: FloatMatrix) -> int:
+    """How many queries make a turn."""
+    scan(queries[:1])  # The first time, memory must be fetched.
+    begun = process_time_ns()
+    scan(queries[:1])
+    return int(np.clip(TURN * 1e9 / max(process_time_ns() - begun, 1), 1, LONGEST_TURN))
 
 
-def _whitened(plain: list[Design], k: int, seed: int, threads: int | None) -> Iterator[Design]:
-    """A scan of few coordinates, which obeys the number of candidates; then structures over them."""
-    scan, shared = Design(EXACT, INDEXES[EXACT], "", 0), SharedReductions()
-    for n_coordinates, times in REDUCTIONS:
-        options = {"reduction": "whitened", "n_coordinates": n_coordinates, "candidates": times * k}
-        first, *_ = _inside([scan], options, shared, seed, threads)
-        yield replace(first, effort="candidates", least=k)
-        yield from _inside(plain, options, shared, seed, threads)
-
-
-def _inside(
-    plain: list[Design], options: dict[str, Any], shared: SharedReductions, seed: int, threads: int | None
-) -> list[Design]:
-    """The same structures, each over a reduction of the vectors."""
-
-    def maker(inner: Design) -> Callable[[], Any]:
-        return lambda: INDEXES[REDUCED](inner=inner.make(), seed=seed, threads=threads, **options)
-
-    return [Design(f"{REDUCED} {one.structure}", maker(one), f"inner.{one.effort}", one.least, shared) for one in plain]
-
-
-def _in_turn(columns: list[list[Design]]) -> list[Design]:
-    """The first of each, then the second of each."""
-    return [design for design in chain.from_iterable(zip_longest(*columns)) if design is not None]
-
-
-NOT_SAVED = ("threads",)  # a property of the machine
-
-
-def described(index: Index) -> dict[str, Any]:
-    """The structure and its parameters, among which may be structures."""
-    names = {structure: name for name, structure in INDEXES.items()}
-    if type(index) not in names or not is_dataclass(index):
-        raise InvalidParameterError(
-            f"an index of the type {type(index).__name__} cannot be saved; expected one of {', '.join(INDEXES)}"
-        )
-    parameters = {}
-    for field in fields(index):
-        value = getattr(index, field.name)
-        if field.name not in NOT_SAVED:
-            parameters[field.name] = described(value) if type(value) in names else value
-    return {"structure": names[type(index)], "parameters": parameters}
-
-
-def restored(description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Index:
-    """The index that was described, over the same vectors; what does not fit is a ValueError or a KeyError."""
-    index: Index = _unbuilt(description).restore(arrays, vectors)
-    return index
-
-
-def _unbuilt(description: Mapping[str, Any]) -> Any:
-    structure = INDEXES[description["structure"]]
-    parameters = {
-        name: _unbuilt(value) if isinstance(value, dict) and "structure" in value else value
-        for name, value in description["parameters"].items()
-    }
-    return structure(**parameters)
+def _rounds(
+    contenders: list[Callable[[FloatMatrix], Any]], queries: FloatMatrix, turn: int, seconds: float
+) -> FloatMatrix:
+    """Nanoseconds a query, one row a round and one column a contender."""
+    end, start = perf_counter() + seconds, 0
+    taken: list[list[float]] = []
+    while len(taken) < MIN_ROUNDS or perf_counter() < end:
+        block = queries[start : start + turn]
+        nanoseconds = []
+        for contender in contenders:
+            begun = process_time_ns()
+            contender(block)
+            nanoseconds.append(max(process_time_ns() - begun, 1) / len(block))
+        taken.append(nanoseconds)
+        start = start + turn if start + 2 * turn <= len(queries) else 0
+    return np.array(taken)

@@ -10,8 +10,9 @@ is always the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain, zip_longest
 from math import ceil, isfinite, sqrt
 from numbers import Real
 from time import perf_counter
@@ -21,26 +22,18 @@ import numpy as np
 
 from tastespace.arrays import FloatMatrix, OffsetArray, contiguous
 from tastespace.errors import InvalidParameterError, MissingExtraError
-from tastespace.index.index import Index, check_number, set_threads
-from tastespace.index.measurement import N_TH, Judged, Truth, time_batch, time_single
+from tastespace.index import described, structure_type
+from tastespace.index.index import Index, set_threads
+from tastespace.index.reduction import SharedReductions
+from tastespace.index.search import check_number
 from tastespace.index.structures.exact import Exact
-from tastespace.index.trials import (
-    EXACT,
-    WIDE,
-    Design,
-    StoredIndex,
-    Target,
-    Trial,
-    check_structures,
-    described,
-    designs,
-)
+from tastespace.index.trials import N_TH, Quality, StoredIndex, Target, Trial, Truth, time_batch, time_single
 from tastespace.progress import Observer, Progress, silent
 from tastespace.randomness import generator
 
-ACCURACY = 0.95  # where nobody says
-MOST_WORK = 2e10  # multiplications of all judged queries with all items: a few seconds
-LEAST_QUERIES = 100  # whatever the work
+ACCURACY = 0.95  # where it is not given
+MAX_WORK = 2e10  # multiplications of all measured queries with all items: a few seconds
+MIN_QUERIES = 100  # whatever the work
 MARGIN = 2.0  # standard errors beyond the target
 NOT_WORTH_IT = 1.1  # an index that is not so many times faster than the exact scan, which misses nothing, is not used
 HOPELESS = 0.7  # a trial that is so much slower than the scan, or than what reaches the target already
@@ -125,9 +118,9 @@ class _Parts:
         """At random; no more to choose and to check by than can be answered exactly in a few seconds."""
         rows = generator(seed).permutation(len(queries))
         n_learning = len(rows) // 2 if vectors.shape[1] > WIDE and len(rows) >= 4 else 0
-        most = max(LEAST_QUERIES, int(MOST_WORK / max(vectors.size, 1)))
-        judged = rows[n_learning:][:most]
-        choosing, held_out = judged[: len(judged) // 2], judged[len(judged) // 2 :]
+        most = max(MIN_QUERIES, int(MAX_WORK / max(vectors.size, 1)))
+        quality = rows[n_learning:][:most]
+        choosing, held_out = quality[: len(quality) // 2], quality[len(quality) // 2 :]
         learning = rows[:n_learning] if n_learning else choosing
         return cls(*(contiguous(queries[part], np.float32) for part in (learning, choosing, held_out)))
 
@@ -203,7 +196,7 @@ class _Tuner:
         if not self._target.is_fast_enough(best[0]):
             # Rounding may make even the scan miss some.
             nearest, best = best[0] if self._finds_enough(best[0]) else None, scan
-        trial, judged, index = best
+        trial, quality, index = best
         set_threads(index, self._threads)
         return Tuned(
             index=index,
@@ -214,23 +207,23 @@ class _Tuner:
             is_complete=self._is_complete,
             n_choosing=len(self._choosing.queries),
             n_held_out=len(self._held_out.queries),
-            worst_positions=judged.worst,
+            worst_positions=quality.worst,
             seconds=perf_counter() - self._begun,
         )
 
-    def _final(self, entry: _Passed) -> tuple[Trial, Judged, Any]:
+    def _final(self, entry: _Passed) -> tuple[Trial, Quality, Any]:
         """A finalist on the held-out queries; one that falls short there looks a little longer."""
         effort = entry.effort
         for _ in range(RETRIES):
             if entry.design is not None:
                 entry.design.set_effort(entry.index, effort)
-            trial, judged = self._try(
+            trial, quality = self._try(
                 entry.trial.structure, entry.index, entry.trial.build_seconds, self._held_out, LONG, batched=True
             )
             if self._finds_enough(trial):
                 break
             effort = ceil(LONGER * effort)
-        return trial, judged, entry.index
+        return trial, quality, entry.index
 
     def _finds_enough(self, trial: Trial) -> bool:
         """Whether the target is reached, however long it takes."""
@@ -246,7 +239,7 @@ class _Tuner:
         return self._builds[design.structure]
 
     def _built(self, design: Design, vectors: FloatMatrix) -> tuple[Index, float] | None:
-        """The index and the seconds it takes; None if it needs what is not installed, and nobody asked for it."""
+        """The index and the seconds it takes; None if it needs what is not installed, and it was not asked for."""
         try:
             return design.build(vectors, self._learning)
         except MissingExtraError:
@@ -263,8 +256,8 @@ class _Tuner:
                 self._is_complete = False
                 break
             design.set_effort(index, effort)
-            trial, judged = self._try(design.structure, index, build_seconds, self._choosing, QUICK)
-            if self._is_enough(judged):
+            trial, quality = self._try(design.structure, index, build_seconds, self._choosing, QUICK)
+            if self._is_enough(quality):
                 passed = _Passed(trial, design, effort, index)
             else:
                 too_little = effort
@@ -281,8 +274,8 @@ class _Tuner:
 
     def _try(
         self, structure: str, index: Index, build_seconds: float, truth: Truth, share: float, *, batched: bool = False
-    ) -> tuple[Trial, Judged]:
-        judged = truth.judge(index.search(truth.queries, self._target.k).items)
+    ) -> tuple[Trial, Quality]:
+        quality = truth.judge(index.search(truth.queries, self._target.k).items)
         measured = (index, self._exact, self._vectors, truth.queries, self._target.k, share * self._seconds)
         timing = time_single(*measured)
         batch = time_batch(*measured) if batched else None
@@ -290,10 +283,10 @@ class _Tuner:
             structure=structure,
             description=index.description,
             parameters=described(index)["parameters"],
-            accuracy=judged.accuracy,
-            acceptance=judged.acceptance(self._target.n_th),
-            worst=int(judged.worst.max()),
-            worst_99=int(np.quantile(judged.worst, 0.99, method="higher")),
+            accuracy=quality.accuracy,
+            acceptance=quality.acceptance(self._target.n_th),
+            worst=int(quality.worst.max()),
+            worst_99=int(np.quantile(quality.worst, 0.99, method="higher")),
             speedup=timing.speedup,
             speedup_over_exact=timing.speedup_over_exact,
             microseconds=timing.microseconds,
@@ -304,13 +297,13 @@ class _Tuner:
         )
         self._trials.append(trial)
         self._tell(trial)
-        return trial, judged
+        return trial, quality
 
-    def _is_enough(self, judged: Judged) -> bool:
+    def _is_enough(self, quality: Quality) -> bool:
         """Whether the target is reached with a margin: of the least that do, some are only lucky with these queries."""
         wanted = (
-            (self._target.accuracy, judged.accuracies),
-            (self._target.acceptance, (judged.worst <= self._target.n_th).astype(np.float64)),
+            (self._target.accuracy, quality.accuracies),
+            (self._target.acceptance, (quality.worst <= self._target.n_th).astype(np.float64)),
         )
         return all(least is None or values.mean() >= least + _margin(values, least) for least, values in wanted)
 
@@ -351,3 +344,144 @@ def _check_acceptance(target: Target, n_items: int) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
+
+
+EXACT, REDUCED = "exact", "reduced"
+WIDE = 32  # coordinates: with more, a few stand for all
+# How many coordinates, and times k how many of what they find is put in order by all.
+REDUCTIONS = ((20, 2), (20, 5), (32, 2), (32, 5), (12, 10), (48, 10))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How a structure is built, and how its searches are made to look longer.
+
+    To have another structure tried, give it a line in GRIDS. Vectors of many coordinates, such as stacked draws of a
+    posterior, are searched in a few that stand for all, by every structure.
+    """
+
+    effort: str  # a parameter that the next search obeys, without a build: more of it finds more, and takes longer
+    options: Callable[[int], Sequence[dict[str, Any]]]  # of a number of items; the likeliest first
+    least: int = 1
+    is_slow: bool = False  # to build: for many items it takes minutes
+
+
+def _cells(n_items: int) -> list[dict[str, Any]]:
+    """About as many cells as items in each, or some more or fewer."""
+    numbers = [max(1, round(times * sqrt(n_items))) for times in (2, 1, 4, 0.5)]
+    return [{"n_cells": n_cells} for n_cells in dict.fromkeys(numbers)]
+
+
+GRIDS = {
+    "inverted-file": Grid("probes", _cells),
+    "kmeans-tree": Grid("budget", lambda n_items: [{"branching": 32}, {"branching": 64}, {"branching": 16}], least=64),
+    "graph": Grid("effort", lambda n_items: [{"neighbours": 16}, {"neighbours": 32}], least=10, is_slow=True),
+    "kd-forest": Grid("budget", lambda n_items: [{"n_trees": 1}, {"n_trees": 4}], least=64),
+}
+
+
+@dataclass(frozen=True)
+class Design:
+    """A structure that is not built yet; `effort` is the path to its parameter, such as inner.probes."""
+
+    structure: str
+    make: Callable[[], Any]
+    effort: str
+    least: int
+    shared: SharedReductions | None = None  # for a structure over a reduction
+
+    def build(self, vectors: FloatMatrix, queries: FloatMatrix) -> tuple[Index, float]:
+        """Over these vectors, for queries like these; and the seconds that it takes."""
+        unbuilt = self.make()
+        if self.shared is not None:
+            return self.shared.build(unbuilt, vectors, queries)
+        begun = perf_counter()
+        return unbuilt.build(vectors), perf_counter() - begun
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it is worth finding out how long a build will take before it is begun."""
+        grid = GRIDS.get(self.structure.split()[-1])
+        return grid is not None and grid.is_slow
+
+    def set_effort(self, index: Any, value: int) -> None:
+        """Make the next searches look so long."""
+        *outer, name = self.effort.split(".")
+        for part in outer:
+            index = getattr(index, part)
+        setattr(index, name, value)
+
+
+def structure_names() -> list[str]:
+    """The structures that can be asked for."""
+    return [EXACT, *GRIDS, REDUCED]
+
+
+def check_structures(structures: Sequence[str] | None) -> None:
+    """Refuse what is not there to be tried."""
+    for name in structures or ():
+        if name not in structure_names():
+            raise InvalidParameterError(
+                f"there is no structure {name!r} to try; expected some of {', '.join(structure_names())}"
+            )
+
+
+def designs(
+    vectors: FloatMatrix,
+    queries: FloatMatrix,
+    k: int,
+    *,
+    structures: Sequence[str] | None,
+    seed: int,
+    threads: int | None,
+) -> list[Design]:
+    """All that is tried beside the exact scan, the likeliest first: one of each structure, then the next of each."""
+    plain = _in_turn([_plain(name, len(vectors), seed, threads) for name in GRIDS])
+    if vectors.shape[1] > WIDE:
+        found = [*_whitened(plain, k, seed, threads), *plain]
+    elif 0 < np.count_nonzero(np.ptp(queries, axis=0)) < vectors.shape[1]:  # else all or nothing would be left out
+        found = [
+            *plain,
+            *_inside(plain, {"reduction": "unbiased", "candidates": 5 * k}, SharedReductions(), seed, threads),
+        ]
+    else:
+        found = plain
+    return [design for design in found if structures is None or set(design.structure.split()) & set(structures)]
+
+
+def _plain(name: str, n_items: int, seed: int, threads: int | None) -> list[Design]:
+    grid, structure = GRIDS[name], structure_type(name)
+    common: dict[str, Any] = {"threads": threads}
+    if any(field.name == "seed" for field in fields(structure)):
+        common["seed"] = seed
+
+    def maker(options: dict[str, Any]) -> Callable[[], Any]:
+        return lambda: structure(**options, **common)
+
+    return [Design(name, maker(options), grid.effort, grid.least) for options in grid.options(n_items)]
+
+
+def _whitened(plain: list[Design], k: int, seed: int, threads: int | None) -> Iterator[Design]:
+    """A scan of few coordinates, which obeys the number of candidates; then structures over them."""
+    scan, shared = Design(EXACT, Exact, "", 0), SharedReductions()
+    for n_coordinates, times in REDUCTIONS:
+        options = {"reduction": "whitened", "n_coordinates": n_coordinates, "candidates": times * k}
+        first, *_ = _inside([scan], options, shared, seed, threads)
+        yield replace(first, effort="candidates", least=k)
+        yield from _inside(plain, options, shared, seed, threads)
+
+
+def _inside(
+    plain: list[Design], options: dict[str, Any], shared: SharedReductions, seed: int, threads: int | None
+) -> list[Design]:
+    """The same structures, each over a reduction of the vectors."""
+
+    def maker(inner: Design) -> Callable[[], Any]:
+        return lambda: structure_type(REDUCED)(inner=inner.make(), seed=seed, threads=threads, **options)
+
+    return [Design(f"{REDUCED} {one.structure}", maker(one), f"inner.{one.effort}", one.least, shared) for one in plain]
+
+
+def _in_turn(columns: list[list[Design]]) -> list[Design]:
+    """The first of each, then the second of each."""
+    return [design for design in chain.from_iterable(zip_longest(*columns)) if design is not None]

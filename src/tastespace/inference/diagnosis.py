@@ -1,44 +1,42 @@
-"""What the kept draws of chains say of themselves, as a table and in words."""
+"""The diagnosis of chains, as a table and in words, and the limits that it goes by."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.trace import NOISE
 
-# A half-chain at this limit has 2.3 effective draws: it has hardly moved away from where it was, and nobody can say
+# A half-chain at this limit has 2.3 effective draws: it has hardly moved away from where it was, and it is unknown
 # whether it is stuck or slow. The usual 1.01 or 1.05 wants 100 or 10 in each half, many hundreds of draws in all, where
-# a recommender keeps 50 to 100: its predictions would be no better for them (see LARGEST_ERROR).
-LARGEST_RHAT = 1.2
+# a recommender keeps 50 to 100: its predictions would be no better for them (see MAX_ERROR).
+MAX_RHAT = 1.2
 # Of so many the mean is known to a fifth of the standard deviation, the standard deviation itself to a seventh.
-FEWEST_EFFECTIVE = 25
+MIN_ESS = 25
 # Monte Carlo error of predictions, root mean square, in units of the noise sd, or of the spread of predictions where a
 # model has no noise sd. It adds to noise and belief in the square, so that 0.15 makes the RMSE at most 1.1 % larger
 # than endlessly many draws would. In truth it is less: beside the noise there is the uncertainty of the belief, and
 # answers average expectations of users given items, which scatter less than the drawn users that are watched. BPMF as
 # it comes is at 0.05 to 0.1 on MovieLens 100K and movielens-demo.
-LARGEST_ERROR = 0.15
+MAX_ERROR = 0.15
 # Of the pairs, those with a large R-hat. By mere chance independent draws give it to one pair in eleven at 10 draws in
 # each of two chains, and to one in three hundred at 25.
-LARGEST_SHARE = 0.25
+MAX_SHARE = 0.25
 # The share of pairs that a wanted error is about. The rest are often a few pairs of which ratings tell two stories:
 # chains go from one to the other now and then, and no number of draws that anybody would take makes their mean exact.
-MOST_PAIRS = 0.9
+SHARE_OF_PAIRS = 0.9
 # What the noise sd may differ between halves of chains once its R-hat is large. Where it still travelled in trials, it
 # had about twice as far to go; 10 % of the noise sd is 3 points of coverage of a 90 % interval.
-LARGEST_MOVE = 0.05
+MAX_MOVE = 0.05
 # Halves of fewer than 5 draws have no lags to estimate correlations from: whatever was drawn, the ESS would be
 # excellent. A single chain has two halves only, and needs longer ones for an R-hat that means anything.
-FEWEST_A_CHAIN, FEWEST_IN_ALL = 10, 20
-FEWEST_FOR_RHAT = 4  # two in each half
+MIN_DRAWS_A_CHAIN, MIN_DRAWS = 10, 20
+MIN_FOR_RHAT = 4  # two in each half
 
 
 MEDIAN, WORST = "predictions, median", "predictions, worst"
@@ -123,11 +121,11 @@ class Diagnosis:
             "acceptance": self.acceptance,
             "energy_error": self.energy_error,
             "limits": {
-                "rhat": LARGEST_RHAT,
-                "ess": FEWEST_EFFECTIVE,
-                "relative_error": LARGEST_ERROR,
-                "share_above_rhat": LARGEST_SHARE,
-                "noise_move": LARGEST_MOVE,
+                "rhat": MAX_RHAT,
+                "ess": MIN_ESS,
+                "relative_error": MAX_ERROR,
+                "share_above_rhat": MAX_SHARE,
+                "noise_move": MAX_MOVE,
             },
             "warning": self.trouble,
         }
@@ -169,14 +167,14 @@ class Diagnosis:
         if pairs.below_ess is None:
             return f"{pairs.n} watched predictions, of too few draws to judge them by."
         text = (
-            f"{pairs.n} watched predictions: {pairs.above_rhat:.0%} have R-hat above {LARGEST_RHAT:g}, "
-            f"{pairs.below_ess:.0%} fewer than {FEWEST_EFFECTIVE} effective draws."
+            f"{pairs.n} watched predictions: {pairs.above_rhat:.0%} have R-hat above {MAX_RHAT:g}, "
+            f"{pairs.below_ess:.0%} fewer than {MIN_ESS} effective draws."
         )
         if pairs.error is None or pairs.relative_error is None:
             return text
         return (
             f"{text}\nWith endlessly many draws they would change by about {pairs.error:.2g}, which is "
-            f"{pairs.relative_error:.2g} times the {self.unit} (at most {LARGEST_ERROR:g} expected)."
+            f"{pairs.relative_error:.2g} times the {self.unit} (at most {MAX_ERROR:g} expected)."
         )
 
     def __str__(self) -> str:
@@ -214,182 +212,3 @@ def _cells(row: Row) -> tuple[str, ...]:
         *(cell(row.ess_bulk, ",.0f"), cell(row.ess_tail, ",.0f"), cell(row.mcse, ".2g")),
         row.verdict,
     )
-
-
-def halves(series: DoubleArray) -> DoubleArray:
-    """Both halves of every chain, as chains; of an odd number of draws the middle one is left out."""
-    half = series.shape[-1] // 2
-    return np.concatenate([series[..., :half], series[..., -half:]], axis=-2)
-
-
-def rhat(series: DoubleArray) -> DoubleArray:
-    """Of series x chains x draws; one chain is enough, because it has two halves."""
-    cut = halves(series)
-    folded = np.abs(cut - np.median(cut, axis=(1, 2), keepdims=True))
-    # Folded draws may be all the same (two values only), which says nothing: fmax takes the other.
-    return np.fmax(_disagreement(_normal_scores(cut)), _disagreement(_normal_scores(folded)))
-
-
-def correlations(values: DoubleArray, lags: int) -> DoubleArray:
-    """Of a series (chains x sweeps) with itself, at lags 0, 1 ... `lags`.
-
-    Against the mean and variance of all chains together, as in the ESS: a chain that stays in a place of its own is
-    correlated with itself at every lag.
-    """
-    centred = values - values.mean()
-    variance = np.mean(centred**2)
-    n = values.shape[1]
-    return np.array([np.mean(centred[:, : n - lag] * centred[:, lag:]) / variance for lag in range(lags + 1)])
-
-
-def _normal_scores(series: DoubleArray) -> DoubleArray:
-    """The ranks among all draws of a series, as quantiles of the normal (Blom 1958)."""
-    from scipy.special import ndtri
-    from scipy.stats import rankdata
-
-    ranks = rankdata(series.reshape(len(series), -1), axis=1).reshape(series.shape)
-    return np.asarray(ndtri((ranks - 3 / 8) / (series[0].size + 1 / 4)))
-
-
-def _disagreement(chains: DoubleArray) -> DoubleArray:
-    """R-hat as the formula above has it."""
-    n = chains.shape[-1]
-    within = chains.var(axis=-1, ddof=1).mean(axis=-1)
-    between = chains.mean(axis=-1).var(axis=-1, ddof=1)
-    with np.errstate(divide="ignore", invalid="ignore"):  # Chains that stand still, each in its place: infinite.
-        return np.asarray(np.sqrt((n - 1) / n + between / within))
-
-
-TAIL = 0.05
-SAME = 1e-12  # relative: a quantity that changes by less is a constant, written in another way
-
-
-@dataclass(frozen=True, eq=False)
-class Figures:
-    """Of several series at once, one entry each; NaN is what cannot be said."""
-
-    mean: DoubleArray
-    sd: DoubleArray
-    rhat: DoubleArray
-    ess_bulk: DoubleArray
-    ess_tail: DoubleArray
-    mcse: DoubleArray
-    verdicts: tuple[str, ...]
-
-    def row(self, quantity: str, place: int = 0) -> Row:
-        columns = (self.mean, self.sd, self.rhat, self.ess_bulk, self.ess_tail, self.mcse)
-        mean, sd, rhat, ess_bulk, ess_tail, mcse = (number(column[place]) for column in columns)
-        return Row(quantity, mean, sd, rhat, ess_bulk, ess_tail, mcse, self.verdicts[place])
-
-
-def measured(series: DoubleArray) -> Figures:
-    """Figures of series x chains x draws."""
-    n_series, chains, draws = series.shape
-    if not series.size:
-        none = np.full(n_series, np.nan)
-        return Figures(none, none, none, none, none, none, (TOO_FEW,) * n_series)
-    finite: BoolArray = np.asarray(np.isfinite(series).all(axis=(1, 2)))
-    series = np.where(finite[:, None, None], series, 0.0)
-    reach: DoubleArray = np.ptp(series, axis=(1, 2))
-    constant = (reach <= SAME * np.abs(series).max(axis=(1, 2))) & (chains * draws > 1)
-    able = finite & ~constant
-    mean, sd = series.mean(axis=(1, 2)), np.zeros(n_series)
-    if chains * draws > 1:
-        sd[able] = series[able].std(axis=(1, 2), ddof=1)
-    split_rhat, bulk, tail, middle = (np.full(n_series, np.nan) for _ in range(4))
-    if draws >= FEWEST_FOR_RHAT and able.any():
-        split_rhat[able] = rhat(series[able])
-    if draws >= FEWEST_A_CHAIN and able.any():
-        bulk[able], tail[able], middle[able] = _effective(series[able])
-    mcse = np.where(constant, 0.0, sd / np.sqrt(middle))
-    for figures in (mean, sd, mcse):
-        figures[~finite] = np.nan
-    verdicts = tuple(
-        NOT_FINITE if not is_finite else CONSTANT if is_constant else _verdict(own_rhat, own_bulk)
-        for is_finite, is_constant, own_rhat, own_bulk in zip(finite, constant, split_rhat, bulk, strict=True)
-    )
-    return Figures(mean, sd, split_rhat, bulk, tail, mcse, verdicts)
-
-
-def _verdict(rhat: float, ess_bulk: float) -> str:
-    """Not by the tail ESS: answers are mixtures of normals, whose tails do not hang on a rare draw."""
-    if math.isnan(ess_bulk):
-        return TOO_FEW
-    if rhat > LARGEST_RHAT:
-        return NOT_SETTLED
-    return FEW if ess_bulk < FEWEST_EFFECTIVE else FINE
-
-
-def _effective(series: DoubleArray) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
-    """The effective number of draws in the bulk, in the tails, and for the mean."""
-    from arviz_stats.base.array import array_stats  # Takes a second: only where it is needed.
-
-    ess: Callable[..., DoubleArray] = array_stats.ess
-    return ess(series, method="bulk"), ess(series, method="tail", prob=TAIL), effective_for_mean(series)
-
-
-def effective_for_mean(series: DoubleArray) -> DoubleArray:
-    """Of so many independent draws the mean would be as exact."""
-    from arviz_stats.base.array import array_stats
-
-    ess: Callable[..., DoubleArray] = array_stats.ess
-    return ess(series, method="mean")
-
-
-def median_row(figures: Figures) -> Row:
-    """The median of each column."""
-    return _of_all(figures, MEDIAN, np.median, np.median)
-
-
-def worst_row(figures: Figures) -> Row:
-    """The worst of each column, which need not be of one pair."""
-    return _of_all(figures, WORST, np.max, np.min)
-
-
-def _of_all(figures: Figures, name: str, upward: Any, downward: Any) -> Row:
-    """One row for all pairs; those that cannot be judged are left out, unless it is for not being finite."""
-    if NOT_FINITE in figures.verdicts:
-        return Row(name, None, None, None, None, None, None, NOT_FINITE)
-
-    def of(values: DoubleArray, how: Any) -> float | None:
-        known = values[~np.isnan(values)]
-        return number(float(how(known))) if len(known) else None
-
-    rhat, bulk = of(figures.rhat, upward), of(figures.ess_bulk, downward)
-    is_constant = set(figures.verdicts) == {CONSTANT}
-    verdict = (
-        CONSTANT if is_constant else _verdict(math.nan if rhat is None else rhat, math.nan if bulk is None else bulk)
-    )
-    tail, mcse = of(figures.ess_tail, downward), of(figures.mcse, upward)
-    return Row(name, None, of(figures.sd, upward), rhat, bulk, tail, mcse, verdict)
-
-
-def summary(figures: Figures, yardstick: float | None) -> Pairs:
-    """All pairs together."""
-    error = root_mean_square(figures.mcse)
-    bulk = np.where(np.isnan(figures.ess_bulk), np.inf, figures.ess_bulk)
-    return Pairs(
-        n=len(bulk),
-        above_rhat=float(np.mean(figures.rhat > LARGEST_RHAT)),
-        below_ess=None if TOO_FEW in figures.verdicts else float(np.mean(bulk < FEWEST_EFFECTIVE)),
-        error=error,
-        relative_error=None if error is None or not yardstick else error / yardstick,
-        error_of_most=None if error is None or not yardstick else of_most(figures.mcse / yardstick),
-        worst=int(bulk.argmin()),
-    )
-
-
-def of_most(errors: DoubleArray) -> float:
-    """What nine in ten of them do not exceed; those that are not known do not count."""
-    return float(np.nanquantile(errors, MOST_PAIRS))
-
-
-def root_mean_square(values: DoubleArray) -> float | None:
-    """Of those that are known; None if none is."""
-    known = values[~np.isnan(values)]
-    return float(np.sqrt(np.mean(known**2))) if len(known) else None
-
-
-def number(value: float) -> float | None:
-    """None for what cannot be said."""
-    return None if math.isnan(value) else float(value)

@@ -1,48 +1,55 @@
 """Have chains run long enough? R-hat, effective draws and Monte Carlo errors of what was watched.
 
-Judged are the kept draws, of which answers are made, each chain cut into halves. R-hat says whether the halves agree
-(see `tastespace.inference.diagnosis`). For N draws in all (Vehtari et al. 2021)
+What is looked at are the kept draws, of which answers are made, each chain cut into halves, so that one chain that
+still travels disagrees with itself just as two chains do that ended up in different places. With W the mean variance
+within the halves of n draws each, and V that of their means,
+
+    R-hat = sqrt((n - 1)/n + V/W)
+
+of normal scores of the ranks; the larger of that of the draws and that of their distances from the median (Vehtari et
+al. 2021). A half with k effective draws has a mean with variance W/k, so that R-hat is about sqrt(1 + 1/k). For N draws
+in all
 
     ESS  = N / (1 + 2 sum of correlations at lags 1, 2 ...)     bulk: of normal scores of the ranks; tail: the lesser of
                                                                 those of the 5 % and the 95 % quantile
     MCSE = sd / sqrt(ESS of the mean)                           how far their mean is from that of endlessly many
 
-Warnings are about predictions alone. A log joint or a hyper-parameter that mixes slowly is shown in the table, and
-disturbs nobody who asks for recommendations.
+Warnings are about predictions alone. A log joint or a hyper-parameter that mixes slowly is shown in the table, and does
+not matter to recommendations.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tastespace.arrays import DoubleArray
+from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.diagnosis import (
-    FEWEST_A_CHAIN,
-    FEWEST_IN_ALL,
-    LARGEST_ERROR,
-    LARGEST_MOVE,
-    LARGEST_RHAT,
-    LARGEST_SHARE,
+    CONSTANT,
+    FEW,
+    FINE,
+    MAX_ERROR,
+    MAX_MOVE,
+    MAX_RHAT,
+    MAX_SHARE,
+    MEDIAN,
+    MIN_DRAWS,
+    MIN_DRAWS_A_CHAIN,
+    MIN_ESS,
+    MIN_FOR_RHAT,
     NOT_FINITE,
     NOT_SETTLED,
+    SHARE_OF_PAIRS,
+    TOO_FEW,
+    WORST,
     Diagnosis,
-    Figures,
     Pairs,
-    effective_for_mean,
-    halves,
-    measured,
-    median_row,
-    number,
-    of_most,
-    rhat,
-    root_mean_square,
-    summary,
-    worst_row,
+    Row,
 )
 from tastespace.inference.trace import ACCEPTANCE, ENERGY_ERROR, HELD_OUT, LOG_JOINT, NOISE, Trace
 
@@ -52,24 +59,24 @@ def trouble(diagnosis: Diagnosis, figures: Figures, drawn: DoubleArray, noise: D
     if any(row.verdict == NOT_FINITE for row in diagnosis):
         names = ", ".join(row.quantity for row in diagnosis if row.verdict == NOT_FINITE)
         return f"{names}: not finite; check the ratings for extreme values, and fit again"
-    if diagnosis.draws < FEWEST_A_CHAIN or diagnosis.draws * diagnosis.chains < FEWEST_IN_ALL:
+    if diagnosis.draws < MIN_DRAWS_A_CHAIN or diagnosis.draws * diagnosis.chains < MIN_DRAWS:
         return _too_few(diagnosis)
     unsettled = None if diagnosis.pairs is None else _unsettled_pairs(diagnosis, diagnosis.pairs, figures)
     if unsettled is not None:
         return _not_settled(diagnosis, "predictions", _who_disagrees(figures, drawn) + unsettled)
     if noise is not None and diagnosis[NOISE].verdict == NOT_SETTLED:
         move = float(np.ptp(halves(noise).mean(axis=1)) / noise.mean())
-        if move > LARGEST_MOVE:
+        if move > MAX_MOVE:
             found = f"its R-hat is {diagnosis[NOISE].rhat:.2f}, and it differs by {move:.0%} between halves of chains"
-            return _not_settled(diagnosis, NOISE, f"{found} (at most {LARGEST_MOVE:.0%} expected)")
+            return _not_settled(diagnosis, NOISE, f"{found} (at most {MAX_MOVE:.0%} expected)")
     return None if diagnosis.pairs is None else _inexact(diagnosis, diagnosis.pairs)
 
 
 def _inexact(diagnosis: Diagnosis, pairs: Pairs) -> str | None:
     """Errors that are too large, or larger than what chains went on for."""
     error, most, wanted = pairs.relative_error, pairs.error_of_most, diagnosis.wanted_error
-    if error is not None and error > LARGEST_ERROR:
-        return _not_exact(diagnosis, f"their Monte Carlo error is {error:.3f}", error, LARGEST_ERROR)
+    if error is not None and error > MAX_ERROR:
+        return _not_exact(diagnosis, f"their Monte Carlo error is {error:.3f}", error, MAX_ERROR)
     if most is not None and wanted is not None and most > wanted:
         found = f"the most draws were taken, and the Monte Carlo error of nine in ten is {most:.3f}"
         return _not_exact(diagnosis, found, most, wanted)
@@ -79,11 +86,11 @@ def _inexact(diagnosis: Diagnosis, pairs: Pairs) -> str | None:
 def _who_disagrees(figures: Figures, drawn: DoubleArray) -> str:
     """Whether it is chains with one another, each of them at rest, or a chain with its own past."""
     chains = drawn.shape[1]
-    unsettled = drawn[figures.rhat > LARGEST_RHAT]
+    unsettled = drawn[figures.rhat > MAX_RHAT]
     if chains == 1 or not len(unsettled):
         return ""
-    at_rest = np.all([rhat(unsettled[:, [chain]]) <= LARGEST_RHAT for chain in range(chains)], axis=0)
-    if at_rest.mean() < 0.5:
+    is_steady = np.all([rhat(unsettled[:, [chain]]) <= MAX_RHAT for chain in range(chains)], axis=0)
+    if is_steady.mean() < 0.5:
         return ""
     return f"the {chains} chains disagree, each of them at rest in a place of its own: "
 
@@ -91,23 +98,23 @@ def _who_disagrees(figures: Figures, drawn: DoubleArray) -> str:
 def _unsettled_pairs(diagnosis: Diagnosis, pairs: Pairs, figures: Figures) -> str | None:
     """What is wrong if chains disagree about too many pairs, or about a few by too much."""
     spread, yardstick = root_mean_square(figures.sd), diagnosis.yardstick
-    if spread is None or not yardstick or spread <= LARGEST_ERROR * yardstick:
+    if spread is None or not yardstick or spread <= MAX_ERROR * yardstick:
         return None  # Draws that scatter less than the error allowed are exact enough, each of them.
-    found = f"{pairs.above_rhat:.0%} of the watched pairs have R-hat above {LARGEST_RHAT:g}"
-    if pairs.above_rhat > LARGEST_SHARE:
-        return f"{found} (at most {LARGEST_SHARE:.0%} expected)"
-    settled = root_mean_square(figures.mcse[~(figures.rhat > LARGEST_RHAT)])
-    is_exact = settled is None or settled <= LARGEST_ERROR * yardstick
-    if pairs.relative_error is not None and pairs.relative_error > LARGEST_ERROR and is_exact:
+    found = f"{pairs.above_rhat:.0%} of the watched pairs have R-hat above {MAX_RHAT:g}"
+    if pairs.above_rhat > MAX_SHARE:
+        return f"{found} (at most {MAX_SHARE:.0%} expected)"
+    known = root_mean_square(figures.mcse[~(figures.rhat > MAX_RHAT)])
+    is_exact = known is None or known <= MAX_ERROR * yardstick
+    if pairs.relative_error is not None and pairs.relative_error > MAX_ERROR and is_exact:
         return (
             f"{found}, and make the Monte Carlo error of all {pairs.relative_error:.3f} times the {diagnosis.unit} "
-            f"(at most {LARGEST_ERROR:g} expected)"
+            f"(at most {MAX_ERROR:g} expected)"
         )
     return None
 
 
 def _too_few(diagnosis: Diagnosis) -> str:
-    wanted = max(FEWEST_A_CHAIN, math.ceil(FEWEST_IN_ALL / diagnosis.chains))
+    wanted = max(MIN_DRAWS_A_CHAIN, math.ceil(MIN_DRAWS / diagnosis.chains))
     now = diagnosis.draws
     return (
         f"predictions are averages of {now * diagnosis.chains} draws, too few to judge them by: at least "
@@ -183,7 +190,7 @@ def monte_carlo_errors(trace: Trace) -> DoubleArray | None:
     quantities = {name: kept(trace, trace.quantities[name]) for name in (NOISE,) if name in trace.quantities}
     drawn = np.moveaxis(kept(trace, trace.predictions), 2, 0)
     yardstick = _yardstick(quantities, drawn)
-    if not len(drawn) or drawn.shape[2] < FEWEST_A_CHAIN or not yardstick or not np.isfinite(drawn).all():
+    if not len(drawn) or drawn.shape[2] < MIN_DRAWS_A_CHAIN or not yardstick or not np.isfinite(drawn).all():
         return None
     sd = drawn.std(axis=(1, 2), ddof=1)
     return np.asarray(np.where(sd > 0, sd / np.sqrt(effective_for_mean(drawn)), 0.0) / yardstick)
@@ -233,4 +240,186 @@ class Exactness:
         errors = monte_carlo_errors(trace)
         if errors is None:
             return False
-        return of_most(errors) <= self.error and float(np.sqrt(np.mean(errors**2))) <= LARGEST_ERROR
+        return of_most(errors) <= self.error and float(np.sqrt(np.mean(errors**2))) <= MAX_ERROR
+
+
+# Figures of series
+
+
+def halves(series: DoubleArray) -> DoubleArray:
+    """Both halves of every chain, as chains; of an odd number of draws the middle one is left out."""
+    half = series.shape[-1] // 2
+    return np.concatenate([series[..., :half], series[..., -half:]], axis=-2)
+
+
+def rhat(series: DoubleArray) -> DoubleArray:
+    """Of series x chains x draws; one chain is enough, because it has two halves."""
+    cut = halves(series)
+    folded = np.abs(cut - np.median(cut, axis=(1, 2), keepdims=True))
+    # Folded draws may be all the same (two values only), which says nothing: fmax takes the other.
+    return np.fmax(_disagreement(_normal_scores(cut)), _disagreement(_normal_scores(folded)))
+
+
+def correlations(values: DoubleArray, lags: int) -> DoubleArray:
+    """Of a series (chains x sweeps) with itself, at lags 0, 1 ... `lags`.
+
+    Against the mean and variance of all chains together, as in the ESS: a chain that stays in a place of its own is
+    correlated with itself at every lag.
+    """
+    centred = values - values.mean()
+    variance = np.mean(centred**2)
+    n = values.shape[1]
+    return np.array([np.mean(centred[:, : n - lag] * centred[:, lag:]) / variance for lag in range(lags + 1)])
+
+
+def _normal_scores(series: DoubleArray) -> DoubleArray:
+    """The ranks among all draws of a series, as quantiles of the normal (Blom 1958)."""
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    ranks = rankdata(series.reshape(len(series), -1), axis=1).reshape(series.shape)
+    return np.asarray(ndtri((ranks - 3 / 8) / (series[0].size + 1 / 4)))
+
+
+def _disagreement(chains: DoubleArray) -> DoubleArray:
+    """R-hat as the formula above has it."""
+    n = chains.shape[-1]
+    within = chains.var(axis=-1, ddof=1).mean(axis=-1)
+    between = chains.mean(axis=-1).var(axis=-1, ddof=1)
+    with np.errstate(divide="ignore", invalid="ignore"):  # Chains that stand still, each in its place: infinite.
+        return np.asarray(np.sqrt((n - 1) / n + between / within))
+
+
+TAIL = 0.05
+SAME = 1e-12  # relative: a quantity that changes by less is a constant, written in another way
+
+
+@dataclass(frozen=True, eq=False)
+class Figures:
+    """Of several series at once, one entry each; NaN is what cannot be said."""
+
+    mean: DoubleArray
+    sd: DoubleArray
+    rhat: DoubleArray
+    ess_bulk: DoubleArray
+    ess_tail: DoubleArray
+    mcse: DoubleArray
+    verdicts: tuple[str, ...]
+
+    def row(self, quantity: str, place: int = 0) -> Row:
+        columns = (self.mean, self.sd, self.rhat, self.ess_bulk, self.ess_tail, self.mcse)
+        mean, sd, rhat, ess_bulk, ess_tail, mcse = (number(column[place]) for column in columns)
+        return Row(quantity, mean, sd, rhat, ess_bulk, ess_tail, mcse, self.verdicts[place])
+
+
+def measured(series: DoubleArray) -> Figures:
+    """Figures of series x chains x draws."""
+    n_series, chains, draws = series.shape
+    if not series.size:
+        none = np.full(n_series, np.nan)
+        return Figures(none, none, none, none, none, none, (TOO_FEW,) * n_series)
+    finite: BoolArray = np.asarray(np.isfinite(series).all(axis=(1, 2)))
+    series = np.where(finite[:, None, None], series, 0.0)
+    reach: DoubleArray = np.ptp(series, axis=(1, 2))
+    constant = (reach <= SAME * np.abs(series).max(axis=(1, 2))) & (chains * draws > 1)
+    able = finite & ~constant
+    mean, sd = series.mean(axis=(1, 2)), np.zeros(n_series)
+    if chains * draws > 1:
+        sd[able] = series[able].std(axis=(1, 2), ddof=1)
+    split_rhat, bulk, tail, middle = (np.full(n_series, np.nan) for _ in range(4))
+    if draws >= MIN_FOR_RHAT and able.any():
+        split_rhat[able] = rhat(series[able])
+    if draws >= MIN_DRAWS_A_CHAIN and able.any():
+        bulk[able], tail[able], middle[able] = _effective(series[able])
+    mcse = np.where(constant, 0.0, sd / np.sqrt(middle))
+    for figures in (mean, sd, mcse):
+        figures[~finite] = np.nan
+    verdicts = tuple(
+        NOT_FINITE if not is_finite else CONSTANT if is_constant else _verdict(own_rhat, own_bulk)
+        for is_finite, is_constant, own_rhat, own_bulk in zip(finite, constant, split_rhat, bulk, strict=True)
+    )
+    return Figures(mean, sd, split_rhat, bulk, tail, mcse, verdicts)
+
+
+def _verdict(rhat: float, ess_bulk: float) -> str:
+    """Not by the tail ESS: answers are mixtures of normals, whose tails do not hang on a rare draw."""
+    if math.isnan(ess_bulk):
+        return TOO_FEW
+    if rhat > MAX_RHAT:
+        return NOT_SETTLED
+    return FEW if ess_bulk < MIN_ESS else FINE
+
+
+def _effective(series: DoubleArray) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
+    """The effective number of draws in the bulk, in the tails, and for the mean."""
+    from arviz_stats.base.array import array_stats  # Takes a second: only where it is needed.
+
+    ess: Callable[..., DoubleArray] = array_stats.ess
+    return ess(series, method="bulk"), ess(series, method="tail", prob=TAIL), effective_for_mean(series)
+
+
+def effective_for_mean(series: DoubleArray) -> DoubleArray:
+    """Of so many independent draws the mean would be as exact."""
+    from arviz_stats.base.array import array_stats
+
+    ess: Callable[..., DoubleArray] = array_stats.ess
+    return ess(series, method="mean")
+
+
+def median_row(figures: Figures) -> Row:
+    """The median of each column."""
+    return _of_all(figures, MEDIAN, np.median, np.median)
+
+
+def worst_row(figures: Figures) -> Row:
+    """The worst of each column, which need not be of one pair."""
+    return _of_all(figures, WORST, np.max, np.min)
+
+
+def _of_all(figures: Figures, name: str, upward: Any, downward: Any) -> Row:
+    """One row for all pairs; those that cannot be judged are left out, unless it is for not being finite."""
+    if NOT_FINITE in figures.verdicts:
+        return Row(name, None, None, None, None, None, None, NOT_FINITE)
+
+    def of(values: DoubleArray, how: Any) -> float | None:
+        known = values[~np.isnan(values)]
+        return number(float(how(known))) if len(known) else None
+
+    rhat, bulk = of(figures.rhat, upward), of(figures.ess_bulk, downward)
+    is_constant = set(figures.verdicts) == {CONSTANT}
+    verdict = (
+        CONSTANT if is_constant else _verdict(math.nan if rhat is None else rhat, math.nan if bulk is None else bulk)
+    )
+    tail, mcse = of(figures.ess_tail, downward), of(figures.mcse, upward)
+    return Row(name, None, of(figures.sd, upward), rhat, bulk, tail, mcse, verdict)
+
+
+def summary(figures: Figures, yardstick: float | None) -> Pairs:
+    """All pairs together."""
+    error = root_mean_square(figures.mcse)
+    bulk = np.where(np.isnan(figures.ess_bulk), np.inf, figures.ess_bulk)
+    return Pairs(
+        n=len(bulk),
+        above_rhat=float(np.mean(figures.rhat > MAX_RHAT)),
+        below_ess=None if TOO_FEW in figures.verdicts else float(np.mean(bulk < MIN_ESS)),
+        error=error,
+        relative_error=None if error is None or not yardstick else error / yardstick,
+        error_of_most=None if error is None or not yardstick else of_most(figures.mcse / yardstick),
+        worst=int(bulk.argmin()),
+    )
+
+
+def of_most(errors: DoubleArray) -> float:
+    """What nine in ten of them do not exceed; those that are not known do not count."""
+    return float(np.nanquantile(errors, SHARE_OF_PAIRS))
+
+
+def root_mean_square(values: DoubleArray) -> float | None:
+    """Of those that are known; None if none is."""
+    known = values[~np.isnan(values)]
+    return float(np.sqrt(np.mean(known**2))) if len(known) else None
+
+
+def number(value: float) -> float | None:
+    """None for what cannot be said."""
+    return None if math.isnan(value) else float(value)

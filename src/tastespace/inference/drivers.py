@@ -1,4 +1,4 @@
-"""The loops. Every algorithm is a transition; nothing else iterates."""
+"""The loops that all inference runs in: every algorithm is a transition, and nothing else iterates."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tastespace.progress import Observer, Progress
 
 Piece = TypeVar("Piece")
 
-PATIENCE = 0.1  # seconds until somebody who interrupts is heard
+PATIENCE = 0.1  # seconds until an interrupt is noticed
 
 
 def side_by_side(
     run: Callable[[Piece], None], pieces: Sequence[Piece], workers: int, stopped: list[BaseException]
 ) -> None:
-    """Run all in threads of their own; the first that fails, or somebody tired of waiting, stops the others.
+    """Run all in threads of their own; the first that fails, or an interrupt, stops the others.
 
-    Whoever runs looks into `stopped` and ends with the step that he is in: a thread cannot be left alone inside a
-    kernel while the program ends.
+    What runs looks into `stopped` and ends with the step that it is in: a thread cannot be left alone inside a kernel
+    while the program ends.
     """
     waiting, lock = deque(pieces), Lock()
 
@@ -72,11 +72,13 @@ def _run_to_the_end(work: Callable[[], None], workers: int, stopped: list[BaseEx
                 end.set()
                 raise
         for end in ends:
-            while not end.wait(PATIENCE):  # Not one long wait: an interrupt may reach another thread, and wake nobody.
+            while not end.wait(
+                PATIENCE
+            ):  # Not one long wait: an interrupt may reach another thread, and not wake this one.
                 pass
     except BaseException as error:
         stopped.append(error)
-        while not all(end.is_set() for end in ends):  # However often somebody interrupts.
+        while not all(end.is_set() for end in ends):  # However many interrupts there are.
             with suppress(KeyboardInterrupt):
                 sleep(PATIENCE)
         raise
@@ -187,11 +189,9 @@ class Saves(Protocol):
 
     def saved(self) -> Any:
         """What it remembers, as `tastespace.inference.packing` takes it."""
-        ...
 
     def restore(self, remembered: Any) -> None:
         """Go on from there."""
-        ...
 
 
 def sample(
@@ -202,7 +202,7 @@ def sample(
     keeps: Sequence[Keep[State, Kept]],
     watches: Sequence[Watch[State]] = (),
     phase: str,
-    told: Sequence[str] | None = None,
+    reported: Sequence[str] | None = None,
     traced: Traced[State, Kept] | None = None,
     checkpoints: RunCheckpoints | None = None,
     starts: Sequence[State] | None = None,
@@ -211,7 +211,7 @@ def sample(
 ) -> list[Chain[State, Kept]]:
     """Run chains side by side, each with a generator of its own, so that their number of threads changes nothing.
 
-    `keeps` and `watches` have one function a chain. `told` are the figures that the observer gets, None for all.
+    `keeps` and `watches` have one function a chain. `reported` are the figures that the observer gets, None for all.
     `traced` is what the schedule's rule looks at, if it has one. Chains found among the `checkpoints` go on from there.
     `starts` are states to begin with, one a chain, in place of those that the transition would.
     """
@@ -226,7 +226,7 @@ def sample(
         nonlocal done
         with lock:
             done += steps
-            figures = stats if told is None else {name: stats[name] for name in told if name in stats}
+            figures = stats if reported is None else {name: stats[name] for name in reported if name in stats}
             total = schedule.steps * schedule.chains if schedule.until is None else None
             observer(Progress(phase, done, total, figures))
 

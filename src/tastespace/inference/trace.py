@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tastespace.arrays import DoubleArray, FloatArray
 
 PREFIX = "trace:"
-# Names that mean something to whoever reads a trace; any other is just a quantity.
+# Names that mean something to readers of a trace; any other is just a quantity.
 NOISE, LOG_JOINT, HELD_OUT = "noise sd", "log joint", "held-out rmse"
 ACTIVE = "active factors"  # columns that are of use, where a prior lets the others shrink
 ACCEPTANCE, ENERGY_ERROR = "acceptance", "energy error"  # of moves that propose: how they went, not what they found

@@ -1,4 +1,4 @@
-"""One move of an inference algorithm, as a pure function of its state."""
+"""Transitions: one move of an inference algorithm, as a pure function of its state; and the models they are of."""
 
 from __future__ import annotations
 
@@ -23,6 +23,21 @@ class Transition(Protocol[State]):
     def step(self, state: State, rng: Generator) -> tuple[State, Stats]: ...
 
 
+@dataclass(frozen=True, eq=False)
+class Measured(Generic[State]):
+    """A transition that adds figures of the state after each step to its own."""
+
+    inner: Transition[State]
+    measures: Mapping[str, Callable[[State], float]]
+
+    def init(self, rng: Generator) -> State:
+        return self.inner.init(rng)
+
+    def step(self, state: State, rng: Generator) -> tuple[State, Stats]:
+        state, stats = self.inner.step(state, rng)
+        return state, {**stats, **{name: measure(state) for name, measure in self.measures.items()}}
+
+
 Params = TypeVar("Params")
 
 
@@ -31,19 +46,15 @@ class Model(Protocol[Params]):
 
     def sample_prior(self, where: Ratings, rng: Generator) -> Params:
         """Parameters for as many users and items as these ratings have."""
-        ...
 
     def simulate(self, params: Params, where: Ratings, rng: Generator) -> Ratings:
         """Ratings of the same pairs, drawn from the model."""
-        ...
 
     def log_joint(self, params: Params, observed: Ratings) -> float:
         """Log density of parameters and ratings together."""
-        ...
 
     def expected_value(self, params: Params, user_rows: IntArray, item_rows: IntArray) -> DoubleArray:
         """The mean rating of each pair."""
-        ...
 
 
 class Reporting(Protocol):

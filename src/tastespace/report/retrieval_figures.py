@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tastespace.index.trials import EXACT, REDUCED, Trial
-from tastespace.index.tuner import Tuned
+from tastespace.index.trials import Trial
+from tastespace.index.tuner import EXACT, REDUCED, Tuned
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import GRID, INK, LOOKS, PALE, RUST
 

@@ -9,7 +9,14 @@ import pytest
 from models.jump.worlds import any_state, dense_log_density, small_ratings
 
 from tastespace.inference.samplers.stochastic_approximation import Adam
-from tastespace.models.factorization.rank.sampler import Tuning, gradient, logarithms, precisions_of, settled, tuned
+from tastespace.models.factorization.rank.sampler import (
+    Tuning,
+    gradient,
+    logarithms,
+    precisions_of,
+    tuned,
+    with_tuned_mean,
+)
 from tastespace.models.factorization.rank.target import Precisions, RankTarget
 from tastespace.models.factorization.rank.within import GibbsRows
 from tastespace.randomness import generator
@@ -51,7 +58,7 @@ def tuned_precisions(start, temperature, steps=120):
     for step in range(steps):
         state = GibbsRows().moved(target, state, rng)
         state, tuning = tuned(target, state, tuning, adam, counts=step >= steps // 2)
-    return settled(state, tuning).precisions, ratings.standard_deviation
+    return with_tuned_mean(state, tuning).precisions, ratings.standard_deviation
 
 
 def test_precisions_are_found_from_any_start():
@@ -94,4 +101,4 @@ def test_precisions_stay_within_reach():
 def test_nothing_tuned_nothing_settled():
     target = RankTarget.of(small_ratings(6, 5, generator(0)), 4)
     state = any_state(target, 2, generator(1))
-    assert settled(state, Tuning.begun()) is state
+    assert with_tuned_mean(state, Tuning.begun()) is state

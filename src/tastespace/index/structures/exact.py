@@ -4,104 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tastespace import _native, threads
+from tastespace import _native
 from tastespace.arrays import FloatArray, FloatMatrix, contiguous
-from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.index.index import Excluded, Index, Neighbours, check_filters, check_number, checked_vectors, panels_of
+from tastespace.index.index import Index
+from tastespace.index.search import Content, Neighbours, Search, panels_of
 
 
 @dataclass(kw_only=True)
-class Exact:
+class Exact(Index):
     """Fused scan with a heap a query: the reference for every other index, and the fastest for small catalogues."""
 
-    threads: int | None = None
+    keeps_vectors: ClassVar[bool] = False  # The panels are the vectors in another order.
 
-    def build(self, vectors: FloatMatrix) -> Self:
-        vectors = checked_vectors(vectors)
-        self.n_items_, self.n_dimensions_ = vectors.shape
-        self.panels_: FloatArray = panels_of(vectors)
-        return self
+    def _check(self) -> None:
+        """There is nothing to check."""
 
-    @property
-    def description(self) -> str:
+    def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> tuple[FloatArray]:
+        return (panels_of(vectors),)
+
+    def _describe(self, content: Content) -> str:
         return "scan of all items"
 
-    @property
-    def n_bytes(self) -> int:
-        return self.panels_.nbytes
+    def _arrays(self, built: tuple[FloatArray]) -> Mapping[str, NDArray[Any]]:
+        return {}  # Panels are soon made.
 
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """None: the panels are the vectors in another order, and soon made."""
-        return {}
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> tuple[FloatArray]:
+        return self._build(vectors, None)
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Self:
-        return self.build(vectors)
+    def _vectors(self, content: Content) -> FloatMatrix:
+        if content.built is None:
+            return np.zeros((0, self.n_dimensions_), np.float32)
+        panels = content.built[0].reshape(-1, self.n_dimensions_, _native.SCAN_PANEL)
+        return contiguous(panels.transpose(0, 2, 1).reshape(-1, self.n_dimensions_)[: content.n_items], np.float32)
 
-    def search(
-        self,
-        queries: FloatMatrix,
-        k: int,
-        *,
-        excluded: Excluded | None = None,
-        allowed: NDArray[np.bool_] | None = None,
-    ) -> Neighbours:
-        queries, found, optional = prepared_queries(self, queries, k, excluded, allowed)
-        if len(queries) == 0 or self.n_items_ == 0:
-            return nothing(found)
-        _native.scan(
-            self.panels_,
-            queries,
-            self.n_items_,
-            found.items,
-            found.scores,
-            threads=threads.resolve(self.threads),
-            **optional,
-        )
-        return found
-
-
-def prepared_queries(
-    index: Index, queries: FloatMatrix, k: int, excluded: Excluded | None, allowed: NDArray[np.bool_] | None
-) -> tuple[FloatMatrix, Neighbours, dict[str, Any]]:
-    """Queries as kernels take them, room for what will be found, and what must not be; errors where they are none.
-
-    Every microsecond counts here: a search of one query may take ten.
-    """
-    queries = contiguous(queries, np.float32)
-    if queries.ndim != 2 or queries.shape[1] != index.n_dimensions_:
-        raise InvalidParameterError(
-            f"queries have the shape {queries.shape}; expected (n, {index.n_dimensions_}) as the items have"
-        )
-    if type(k) is not int or k < 1:
-        check_number("k", k)
-    if not _are_finite(queries):
-        raise NonFiniteStateError("a query has infinite or missing coordinates; expected finite numbers")
-    if excluded is not None or allowed is not None:
-        check_filters(excluded, allowed, len(queries), index.n_items_)
-    found = Neighbours(np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.float32))
-    optional: dict[str, Any] = {}
-    if excluded is not None:
-        optional["excluded_offsets"] = contiguous(excluded.offsets, np.int64)
-        optional["excluded"] = contiguous(excluded.items, np.int32)
-    if allowed is not None:
-        optional["allowed"] = contiguous(allowed, np.bool_).view(np.uint8)
-    return queries, found, optional
-
-
-def nothing(found: Neighbours) -> Neighbours:
-    """The same room, with nothing found."""
-    found.items.fill(-1)
-    found.scores.fill(-np.inf)
-    return found
-
-
-def _are_finite(queries: FloatMatrix) -> bool:
-    """One product tells of a single query, unless it is very long, in a tenth of the time."""
-    flat = queries.reshape(-1)
-    return isfinite(flat.dot(flat)) or bool(np.isfinite(queries).all())
+    def _search(self, content: Content, search: Search) -> Neighbours:
+        return search.run(_native.scan, content.built, content.n_items)

@@ -7,26 +7,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tastespace import threads
-from tastespace.arrays import BoolArray, FloatMatrix, contiguous
+from tastespace import _native, threads
+from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, contiguous
 from tastespace.errors import MissingExtraError
-from tastespace.index.index import (
-    Excluded,
-    Neighbours,
-    best_of,
-    check_number,
-    checked_vectors,
-    few_allowed,
-    is_excluded,
-    of_queries,
-    require,
-)
-from tastespace.index.structures.exact import Exact, nothing, prepared_queries
+from tastespace.index.index import Index
+from tastespace.index.search import Content, Neighbours, Search, check_number, panels_of, require
 from tastespace.randomness import generator
 
 # To look at an item on a walk takes as long as to look at so many in a scan, which reads them in their order.
@@ -36,116 +26,87 @@ PROCESS = os.getpid()
 DEEPER = 4  # times as many items, when too few of those found are wanted
 
 
+class Links(NamedTuple):
+    """The content of a graph: that of faiss, and the items as the scan takes them."""
+
+    graph: Any
+    panels: FloatArray
+
+
 @dataclass(kw_only=True)
-class Graph:
+class Graph(Index):
     """A hierarchical graph (HNSW) by inner product: `effort` candidates are kept while walking.
 
     More effort finds more of the best items, and takes longer. More neighbours an item, and more effort while building,
     make a better graph that is larger, and longer in building: in a poor one no walk leads to some items, whatever its
-    effort. Where little is allowed, or most of what a walk finds is
-    not wanted, what is left is scanned.
+    effort. Where little is allowed, or most of what a walk finds is not wanted, what is left is scanned.
     """
 
     neighbours: int = 16
     build_effort: int = 200
     effort: int = 64
     seed: int = 0
-    threads: int | None = None
 
-    def build(self, vectors: FloatMatrix) -> Self:
-        vectors = self._begin(vectors)
-        if self.n_items_ == 0:
-            return self
+    def _check(self) -> None:
+        for name in ("build_effort", "effort"):
+            check_number(name, getattr(self, name))
+        check_number("neighbours", self.neighbours, least=2)
+        _library()  # A missing one is reported at once, even where there is nothing to build.
+
+    def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Links:
         faiss = _library()
-        graph = faiss.IndexHNSWFlat(self.n_dimensions_, int(self.neighbours), faiss.METRIC_INNER_PRODUCT)
+        graph = faiss.IndexHNSWFlat(vectors.shape[1], int(self.neighbours), faiss.METRIC_INNER_PRODUCT)
         graph.hnsw.efConstruction = int(self.build_effort)
         graph.hnsw.rng = faiss.RandomGenerator(int(generator(self.seed).integers(2**31)))
         with _threads(threads.resolve(self.threads)):
             graph.add(vectors)
-        self.graph_ = graph
-        return self
+        return Links(graph, panels_of(vectors))
 
-    def _begin(self, vectors: FloatMatrix) -> FloatMatrix:
-        for name in ("build_effort", "effort"):
-            check_number(name, getattr(self, name))
-        check_number("neighbours", self.neighbours, least=2)
-        _library()  # A missing one is told at once, even where there is nothing to build.
-        self.vectors_: FloatMatrix = checked_vectors(vectors)
-        self.n_items_, self.n_dimensions_ = self.vectors_.shape
-        self.graph_ = None
-        self.scan_ = Exact().build(self.vectors_)
-        return self.vectors_
-
-    @property
-    def description(self) -> str:
+    def _describe(self, content: Content) -> str:
         return f"graph of {self.neighbours} neighbours an item, {self.effort} candidates kept while walking"
 
-    @property
-    def n_bytes(self) -> int:
-        if self.graph_ is None:
-            return 0
-        links = self.graph_.hnsw
+    def _n_bytes(self, content: Content) -> int:
+        links = content.built.graph.hnsw
         n_bytes = int(4 * (links.neighbors.size() + links.levels.size()) + 8 * links.offsets.size())
         # The library keeps the vectors once more, and so does the scan.
-        return n_bytes + self.vectors_.nbytes + self.scan_.n_bytes
+        return n_bytes + self._vectors(content).nbytes + int(content.built.panels.nbytes)
 
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
+    def _arrays(self, built: Links) -> Mapping[str, NDArray[Any]]:
         """The links in the format of faiss, without the vectors."""
-        if self.graph_ is None:
-            return {}
         faiss = _library()
-        return {"graph": faiss.serialize_index(self.graph_, faiss.IO_FLAG_SKIP_STORAGE)}
+        return {"graph": faiss.serialize_index(built.graph, faiss.IO_FLAG_SKIP_STORAGE)}
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Self:
-        vectors = self._begin(vectors)
-        require(bool(arrays) == bool(self.n_items_), "it has a graph where there are no items, or none where there are")
-        if arrays:
-            self.graph_ = _read(contiguous(arrays["graph"], np.uint8), vectors)
-        return self
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Links:
+        return Links(_read(contiguous(arrays["graph"], np.uint8), vectors), panels_of(vectors))
 
-    def search(
-        self,
-        queries: FloatMatrix,
-        k: int,
-        *,
-        excluded: Excluded | None = None,
-        allowed: BoolArray | None = None,
-    ) -> Neighbours:
-        queries, found, optional = prepared_queries(self, queries, k, excluded, allowed)
-        if len(queries) == 0 or self.n_items_ == 0:
-            return nothing(found)
-        if excluded is None and allowed is None and k <= self.n_items_:
-            scores, items = self._walk(queries, k, k)
+    def _search(self, content: Content, search: Search) -> Neighbours:
+        k, excluded, allowed = search.k, search.excluded, search.allowed
+        if excluded is None and allowed is None and k <= content.n_items:
+            scores, items = self._walk(content, search.queries, k, k)
             if items.min() >= 0:  # All of them were found, as nearly always.
                 return Neighbours(items.astype(np.int32), scores)
-        if excluded is not None:
-            excluded = Excluded(optional["excluded_offsets"], optional["excluded"])
-        few = few_allowed(allowed)
-        if few is not None:
-            return best_of(few, self.vectors_, queries, k, excluded, threads.resolve(self.threads))
-        pending = np.arange(len(queries))  # queries that are not answered yet
-        for depth in self._depths(k, allowed):
-            pending = self._answer(queries, pending, depth, excluded, allowed, found)
+        found = Neighbours.empty(len(search.queries), k)
+        pending = np.arange(len(search.queries))  # queries that are not answered yet
+        for depth in self._depths(content.n_items, k, allowed):
+            pending = self._answer(content, search, pending, depth, found)
             if len(pending) == 0:
                 return found
-        self.scan_.threads = self.threads
-        rest = self.scan_.search(queries[pending], k, excluded=of_queries(excluded, pending), allowed=allowed)
-        found.items[pending], found.scores[pending] = rest.items, rest.scores
+        rest = search._replace(queries=search.queries[pending], excluded=excluded and excluded.of_queries(pending))
+        scanned = rest.run(_native.scan, (content.built.panels,), content.n_items)
+        found.items[pending], found.scores[pending] = scanned.items, scanned.scores
         return found
 
     def _answer(
-        self,
-        queries: FloatMatrix,
-        pending: NDArray[np.int64],
-        depth: int,
-        excluded: Excluded | None,
-        allowed: BoolArray | None,
-        found: Neighbours,
+        self, content: Content, search: Search, pending: NDArray[np.int64], depth: int, found: Neighbours
     ) -> NDArray[np.int64]:
         """Answer those queries for which enough of so many items are wanted; the others are given back."""
-        k = found.items.shape[1]
-        scores, items = self._walk(queries[pending], depth, self._effort(depth, k))
-        wanted = _wanted(items, of_queries(excluded, pending), allowed)
+        k = search.k
+        scores, items = self._walk(content, search.queries[pending], depth, self._effort(depth, k))
+        wanted: BoolArray = items >= 0
+        if search.allowed is not None:
+            wanted &= search.allowed[items]
+        if search.excluded is not None:
+            wanted &= ~search.excluded.of_queries(pending).contains(items)
         enough = np.count_nonzero(wanted, axis=1) >= k
         # The wanted ones come first, in their order.
         first = np.argsort(~wanted[enough], axis=1, kind="stable")[:, :k]
@@ -155,40 +116,32 @@ class Graph:
         short: NDArray[np.int64] = pending[~enough]
         return short
 
-    def _depths(self, k: int, allowed: BoolArray | None) -> Iterator[int]:
+    def _depths(self, n_items: int, k: int, allowed: BoolArray | None) -> Iterator[int]:
         """How many items to find at first, and how many if too few are wanted; where no scan is faster."""
-        n_allowed = self.n_items_ if allowed is None else int(np.count_nonzero(allowed))
+        n_allowed = n_items if allowed is None else int(np.count_nonzero(allowed))
         # Twice what would do if the wanted ones lay anywhere. Walks to far more than that miss too many: the lower
         # the score, the fewer links lead to an item.
-        first = 2 * k * self.n_items_ // max(1, n_allowed)
+        first = 2 * k * n_items // max(1, n_allowed)
         for depth in (first, DEEPER * first):
-            if depth <= self.n_items_ and self._effort(depth, k) <= self.n_items_ // SCANNED:
+            if depth <= n_items and self._effort(depth, k) <= n_items // SCANNED:
                 yield depth
 
     def _effort(self, depth: int, k: int) -> int:
         """As many candidates for each item found as without filters: the end of a walk's list misses many."""
         return depth * max(int(self.effort), k) // k
 
-    def _walk(self, queries: FloatMatrix, n_found: int, effort: int) -> tuple[FloatMatrix, NDArray[np.int64]]:
+    def _walk(
+        self, content: Content, queries: FloatMatrix, n_found: int, effort: int
+    ) -> tuple[FloatMatrix, NDArray[np.int64]]:
         # To ask for more items than there is effort would give more of the same walk, not a longer one.
         parameters = _parameters(max(effort, int(self.effort)))
         found: tuple[FloatMatrix, NDArray[np.int64]]
         if len(queries) == 1:  # takes one thread anyway
-            found = self.graph_.search(queries, n_found, params=parameters)
+            found = content.built.graph.search(queries, n_found, params=parameters)
         else:
             with _threads(threads.resolve(self.threads)):
-                found = self.graph_.search(queries, n_found, params=parameters)
+                found = content.built.graph.search(queries, n_found, params=parameters)
         return found
-
-
-def _wanted(items: NDArray[np.int64], excluded: Excluded | None, allowed: BoolArray | None) -> BoolArray:
-    """Which of the items found, a row a query, are items that may be found."""
-    wanted: BoolArray = items >= 0
-    if allowed is not None:
-        wanted &= allowed[items]
-    if excluded is not None:
-        wanted &= ~is_excluded(items, excluded)
-    return wanted
 
 
 def _read(saved: NDArray[np.uint8], vectors: FloatMatrix) -> Any:

@@ -1,26 +1,43 @@
-"""Items in cells around centres; a search looks at the best cells only."""
+"""Items in cells around centres; a search looks at the best cells only.
+
+Cells are found by k-means: Lloyd's iterations on a sample, then every point goes to its nearest centre. The nearest
+centre c of x has the largest x.c - |c|^2 / 2, so that the scan finds it, with any number of threads the same one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, sqrt
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import _native, threads
-from tastespace.arrays import FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
-from tastespace.index.index import Excluded, Neighbours, check_number, checked_vectors, n_bytes_of, panels_of, require
-from tastespace.index.structures.common import Clusters, search_by_kernel
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
+from tastespace.index.index import Index
+from tastespace.index.search import Content, Neighbours, Search, check_number, panels_of, require
+from tastespace.index.structures.exact import Exact
 from tastespace.randomness import generator
 
 PANEL = _native.SCAN_PANEL
+ITERATIONS = 10
+SAMPLE = 64  # points a cell that centres are found by: more make them hardly better
+
+
+class Cells(NamedTuple):
+    """The content of an inverted file: every cell begins a panel."""
+
+    centres: FloatArray  # in panels
+    first_panels: OffsetArray  # n_cells + 1
+    panels: FloatArray
+    members: IntArray  # the item at each place of the panels; -1 for none
 
 
 @dataclass(kw_only=True)
-class InvertedFile:
+class InvertedFile(Index):
     """k-means cells: the items of the `probes` best of `n_cells` cells are scored, exactly; others are not seen.
 
     More probes find more of the best items, and take longer. None for as many cells as twice the root of the number of
@@ -30,96 +47,83 @@ class InvertedFile:
     n_cells: int | None = None
     probes: int = 8
     seed: int = 0
-    threads: int | None = None
-
-    def build(self, vectors: FloatMatrix) -> Self:
-        self.vectors_ = vectors = checked_vectors(vectors)
-        self.n_items_, self.n_dimensions_ = vectors.shape
-        self._check()
-        wanted = max(1, round(2 * sqrt(self.n_items_))) if self.n_cells is None else self.n_cells
-        n_threads = threads.resolve(self.threads)
-        if self.n_items_ == 0:
-            self.n_cells_ = 0
-            return self
-        clusters = Clusters.of(vectors, wanted, generator(self.seed), n_threads)
-        self.n_cells_ = len(clusters.centres)
-        self.centres_: FloatArray = panels_of(clusters.centres)
-        counts = np.bincount(clusters.cells, minlength=self.n_cells_)
-        self.first_panels_: OffsetArray = np.concatenate([[0], np.cumsum(-(-counts // PANEL))]).astype(np.int64)
-        # The place of each item: behind those of its cell that come before it.
-        order = np.argsort(clusters.cells, kind="stable")
-        within = np.arange(self.n_items_) - np.repeat(np.cumsum(counts) - counts, counts)
-        places = self.first_panels_[clusters.cells[order]] * PANEL + within
-        self.members_: IntArray = np.full(self.first_panels_[-1] * PANEL, -1, np.int32)
-        self.members_[places] = order
-        placed = np.zeros((len(self.members_), self.n_dimensions_), np.float32)
-        placed[places] = vectors[order]
-        self.panels_: FloatArray = panels_of(placed)
-        return self
-
-    def _probes(self, allowed: NDArray[np.bool_] | None) -> int:
-        """The cells to look into: more where fewer of their items count."""
-        probes = self.probes
-        if allowed is not None:
-            probes = ceil(probes * self.n_items_ / max(np.count_nonzero(allowed), 1))
-        return min(probes, self.n_cells_)
 
     def _check(self) -> None:
         check_number("probes", self.probes)
         if self.n_cells is not None:
             check_number("n_cells", self.n_cells)
 
-    @property
-    def description(self) -> str:
-        return f"inverted file of {self.n_cells_} cells, {min(self.probes, self.n_cells_)} of them looked into"
+    def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Cells:
+        wanted = max(1, round(2 * sqrt(len(vectors)))) if self.n_cells is None else self.n_cells
+        centres, cells = clusters(vectors, wanted, generator(self.seed), threads.resolve(self.threads))
+        counts = np.bincount(cells, minlength=len(centres))
+        first_panels: OffsetArray = np.concatenate([[0], np.cumsum(-(-counts // PANEL))]).astype(np.int64)
+        # The place of each item: behind those of its cell that come before it.
+        order = np.argsort(cells, kind="stable")
+        within = np.arange(len(vectors)) - np.repeat(np.cumsum(counts) - counts, counts)
+        places = first_panels[cells[order]] * PANEL + within
+        members: IntArray = np.full(first_panels[-1] * PANEL, -1, np.int32)
+        members[places] = order
+        placed = np.zeros((len(members), vectors.shape[1]), np.float32)
+        placed[places] = vectors[order]
+        return Cells(panels_of(centres), first_panels, panels_of(placed), members)
 
-    @property
-    def n_bytes(self) -> int:
-        return n_bytes_of(self.arrays())
+    def _describe(self, content: Content) -> str:
+        n_cells = 0 if content.built is None else len(content.built.first_panels) - 1
+        return f"inverted file of {n_cells} cells, {min(self.probes, n_cells)} of them looked into"
 
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        if not self.n_cells_:
-            return {}
-        return {
-            "centres": self.centres_,
-            "first_panels": self.first_panels_,
-            "members": self.members_,
-            "panels": self.panels_,
-        }
+    def _arrays(self, built: Cells) -> Mapping[str, NDArray[Any]]:
+        return built._asdict()
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Self:
-        self._check()
-        self.vectors_ = vectors = contiguous(vectors, np.float32)
-        self.n_items_, self.n_dimensions_ = vectors.shape
-        self.n_cells_ = len(arrays["first_panels"]) - 1 if arrays else 0
-        require(bool(arrays) == bool(self.n_items_), "it has cells where there are no items, or none where there are")
-        if not arrays:
-            return self
-        self.centres_ = contiguous(arrays["centres"], np.float32)
-        self.first_panels_ = contiguous(arrays["first_panels"], np.int64)
-        self.members_ = contiguous(arrays["members"], np.int32)
-        self.panels_ = contiguous(arrays["panels"], np.float32)
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Cells:
+        kinds = {"centres": np.float32, "first_panels": np.int64, "panels": np.float32, "members": np.int32}
+        cells = Cells(*(contiguous(arrays[name], kind) for name, kind in kinds.items()))
         # The search does not look at each of them again.
-        items = self.members_[self.members_ >= 0]
-        require(len(items) == self.n_items_, f"{len(items)} items in cells, {self.n_items_} of the model")
-        require(not self.n_items_ or int(items.max()) < self.n_items_, "items in cells that the model does not have")
-        return self
+        items = cells.members[cells.members >= 0]
+        require(len(items) == len(vectors), f"{len(items)} items in cells, {len(vectors)} of the model")
+        require(int(items.max()) < len(vectors), "items in cells that the model does not have")
+        return cells
 
-    def search(
-        self,
-        queries: FloatMatrix,
-        k: int,
-        *,
-        excluded: Excluded | None = None,
-        allowed: NDArray[np.bool_] | None = None,
-    ) -> Neighbours:
-        return search_by_kernel(
-            self,
-            _native.search_cells,
-            lambda: (self.centres_, self.first_panels_, self.panels_, self.members_),
-            lambda: (self._probes(allowed),),
-            queries,
-            k,
-            excluded,
-            allowed,
-        )
+    def _search(self, content: Content, search: Search) -> Neighbours:
+        probes = self._probes(content, search.allowed)
+        return search.run(_native.search_cells, content.built, content.n_items, (probes,))
+
+    def _probes(self, content: Content, allowed: BoolArray | None) -> int:
+        """The cells to look into: more where fewer of their items count."""
+        probes = self.probes
+        if allowed is not None:
+            probes = ceil(probes * content.n_items / max(int(np.count_nonzero(allowed)), 1))
+        return min(probes, len(content.built.first_panels) - 1)
+
+
+def clusters(points: FloatMatrix, n_cells: int, rng: Generator, threads: int) -> tuple[FloatMatrix, IntArray]:
+    """Centres, at most so many and no more than there are points, and the nearest of them of each point."""
+    n_cells = min(n_cells, len(points))
+    sample = points
+    if len(points) > SAMPLE * n_cells:
+        sample = points[np.sort(rng.choice(len(points), SAMPLE * n_cells, replace=False))]
+    centres = contiguous(sample[np.sort(rng.choice(len(sample), n_cells, replace=False))], np.float32)
+    for _ in range(ITERATIONS):
+        centres = _moved(sample, nearest(sample, centres, threads), centres, rng)
+    return centres, nearest(points, centres, threads)
+
+
+def nearest(points: FloatMatrix, centres: FloatMatrix, threads: int) -> IntArray:
+    """The nearest centre of each point; of two as near, the first."""
+    lengths = np.einsum("cd,cd->c", centres, centres, dtype=np.float64)
+    lifted = np.hstack([centres, (-0.5 * lengths).astype(np.float32)[:, None]])
+    queries = np.hstack([points, np.ones((len(points), 1), np.float32)])
+    return Exact(threads=threads).build(lifted).search(queries, 1).items[:, 0]
+
+
+def _moved(points: FloatMatrix, cells: IntArray, centres: FloatMatrix, rng: Generator) -> FloatMatrix:
+    """Every centre to the mean of its points; one without any to a point of some other."""
+    n_cells, n_dimensions = centres.shape
+    counts = np.bincount(cells, minlength=n_cells)
+    totals: DoubleArray = np.empty((n_cells, n_dimensions))
+    for d in range(n_dimensions):
+        totals[:, d] = np.bincount(cells, points[:, d], minlength=n_cells)
+    moved = (totals / np.maximum(counts, 1)[:, None]).astype(np.float32)
+    empty = np.flatnonzero(counts == 0)
+    moved[empty] = points[rng.integers(len(points), size=len(empty))]
+    return moved

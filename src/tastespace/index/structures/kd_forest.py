@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tastespace import _native, threads
 from tastespace.arrays import FloatArray, FloatMatrix, IntArray, contiguous
-from tastespace.errors import InvalidParameterError
-from tastespace.index.index import Excluded, Neighbours, check_number, checked_vectors, n_bytes_of, panels_of, require
-from tastespace.index.structures.common import lifted, search_by_kernel
+from tastespace.errors import InvalidParameterError, NonFiniteStateError
+from tastespace.index.index import Index
+from tastespace.index.search import Content, Neighbours, Search, check_number, panels_of, require
 from tastespace.randomness import generator
 
 PANEL = _native.SCAN_PANEL
 
 
+class Forest(NamedTuple):
+    """The content of a k-d forest; all trees have one shape, which follows from the number of leaves."""
+
+    branches: IntArray  # nodes
+    dimensions: IntArray  # trees x nodes
+    thresholds: FloatMatrix  # trees x nodes
+    panels: FloatArray  # trees x places x dimensions, in panels
+    members: IntArray  # trees x places: the item of each; -1 for none
+
+
 @dataclass(kw_only=True)
-class KdForest:
+class KdForest(Index):
     """Trees that halve the items at a dimension drawn from the `candidates` of highest variance.
 
     A search goes down every tree to the leaf that the query is in, then on from the nearest branch of all that were
@@ -34,42 +44,6 @@ class KdForest:
     budget: int = 2000
     candidates: int = 5
     seed: int = 0
-    threads: int | None = None
-
-    def build(self, vectors: FloatMatrix) -> Self:
-        self._check()
-        self.vectors_ = vectors = checked_vectors(vectors)
-        self.n_items_, self.n_dimensions_ = vectors.shape
-        if self.n_items_ == 0:
-            return self
-        points = lifted(vectors)
-        self._shape()
-        shape = (self.n_trees, len(self.branches_))
-        self.dimensions_: IntArray = np.empty(shape, np.int32)
-        self.thresholds_: FloatMatrix = np.empty(shape, np.float32)
-        members: IntArray = np.empty((self.n_trees, self._n_leaves * self.leaf_size), np.int32)
-        _native.grow_forest(
-            points,
-            self.leaf_size,
-            self.candidates,
-            int(generator(self.seed).integers(2**63)),
-            members,
-            self.dimensions_,
-            self.thresholds_,
-            threads=threads.resolve(self.threads),
-        )
-        self.members_: IntArray = members.reshape(-1)
-        self.panels_: FloatArray = np.concatenate([panels_of(_placed(vectors, order)) for order in members])
-        return self
-
-    @property
-    def _n_leaves(self) -> int:
-        return int(-(-self.n_items_ // self.leaf_size))
-
-    def _shape(self) -> None:
-        """The shape of all trees follows from the number of leaves."""
-        self.branches_: IntArray = np.empty(2 * self._n_leaves - 1, np.int32)
-        _native.shape_tree(self.branches_)
 
     def _check(self) -> None:
         for name in ("n_trees", "leaf_size", "budget", "candidates"):
@@ -77,74 +51,66 @@ class KdForest:
         if self.leaf_size % PANEL:
             raise InvalidParameterError(f"leaf_size is {self.leaf_size}; expected a multiple of {PANEL}")
 
-    @property
-    def description(self) -> str:
-        looked = min(self.budget, self.n_items_)
-        return f"forest of {self.n_trees} k-d trees, {looked} of {self.n_items_} items looked at"
-
-    @property
-    def n_bytes(self) -> int:
-        return n_bytes_of(self.arrays()) + self.branches_.nbytes if self.n_items_ else 0
-
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        if not self.n_items_:
-            return {}
-        return {
-            "dimensions": self.dimensions_,
-            "thresholds": self.thresholds_,
-            "members": self.members_,
-            "panels": self.panels_,
-        }
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Self:
-        self._check()
-        self.vectors_ = vectors = contiguous(vectors, np.float32)
-        self.n_items_, self.n_dimensions_ = vectors.shape
-        require(bool(arrays) == bool(self.n_items_), "it has leaves where there are no items, or none where there are")
-        if not arrays:
-            return self
-        self._shape()
-        self.dimensions_ = contiguous(arrays["dimensions"], np.int32)
-        self.thresholds_ = contiguous(arrays["thresholds"], np.float32)
-        self.members_ = contiguous(arrays["members"], np.int32)
-        self.panels_ = contiguous(arrays["panels"], np.float32)
-        # The search does not look at each of them again.
-        shape = (self.n_trees, len(self.branches_))
-        n_places = self.n_trees * self._n_leaves * self.leaf_size
-        require(
-            self.dimensions_.shape == self.thresholds_.shape == shape, f"expected {shape[0]} trees of {shape[1]} nodes"
+    def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Forest:
+        branches = self._branches(len(vectors))
+        shape = (self.n_trees, len(branches))
+        dimensions: IntArray = np.empty(shape, np.int32)
+        thresholds: FloatMatrix = np.empty(shape, np.float32)
+        members: IntArray = np.empty((self.n_trees, self._n_leaves(len(vectors)) * self.leaf_size), np.int32)
+        _native.grow_forest(
+            lifted(vectors),
+            self.leaf_size,
+            self.candidates,
+            int(generator(self.seed).integers(2**63)),
+            members,
+            dimensions,
+            thresholds,
+            threads=threads.resolve(self.threads),
         )
-        require(self.members_.shape == (n_places,), f"{len(self.members_)} places in leaves, expected {n_places}")
-        require(self.panels_.shape == (n_places * self.n_dimensions_,), "items of another number of dimensions")
+        panels: FloatArray = np.concatenate([panels_of(_placed(vectors, order)) for order in members])
+        return Forest(branches, dimensions, thresholds, panels, members.reshape(-1))
+
+    def _n_leaves(self, n_items: int) -> int:
+        return int(-(-n_items // self.leaf_size))
+
+    def _branches(self, n_items: int) -> IntArray:
+        branches: IntArray = np.empty(2 * self._n_leaves(n_items) - 1, np.int32)
+        _native.shape_tree(branches)
+        return branches
+
+    def _describe(self, content: Content) -> str:
+        looked = min(self.budget, content.n_items)
+        return f"forest of {self.n_trees} k-d trees, {looked} of {content.n_items} items looked at"
+
+    def _arrays(self, built: Forest) -> Mapping[str, NDArray[Any]]:
+        return {name: array for name, array in built._asdict().items() if name != "branches"}
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Forest:
+        kinds = {"dimensions": np.int32, "thresholds": np.float32, "panels": np.float32, "members": np.int32}
+        n_items, n_dimensions = vectors.shape
+        forest = Forest(self._branches(n_items), *(contiguous(arrays[name], kind) for name, kind in kinds.items()))
+        # The search does not look at each of them again.
+        shape = (self.n_trees, len(forest.branches))
+        n_places = self.n_trees * self._n_leaves(n_items) * self.leaf_size
         require(
-            int(self.dimensions_.min()) >= 0 and int(self.dimensions_.max()) <= self.n_dimensions_,
+            forest.dimensions.shape == forest.thresholds.shape == shape,
+            f"expected {shape[0]} trees of {shape[1]} nodes",
+        )
+        require(forest.members.shape == (n_places,), f"{len(forest.members)} places in leaves, expected {n_places}")
+        require(forest.panels.shape == (n_places * n_dimensions,), "items of another number of dimensions")
+        require(
+            int(forest.dimensions.min()) >= 0 and int(forest.dimensions.max()) <= n_dimensions,
             "splits at dimensions that the model does not have",
         )
-        items = self.members_.reshape(self.n_trees, -1)
+        items = forest.members.reshape(self.n_trees, -1)
         require(
-            int(items[:, : self.n_items_].min()) >= 0 and int(items.max()) < self.n_items_,
+            int(items[:, :n_items].min()) >= 0 and int(items.max()) < n_items,
             "items in leaves that the model does not have",
         )
-        return self
+        return forest
 
-    def search(
-        self,
-        queries: FloatMatrix,
-        k: int,
-        *,
-        excluded: Excluded | None = None,
-        allowed: NDArray[np.bool_] | None = None,
-    ) -> Neighbours:
-        return search_by_kernel(
-            self,
-            _native.search_forest,
-            lambda: (self.branches_, self.dimensions_, self.thresholds_, self.panels_, self.members_),
-            lambda: (self.budget, self.leaf_size),
-            queries,
-            k,
-            excluded,
-            allowed,
-        )
+    def _search(self, content: Content, search: Search) -> Neighbours:
+        return search.run(_native.search_forest, content.built, content.n_items, (self.budget, self.leaf_size))
 
 
 def _placed(vectors: FloatMatrix, members: IntArray) -> FloatMatrix:
@@ -152,3 +118,27 @@ def _placed(vectors: FloatMatrix, members: IntArray) -> FloatMatrix:
     placed = vectors[members]
     placed[members < 0] = 0
     return placed
+
+
+EQUAL = 1e-5  # norms that differ by less, relatively, are one
+
+
+def lifted(vectors: FloatMatrix) -> FloatMatrix:
+    """Items on the unit sphere, so that near means a large inner product: what trees of distances need.
+
+    Items are divided by the largest norm R. Where norms differ one more coordinate, the root of 1 - |v|^2 / R^2, lifts
+    every item to the sphere. A query is scaled to length 1 and is 0 there: of all items the nearest to it has then the
+    largest inner product with it.
+    """
+    squares = np.einsum("id,id->i", vectors, vectors, dtype=np.float64)
+    if not np.isfinite(squares).all():
+        raise NonFiniteStateError("an item has infinite or missing coordinates; expected finite numbers")
+    largest = float(squares.max(initial=0.0))
+    if largest == 0:
+        return vectors  # all in the centre: none is nearer than another
+    points = vectors / np.float32(np.sqrt(largest))
+    # A relative difference of squares is about twice that of norms.
+    if largest - float(squares.min()) <= 2 * EQUAL * largest:
+        return points
+    heights = np.sqrt(1 - squares / largest)
+    return np.hstack([points, heights.astype(np.float32)[:, None]])

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tastespace import _native, threads
 from tastespace.arrays import FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
-from tastespace.index.index import Excluded, Neighbours, check_number, checked_vectors, n_bytes_of, panels_of, require
-from tastespace.index.structures.common import lifted, search_by_kernel
+from tastespace.index.index import Index
+from tastespace.index.search import Content, Neighbours, Search, check_number, panels_of, require
+from tastespace.index.structures.kd_forest import lifted
 from tastespace.randomness import generator
 
 PANEL = _native.SCAN_PANEL
@@ -22,8 +23,17 @@ SPREAD = 0.5
 DEEPEST = 24  # levels by k-means; what is left then, such as outliers of outliers, is parted as it comes
 
 
+class Tree(NamedTuple):
+    """The content of a k-means tree; nodes lie in panels, the children of each beginning one."""
+
+    nodes: IntArray  # the first panel of each, of children or of items, and its count
+    centres: FloatArray  # in panels
+    panels: FloatArray
+    members: IntArray  # the item at each place of the panels; -1 for none
+
+
 @dataclass(kw_only=True)
-class KMeansTree:
+class KMeansTree(Index):
     """Every node has the items of one cluster, its children those of up to `branching` clusters of these.
 
     A search goes down to the nearest leaf, then on from the nearest cluster of all that were passed by, until `budget`
@@ -36,21 +46,26 @@ class KMeansTree:
     budget: int = 1000
     iterations: int = 10
     seed: int = 0
-    threads: int | None = None
 
-    def build(self, vectors: FloatMatrix) -> Self:
-        self._check()
-        self.vectors_ = vectors = checked_vectors(vectors)
-        self.n_items_, self.n_dimensions_ = vectors.shape
-        if self.n_items_ == 0:
-            return self
-        points = np.hstack([lifted(vectors), np.ones((self.n_items_, 1), np.float32)])
+    def _check(self) -> None:
+        for name in ("leaf_size", "budget", "iterations"):
+            check_number(name, getattr(self, name))
+        check_number("branching", self.branching, least=2)
+
+    def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Tree:
+        points = np.hstack([lifted(vectors), np.ones((len(vectors), 1), np.float32)])
         levels, order = self._grown(points, threads.resolve(self.threads))
-        self.counts_: IntArray = np.concatenate([level.counts for level in levels])
-        self.nodes_: IntArray = _nodes(self.counts_)
-        self.centres_: FloatArray = self._keys(np.concatenate([level.centres for level in levels]))
-        self._place(vectors, np.concatenate([level.begins for level in levels]), order)
-        return self
+        nodes = _nodes(np.concatenate([level.counts for level in levels]))
+        centres = _keys(np.concatenate([level.centres for level in levels]), vectors.shape[1])
+        # The items of each leaf into panels of its own.
+        leaves, sizes = _leaves(nodes)
+        places = _runs(nodes[leaves, 0].astype(np.int64) * PANEL, sizes)
+        items = order[_runs(np.concatenate([level.begins for level in levels])[leaves], sizes)]
+        members: IntArray = np.full(int(_panels(sizes).sum()) * PANEL, -1, np.int32)
+        members[places] = items
+        placed = np.zeros((len(members), vectors.shape[1]), np.float32)
+        placed[places] = vectors[items]
+        return Tree(nodes, centres, panels_of(placed), members)
 
     def _grown(self, points: FloatMatrix, n_threads: int) -> tuple[list[_Level], IntArray]:
         """Level by level; the items of every leaf lie behind one another in the order that comes back."""
@@ -81,107 +96,56 @@ class KMeansTree:
             levels.append(parent.split(groups, np.repeat(np.arange(len(groups)), wanted), part_sizes, centres))
         return levels, order
 
-    def _keys(self, centres: FloatMatrix) -> FloatArray:
-        """Centres as the search takes them: the nearest has the largest product with the query and 1.
+    def _describe(self, content: Content) -> str:
+        looked = min(self.budget, content.n_items)
+        return f"k-means tree of branching {self.branching}, {looked} of {content.n_items} items looked at"
 
-        The square of a distance to a centre c is 1 - 2 q.c + |c|^2, the variance around it 1 - |c|^2. Where items
-        are lifted the query is at 0: there a centre counts by its square only.
-        """
-        squares = np.einsum("nd,nd->n", centres, centres, dtype=np.float64)
-        last = (-0.5 * (1 + SPREAD) * squares).astype(np.float32)
-        return panels_of(np.hstack([centres[:, : self.n_dimensions_], last[:, None]]))
+    def _arrays(self, built: Tree) -> Mapping[str, NDArray[Any]]:
+        counts = contiguous(built.nodes[:, 1], np.int32)
+        return {"counts": counts, "centres": built.centres, "members": built.members, "panels": built.panels}
 
-    def _place(self, vectors: FloatMatrix, begins: OffsetArray, order: IntArray) -> None:
-        """The items of each leaf into panels of its own."""
-        leaves, sizes = self._leaves()
-        places = _runs(self.nodes_[leaves, 0].astype(np.int64) * PANEL, sizes)
-        items = order[_runs(begins[leaves], sizes)]
-        self.members_: IntArray = np.full(int(_panels(sizes).sum()) * PANEL, -1, np.int32)
-        self.members_[places] = items
-        placed = np.zeros((len(self.members_), self.n_dimensions_), np.float32)
-        placed[places] = vectors[items]
-        self.panels_: FloatArray = panels_of(placed)
-
-    def _leaves(self) -> tuple[OffsetArray, OffsetArray]:
-        """Which nodes they are, and how many items each has."""
-        leaves = np.flatnonzero(self.counts_ < 0)
-        return leaves, -self.counts_[leaves].astype(np.int64)
-
-    def _check(self) -> None:
-        for name in ("leaf_size", "budget", "iterations"):
-            check_number(name, getattr(self, name))
-        check_number("branching", self.branching, least=2)
-
-    @property
-    def description(self) -> str:
-        looked = min(self.budget, self.n_items_)
-        return f"k-means tree of branching {self.branching}, {looked} of {self.n_items_} items looked at"
-
-    @property
-    def n_bytes(self) -> int:
-        return n_bytes_of(self.arrays()) + self.nodes_.nbytes if self.n_items_ else 0
-
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        if not self.n_items_:
-            return {}
-        return {
-            "counts": self.counts_,
-            "centres": self.centres_,
-            "members": self.members_,
-            "panels": self.panels_,
-        }
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Self:
-        self._check()
-        self.vectors_ = vectors = contiguous(vectors, np.float32)
-        self.n_items_, self.n_dimensions_ = vectors.shape
-        require(bool(arrays) == bool(self.n_items_), "it has leaves where there are no items, or none where there are")
-        if not arrays:
-            return self
-        self.counts_ = contiguous(arrays["counts"], np.int32)
-        self.centres_ = contiguous(arrays["centres"], np.float32)
-        self.members_ = contiguous(arrays["members"], np.int32)
-        self.panels_ = contiguous(arrays["panels"], np.float32)
-        self._check_restored()
-        return self
-
-    def _check_restored(self) -> None:
-        """The search does not look at each of them again."""
-        leaves, sizes = self._leaves()
-        inner = np.flatnonzero(self.counts_ > 0)
-        n_nodes = (1 + int(_panels(self.counts_[inner].astype(np.int64)).sum())) * PANEL
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Tree:
+        kinds = {"centres": np.float32, "panels": np.float32, "members": np.int32}
+        counts = contiguous(arrays["counts"], np.int32)
+        tree = Tree(_nodes(counts), *(contiguous(arrays[name], kind) for name, kind in kinds.items()))
+        # The search does not look at each of them again.
+        n_items, n_dimensions = vectors.shape
+        leaves, sizes = _leaves(tree.nodes)
+        inner = np.flatnonzero(counts > 0)
+        n_nodes = (1 + int(_panels(counts[inner].astype(np.int64)).sum())) * PANEL
         n_places = int(_panels(sizes).sum()) * PANEL
-        require(sizes.sum() == self.n_items_, f"{sizes.sum()} items in leaves, {self.n_items_} of the model")
-        require(self.counts_.shape == (n_nodes,), f"{self.counts_.size} places of nodes, expected {n_nodes}")
-        self.nodes_ = _nodes(self.counts_)
-        require((self.nodes_[inner, 0] > inner // PANEL).all(), "nodes that are their own children")
-        require(self.centres_.shape == (n_nodes * (self.n_dimensions_ + 1),), "centres of another number of dimensions")
-        require(self.members_.shape == (n_places,), f"{self.members_.size} places in leaves, expected {n_places}")
-        require(self.panels_.shape == (n_places * self.n_dimensions_,), "items of another number of dimensions")
-        items = self.members_[_runs(self.nodes_[leaves, 0].astype(np.int64) * PANEL, sizes)]
+        require(sizes.sum() == n_items, f"{sizes.sum()} items in leaves, {n_items} of the model")
+        require(counts.shape == (n_nodes,), f"{counts.size} places of nodes, expected {n_nodes}")
+        require((tree.nodes[inner, 0] > inner // PANEL).all(), "nodes that are their own children")
+        require(tree.centres.shape == (n_nodes * (n_dimensions + 1),), "centres of another number of dimensions")
+        require(tree.members.shape == (n_places,), f"{tree.members.size} places in leaves, expected {n_places}")
+        require(tree.panels.shape == (n_places * n_dimensions,), "items of another number of dimensions")
+        places = _runs(tree.nodes[leaves, 0].astype(np.int64) * PANEL, sizes)
         require(
-            int(items.min()) >= 0 and int(self.members_.max()) < self.n_items_,
+            int(tree.members[places].min()) >= 0 and int(tree.members.max()) < n_items,
             "items in leaves that the model does not have",
         )
+        return tree
 
-    def search(
-        self,
-        queries: FloatMatrix,
-        k: int,
-        *,
-        excluded: Excluded | None = None,
-        allowed: NDArray[np.bool_] | None = None,
-    ) -> Neighbours:
-        return search_by_kernel(
-            self,
-            _native.search_clusters,
-            lambda: (self.nodes_, self.centres_, self.panels_, self.members_),
-            lambda: (self.budget,),
-            queries,
-            k,
-            excluded,
-            allowed,
-        )
+    def _search(self, content: Content, search: Search) -> Neighbours:
+        return search.run(_native.search_clusters, content.built, content.n_items, (self.budget,))
+
+
+def _keys(centres: FloatMatrix, n_dimensions: int) -> FloatArray:
+    """Centres as the search takes them: the nearest has the largest product with the query and 1.
+
+    The square of a distance to a centre c is 1 - 2 q.c + |c|^2, the variance around it 1 - |c|^2. Where items are
+    lifted the query is at 0: there a centre counts by its square only.
+    """
+    squares = np.einsum("nd,nd->n", centres, centres, dtype=np.float64)
+    last = (-0.5 * (1 + SPREAD) * squares).astype(np.float32)
+    return panels_of(np.hstack([centres[:, :n_dimensions], last[:, None]]))
+
+
+def _leaves(nodes: IntArray) -> tuple[OffsetArray, OffsetArray]:
+    """Which nodes they are, and how many items each has."""
+    leaves = np.flatnonzero(nodes[:, 1] < 0)
+    return leaves, -nodes[leaves, 1].astype(np.int64)
 
 
 @dataclass(eq=False)

@@ -24,14 +24,14 @@ from tastespace.inference.samplers.target import (
     Gradient,
     LogDensity,
     Move,
+    accept_path,
     checked_position,
     checked_slope,
     checked_value,
-    chosen,
     count,
-    judged_path,
-    none_yet,
+    no_moves,
     positive,
+    select,
     share,
     slope_at,
     value_at,
@@ -121,7 +121,7 @@ def init(
     start = checked_on_sphere(checked_position(position), radius)
     value, slope = checked_value(log_density, start), checked_slope(gradient, start)
     averaging = begin(positive("step_size", step_size))
-    return State(start, value, slope, float(radius), averaging, none_yet(value.shape))
+    return State(start, value, slope, float(radius), averaging, no_moves(value.shape))
 
 
 def step(
@@ -148,7 +148,7 @@ def step(
         )
         value = value_at(log_density, position)
         error = state.log_density - value + _kinetic(momentum) - _kinetic(start)
-    move = judged_path(error, rng)
+    move = accept_path(error, rng)
     averaging = adapted(
         state.averaging,
         float(move.acceptance.mean()),
@@ -159,9 +159,9 @@ def step(
         largest=math.pi * radius / math.sqrt(max(position.shape[-1] - 1, 1)),
     )
     return State(
-        chosen(move.accepted, position, state.position),
-        chosen(move.accepted, value, state.log_density),
-        chosen(move.accepted, slope, state.slope),
+        select(move.accepted, position, state.position),
+        select(move.accepted, value, state.log_density),
+        select(move.accepted, slope, state.slope),
         radius,
         averaging,
         move,

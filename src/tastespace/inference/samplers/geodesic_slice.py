@@ -24,15 +24,15 @@ from tastespace.inference.samplers.target import (
     Move,
     checked_position,
     checked_value,
-    chosen,
-    none_yet,
+    no_moves,
+    select,
     value_at,
 )
 from tastespace.inference.transition import Stats
 
 # Each trial cuts the interval by a third or so: after so many, doubles cannot tell its ends apart. Only a density that
 # is not the same for the same point gets there.
-MOST_TRIALS = 300
+MAX_TRIALS = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ def init(position: ArrayLike, log_density: LogDensity, *, radius: float = 1.0) -
     start = checked_on_sphere(checked_position(position), radius)
     shape = start.shape[:-1]
     value = checked_value(log_density, start)
-    return State(start, value, float(radius), none_yet(shape), np.zeros(shape, np.int64))
+    return State(start, value, float(radius), no_moves(shape), np.zeros(shape, np.int64))
 
 
 def step(state: State, rng: Generator, log_density: LogDensity) -> State:
@@ -66,7 +66,7 @@ def step(state: State, rng: Generator, log_density: LogDensity) -> State:
     position, value = state.position, state.log_density
     found, strange = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
     trials = np.zeros(shape, np.int64)
-    for _ in range(MOST_TRIALS):
+    for _ in range(MAX_TRIALS):
         angle = low + (high - low) * rng.random(shape)
         # Chains that have found their point are asked again, and not heard: the density may differ from chain to chain.
         tried = _on_circle(state.position, tangent, angle, state.radius)
@@ -76,7 +76,7 @@ def step(state: State, rng: Generator, log_density: LogDensity) -> State:
         odd = np.isnan(value_there) | (value_there == np.inf)
         strange = strange | (odd & ~found)
         hit = np.asarray((value_there > level) & ~found & ~odd)
-        position, value = chosen(hit, tried, position), chosen(hit, value_there, value)
+        position, value = select(hit, tried, position), select(hit, value_there, value)
         found = found | hit
         if found.all():
             break

@@ -1,7 +1,7 @@
 """Gibbs sampling: draw one block after another, each given all others.
 
 What is drawn can be of any kind: an array, a mapping, a dataclass. A conditional takes all of it and returns all of
-it with its own block drawn anew. Every order keeps the density:
+it with its own block drawn again. Every order keeps the density:
 
 - systematic: as they are named, every time;
 - shuffled: each once, in a new order every time;

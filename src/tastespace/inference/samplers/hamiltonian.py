@@ -25,14 +25,14 @@ from tastespace.inference.samplers.target import (
     Gradient,
     LogDensity,
     Move,
+    accept_path,
     checked_position,
     checked_slope,
     checked_value,
-    chosen,
     count,
-    judged_path,
-    none_yet,
+    no_moves,
     positive,
+    select,
     share,
     slope_at,
     value_at,
@@ -45,7 +45,16 @@ LARGEST_LOG = 60.0  # steps beyond exp(60) or below exp(-60) are an overflow on 
 
 @dataclass(frozen=True)
 class DualAveraging:
-    """The step size in use, and what finds the next one."""
+    """The step size in use, and what finds the next one, at which paths are accepted as often as wanted.
+
+    After step t with acceptance probability a_t, wanted d (Hoffman and Gelman 2014, section 3.2; Nesterov 2009):
+
+        error_t    = (1 - 1/(t + t0)) error_(t-1) + (d - a_t) / (t + t0)
+        log step   = centre - sqrt(t)/gamma error_t                 what is tried next
+        log kept   = t^-k log step + (1 - t^-k) log kept            what warm-up ends with
+
+    with centre = log(10 first step): larger steps are cheaper, so those are tried first.
+    """
 
     step_size: float
     kept: float  # the average that warm-up ends with
@@ -55,11 +64,11 @@ class DualAveraging:
 
 
 def begin(step_size: float) -> DualAveraging:
-    """With this step; it stays, unless acceptance is told."""
+    """Begin with this step; it stays, unless it is updated."""
     return DualAveraging(step_size, step_size, math.log(10 * step_size))
 
 
-def told(
+def update(
     averaging: DualAveraging, acceptance: float, *, wanted: float, largest: float = math.exp(LARGEST_LOG)
 ) -> DualAveraging:
     """After a step with this acceptance probability; the next step is at most the `largest`."""
@@ -73,7 +82,7 @@ def told(
     return replace(averaging, step_size=math.exp(log_step), kept=kept, error=error, count=count)
 
 
-def settled(averaging: DualAveraging) -> DualAveraging:
+def finish(averaging: DualAveraging) -> DualAveraging:
     """The end of warm-up: the average is used from now on."""
     return replace(averaging, step_size=averaging.kept)
 
@@ -87,15 +96,18 @@ def adapted(
     wanted: float,
     largest: float = math.exp(LARGEST_LOG),
 ) -> DualAveraging:
-    """After this step (from 1 on) of a chain: told during warm-up, settled at its end, as it was afterwards."""
+    """After this step (from 1 on) of a chain: updated during warm-up, finished at its end, as it was afterwards."""
     if step > warmup:
         return averaging
-    averaging = told(averaging, acceptance, wanted=wanted, largest=largest)
-    return settled(averaging) if step == warmup else averaging
+    averaging = update(averaging, acceptance, wanted=wanted, largest=largest)
+    return finish(averaging) if step == warmup else averaging
 
 
 def jittered(leaps: int, jitter: float, rng: Generator) -> int:
-    """Uniform between (1 - jitter) and (1 + jitter) times this number, and at least 1."""
+    """A number of leaps, uniform between (1 - jitter) and (1 + jitter) times this number, and at least 1.
+
+    It is random, so that no path comes back to where it began every time.
+    """
     # A hair's breadth, so that 0.5 x 10 is 5 whatever rounding has made of it.
     least = max(1, math.ceil((1 - jitter) * leaps - 1e-9))
     most = max(least, math.floor((1 + jitter) * leaps + 1e-9))
@@ -111,7 +123,11 @@ BEFORE, AFTER, FIRST_WINDOW = 0.15, 0.2, 25
 
 @dataclass(frozen=True, eq=False)
 class Mass:
-    """Made by `mass_of`."""
+    """The mass of Hamiltonian paths: the inverse of a covariance C. Made by `mass_of`.
+
+    With the covariance of what is drawn as inverse mass, momentum ~ N(0, C^-1) and velocity = C momentum: all
+    directions are then equally wide. Diagonal: D variances. Dense: D x D.
+    """
 
     covariance: DoubleArray  # D, or D x D
     spread: DoubleArray  # D, or D x D: a row of noise times this is a momentum
@@ -177,7 +193,7 @@ def with_draws(moments: Moments, position: DoubleArray) -> Moments:
     return Moments(total, moments.mean + apart * (n / total), moments.scatter + scatter)
 
 
-def learned(moments: Moments) -> Mass:
+def mass_from(moments: Moments) -> Mass:
     """The mass that the draws of a window suggest."""
     n = moments.count
     share = n / (n + PRIOR_DRAWS)
@@ -238,7 +254,7 @@ def init(
     inverse = np.ones(start.shape[-1]) if covariance is None else np.asarray(covariance, np.float64)
     mass = mass_of(np.diag(inverse) if dense and inverse.ndim == 1 else inverse, start.shape[-1])
     averaging = begin(positive("step_size", step_size))
-    return State(start, value, slope, averaging, mass, no_moments(mass), none_yet(value.shape))
+    return State(start, value, slope, averaging, mass, no_moments(mass), no_moves(value.shape))
 
 
 def step(
@@ -265,13 +281,13 @@ def step(
         )
         value = value_at(log_density, position)
         error = state.log_density - value + state.mass.kinetic(momentum) - state.mass.kinetic(start)
-    move = judged_path(error, rng)
-    position = chosen(move.accepted, position, state.position)
+    move = accept_path(error, rng)
+    position = select(move.accepted, position, state.position)
     averaging, mass, moments = _learned(state, position, float(move.acceptance.mean()), warmup, share("wanted", wanted))
     return State(
         position,
-        chosen(move.accepted, value, state.log_density),
-        chosen(move.accepted, slope, state.slope),
+        select(move.accepted, value, state.log_density),
+        select(move.accepted, slope, state.slope),
         averaging,
         mass,
         moments,
@@ -312,6 +328,6 @@ def _learned(
     moments = with_draws(state.moments, position)
     if step not in ends:
         return averaging, state.mass, moments
-    mass = learned(moments)
-    # Another mass wants another step: dual averaging begins anew, from the step that the old mass had.
+    mass = mass_from(moments)
+    # Another mass wants another step: dual averaging begins again, from the step that the old mass had.
     return begin(averaging.kept), mass, no_moments(mass)

@@ -24,12 +24,12 @@ from tastespace.errors import InvalidParameterError
 from tastespace.inference.samplers.target import (
     LogDensity,
     Move,
+    accept,
     checked_position,
     checked_value,
-    chosen,
-    judged,
-    none_yet,
+    no_moves,
     positive,
+    select,
     value_at,
 )
 from tastespace.inference.transition import Stats
@@ -53,7 +53,7 @@ class State:
 def init(position: ArrayLike, log_density: LogDensity) -> State:
     """Start here."""
     start = checked_position(position)
-    return State(start, checked_value(log_density, start), none_yet(start.shape[:-1]))
+    return State(start, checked_value(log_density, start), no_moves(start.shape[:-1]))
 
 
 def step(
@@ -72,8 +72,8 @@ def step(
         if log_ratio is not None:
             error = error - np.asarray(log_ratio(state.position, proposed), np.float64)
     # Infinite errors are points without density, which is no fault; the opposite has no meaning.
-    move = judged(error, np.asarray(np.isnan(error) | (error == -np.inf)), rng)
-    return State(chosen(move.accepted, proposed, state.position), chosen(move.accepted, value, state.log_density), move)
+    move = accept(error, np.asarray(np.isnan(error) | (error == -np.inf)), rng)
+    return State(select(move.accepted, proposed, state.position), select(move.accepted, value, state.log_density), move)
 
 
 def gaussian(scale: ArrayLike) -> Propose:

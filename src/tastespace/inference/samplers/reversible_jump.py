@@ -41,39 +41,30 @@ class MovePair(Protocol[State, Up, Down]):
     @property
     def name(self) -> str:
         """For messages and figures."""
-        ...
 
     def can_go_up(self, state: State) -> bool:
         """Whether there is a larger space."""
-        ...
 
     def can_go_down(self, state: State) -> bool:
         """Whether there is a smaller space."""
-        ...
 
     def draw_up(self, state: State, rng: Generator) -> Up:
         """The variables of a move up."""
-        ...
 
     def log_up(self, state: State, up: Up) -> float:
         """The log of their density."""
-        ...
 
     def up(self, state: State, up: Up) -> tuple[State, Down, float]:
         """Where they lead, the variables of the way back, and log |Jacobian|."""
-        ...
 
     def draw_down(self, state: State, rng: Generator) -> Down:
         """The variables of a move down."""
-        ...
 
     def log_down(self, state: State, down: Down) -> float:
         """The log of their density."""
-        ...
 
     def down(self, state: State, down: Down) -> tuple[State, Up, float]:
         """Where they lead, the variables of the way back, and log |Jacobian|."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,44 +134,34 @@ class Bridge(Protocol[State]):
     @property
     def name(self) -> str:
         """For messages and figures."""
-        ...
 
     @property
     def steps(self) -> int:
         """From 0, where what is new has no effect, to the last, which is the density itself."""
-        ...
 
     def can_go_up(self, state: State) -> bool:
         """Whether there is a larger space."""
-        ...
 
     def can_go_down(self, state: State) -> bool:
         """Whether there is a smaller space."""
-        ...
 
     def widened(self, state: State, rng: Generator) -> State:
         """With what is new drawn as it is where it has no effect."""
-        ...
 
     def narrowed(self, state: State) -> State:
         """Without it."""
-        ...
 
     def log_weight(self, state: State, start: int, end: int) -> float:
         """log of the density at one step over that at another."""
-        ...
 
     def moved(self, state: State, step: int, rng: Generator, *, backwards: bool) -> State:
         """By a move that leaves the density at this step alone, or by that move run backwards."""
-        ...
 
     def left(self, state: State, rng: Generator) -> tuple[State, float]:
         """The far end of a way up as a state like any other, and log g_down of the way back."""
-        ...
 
     def entered(self, state: State, rng: Generator) -> tuple[State, float]:
         """The near end of a way down, and log g_down of it."""
-        ...
 
 
 def bridged_jump(bridge: Bridge[State], state: State, rng: Generator) -> Jumped[State]:

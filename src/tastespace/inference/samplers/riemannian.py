@@ -30,14 +30,14 @@ from tastespace.inference.samplers.target import (
     Gradient,
     LogDensity,
     Move,
+    accept_path,
     checked_position,
     checked_slope,
     checked_value,
-    chosen,
     count,
-    judged_path,
-    none_yet,
+    no_moves,
     positive,
+    select,
     share,
     slope_at,
     value_at,
@@ -84,7 +84,7 @@ def init(position: ArrayLike, manifold: Manifold, *, step_size: float = 0.1) -> 
     value = checked_value(manifold.log_density, start)
     checked_slope(manifold.gradient, start)
     _check_metric(manifold, start)
-    return State(start, value, begin(positive("step_size", step_size)), none_yet(value.shape))
+    return State(start, value, begin(positive("step_size", step_size)), no_moves(value.shape))
 
 
 def step(
@@ -102,7 +102,7 @@ def step(
     """One path for each chain.
 
     Its length is `leaps`, more or less by up to the share `jitter`, the same for all chains. In the first `warmup`
-    steps the step size is adapted, so that the share `wanted` of the paths is accepted. Fixed points have settled
+    steps the step size is adapted, so that the share `wanted` of the paths is accepted. Fixed points have converged
     when a round moves no coordinate by more than `tolerance` of its size, or of 1 if that is less.
     """
     n_leaps = jittered(count("leaps", leaps, least=1), share("jitter", jitter), rng)
@@ -110,12 +110,12 @@ def step(
     here = _local(manifold, state.position)
     start = here.momentum(rng)
     with np.errstate(all="ignore"):  # A path that runs away is rejected, and counted.
-        position, momentum, there, settled = _generalised_leaps(
+        position, momentum, there, converged = _generalised_leaps(
             manifold, state.position, start, here, state.step_size, n_leaps, solver
         )
         value = value_at(manifold.log_density, position)
         error = state.log_density - value + there.energy(momentum) - here.energy(start)
-    move = judged_path(np.where(settled, error, np.nan), rng)
+    move = accept_path(np.where(converged, error, np.nan), rng)
     averaging = adapted(
         state.averaging,
         float(move.acceptance.mean()),
@@ -124,8 +124,8 @@ def step(
         wanted=share("wanted", wanted),
     )
     return State(
-        chosen(move.accepted, position, state.position),
-        chosen(move.accepted, value, state.log_density),
+        select(move.accepted, position, state.position),
+        select(move.accepted, value, state.log_density),
         averaging,
         move,
         state.steps + 1,
@@ -144,8 +144,8 @@ def generalised_leapfrog(
 ) -> tuple[DoubleArray, DoubleArray, BoolArray]:
     """Position and momentum after so many leaps, and whether all of them can be undone."""
     here, solver = _local(manifold, position), _Solver(iterations, tolerance)
-    position, momentum, _, settled = _generalised_leaps(manifold, position, momentum, here, step_size, leaps, solver)
-    return position, momentum, settled
+    position, momentum, _, converged = _generalised_leaps(manifold, position, momentum, here, step_size, leaps, solver)
+    return position, momentum, converged
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,21 +172,21 @@ class _Local:
 
 @dataclass(frozen=True)
 class _Solver:
-    """Fixed-point iteration, chain by chain: one that has settled is left as it is, whatever the others do."""
+    """Fixed-point iteration, chain by chain: one that has converged is left as it is, whatever the others do."""
 
     iterations: int
     tolerance: float
 
     def solve(self, start: DoubleArray, image: Callable[[DoubleArray], DoubleArray]) -> tuple[DoubleArray, BoolArray]:
-        point, settled = start, np.zeros(start.shape[:-1], np.bool_)
+        point, converged = start, np.zeros(start.shape[:-1], np.bool_)
         for _ in range(self.iterations):
             new = image(point)
             near = np.abs(new - point) <= self.tolerance * np.maximum(np.abs(point), 1)
-            point = chosen(settled, point, new)
-            settled = np.asarray(settled | near.all(axis=-1))
-            if (settled | ~np.isfinite(point).all(axis=-1)).all():
+            point = select(converged, point, new)
+            converged = np.asarray(converged | near.all(axis=-1))
+            if (converged | ~np.isfinite(point).all(axis=-1)).all():
                 break
-        return point, settled
+        return point, converged
 
     def near(self, first: DoubleArray, second: DoubleArray) -> BoolArray:
         """Whether points are the same, as far as what was solved twice can tell."""
@@ -219,15 +219,15 @@ def _generalised_leaps(
     sound = np.ones(position.shape[:-1], np.bool_)
     phase = _Phase(position, momentum, here, _force(manifold, position, here))
     for _ in range(leaps):
-        following, settled = _leap(manifold, phase, step_size / 2, solver)
+        following, converged = _leap(manifold, phase, step_size / 2, solver)
         back, returned = _leap(manifold, following.reversed(), step_size / 2, solver)
         is_back = solver.near(back.position, phase.position) & solver.near(-back.momentum, phase.momentum)
-        sound, phase = np.asarray(sound & settled & returned & is_back), following
+        sound, phase = np.asarray(sound & converged & returned & is_back), following
     return phase.position, phase.momentum, phase.here, sound
 
 
 def _leap(manifold: Manifold, phase: _Phase, half: float, solver: _Solver) -> tuple[_Phase, BoolArray]:
-    """One leap, and whether its fixed points have settled."""
+    """One leap, and whether its fixed points have converged."""
     momentum, has_turned = _turned(phase.momentum, phase.force, half, solver)
     position, has_moved = _moved(manifold, phase.position, momentum, phase.here, half, solver)
     here = _local(manifold, position)

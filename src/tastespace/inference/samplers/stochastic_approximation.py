@@ -30,7 +30,7 @@ from tastespace.inference.drivers import Stop
 from tastespace.inference.transition import Stats
 
 State = TypeVar("State")
-MOST_CORRELATED = 0.9  # of neighbours in a short series: what seems more is hardly to be told from a drift
+MAX_CORRELATION = 0.9  # of neighbours in a short series: what seems more is hardly to be told from a drift
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,6 @@ class Steps(Protocol):
 
     def step(self, gradient: DoubleArray, memory: Memory) -> tuple[DoubleArray, Memory]:
         """What to add to the parameters, and what to remember."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -121,19 +120,15 @@ class Evidence(Protocol[State]):
     @property
     def names(self) -> Sequence[str]:
         """Of the parameters."""
-        ...
 
     def begin(self, rng: Generator) -> tuple[State, DoubleArray]:
         """A state and the logarithms of parameters to start with."""
-        ...
 
     def moved(self, state: State, logarithms: DoubleArray, rng: Generator) -> tuple[State, Stats]:
         """By a move that leaves the posterior of the state alone, given the parameters."""
-        ...
 
     def gradient(self, state: State, logarithms: DoubleArray) -> DoubleArray:
         """Of the log joint density by the logarithms of the parameters, over their information."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +161,7 @@ class StochasticApproximation(Generic[State]):
         return Approached(moved, logarithms, memory), {**stats, **figures}
 
 
-def at_rest(names: Sequence[str], window: int, tolerance: float) -> Stop:
+def has_converged(names: Sequence[str], window: int, tolerance: float) -> Stop:
     """Stop when parameters have come to rest: of the last `window` steps, both halves agree.
 
     Their means, of logarithms, may differ by two Monte Carlo errors or by the `tolerance`, whichever is more; and the
@@ -194,7 +189,7 @@ def monte_carlo_error(series: DoubleArray) -> float:
     square = float(centred @ centred)
     if len(series) < 2 or square == 0:
         return 0.0
-    correlation = min(max(float(centred[1:] @ centred[:-1]) / square, 0.0), MOST_CORRELATED)
+    correlation = min(max(float(centred[1:] @ centred[:-1]) / square, 0.0), MAX_CORRELATION)
     variance = square / (len(series) - 1) * (1 + correlation) / (1 - correlation)
     return math.sqrt(variance / len(series))
 

@@ -77,7 +77,7 @@ def checked_slope(gradient: Gradient, start: DoubleArray) -> DoubleArray:
 
 
 # An energy error of so much never happens where leaps follow the flow: the path has run away. (The line of Stan, too.)
-LARGEST_ERROR = 1000.0
+MAX_ENERGY_ERROR = 1000.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +101,12 @@ class Move:
         }
 
 
-def none_yet(shape: tuple[int, ...]) -> Move:
+def no_moves(shape: tuple[int, ...]) -> Move:
     """Of chains that have only started."""
     return Move(np.zeros(shape, np.bool_), np.zeros(shape), np.zeros(shape), np.zeros(shape, np.bool_))
 
 
-def judged(energy_error: DoubleArray, divergent: BoolArray, rng: Generator) -> Move:
+def accept(energy_error: DoubleArray, divergent: BoolArray, rng: Generator) -> Move:
     """Accept with the probability min(1, exp(-error)), and never what is divergent."""
     error, divergent = np.asarray(energy_error), np.asarray(divergent)
     acceptance = np.zeros(error.shape)
@@ -115,13 +115,13 @@ def judged(energy_error: DoubleArray, divergent: BoolArray, rng: Generator) -> M
     return Move(accepted, acceptance, np.where(np.isnan(error), np.inf, error), divergent)
 
 
-def judged_path(energy_error: DoubleArray, rng: Generator) -> Move:
+def accept_path(energy_error: DoubleArray, rng: Generator) -> Move:
     """Accept the end of a path that should have kept its energy."""
-    divergent = ~np.isfinite(energy_error) | (np.asarray(energy_error) > LARGEST_ERROR)
-    return judged(energy_error, np.asarray(divergent), rng)
+    divergent = ~np.isfinite(energy_error) | (np.asarray(energy_error) > MAX_ENERGY_ERROR)
+    return accept(energy_error, np.asarray(divergent), rng)
 
 
-def chosen(accepted: BoolArray, new: DoubleArray, old: DoubleArray) -> DoubleArray:
+def select(accepted: BoolArray, new: DoubleArray, old: DoubleArray) -> DoubleArray:
     """The new values of chains that went, the old ones of those that stayed."""
     aligned = accepted.reshape(accepted.shape + (1,) * (np.ndim(old) - accepted.ndim))
     return np.where(aligned, new, old)

@@ -11,7 +11,6 @@ import numpy as np
 from tastespace.data.attributes import Attributes
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.index.growing import Growing
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import StoredIndex
 from tastespace.models.base.posterior import InnerProduct, Posterior
@@ -84,11 +83,10 @@ def grown_index(stored: StoredIndex | None, before: Posterior[Any], after: Poste
     if stored is None or not isinstance(before, InnerProduct) or not isinstance(after, InnerProduct):
         return None
     old, new = before.item_vectors(), after.item_vectors()
-    is_growing = isinstance(stored.index, Growing)
     # New items are drawn anew whenever there are more of them: those that the index was built over must be the same.
-    n_built = stored.index.n_built_ if isinstance(stored.index, Growing) else len(old)
+    n_built = stored.index.n_built_
     if old.shape[1] != new.shape[1] or not np.array_equal(new[:n_built], old[:n_built]):
         return None
-    if len(new) == n_built and not is_growing:
+    if len(new) == n_built and not stored.index.can_change:
         return stored
-    return replace(stored, index=Growing.over(stored.index, new))
+    return replace(stored, index=stored.index.over(new))

@@ -1,4 +1,4 @@
-"""The recommenders of this family."""
+"""Alternating least squares: the recommender, and what it shares with others whose penalties have strengths."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace import threads
-from tastespace.arrays import AnyFloats
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, no_improvement, small_change
+from tastespace.inference.trace import HELD_OUT
+from tastespace.inference.transition import Measured
 from tastespace.models.base.parameters import check_int, check_int_or_auto, check_number, check_option
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.search_space import FACTORS, Range, spread
 from tastespace.models.factorization.als.posterior import PointPosterior
-from tastespace.models.factorization.als.strength_search import DEFAULT_STRENGTH, Validation, search_strengths, standard
+from tastespace.models.factorization.als.strength_search import DEFAULT_STRENGTH, search_strengths, standard, validated
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.empirical_bayes.inference import EmpiricalFactorization
 from tastespace.models.factorization.empirical_bayes.posterior import EitherPosterior, EmpiricalPosterior, Learning
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes, empirical_bayes_of
 from tastespace.models.factorization.gibbs.bpmf import BPMF
+from tastespace.models.factorization.held_out_search import Validation
 from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, check_most_factors
-from tastespace.models.factorization.rows import Factors
 from tastespace.progress import Observer
 
 
@@ -127,7 +128,7 @@ class ALS(FindsStrengths):
 
     With `regularisation="empirical-bayes"`, or an `EmpiricalBayes` with its settings, the strengths are those under
     which the ratings are the most probable, whatever the factors. Predictions are then means over draws from the
-    posterior at these strengths, and know how sure they are. `regularisation_` says what they were.
+    posterior at these strengths, and know how uncertain they are. `regularisation_` says what they were.
     """
 
     n_factors: int | Literal["auto"] = 32
@@ -178,7 +179,7 @@ class ALS(FindsStrengths):
         if self.early_stopping:
             raise InvalidParameterError(
                 "early_stopping is True, and regularisation is 'empirical-bayes', which holds nothing out and draws "
-                "until it is at rest; expected early_stopping=False"
+                "until it has converged; expected early_stopping=False"
             )
 
     def infer(
@@ -231,7 +232,7 @@ class ALS(FindsStrengths):
         penalty, start = self._penalty(observed, validation, rng, observer)
         transition = self._bind(observed, penalty)
         if given is not None:
-            start = transition.from_items(self._items_of(given, transition, rng))
+            start = transition.from_model(given, rng)
         sweeps = self.sweeps
         if self.early_stopping and validation is not None:
             sweeps = self._best_sweeps(validation, penalty, start, rng, observer)
@@ -247,11 +248,6 @@ class ALS(FindsStrengths):
         losses = np.array([stats["loss"] for stats in trace])
         return PointPosterior(observed.mean, state.users, state.items, penalty, losses)
 
-    def _items_of(self, given: Start, transition: AlternatingLeastSquares, rng: Generator) -> Factors:
-        dtype = transition.user_prior.precision.dtype
-        factors: AnyFloats = given.factors(self._known_factors(), transition.start_sd, rng).astype(dtype)
-        return Factors(factors, given.points.bias.astype(dtype) if self.biases else None)
-
     def _needs_validation(self) -> bool:
         return self.early_stopping or (self.regularisation == "auto" and not self._all_given())
 
@@ -259,17 +255,17 @@ class ALS(FindsStrengths):
         self, validation: Validation, penalty: Penalty, start: ALSState | None, rng: Generator, observer: Observer
     ) -> int:
         """After how many sweeps the held-out ratings are predicted best."""
-        transition = validation.measured(self._bind(validation.train, penalty), threads.resolve(self.threads))
+        transition = self._validated(validation, penalty)
         _, trace = ascend(
             transition,
             transition.init(rng) if start is None else start,
             rng,
             steps=self.sweeps,
-            stop=no_improvement("held-out rmse", PATIENCE),
+            stop=no_improvement(HELD_OUT, PATIENCE),
             phase="finding when to stop",
             observer=observer,
         )
-        return 1 + min(range(len(trace)), key=lambda step: trace[step]["held-out rmse"])
+        return 1 + min(range(len(trace)), key=lambda step: trace[step][HELD_OUT])
 
     def _penalty(
         self, observed: Ratings, validation: Validation | None, rng: Generator, observer: Observer
@@ -281,16 +277,18 @@ class ALS(FindsStrengths):
         if validation is None:
             return Penalty(self._overridden(standard(DEFAULT_STRENGTH, observed)), weighting), None
         best = search_strengths(
-            validation,
-            lambda train, penalty: self._bind(train, Penalty(self._overridden(penalty.strengths), weighting)),
+            validation.train,
+            lambda penalty: self._validated(validation, Penalty(self._overridden(penalty.strengths), weighting)),
             weighting=weighting,
             biases=self.biases,
             sweeps=self.sweeps,
-            threads=threads.resolve(self.threads),
             rng=rng,
             observer=observer,
         )
-        return Penalty(self._overridden(best.strengths), weighting), best.state
+        return Penalty(self._overridden(best.setting), weighting), best.fit
+
+    def _validated(self, validation: Validation, penalty: Penalty) -> Measured[ALSState]:
+        return validated(self._bind(validation.train, penalty), validation, threads.resolve(self.threads))
 
     def _bind(self, observed: Ratings, penalty: Penalty) -> AlternatingLeastSquares:
         return AlternatingLeastSquares.bind(

@@ -10,85 +10,42 @@ those of biases do not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.random import Generator
 
-from tastespace.arrays import BoolArray
 from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import ascend, no_improvement
-from tastespace.inference.transition import Stats, Transition
-from tastespace.models.factorization.als.sweep import ALSState, AlternatingLeastSquares, Penalty, Strengths, Weighting
+from tastespace.inference.trace import HELD_OUT
+from tastespace.inference.transition import Measured, Stats, Transition
+from tastespace.models.factorization.als.sweep import ALSState, Penalty, Strengths, Weighting
+from tastespace.models.factorization.held_out_search import MEANINGFUL, HeldOutSearch, Trial, Validation, repeated
 from tastespace.models.factorization.rows import score_pairs
 from tastespace.progress import Observer, Progress, silent
 
 FIRST, RATIO, FINE, LAST = 0.02, 1.3, 1.09, 3.0  # for ratings of standard deviation 1
 PLAIN = 100.0  # a penalty that does not grow with the ratings of a row must be stronger by about their number
 WORSE_IN_A_ROW = 2
-MEANINGFUL = 1e-4  # a smaller relative gain is noise, and following it leads nowhere
 # One step either way and no more: held-out ratings are mostly those of busy users, whose biases need no penalty,
-# whereas a stranger with one rating does.
+# whereas a new user with one rating does.
 BIAS_STEPS = (1 / 3, 3.0)
 DEFAULT_STRENGTH = 0.1  # where there are too few ratings to hold any out
-LEAST_HELD_OUT = 20
-
-Bind = Callable[[Ratings, Penalty], AlternatingLeastSquares]
+BLOCKS = ("users", "items", "user_bias", "item_bias")
 
 
-@dataclass(frozen=True, eq=False)
-class Validation:
-    """A share of the ratings held out, over the same rows as the rest."""
+def validated(transition: Transition[ALSState], validation: Validation, threads: int) -> Measured[ALSState]:
+    """The transition, with the error of predictions of the held-out ratings, clipped as they will be."""
+    train, held_out = validation.train, validation.held_out
 
-    train: Ratings
-    held_out: Ratings
-
-    @classmethod
-    def split(cls, observed: Ratings, share: float, rng: Generator) -> Validation | None:
-        """None when the share would be too few ratings to learn anything from."""
-        n = len(observed)
-        n_held_out = int(share * n)
-        if n_held_out < LEAST_HELD_OUT:
-            return None
-        held_out: BoolArray = np.zeros(n, np.bool_)
-        held_out[rng.permutation(n)[:n_held_out]] = True
-        return cls(observed.masked(~held_out), observed.masked(held_out))
-
-    def measured(self, transition: Transition[ALSState], threads: int) -> Validated:
-        """The transition, with the held-out error after each step."""
-        return Validated(transition, lambda state: self.rmse(state, threads))
-
-    def rmse(self, state: ALSState, threads: int) -> float:
-        """The error of predictions, clipped as they will be."""
-        user_rows, item_rows = self.held_out.user_rows, self.held_out.item_rows
-        predicted = score_pairs(state.users, user_rows, state.items, item_rows, self.train.mean, threads)
-        low, high = self.train.range
-        errors = np.clip(predicted, low, high).astype(np.float64) - self.held_out.values
+    def rmse(state: ALSState) -> float:
+        rows = held_out.user_rows, held_out.item_rows
+        predicted = score_pairs(state.users, rows[0], state.items, rows[1], train.mean, threads)
+        errors = np.clip(predicted, *train.range).astype(np.float64) - held_out.values
         return float(np.sqrt(np.mean(errors**2)))
 
-
-@dataclass(frozen=True, eq=False)
-class Validated:
-    """A transition that also measures the held-out error after each step."""
-
-    inner: Transition[ALSState]
-    measure: Callable[[ALSState], float]
-
-    def init(self, rng: Generator) -> ALSState:
-        return self.inner.init(rng)
-
-    def step(self, state: ALSState, rng: Generator) -> tuple[ALSState, Stats]:
-        state, stats = self.inner.step(state, rng)
-        return state, {**stats, "held-out rmse": self.measure(state)}
-
-
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """One fit of the search."""
-
-    strengths: Strengths
-    rmse: float
-    state: ALSState
+    return Measured(transition, {HELD_OUT: rmse})
 
 
 def standard(strength: float, ratings: Ratings) -> Strengths:
@@ -97,70 +54,52 @@ def standard(strength: float, ratings: Ratings) -> Strengths:
     return Strengths(factors, factors, strength, strength)
 
 
+def scaled(strengths: Strengths, factor: float, blocks: Sequence[str] = BLOCKS) -> Strengths:
+    """The strengths with those of some blocks times a factor."""
+    return replace(strengths, **{block: getattr(strengths, block) * factor for block in blocks})
+
+
 def search_strengths(
-    validation: Validation,
-    bind: Bind,
+    train: Ratings,
+    bind: Callable[[Penalty], Transition[ALSState]],
     *,
     weighting: Weighting,
     biases: bool,
     sweeps: int,
-    threads: int,
     rng: Generator,
     observer: Observer,
-) -> Trial:
-    """The best strengths found, with the factors they led to."""
-    tried: list[Trial] = []
+) -> Trial[Strengths, ALSState]:
+    """The best strengths for a transition that measures the held-out error, with the factors they led to."""
 
-    def attempt(strengths: Strengths, start: ALSState | None) -> Trial:
-        penalty = Penalty(strengths, weighting)
-        transition = validation.measured(bind(validation.train, penalty), threads)
-        state = transition.init(rng) if start is None else start
+    def fit(strengths: Strengths, start: Trial[Strengths, ALSState] | None) -> Trial[Strengths, ALSState]:
+        transition = bind(Penalty(strengths, weighting))
+        state = transition.init(rng) if start is None else start.fit
         # The trial is worth its last error, not its luckiest: the refit runs to convergence as well.
-        state, trace = ascend(
-            transition,
-            state,
-            rng,
-            steps=sweeps,
-            stop=settled,
-            phase="trial",
-            observer=silent,
-        )
-        trial = Trial(strengths, trace[-1]["held-out rmse"], state)
-        tried.append(trial)
-        observer(Progress("searching regularisation", len(tried), None, _figures(trial)))
-        return trial
+        state, trace = ascend(transition, state, rng, steps=sweeps, stop=has_converged, phase="trial", observer=silent)
+        return Trial(strengths, trace[-1][HELD_OUT], state)
 
-    def scaled(best: Trial, blocks: Sequence[str], factor: float) -> Trial:
-        """The best trial, or the better one with the strengths of some blocks times a factor."""
-        strengths = replace(best.strengths, **{block: getattr(best.strengths, block) * factor for block in blocks})
-        trial = attempt(strengths, best.state)
-        return trial if trial.rmse < (1 - MEANINGFUL) * best.rmse else best
+    def report(trial: Trial[Strengths, ALSState], n: int) -> None:
+        figures = {"strength": trial.setting.users, HELD_OUT: trial.error}
+        observer(Progress("searching regularisation", n, None, figures))
 
     unit = 1.0 if weighting.per_rating else PLAIN
-    strength, worse = FIRST * unit, 0
-    current = best = attempt(standard(strength, validation.train), None)
-    while worse < WORSE_IN_A_ROW and strength < LAST * unit:
-        strength *= RATIO
-        current = attempt(standard(strength, validation.train), current.state)
-        worse = 0 if current.rmse < best.rmse else worse + 1
-        best = min(best, current, key=lambda trial: trial.rmse)
+    grid = [FIRST * unit]
+    while grid[-1] < LAST * unit:
+        grid.append(grid[-1] * RATIO)
+    search = HeldOutSearch(fit, report)
+    search.try_all((standard(strength, train) for strength in grid), patience=WORSE_IN_A_ROW, from_last=True)
     for factor in (1 / FINE, FINE):
-        while (better := scaled(best, ("users", "items", "user_bias", "item_bias"), factor)) is not best:
-            best = better
+        steps = repeated(search.best.setting, partial(scaled, factor=factor))
+        search.try_all(steps, patience=1, gain=MEANINGFUL)
     for block in ("user_bias", "item_bias") if biases else ():
         for factor in BIAS_STEPS:
-            if (better := scaled(best, (block,), factor)) is not best:
-                best = better
+            if search.try_all([scaled(search.best.setting, factor, (block,))], gain=MEANINGFUL):
                 break  # Weaker helped, so stronger does not.
-    return best
+    return search.best
 
 
-def _figures(trial: Trial) -> Stats:
-    return {"strength": trial.strengths.users, "held-out rmse": trial.rmse}
-
-
-def settled(trace: list[Stats]) -> bool:
+def has_converged(trace: list[Stats]) -> bool:
     """The held-out error has stopped moving, or has begun to rise."""
-    return no_improvement("held-out rmse", 2)(trace) or (
-        len(trace) > 2 and trace[-2]["held-out rmse"] - trace[-1]["held-out rmse"] < 2e-4 * trace[-1]["held-out rmse"]
+    return no_improvement(HELD_OUT, 2)(trace) or (
+        len(trace) > 2 and trace[-2][HELD_OUT] - trace[-1][HELD_OUT] < 2e-4 * trace[-1][HELD_OUT]
     )

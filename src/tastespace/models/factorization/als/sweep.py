@@ -9,16 +9,19 @@ the target, and the other way round, so E never rises.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from tastespace.arrays import AnyFloats
 from tastespace.data.ratings import Ratings
 from tastespace.inference.transition import Stats
 from tastespace.models.base.parameters import check_int, check_number
+from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.row_updates import NORMAL_ROWS, RowMoves
 from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, solve_rows
 
@@ -137,17 +140,34 @@ class AlternatingLeastSquares:
         item_moves: RowMoves = NORMAL_ROWS,
     ) -> AlternatingLeastSquares:
         """The transition for these ratings."""
-        by_user, by_item = observed.by_user, observed.by_item
+        by_user, by_item = (RatingBlock.of(side, dtype, observed.mean) for side in (observed.by_user, observed.by_item))
+        # Factors have the unit of the square root of a rating.
+        start_sd = START_SD * (observed.standard_deviation or 1.0) ** 0.5
+        transition = cls.over(by_user, by_item, n_factors, penalty, biases=biases, start_sd=start_sd, threads=threads)
+        return replace(transition, item_moves=item_moves)
+
+    @classmethod
+    def over(
+        cls,
+        by_user: RatingBlock,
+        by_item: RatingBlock,
+        n_factors: int,
+        penalty: Penalty,
+        *,
+        biases: bool,
+        start_sd: float = START_SD,
+        threads: int,
+    ) -> AlternatingLeastSquares:
+        """The transition for ratings in any unit."""
+        dtype = by_user.targets.dtype
         return cls(
-            by_user=RatingBlock.of(by_user, dtype, observed.mean),
-            by_item=RatingBlock.of(by_item, dtype, observed.mean),
-            user_prior=penalty.prior("users", n_factors, by_user.counts, dtype),
-            item_prior=penalty.prior("items", n_factors, by_item.counts, dtype),
+            by_user=by_user,
+            by_item=by_item,
+            user_prior=penalty.prior("users", n_factors, np.diff(by_user.offsets), dtype),
+            item_prior=penalty.prior("items", n_factors, np.diff(by_item.offsets), dtype),
             has_biases=biases,
-            # Factors have the unit of the square root of a rating.
-            start_sd=START_SD * (observed.standard_deviation or 1.0) ** 0.5,
+            start_sd=start_sd,
             threads=threads,
-            item_moves=item_moves,
         )
 
     def init(self, rng: Generator) -> ALSState:
@@ -165,6 +185,13 @@ class AlternatingLeastSquares:
         return ALSState(
             solve_rows(self.by_user, items, self.user_prior, name="user", threads=self.threads).points, items
         )
+
+    def from_model(self, given: Start, rng: Generator) -> ALSState:
+        """The items of another model, in the unit of the ratings here, and users where these put them."""
+        unit, root = self.by_item.scale, sqrt(self.by_item.scale)
+        n_factors, dtype = len(self.user_prior.precision), self.user_prior.precision.dtype
+        factors: AnyFloats = (given.factors(n_factors, self.start_sd * root, rng) / root).astype(dtype)
+        return self.from_items(Factors(factors, (given.points.bias / unit).astype(dtype) if self.has_biases else None))
 
     def step(self, state: ALSState, rng: Generator) -> tuple[ALSState, Stats]:
         items = self.item_moves.solved(

@@ -13,12 +13,12 @@ from numpy.random import Generator
 from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import ConvergenceWarning, warn
-from tastespace.inference.diagnosis import LARGEST_ERROR
+from tastespace.inference.diagnosis import MAX_ERROR
 from tastespace.inference.drivers import Schedule, ascend, never, sample
 from tastespace.inference.samplers.stochastic_approximation import (
     StochasticApproximation,
-    at_rest,
     averaged,
+    has_converged,
     monte_carlo_error,
 )
 from tastespace.inference.trace import NOISE, Trace
@@ -41,27 +41,38 @@ from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItem
 from tastespace.models.factorization.likelihoods.base import GaussianNoise, Observations, squared_errors
 from tastespace.models.factorization.likelihoods.choosing import units_of
 from tastespace.models.factorization.likelihoods.weighted_users import WeightedUsers
-from tastespace.models.factorization.rows import Factors, RatingBlock
+from tastespace.models.factorization.rows import RatingBlock
 from tastespace.models.factorization.watch import Watch, Watched, trace_of
 from tastespace.progress import Observer, silent
 
 # Too weak rather than too strong: factors that are held down too much may vanish, and a precision that has nothing to
-# hold is at rest anywhere.
+# hold stays anywhere.
 START_SWEEPS, START_STRENGTH, FIRST_STRENGTH, START_SD = 5, 0.05, 0.02, 0.1
 TUNING_GAIN = 0.3  # of angles: how far a proposal that was accepted, or not, changes the logarithm of the next
-LEAST, MOST = 1e-6, 1e6  # of precisions
+MIN_PRECISION, MAX_PRECISION = 1e-6, 1e6  # of precisions
 
 
 @dataclass(frozen=True, eq=False)
 class FactorEvidence:
-    """The evidence of a factorization, as stochastic approximation asks for it."""
+    """The evidence of a factorization, as stochastic approximation asks for it.
+
+    With S_u = sum of w_i |u_i|^2 and N D numbers in U (likewise for items and biases), and |O| ratings,
+
+        d log p / d lam_u = N D / (2 lam_u) - S_u / 2,      d log p / d alpha = |O| / (2 alpha) - 1/2 sum e^2
+
+    by the logarithm, and over the information N D / 2 that a precision of N D normal numbers has:
+
+        1 - lam_u S_u / (N D),                              1 - alpha sum e^2 / |O|
+
+    Somani and Gupta (2017, equation 3.20) and Dey and Jhamb (2018, equation 10) print -S_u alone: the normaliser of the
+    prior, which has the other term, was left out. Then a precision can only fall.
+    """
 
     sweep: FactorSweep
     weighting: Weighting
     coordinates: Coordinates
     strengths: Strengths | None = None  # to begin with, in units of the ratings' standard deviation
     given: Start | None = None  # the items of another model, to begin from
-    unit: float = 1.0  # the scale of the ratings, for those
 
     @property
     def names(self) -> Sequence[str]:
@@ -71,7 +82,9 @@ class FactorEvidence:
         """The factors of a few sweeps of ALS, the noise that they leave, and the precisions of its strengths."""
         factors = self._start(rng)
         squares = float(squared_errors(self.sweep.observed.by_user, factors.users, factors.items).sum())
-        noise = min(max(len(self.sweep.observed) / squares, LEAST), MOST) if squares > 0 else MOST
+        noise = (
+            min(max(len(self.sweep.observed) / squares, MIN_PRECISION), MAX_PRECISION) if squares > 0 else MAX_PRECISION
+        )
         strengths = self._usual(FIRST_STRENGTH) if self.strengths is None else self.strengths
         precisions = Precisions.of_strengths(strengths, noise)
         return self.sweep.state(factors.users, factors.items, precisions), self.coordinates.logarithms(precisions)
@@ -97,40 +110,29 @@ class FactorEvidence:
         return Strengths.tied(strength * (1.0 if self.weighting.per_rating else PLAIN))
 
     def _start(self, rng: Generator) -> ALSState:
-        ascent = self._ascent()
+        sweep, penalty = self.sweep, Penalty(self._usual(START_STRENGTH), self.weighting)
+        ascent = AlternatingLeastSquares.over(
+            sweep.observed.by_user,
+            sweep.observed.by_item,
+            sweep.n_factors,
+            penalty,
+            biases=sweep.has_biases,
+            start_sd=START_SD,
+            threads=sweep.threads,
+        )
         if self.given is not None:
-            return ascent.from_items(self._given_items(self.given, rng))
+            return ascent.from_model(self.given, rng)
         start, _ = ascend(
             ascent, ascent.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
         )
         return start
-
-    def _given_items(self, given: Start, rng: Generator) -> Factors:
-        sweep, root = self.sweep, np.sqrt(self.unit)
-        factors = (given.factors(sweep.n_factors, START_SD * root, rng) / root).astype(sweep.dtype)
-        return Factors(factors, (given.points.bias / self.unit).astype(sweep.dtype) if sweep.has_biases else None)
-
-    def _ascent(self) -> AlternatingLeastSquares:
-        """The least squares that a chain starts from."""
-        sweep = self.sweep
-        penalty = Penalty(self._usual(START_STRENGTH), self.weighting)
-        by_user, by_item = sweep.observed.by_user, sweep.observed.by_item
-        return AlternatingLeastSquares(
-            by_user=by_user,
-            by_item=by_item,
-            user_prior=penalty.prior("users", sweep.n_factors, np.diff(by_user.offsets), sweep.dtype),
-            item_prior=penalty.prior("items", sweep.n_factors, np.diff(by_item.offsets), sweep.dtype),
-            has_biases=sweep.has_biases,
-            start_sd=START_SD,
-            threads=sweep.threads,
-        )
 
 
 # Both halves of so many steps must agree, to so many parts of a precision: closer is not seen in any prediction.
 WINDOW, TOLERANCE = 12, 0.02
 # What is watched are users as they are drawn. Answers average what is expected of users given items, which scatters
 # about half as much.
-INEXACT = 2 * LARGEST_ERROR
+INEXACT = 2 * MAX_ERROR
 VANISHED = 0.01  # of the variance of the noise: tastes that vary by less say nothing
 
 
@@ -186,19 +188,21 @@ class EmpiricalFactorization:
         settings, coordinates = self.settings, Coordinates(self.settings.tied, self.has_biases)
         start = settings.start
         strengths = None if start is None else Strengths(start / scale, start / scale, start, start)
-        evidence = FactorEvidence(sweep, self.weighting, coordinates, strengths, given, scale)
-        transition = StochasticApproximation(evidence, STEPS[settings.steps], float(np.log(LEAST)), float(np.log(MOST)))
-        rests = at_rest(coordinates.names, WINDOW, TOLERANCE)
+        evidence = FactorEvidence(sweep, self.weighting, coordinates, strengths, given)
+        transition = StochasticApproximation(
+            evidence, STEPS[settings.steps], float(np.log(MIN_PRECISION)), float(np.log(MAX_PRECISION))
+        )
+        converged = has_converged(coordinates.names, WINDOW, TOLERANCE)
         last, trace = ascend(
             transition,
             transition.init(rng),
             rng,
             steps=settings.most_steps,
-            stop=rests,
+            stop=converged,
             phase="learning the regularisation",
             observer=observer,
         )
-        if not rests(trace):
+        if not converged(trace):
             warn(
                 f"the regularisation has not come to rest in {len(trace)} steps; expected the halves of the last "
                 f"{WINDOW} to agree: set most_steps={2 * len(trace)} or more, such as "
@@ -240,7 +244,7 @@ class EmpiricalFactorization:
             keeps=kept.keepers,
             watches=watches,
             phase="drawing",
-            told=("held-out rmse",),
+            reported=("held-out rmse",),
             threads=1,
             observer=observer,
         )

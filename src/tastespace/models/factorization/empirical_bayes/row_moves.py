@@ -17,7 +17,7 @@ precisions are learned, and stay as they are when draws are kept.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.random import Generator
@@ -25,9 +25,9 @@ from numpy.random import Generator
 from tastespace.arrays import AnyFloats, BoolArray, DoubleArray
 from tastespace.models.factorization.likelihoods.base import squared_errors
 from tastespace.models.factorization.row_updates import require_finite
-from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, solve_rows
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, Solved, solve_rows
 
-FIRST_ANGLE, LEAST_ANGLE, LARGEST_ANGLE = 0.3, 1e-3, np.pi / 2
+FIRST_ANGLE, MIN_ANGLE, MAX_ANGLE = 0.3, 1e-3, np.pi / 2
 WANTED = 0.3  # share of proposals to be accepted: near the best for many dimensions
 TransitionName = Literal["gibbs", "crank-nicolson", "autoregressive"]
 
@@ -42,22 +42,29 @@ class MovedRows:
     acceptance: float | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Conditional:
+    """What the rows of one side depend on: ratings, the other side, their prior and the noise's precision."""
+
+    side: RatingBlock
+    other: Factors
+    prior: RowPrior
+    alpha: float
+    name: str
+    threads: int
+
+    def solve(self, **noise: Any) -> Solved:
+        """The mean of the rows, or a draw around it with this noise."""
+        return solve_rows(
+            self.side, self.other, self.prior, name=self.name, alpha=self.alpha, threads=self.threads, **noise
+        )
+
+
 class RowMove(Protocol):
     """Of all rows of one side. `gain` is how far angles follow what was accepted; 0 leaves them."""
 
     def moved(
-        self,
-        side: RatingBlock,
-        other: Factors,
-        prior: RowPrior,
-        alpha: float,
-        rows: Factors,
-        angles: DoubleArray | None,
-        *,
-        name: str,
-        gain: float,
-        rng: Generator,
-        threads: int,
+        self, given: Conditional, rows: Factors, angles: DoubleArray | None, gain: float, rng: Generator
     ) -> MovedRows: ...
 
 
@@ -66,28 +73,15 @@ class GibbsMove:
     """A draw, whatever the rows were before."""
 
     def moved(
-        self,
-        side: RatingBlock,
-        other: Factors,
-        prior: RowPrior,
-        alpha: float,
-        rows: Factors,
-        angles: DoubleArray | None,
-        *,
-        name: str,
-        gain: float,
-        rng: Generator,
-        threads: int,
+        self, given: Conditional, rows: Factors, angles: DoubleArray | None, gain: float, rng: Generator
     ) -> MovedRows:
         shape, dtype = rows.factors.shape, rows.factors.dtype
         noise: AnyFloats = rng.standard_normal(shape, dtype)
         bias_noise: AnyFloats | None = rng.standard_normal(shape[:1], dtype) if rows.bias is not None else None
-        solved = solve_rows(
-            side, other, prior, name=name, alpha=alpha, noise=noise, bias_noise=bias_noise, threads=threads
-        )
+        solved = given.solve(noise=noise, bias_noise=bias_noise)
         assert solved.squares is not None
         total = float(solved.squares.sum())
-        require_finite(f"squared error of the {name}s", total)
+        require_finite(f"squared error of the {given.name}s", total)
         return MovedRows(solved.points, total)
 
 
@@ -98,36 +92,25 @@ class CrankNicolsonMove:
     proposals: int = 10
 
     def moved(
-        self,
-        side: RatingBlock,
-        other: Factors,
-        prior: RowPrior,
-        alpha: float,
-        rows: Factors,
-        angles: DoubleArray | None,
-        *,
-        name: str,
-        gain: float,
-        rng: Generator,
-        threads: int,
+        self, given: Conditional, rows: Factors, angles: DoubleArray | None, gain: float, rng: Generator
     ) -> MovedRows:
         matrix = _matrix(rows)
         n = len(matrix)
         angles = np.full(n, FIRST_ANGLE) if angles is None else angles
-        widths = _prior_widths(prior, rows)
+        widths = _prior_widths(given.prior, rows)
         spread = self.spread(widths)
-        squares, accepted = squared_errors(side, rows, other), 0
+        squares, accepted = squared_errors(given.side, rows, given.other), 0
         for _ in range(self.proposals):
             noise = rng.standard_normal(matrix.shape)
             proposed = np.cos(angles)[:, None] * matrix + np.sin(angles)[:, None] * spread * noise
-            of_proposed = squared_errors(side, _points(proposed, rows), other)
-            log_ratio = -alpha / 2 * (of_proposed - squares) + self.log_ratio(matrix, proposed, widths, spread)
+            of_proposed = squared_errors(given.side, _points(proposed, rows), given.other)
+            log_ratio = -given.alpha / 2 * (of_proposed - squares) + self.log_ratio(matrix, proposed, widths, spread)
             is_taken = self.takes(log_ratio, rng)
             matrix, squares = np.where(is_taken[:, None], proposed, matrix), np.where(is_taken, of_proposed, squares)
-            angles = np.clip(angles * np.exp(gain * (is_taken - WANTED)), LEAST_ANGLE, LARGEST_ANGLE)
+            angles = np.clip(angles * np.exp(gain * (is_taken - WANTED)), MIN_ANGLE, MAX_ANGLE)
             accepted += int(is_taken.sum())
         total = float(squares.sum())
-        require_finite(f"squared error of the {name}s", total)
+        require_finite(f"squared error of the {given.name}s", total)
         return MovedRows(_points(matrix, rows), total, angles, accepted / (n * self.proposals))
 
     def spread(self, widths: DoubleArray) -> DoubleArray:

@@ -17,16 +17,25 @@ from tastespace.arrays import AnyFloats, DoubleArray
 from tastespace.inference.trace import ACCEPTANCE, LOG_JOINT, NOISE
 from tastespace.inference.transition import Stats
 from tastespace.models.factorization.als.sweep import Strengths, Weighting
-from tastespace.models.factorization.empirical_bayes.row_moves import GibbsMove, MovedRows, RowMove
+from tastespace.models.factorization.empirical_bayes.row_moves import Conditional, GibbsMove, MovedRows, RowMove
 from tastespace.models.factorization.gibbs.sweep import GibbsState
 from tastespace.models.factorization.likelihoods.base import Noise, Observations, squared_errors
 from tastespace.models.factorization.priors.normal_wishart import NormalPopulation
-from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, solve_rows
+from tastespace.models.factorization.rows import Factors, RowPrior
 
 
 @dataclass(frozen=True)
 class Precisions:
-    """One of each block; those of biases are 0 where there are none."""
+    """The hyper-parameters that empirical Bayes learns: one precision a block, 0 for biases where there are none.
+
+        u_i ~ N(0, 1/(lam_u w_i)),  v_j ~ N(0, 1/(lam_v w_j)),  c_i ~ N(0, 1/(lam_c w_i)),  d_j ~ N(0, 1/(lam_d w_j))
+        r_ij ~ N(g + c_i + d_j + u_i . v_j, 1/alpha)
+
+    with w the weight of a row (see `Weighting`). The loss of ALS is -log of their density over alpha, so that its
+    strengths are lam / alpha. Ratings are modelled in units of their standard deviation s; then factors are smaller by
+    sqrt(s) and biases by s, so that a precision of factors is s times, one of biases or noise s^2 times that in units
+    of the ratings.
+    """
 
     users: float
     items: float
@@ -154,15 +163,8 @@ class FactorSweep:
         """Both sides, one after the other; every other time draws are mirrored."""
         if state.mirrors_next:
             return self.mirrored(state, precisions), {}
-        user_prior, item_prior = self.priors(precisions)
-        alpha, by_user, by_item = precisions.noise, self.observed.by_user, self.observed.by_item
-        how: dict[str, Any] = {"gain": gain, "rng": rng, "threads": self.threads}
-        users = self.move.moved(
-            by_user, state.items, user_prior, alpha, state.users, state.user_angles, name="user", **how
-        )
-        items = self.move.moved(
-            by_item, users.points, item_prior, alpha, state.items, state.item_angles, name="item", **how
-        )
+        users = self.move.moved(self._users_given(state.items, precisions), state.users, state.user_angles, gain, rng)
+        items = self.move.moved(self._items_given(users.points, precisions), state.items, state.item_angles, gain, rng)
         after = replace(
             self._at(state, precisions),
             users=users.points,
@@ -180,20 +182,25 @@ class FactorSweep:
         A normal distribution is symmetric about its mean, so that this leaves the posterior alone (Adler 1981). Where
         draws creep from one to the next, mirror images go far; and what chance put into two of them nearly cancels.
         """
-        user_prior, item_prior = self.priors(precisions)
-        users = self._mirror(self.observed.by_user, state.items, user_prior, precisions.noise, state.users, "user")
-        items = self._mirror(self.observed.by_item, users, item_prior, precisions.noise, state.items, "item")
+        users = self._mirror(self._users_given(state.items, precisions), state.users)
+        items = self._mirror(self._items_given(users, precisions), state.items)
         # The density is the same, so that errors have what the prior has lost.
         change = self._energy(users, items, precisions) - self._energy(state.users, state.items, precisions)
         squares = state.squares - 2 * change / precisions.noise
         return replace(self._at(state, precisions), users=users, items=items, squares=squares, mirrors_next=False)
 
-    def _mirror(
-        self, side: RatingBlock, other: Factors, prior: RowPrior, alpha: float, rows: Factors, name: str
-    ) -> Factors:
-        mean = solve_rows(side, other, prior, name=name, alpha=alpha, threads=self.threads).points
+    def _mirror(self, given: Conditional, rows: Factors) -> Factors:
+        mean = given.solve().points
         bias = 2 * mean.bias - rows.bias if mean.bias is not None and rows.bias is not None else None
         return Factors(2 * mean.factors - rows.factors, bias)
+
+    def _users_given(self, items: Factors, precisions: Precisions) -> Conditional:
+        prior, _ = self.priors(precisions)
+        return Conditional(self.observed.by_user, items, prior, precisions.noise, "user", self.threads)
+
+    def _items_given(self, users: Factors, precisions: Precisions) -> Conditional:
+        _, prior = self.priors(precisions)
+        return Conditional(self.observed.by_item, users, prior, precisions.noise, "item", self.threads)
 
     def _at(self, state: FactorState, precisions: Precisions) -> FactorState:
         """The same points, under these precisions."""

@@ -405,7 +405,7 @@ class BPMF(Recommender):
             keeps=kept.keepers,
             watches=watches,
             phase="sampling",
-            told=("noise sd", "held-out rmse"),
+            reported=("noise sd", "held-out rmse"),
             traced=lambda chains, sweeps: trace_of(chains, watches, schedule, sweeps),
             checkpoints=checkpoints,
             starts=starts,

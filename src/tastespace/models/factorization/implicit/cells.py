@@ -32,7 +32,7 @@ GROWTHS: tuple[Growth, ...] = get_args(Growth)
 
 @dataclass(frozen=True)
 class Confidence:
-    """A cell that nobody chose has the confidence 1; a chosen one 1 + strength * f(count).
+    """A cell that was not chosen has the confidence 1; a chosen one 1 + strength * f(count).
 
     f is log(1 + count) ("log"), the count ("linear") or 1 ("none"), after Hu, Koren and Volinsky (2008). A thousand
     plays are no thousand times as good a sign as one: hence the logarithm.
@@ -48,12 +48,12 @@ class Confidence:
             values = np.log1p(values)
         elif self.growth == "none":
             values = np.sign(values)
-        with np.errstate(over="ignore"):  # Whoever uses them says what is too much.
+        with np.errstate(over="ignore"):  # The caller says what is too much.
             return (self.strength * values).astype(np.float32)
 
 
-MOST_WEIGHT = 1e15  # Beyond, squares of sums of them leave the range of single precision.
-LEAST_WEIGHT = np.float32(1e-6)  # A target is a pull over a weight: it must not be infinite.
+MAX_WEIGHT = 1e15  # Beyond, squares of sums of them leave the range of single precision.
+MIN_WEIGHT = np.float32(1e-6)  # A target is a pull over a weight: it must not be infinite.
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +67,12 @@ class Chosen:
     @classmethod
     def of(cls, ratings: CSR, confidence: Confidence) -> Chosen:
         weights = confidence.beyond_one(ratings.values)
-        if len(weights) and not weights.max() <= MOST_WEIGHT:
-            worst = int(np.argmax(~(weights <= MOST_WEIGHT)))
+        if len(weights) and not weights.max() <= MAX_WEIGHT:
+            worst = int(np.argmax(~(weights <= MAX_WEIGHT)))
             raise DataError(
                 f"a count of {ratings.values[worst]:g} has a confidence of {weights[worst]:g} with growth="
                 f"{confidence.growth!r} and strength={confidence.strength:g}, beyond what can be computed with",
-                expected=f"at most {MOST_WEIGHT:g}: smaller counts, growth='log', or a smaller strength",
+                expected=f"at most {MAX_WEIGHT:g}: smaller counts, growth='log', or a smaller strength",
             )
         return cls(contiguous(ratings.offsets, np.int64), contiguous(ratings.columns, np.int32), weights)
 
@@ -120,7 +120,7 @@ class Others:
 
 def solve(chosen: Chosen, other: Others, ridge: FloatArray, threads: int) -> FloatMatrix:
     """The least energy of each row; in double, since with more factors than columns only the ridge holds it up."""
-    weights = np.maximum(chosen.weights, LEAST_WEIGHT).astype(np.float64)
+    weights = np.maximum(chosen.weights, MIN_WEIGHT).astype(np.float64)
     side = RatingBlock(chosen.offsets, chosen.columns, chosen.pulls(other) / weights, weights=weights)
     width = other.points.shape[1]
     prior = RowPrior(precision=other.gram, linear=other.linear.reshape(1, width), ridge=contiguous(ridge, np.float64))

@@ -1,4 +1,4 @@
-"""The recommenders for one-class data."""
+"""Implicit feedback by alternating least squares over all cells: the recommender."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populati
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState, Ridge, Solver
 from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence, Growth, scores_of
-from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Settings, search, unit_of
+from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Settings, search_settings, unit_of
 from tastespace.models.factorization.likelihoods.confidence_cells import KeptChoices, matched_variance
 from tastespace.models.factorization.likelihoods.kept_noise import Units
 from tastespace.models.implicit_feedback import OneClass
@@ -36,7 +36,7 @@ class ImplicitALS(OneClass):
     "auto" finds `strength` and `regularisation` on a tenth of the choices, held out, and then fits to all of them;
     `strength_` and `regularisation_` are what was found.
     `regularisation` holds factors back; with `weighting="weighted"` rows in which more was chosen are held back more,
-    "plain" treats all alike. `biases` add how much is chosen of an item, and by a user, whatever the taste.
+    "plain" treats all the same. `biases` add how much is chosen of an item, and by a user, whatever the taste.
 
     `solver="conjugate"` takes `steps` conjugate-gradient steps a row and sweep from where the row was, "cholesky"
     solves every row: slower, and hardly better for it. Stops when a sweep lowers the loss by less than `tolerance` of
@@ -122,7 +122,7 @@ class ImplicitALS(OneClass):
         ridges = [unit * ridge for ridge in RIDGES] if self.regularisation == "auto" else [self.regularisation]
         if len(strengths) == len(ridges) == 1:
             return Settings(strengths[0], ridges[0])
-        return search(observed, self._bind, strengths, ridges, self.n_factors, rng, observer)
+        return search_settings(observed, self._bind, strengths, ridges, self.n_factors, rng, observer)
 
     def _bind(self, observed: Ratings, strength: float, ridge: float, n_factors: int) -> AlternatingChoices:
         return AlternatingChoices.bind(

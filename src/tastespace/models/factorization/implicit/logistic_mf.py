@@ -1,4 +1,16 @@
-"""The recommender of the logistic factorization of choices."""
+"""Logistic factorization of implicit feedback by stochastic gradients: the recommender and its transition.
+
+    P(chosen) = 1 / (1 + exp(-s_ij)),   s_ij = g + c_i + d_j + u_i . v_j
+
+    E = sum over chosen of b_ij log(1 + exp(-s_ij)) + sum over not chosen of w_ij log(1 + exp(s_ij))
+        + l/2 (sum |u_i|^2 + sum |v_j|^2 + sum c_i^2 + sum d_j^2)
+
+(Johnson 2014). b is 1 + strength * f(count), w that of `negatives`, and g a constant, the logarithm of sum b / sum w:
+what a cell has of which nothing is known. An epoch takes one step of all items given the users, and one of all users
+given the items. The gradient of a row is that of what it chose, all of it, and of cells drawn for this step; each of
+its coordinates has a step size of its own (AdaGrad: Duchi, Hazan and Singer 2011). A row moves by what the other side
+was before, and draws from a stream of its own: so rows can be moved in any order.
+"""
 
 from __future__ import annotations
 
@@ -161,7 +173,7 @@ class LogisticDescent:
         return after, float(energies.sum()) + 0.5 * self.ridge * other.squared()
 
 
-MOST_NEGATIVES = 10_000  # a choice; beyond that a cell would be seen many times a step
+MAX_NEGATIVES = 10_000  # a choice; beyond that a cell would be seen many times a step
 
 
 @dataclass(kw_only=True)
@@ -172,8 +184,8 @@ class LogisticMF(OneClass):
     what was chosen, and from cells drawn to stand for what was not (Johnson 2014).
 
     `negatives` is how much what was not chosen counts, `n_negatives` times as much as what was, all together.
-    "weighted": all such cells alike. "uniform": any item, for a user as often as he chose something. "popularity": the
-    same, with items drawn by (number of choices) ** 0.75.
+    "weighted": all such cells the same. "uniform": any item, for a user as often as they chose something.
+    "popularity": the same, with items drawn by (number of choices) ** 0.75.
 
     A prediction is the probability that a pair is a choice and not a negative, if there are `n_negatives` negatives of
     that law for every choice. Where nothing is known of a pair that is 1 / (1 + `n_negatives`). With "popularity", an
@@ -209,7 +221,7 @@ class LogisticMF(OneClass):
         check_number("regularisation", self.regularisation, above=0)
         check_option("negatives", self.negatives, list(LAWS))
         check_int("n_negatives", self.n_negatives, least=1)
-        check_number("n_negatives", self.n_negatives, below=MOST_NEGATIVES + 1)
+        check_number("n_negatives", self.n_negatives, below=MAX_NEGATIVES + 1)
         check_number("strength", self.strength, least=0)
         check_option("growth", self.growth, list(GROWTHS))
         check_option("biases", self.biases, [True, False])

@@ -3,9 +3,9 @@
 A cell of user i and item j that was not chosen counts w_ij. With n_i choices of user i, m_j of item j, n of all, and k
 negatives a choice,
 
-    uniform      w_ij = k n_i / M                           whoever chose much has turned down much, of any item
-    popularity   w_ij = k n_i m_j^0.75 / sum_l m_l^0.75     the same, of what he is likely to have met
-    weighted     w_ij = k n / (N M - n)                     all alike, k n together
+    uniform      w_ij = k n_i / M                           users who chose much have turned down much, of any item
+    popularity   w_ij = k n_i m_j^0.75 / sum_l m_l^0.75     the same, of what they are likely to have met
+    weighted     w_ij = k n / (N M - n)                     all the same, k n together
 
 There are too many cells to go through. Row i of one side draws t_i columns, column j with the chance q_j each time. One
 that it chose does not count; another counts r_i a_j. A sum over what was drawn is then, on average, the sum over all
@@ -44,7 +44,7 @@ class Chances:
 
     @classmethod
     def of(cls, weights: NDArray[Any]) -> Chances:
-        """In proportion to these; all alike if there are none."""
+        """In proportion to these; all the same if there are none."""
         weights = np.asarray(weights, np.float64)
         total = float(weights.sum())
         return cls(weights / total if total > 0 else np.full(len(weights), 1 / len(weights)))

@@ -9,8 +9,8 @@ a held-out choice at place k counts 1 / log2(1 + k).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
+from itertools import product, starmap
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, FloatMatrix, IntArray
 from tastespace.data.ratings import Ratings
-from tastespace.models.factorization.als.strength_search import Validation
+from tastespace.models.factorization.held_out_search import HeldOutSearch, Trial, Validation
 from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState
 from tastespace.progress import Observer, Progress
 from tastespace.randomness import generator
@@ -28,7 +28,7 @@ from tastespace.randomness import generator
 STRENGTHS, RIDGES = (1.0, 4.0, 16.0, 64.0), (0.0005, 0.002, 0.008, 0.03, 0.12)
 TRIED_FACTORS, TRIED_SWEEPS = 32, 8
 VALIDATION_SHARE = 0.1
-MOST_SCORES = 30_000_000  # looked at for a measure: so many users are enough
+MAX_SCORES = 30_000_000  # looked at for a measure: so many users are enough
 
 Bind = Callable[[Ratings, float, float, int], AlternatingChoices]  # of ratings, strength, ridge, factors
 
@@ -46,7 +46,7 @@ def unit_of(observed: Ratings) -> float:
     return float(np.sqrt(observed.n_users * observed.n_items))
 
 
-def search(
+def search_settings(
     observed: Ratings,
     bind: Bind,
     strengths: Sequence[float],
@@ -61,31 +61,32 @@ def search(
         return Settings(strengths[len(strengths) // 2], ridges[len(ridges) // 2])
     judge = Judge.of(validation, rng)
     factors = min(n_factors, TRIED_FACTORS)
-    tried: dict[Settings, float] = {}
     total = len(strengths) * len(ridges) + 2 * (len(strengths) > 1) + 2 * (len(ridges) > 1)
     start_seed = int(rng.integers(1 << 63))
 
-    def attempt(settings: Settings) -> None:
+    def fit(settings: Settings, start: object) -> Trial[Settings, None]:
         transition = bind(validation.train, settings.strength, settings.ridge, factors)
         # All from the same start: they are to be compared.
         state = transition.init(generator(start_seed))
         for _ in range(TRIED_SWEEPS):
             state = transition.moved(state)
-        tried[settings] = judge.ndcg(state, transition.has_biases)
-        figures = {"strength": settings.strength, "regularisation": settings.ridge, "held-out ndcg": tried[settings]}
-        observer(Progress("finding confidence and regularisation", len(tried), total, figures))
+        return Trial(settings, -judge.ndcg(state, transition.has_biases), None)
 
-    for strength, ridge in product(strengths, ridges):
-        attempt(Settings(strength, ridge))
-    best = max(tried, key=tried.__getitem__)
-    if len(strengths) > 1:
-        for factor in (0.5, 2.0):
-            attempt(Settings(best.strength * factor, best.ridge))
-        best = max(tried, key=tried.__getitem__)
-    if len(ridges) > 1:
-        for factor in (0.5, 2.0):
-            attempt(Settings(best.strength, best.ridge * factor))
-    return max(tried, key=tried.__getitem__)
+    def report(trial: Trial[Settings, None], n: int) -> None:
+        figures = {
+            "strength": trial.setting.strength,
+            "regularisation": trial.setting.ridge,
+            "held-out ndcg": -trial.error,
+        }
+        observer(Progress("finding confidence and regularisation", n, total, figures))
+
+    search = HeldOutSearch(fit, report)
+    search.try_all(starmap(Settings, product(strengths, ridges)))
+    for values, name in ((strengths, "strength"), (ridges, "ridge")):
+        if len(values) > 1:
+            best = search.best.setting
+            search.try_all([replace(best, **{name: getattr(best, name) * factor}) for factor in (0.5, 2.0)])
+    return search.best.setting
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,7 @@ class Judge:
     @classmethod
     def of(cls, validation: Validation, rng: Generator) -> Judge:
         users = np.flatnonzero(validation.held_out.by_user.counts > 0)
-        most = max(1, MOST_SCORES // max(validation.train.n_items, 1))
+        most = max(1, MAX_SCORES // max(validation.train.n_items, 1))
         if len(users) > most:
             users = np.sort(rng.permutation(users)[:most])
         return cls(validation.train, validation.held_out, users.astype(np.int32))

@@ -1,4 +1,4 @@
-"""Groups of users who rate alike: k-means of their curves, and which curve suits a user best."""
+"""Groups of users who rate in a similar way, and how users share curves: one for all, each, or each cluster."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def by_cluster(amounts: DoubleArray, cells: IntArray, n_clusters: int) -> Double
 
 
 def relative_errors(squares: DoubleArray, curve: DoubleArray, counts: DoubleArray, average: DoubleArray) -> DoubleArray:
-    """How well one curve suits each user: his squared errors on it, in units of how far it spreads his ratings.
+    """How well one curve suits each user: their squared errors on it, in units of how far it spreads their ratings.
 
     Without the unit the flattest curve would suit everybody. `average` are the shares of the levels.
     """

@@ -1,4 +1,4 @@
-"""Curves and factors in turn, each curve judged by ratings that the factors have not seen.
+"""Curves and factors in turn, each curve fitted to ratings that the factors have not seen.
 
 Ratings are dealt to folds. Factors are fitted for each fold to the ratings of the others, and predict its own; the
 curves are the best for these predictions. With one fold the predictions are those of the ratings that were fitted, as
@@ -46,12 +46,10 @@ class CurveRule(Protocol):
 
     def curves(self, totals: DoubleArray, counts: DoubleArray, of_user: IntArray) -> DoubleArray:
         """The table of curves, given the predictions summed up and counted by user and level."""
-        ...
 
     @property
     def reassigns(self) -> bool:
         """Whether users may change from one curve to another."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +167,7 @@ class CrossFit:
         return float(np.sqrt(mean)) / spread
 
     def _reassigned(self, state: CurveState) -> IntArray:
-        """The most suitable curve of each user, with his factors as each would have them."""
+        """The most suitable curve of each user, with their factors as each would have them."""
         n_users, average = len(self.counts), self.counts.sum(axis=0) / self.counts.sum()
         errors = np.empty((n_users, len(state.curves)))
         for curve in range(len(state.curves)):
@@ -190,7 +188,7 @@ ROUNDS = 3  # of a user's curve, each from the predictions that the last one led
 
 @dataclass(frozen=True, eq=False)
 class Folding:
-    """Ratings of some users, and the items that predict them."""
+    """What the ratings of some users say of them: predictions of each rating from the others, given the items."""
 
     history: CSR
     places: Places

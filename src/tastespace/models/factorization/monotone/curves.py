@@ -24,7 +24,7 @@ from scipy.optimize import isotonic_regression
 from tastespace.arrays import AnyFloats, DoubleArray, IntArray
 from tastespace.data.kinds import distinct
 
-MOST_BINS = 50
+MAX_BINS = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,12 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """The levels, ascending."""
+    """The levels that a curve has values at, ascending, and where ratings lie among them.
+
+    Ratings of up to 101 different values have these as levels, at whatever distances: stars, half stars, 0 to 100. Any
+    other scale is continuous: its ratings are put into up to 50 bins of as many each, and the mean of a bin is a level.
+    Between two levels a curve is a straight line, so that ratings of a continuous scale keep their order within a bin.
+    """
 
     levels: DoubleArray
 
@@ -86,7 +91,7 @@ def per_level(
 
 def _binned(values: NDArray[Any]) -> DoubleArray:
     """The means of bins of as many ratings each."""
-    n_bins = int(np.clip(len(values) ** 0.5, 2, MOST_BINS))
+    n_bins = int(np.clip(len(values) ** 0.5, 2, MAX_BINS))
     ordered = np.sort(values).astype(np.float64)
     # Equal ratings may fill several bins: these are one level.
     return np.unique([part.mean() for part in np.array_split(ordered, n_bins)])
@@ -142,7 +147,7 @@ def fitted(totals: DoubleArray, counts: DoubleArray, shared: DoubleArray, pull: 
 
     Each level has `pull` ratings more than were given, predicted as the shared curve has it. These hold the curve of
     few ratings near the shared one, and give levels that were never used a value. Mean and variance over all of them
-    are those of the shared curve. Who has used a single level has told nothing about distances: his is the shared
+    are those of the shared curve. Users of a single level have said nothing about distances: theirs is the shared
     curve.
     """
     weights = counts + max(pull, FAINT)

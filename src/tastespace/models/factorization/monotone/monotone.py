@@ -21,6 +21,7 @@ from tastespace.models.factorization.als.posterior import PointPosterior
 from tastespace.models.factorization.als.sweep import ALSState
 from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
 from tastespace.models.factorization.empirical_bayes.settings import empirical_bayes_of
+from tastespace.models.factorization.held_out_search import MEANINGFUL, HeldOutSearch, Trial
 from tastespace.models.factorization.monotone.clusters import (
     CurvePerCluster,
     CurvePerUser,
@@ -43,8 +44,7 @@ from tastespace.progress import Observer, Progress
 from tastespace.randomness import derive
 
 N_CLUSTERS = (2, 3, 4, 6)  # what is tried
-SETTLED, FEW = 1e-3, 0.005  # of the scale that ratings still move, of the users who still change clusters
-MEANINGFUL = 1e-4  # a smaller relative gain is noise
+STEADY, FEW = 1e-3, 0.005  # of the scale that ratings still move, of the users who still change clusters
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class CurveSearch:
     def one(self, straight: Found) -> Found:
         """One curve for all."""
         rule = OneCurve(self.cross_fit.scale.levels)
-        return self._found("one", self._ascended(straight.state, rule, settled, "one curve"))
+        return self._found("one", self._ascended(straight.state, rule, is_steady, "one curve"))
 
     def per_user(self, one: Found) -> Found:
         """One each."""
@@ -94,10 +94,10 @@ class CurveSearch:
             of_user=np.arange(1, n_users + 1, dtype=np.int32),
         )
         rule = CurvePerUser(shared, self.pull)
-        return self._found("per-user", self._ascended(start, rule, settled, "a curve a user"))
+        return self._found("per-user", self._ascended(start, rule, is_steady, "a curve a user"))
 
     def clusters(self, per_user: Found, n_clusters: int) -> Found:
-        """One a cluster; clusters that nobody is left in are dropped."""
+        """One a cluster; clusters without any users left are dropped."""
         curves = per_user.state.curves
         cells = grouped(curves[per_user.state.of_user], self.cross_fit.counts, n_clusters, self.rng)
         n_clusters = int(cells.max()) + 1
@@ -105,18 +105,20 @@ class CurveSearch:
         start = replace(
             per_user.state, curves=np.repeat(curves[:1], n_clusters + 1, axis=0), of_user=(cells + 1).astype(np.int32)
         )
-        state = self._ascended(start, rule, settled, f"{n_clusters} clusters")
+        state = self._ascended(start, rule, is_steady, f"{n_clusters} clusters")
         return self._found("clusters", _without_empty(state))
 
     def best_clusters(self, one: Found) -> Found:
         """As many as predict best: one, or more as long as more are better."""
-        best, per_user = one, self.per_user(one)
-        for n_clusters in N_CLUSTERS:
-            found = self.clusters(per_user, n_clusters)
-            if not is_better(found, best):
-                break
-            best = found
-        return best
+        per_user = self.per_user(one)
+
+        def fit(n_clusters: int, start: object) -> Trial[int, Found]:
+            found = one if n_clusters == 1 else self.clusters(per_user, n_clusters)
+            return Trial(n_clusters, found.rmse, found)
+
+        search = HeldOutSearch(fit)
+        search.try_all([1, *N_CLUSTERS], patience=1, gain=MEANINGFUL)
+        return search.best.fit
 
     def _ascended(self, state: CurveState, rule: CurveRule, stop: Stop, phase: str) -> CurveState:
         transition = replace(self.cross_fit, rule=rule)
@@ -133,9 +135,9 @@ def is_better(found: Found, than: Found) -> bool:
     return found.rmse < (1 - MEANINGFUL) * than.rmse
 
 
-def settled(trace: list[Stats]) -> bool:
-    """Ratings hardly move any more on their curves, and hardly anybody changes his cluster."""
-    return trace[-1]["change"] < SETTLED and trace[-1].get("moved", 0.0) < FEW
+def is_steady(trace: list[Stats]) -> bool:
+    """Ratings hardly move any more on their curves, and hardly any user changes the cluster."""
+    return trace[-1]["change"] < STEADY and trace[-1].get("moved", 0.0) < FEW
 
 
 def _without_empty(state: CurveState) -> CurveState:
@@ -143,7 +145,7 @@ def _without_empty(state: CurveState) -> CurveState:
     return replace(state, curves=state.curves[kept], of_user=np.searchsorted(kept, state.of_user).astype(np.int32))
 
 
-LEAST_RATINGS = 100  # fewer say nothing of curves
+MIN_RATINGS = 100  # fewer say nothing of curves
 
 
 @dataclass(kw_only=True)
@@ -152,9 +154,9 @@ class MonotoneMF(ALS):
 
     curve(rating) = mean + user bias + item bias + user . item, by least squares as `ALS`, whose parameters it has.
     `sharing` says whose they are: "one" for all, one "per-user", or one for each of some "clusters" of users who rate
-    alike (Somani and Gupta 2017). Users with few ratings are pulled to the shared curve as by `pull` ratings of each
-    level. "auto" (the default) leaves ratings as they are, or takes one curve or clusters, whichever predicts ratings
-    best that were held out. `n_clusters` is a number or "auto", chosen in the same way.
+    in a similar way (Somani and Gupta 2017). Users with few ratings are pulled to the shared curve as by `pull` ratings
+    of each level. "auto" (the default) leaves ratings as they are, or takes one curve or clusters, whichever predicts
+    ratings best that were held out. `n_clusters` is a number or "auto", chosen in the same way.
 
     Curves are the best for predictions of ratings that the factors have not seen: `folds` fits, each without its share
     of the ratings. With `folds=1` they follow the predictions of the very ratings that are fitted, as was proposed
@@ -222,7 +224,7 @@ class MonotoneMF(ALS):
     def curves(self, user_ids: Ids | None = None, *, history: Any = None) -> CurveList:
         """How ratings are understood: the curve of each cluster of users, or of each of these users.
 
-        `history` is as in `recommend`. Where every user has a curve of his own, these are shown in four groups.
+        `history` is as in `recommend`. Where every user has a curve of their own, these are shown in four groups.
         """
         self.require_fitted()
         table = self._table
@@ -250,7 +252,7 @@ class MonotoneMF(ALS):
             scale.levels[None], np.zeros(observed.n_users, np.int32), (ALSState(plain.users, plain.items),)
         )
         way: Way = "one"
-        if len(scale) > 1 and len(observed) >= LEAST_RATINGS:
+        if len(scale) > 1 and len(observed) >= MIN_RATINGS:
             cross_fit = self._cross_fit(plain, observed, scale, counts, rng)
             found = self._found(cross_fit, state, rng, observer)
             way, state = found.way, replace(found.state, factors=state.factors)

@@ -4,6 +4,9 @@
 there is much to explain. `InformedBirth` draws the column of one side near what the errors ask for, the other side's
 given it exactly, and turns the new factor into a direction at random; its death takes a direction of which there is
 little.
+
+The density of a state does not change when users and items are turned together, (U, V) -> (U Q, V Q) with Q^T Q = I. So
+a map of columns decides only which direction is the last: that which a death takes away.
 """
 
 from __future__ import annotations
@@ -44,14 +47,14 @@ def reflection(direction: DoubleArray) -> DoubleArray:
 
 
 def draw_direction(inverse: DoubleArray, rng: Generator) -> DoubleArray:
-    """x / |x| of x ~ N(0, inverse^-1): an angular central Gaussian; the identity for any direction alike."""
+    """x / |x| of x ~ N(0, inverse^-1): an angular central Gaussian; the identity for a uniform direction."""
     lower = np.linalg.cholesky(inverse)
     drawn = np.linalg.solve(lower.T, rng.standard_normal(len(inverse)))
     return np.asarray(drawn / np.linalg.norm(drawn))
 
 
 def log_direction(inverse: DoubleArray, direction: DoubleArray) -> float:
-    """log of |S|^(-1/2) (w^T S^-1 w)^(-n/2), S^-1 the inverse: its density, relative to any direction alike."""
+    """log of |S|^(-1/2) (w^T S^-1 w)^(-n/2), S^-1 the inverse: its density, relative to a uniform direction."""
     n = len(direction)
     log_determinant = 2 * float(np.log(np.diag(np.linalg.cholesky(inverse))).sum())
     return 0.5 * log_determinant - 0.5 * n * log(float(direction @ inverse @ direction))
@@ -227,7 +230,15 @@ class InformedBirth:
 
 @dataclass(frozen=True, eq=False)
 class AnnealedBirth:
-    """The bridge between k and k + 1 factors; the new one is the last column on the way."""
+    """The bridge between k and k + 1 factors: the new one, the last column, comes in little by little.
+
+    All others make room for it on the way:
+
+        r_t = p_T(U, V, a, b) with the errors of U V^T + gamma_t a b^T,   gamma_t = t / n
+
+    At gamma = 0 the new columns a, b have no effect and are those of the prior; at gamma = 1 they are a factor like any
+    other. In between rows are drawn by the same kernel, with the column of the other side times gamma.
+    """
 
     target: RankTarget
     gibbs: GibbsRows

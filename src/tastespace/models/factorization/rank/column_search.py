@@ -31,11 +31,14 @@ from tastespace.models.factorization.priors.normal_wishart import FactorPrior, P
 from tastespace.models.factorization.rows import Factors
 from tastespace.progress import Observer, silent
 
-LEAST_SHARE = 1e-6  # of the mean variance of a column: a direction that nobody takes has none
+MIN_SHARE = 1e-6  # of the mean variance of a column: a direction without any factors has none
 
 
 def in_columns(factors: ALSState, *, shrinks_users: bool) -> ALSState:
-    """Uncorrelated columns, the widest first.
+    """Uncorrelated columns, the widest first: the coordinates that priors which shrink columns speak of.
+
+    No score changes: u goes to A u and v to A^-T v. A chain that starts there need not first turn there, which takes
+    long.
 
     Users are round where the items' columns shrink. Where those of the users do, items are on a sphere, and may be
     turned but not stretched.
@@ -64,7 +67,7 @@ def _widest_first(gram: DoubleArray) -> DoubleArray:
 
 
 def _positive(gram: DoubleArray) -> DoubleArray:
-    least = max(LEAST_SHARE * float(np.trace(gram)) / len(gram), np.finfo(np.float64).tiny ** 0.5)
+    least = max(MIN_SHARE * float(np.trace(gram)) / len(gram), np.finfo(np.float64).tiny ** 0.5)
     return np.asarray(gram + least * np.eye(len(gram)))
 
 
@@ -80,7 +83,12 @@ SETTLING_SWEEPS = 20
 
 @dataclass(frozen=True, eq=False)
 class SettledSweep:
-    """The sweep of a model whose columns shrink, from such a start."""
+    """The sweep of a model whose columns shrink, begun with what ratings show, in whatever directions.
+
+    Least squares make all tastes too narrow, and columns would be taken for nothing that are something. A few sweeps
+    with populations of any covariance find their widths; then the factors are turned so that their columns are
+    uncorrelated.
+    """
 
     sweep: GibbsSweep
     user_prior: FactorPrior  # of the first sweeps
@@ -218,7 +226,7 @@ def search(
         Schedule(chains=1, warmup=SWEEPS, draws=0),
         keeps=[_nothing],
         phase="finding the number of factors",
-        told=(ACTIVE,),
+        reported=(ACTIVE,),
         checkpoints=checkpoints,
         threads=1,  # of chains; the sweep has its own
         observer=observer,
@@ -286,7 +294,7 @@ def _with_column(points: Factors, sd: float, rng: Generator) -> Factors:
 
 @dataclass(frozen=True, eq=False)
 class FoundRank:
-    """What chains and the search before them say."""
+    """The number of factors that was found, and how certain that is."""
 
     n_factors: int  # of use: most often, over all sweeps after the warm-up
     columns: int  # that the draws have

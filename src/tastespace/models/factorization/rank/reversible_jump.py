@@ -116,7 +116,7 @@ class ReversibleJump:
         rng = generator(seed)
         schedule = Schedule(1, plan.before_draws, plan.draws)
         (chain,) = sample(
-            sampler, rng, schedule, keeps=[kept], phase="jumping", told=["rank"], threads=1, observer=observer
+            sampler, rng, schedule, keeps=[kept], phase="jumping", reported=["rank"], threads=1, observer=observer
         )
         last, cooled = chain.last, list[Stats]()
         if plan.quench:

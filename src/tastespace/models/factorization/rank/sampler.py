@@ -29,7 +29,16 @@ LOWEST, HIGHEST = np.log(1e-4), np.log(1e8)  # of ratings that have no errors th
 
 @dataclass(frozen=True, eq=False)
 class Tuning:
-    """On the way: what Adam remembers, and the mean of what the later half of the steps had."""
+    """Hyper-parameters by empirical Bayes, while the chain runs at T = 1: what Adam remembers, and the mean so far.
+
+    With n entries of precision lam and sum of squares S, d log p / d log lam = n / 2 - lam S / (2 T), whose information
+    is n / 2: the gradient in units of that is 1 - lam S / (T n). Dey and Jhamb 2018 (eq. 10) leave out the first term,
+    so that every precision can only fall. Only the product lam_u lam_v is identified: the two are one parameter here.
+
+    At a temperature T the maximum is at T times the precisions of T = 1, for p_T with precisions lam is p_1 with
+    lam / T: tuning would undo the temperature. So precisions are tuned at T = 1 only, and stay as they are when it is
+    hotter or colder.
+    """
 
     memory: Memory
     total: DoubleArray
@@ -78,7 +87,7 @@ def tuned(
     return replace(state, precisions=precisions_of(logs)), Tuning(memory, total, n)
 
 
-def settled(state: RankState, tuning: Tuning) -> RankState:
+def with_tuned_mean(state: RankState, tuning: Tuning) -> RankState:
     """The mean of the later steps, for good."""
     return state if tuning.n == 0 else replace(state, precisions=precisions_of(tuning.total / tuning.n))
 
@@ -170,7 +179,7 @@ class JumpSampler:
         step, plan, tuning = state.step, self.plan, state.tuning
         now = replace(state.state, temperature=plan.temperature(step))
         if step == plan.before_draws:
-            now = settled(now, tuning)
+            now = with_tuned_mean(now, tuning)
         for _ in range(self.sweeps):
             now = self.within.moved(self.target, now, rng)
         tried: list[Jumped[RankState]] = []

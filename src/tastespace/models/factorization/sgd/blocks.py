@@ -1,15 +1,17 @@
-"""Ratings in blocks without common rows, so that several threads may descend at once and nothing depends on how many.
+"""Ratings that gradient descent visits: from memory, or piece by piece from a file, in blocks without common rows.
 
 Users and items are each dealt into `N_PARTS` parts, of about as many ratings each. Block (a, b) has the ratings of
 users of part a and items of part b, in an order drawn once. The blocks (a, (a + s) mod N_PARTS) of a stage s share no
-row: whoever takes which, every row sees the same ratings in the same order (Gemulla et al. 2011).
+row: whoever takes which, every row sees the same ratings in the same order (Gemulla et al. 2011). So several threads
+may descend at once, and nothing depends on how many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -19,10 +21,11 @@ from tastespace import randomness
 from tastespace.arrays import AnyFloats, BoolArray, FloatArray, IntArray, OffsetArray, contiguous
 from tastespace.data.formats.streaming import RatingStream, Triples
 from tastespace.data.ratings import Ratings
-from tastespace.models.factorization.als.strength_search import LEAST_HELD_OUT
+from tastespace.models.factorization.held_out_search import MIN_HELD_OUT, Validation
 from tastespace.models.factorization.sgd.forms import Form
 
 N_PARTS = 16  # of each side: more than processors at work, few enough for blocks of thousands of ratings
+MAX_HELD_OUT = 1_000_000  # of a stream: more would tell no better when to stop, and would have to stay in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,182 +37,114 @@ class RatingBlocks:
     item_rows: IntArray
     targets: AnyFloats
 
+    @classmethod
+    def of(
+        cls,
+        some: Triples,
+        parts: tuple[IntArray, IntArray],
+        targets: Callable[[FloatArray], AnyFloats],
+        rng: Generator,
+    ) -> RatingBlocks:
+        """The ratings by block, shuffled within each, given the part of each user and item."""
+        user_parts, item_parts = parts
+        order = rng.permutation(len(some.values))
+        block = (user_parts[some.user_rows[order]] * N_PARTS + item_parts[some.item_rows[order]]).astype(np.uint16)
+        order = order[np.argsort(block, kind="stable")]
+        counts = np.bincount(block, minlength=N_PARTS**2)
+        return cls(
+            offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            user_rows=contiguous(some.user_rows[order], np.int32),
+            item_rows=contiguous(some.item_rows[order], np.int32),
+            targets=targets(some.values[order]),
+        )
+
     def __len__(self) -> int:
         return len(self.targets)
 
 
-@dataclass(frozen=True, eq=False)
-class Deal:
-    """Which part every row is in."""
-
-    users: IntArray
-    items: IntArray
-
-    @classmethod
-    def of(cls, user_counts: NDArray[Any], item_counts: NDArray[Any]) -> Deal:
-        return cls(_dealt(user_counts), _dealt(item_counts))
-
-    def blocks(self, some: Triples, target: Callable[[FloatArray], AnyFloats], rng: Generator) -> RatingBlocks:
-        """The ratings by block, shuffled within each."""
-        order = rng.permutation(len(some.values))
-        block = (self.users[some.user_rows[order]] * N_PARTS + self.items[some.item_rows[order]]).astype(np.uint16)
-        order = order[np.argsort(block, kind="stable")]
-        counts = np.bincount(block, minlength=N_PARTS**2)
-        return RatingBlocks(
-            offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            user_rows=contiguous(some.user_rows[order], np.int32),
-            item_rows=contiguous(some.item_rows[order], np.int32),
-            targets=target(some.values[order]),
-        )
-
-
-def _dealt(counts: NDArray[Any]) -> IntArray:
-    """Parts of about equally many ratings: from the largest row on, there and back."""
+def deal(counts: NDArray[Any]) -> IntArray:
+    """The part of each row, so that parts have about equally many ratings: from the largest row on, there and back."""
     there_and_back = np.concatenate([np.arange(N_PARTS), np.arange(N_PARTS)[::-1]])
     parts = np.empty(len(counts), np.int32)
     parts[np.argsort(-counts, kind="stable")] = np.resize(there_and_back, len(counts))
     return parts
 
 
-class Supply(Protocol):
-    """Where the ratings of an epoch come from."""
-
-    def epoch(self, rng: Generator) -> Iterator[RatingBlocks]:
-        """All ratings, once, in one piece or in several."""
-        ...
+Epoch = Callable[[Generator], Iterator[RatingBlocks]]  # all ratings, once, in one piece or in several
 
 
 @dataclass(frozen=True, eq=False)
-class InMemory:
-    """All ratings at once, in blocks that stay the same."""
-
-    blocks: RatingBlocks
-
-    def epoch(self, rng: Generator) -> Iterator[RatingBlocks]:
-        yield self.blocks
-
-
-@dataclass(frozen=True, eq=False)
-class InPieces:
-    """One piece after the other, in a new order every epoch: no more than one is in memory."""
-
-    read: Callable[[int], Triples]
-    n_pieces: int
-    deal: Deal
-    target: Callable[[FloatArray], AnyFloats]
-
-    def epoch(self, rng: Generator) -> Iterator[RatingBlocks]:
-        for piece in rng.permutation(self.n_pieces):
-            yield self.deal.blocks(self.read(int(piece)), self.target, rng)
-
-
-MOST_HELD_OUT = 1_000_000  # of a stream: more would tell no better when to stop, and would have to stay in memory
-
-
-@dataclass(frozen=True)
-class Figures:
-    """What is known of all ratings."""
+class Source:
+    """Ratings to descend on: what is known of all of them, and a function that reads a piece."""
 
     n_ratings: int
     mean: float
     standard_deviation: float
     range: tuple[float, float]
+    user_counts: NDArray[Any]
+    item_counts: NDArray[Any]
+    read: Callable[[int], Triples]
+    n_pieces: int
+    ratings: Ratings | None = None  # where they are in memory
 
-
-class Source(Protocol):
-    """Ratings to descend on."""
-
-    @property
-    def figures(self) -> Figures: ...
-
-    @property
-    def counts(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Of users and items: how many ratings each has."""
-        ...
-
-    def supply(self, form: Form, dtype: Any, rng: Generator) -> Supply:
-        """The ratings, ready to be visited."""
-        ...
-
-    def split(self, share: float, rng: Generator) -> tuple[Self, Triples] | None:
-        """The rest, and about this share held out; None when that would be too few to learn anything from."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class WholeRatings:
-    """All in memory."""
-
-    ratings: Ratings
-
-    @property
-    def figures(self) -> Figures:
-        ratings = self.ratings
-        return Figures(len(ratings), ratings.mean, ratings.standard_deviation, ratings.range)
-
-    @property
-    def counts(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        ratings = self.ratings
-        return (
+    @classmethod
+    def of(cls, ratings: Ratings) -> Source:
+        """All in memory, in one piece."""
+        counts = (
             np.bincount(ratings.user_rows, minlength=ratings.n_users),
             np.bincount(ratings.item_rows, minlength=ratings.n_items),
         )
+        figures = (len(ratings), ratings.mean, ratings.standard_deviation, ratings.range)
+        return cls(*figures, *counts, lambda piece: triples_of(ratings), 1, ratings)
 
-    def supply(self, form: Form, dtype: Any, rng: Generator) -> Supply:
-        deal = Deal.of(*self.counts)
-        return InMemory(deal.blocks(triples_of(self.ratings), lambda values: form.targets(values, dtype), rng))
-
-    def split(self, share: float, rng: Generator) -> tuple[WholeRatings, Triples] | None:
-        n = len(self.ratings)
-        n_held_out = int(share * n)
-        if n_held_out < LEAST_HELD_OUT:
-            return None
-        held_out: BoolArray = np.zeros(n, np.bool_)
-        held_out[rng.permutation(n)[:n_held_out]] = True
-        return WholeRatings(self.ratings.masked(~held_out)), triples_of(self.ratings.masked(held_out))
-
-
-@dataclass(frozen=True, eq=False)
-class StreamedRatings:
-    """Piece by piece; of each piece a share may be held out, the same one every time that it is read."""
-
-    stream: RatingStream
-    held_out_share: float = 0.0
-    seed: int = 0
+    @classmethod
+    def of_stream(cls, stream: RatingStream) -> Source:
+        """Piece by piece: no more than one is in memory."""
+        figures = (stream.n_ratings, stream.mean, stream.standard_deviation, stream.range)
+        return cls(*figures, stream.user_counts, stream.item_counts, stream.read, stream.n_pieces)
 
     @property
-    def figures(self) -> Figures:
-        """Of all: those held out are a random share, and change little."""
-        stream = self.stream
-        return Figures(stream.n_ratings, stream.mean, stream.standard_deviation, stream.range)
+    def visits(self) -> float:
+        """Of an average row in an epoch."""
+        return 2 * self.n_ratings / (len(self.user_counts) + len(self.item_counts))
 
-    @property
-    def counts(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        return self.stream.user_counts, self.stream.item_counts
+    def form(self, name: Any) -> Form:
+        """The form of this name for these ratings."""
+        return Form.of(name, self.mean, self.standard_deviation, self.range)
 
-    def supply(self, form: Form, dtype: Any, rng: Generator) -> Supply:
-        deal = Deal.of(*self.counts)
-        return InPieces(self.read, self.stream.n_pieces, deal, lambda values: form.targets(values, dtype))
+    def epochs(self, form: Form, dtype: Any, rng: Generator) -> Epoch:
+        """The ratings, ready to be visited: blocks that stay the same, or pieces in a new order every epoch."""
 
-    def read(self, piece: int) -> Triples:
-        """The ratings of a piece that are not held out."""
-        some = self.stream.read(piece)
-        return some if not self.held_out_share else some.masked(~self._is_held_out(piece, len(some.values)))
+        def blocks(piece: int, rng: Generator) -> RatingBlocks:
+            return RatingBlocks.of(self.read(piece), parts, lambda values: form.targets(values, dtype), rng)
 
-    def split(self, share: float, rng: Generator) -> tuple[StreamedRatings, Triples] | None:
-        share = min(share, MOST_HELD_OUT / self.stream.n_ratings)
-        if int(share * self.stream.n_ratings) < LEAST_HELD_OUT:
+        parts = deal(self.user_counts), deal(self.item_counts)
+        if self.ratings is None:
+            return lambda rng: (blocks(int(piece), rng) for piece in rng.permutation(self.n_pieces))
+        whole = blocks(0, rng)
+        return lambda rng: iter([whole])
+
+    def split(self, share: float, rng: Generator) -> tuple[Source, Triples] | None:
+        """The rest, and about this share held out; None when that would be too few to learn anything from.
+
+        Of each piece of a stream a share is held out, the same one every time that it is read. Figures and counts stay
+        those of all: what is held out is a random share, and changes little.
+        """
+        if self.ratings is not None:
+            validation = Validation.split(self.ratings, share, rng)
+            return None if validation is None else (Source.of(validation.train), triples_of(validation.held_out))
+        share = min(share, MAX_HELD_OUT / self.n_ratings)
+        if int(share * self.n_ratings) < MIN_HELD_OUT:
             return None
-        rest = StreamedRatings(self.stream, share, int(rng.integers(1 << 63)))
-        parts = []
-        for piece in range(self.stream.n_pieces):
-            some = self.stream.read(piece)
-            parts.append(some.masked(rest._is_held_out(piece, len(some.values))))
-        return rest, Triples(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        part = partial(self._read_part, share=share, seed=int(rng.integers(1 << 63)))
+        held_out = [part(piece, is_held_out=True) for piece in range(self.n_pieces)]
+        rest = replace(self, read=partial(part, is_held_out=False))
+        return rest, Triples(*(np.concatenate(columns) for columns in zip(*held_out, strict=True)))
 
-    def _is_held_out(self, piece: int, n: int) -> BoolArray:
-        draws = randomness.derive(self.seed, "held out", piece).random(n)
-        return np.asarray(draws < self.held_out_share)
+    def _read_part(self, piece: int, *, share: float, seed: int, is_held_out: bool) -> Triples:
+        some = self.read(piece)
+        chosen: BoolArray = randomness.derive(seed, "held out", piece).random(len(some.values)) < share
+        return some.masked(chosen if is_held_out else ~chosen)
 
 
 def triples_of(ratings: Ratings) -> Triples:

@@ -13,6 +13,10 @@ plain regularisation (w = 1) the n-th part of it.
 
 A batch sums these gradients up. A row moves by its sum over the number of its ratings that a batch is expected to have
 (or by the sum, where that is less than one): steps are means, and the same rate suits all sizes of data and batches.
+
+The start is a saddle: nothing improves until the factors have grown. How long that takes depends on how far steps could
+have led (see `Descent.travel`), not on epochs: an epoch of a small file has few steps. So patience is counted in such
+travel, and where there are few steps they are longer.
 """
 
 from __future__ import annotations
@@ -31,9 +35,8 @@ from tastespace.inference.transition import Stats
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.sweep import Penalty, Strengths
 from tastespace.models.factorization.rows import Factors
-from tastespace.models.factorization.sgd.blocks import N_PARTS, RatingBlocks, Supply
+from tastespace.models.factorization.sgd.blocks import N_PARTS, Epoch, RatingBlocks, Source
 from tastespace.models.factorization.sgd.forms import Form
-from tastespace.models.factorization.sgd.schedule import TAKEN_BACK, WAIT, AdaptivePrior
 
 Method = Literal["stochastic", "mini-batch", "full-batch"]
 METHODS = list(get_args(Method))
@@ -41,11 +44,23 @@ ScheduleName = Literal["inverse", "constant", "bold-driver"]
 SCHEDULES = list(get_args(ScheduleName))
 # Small where an epoch has many visits of a row: what is learned first then decides, and early stopping holds back the
 # rest. Where it has few, a small start would take more epochs to leave than anybody waits.
-LEAST_START_SD, MOST_START_SD, VISITS = 0.01, 0.1, 2.0
+MIN_START_SD, MAX_START_SD, VISITS = 0.01, 0.1, 2.0
 # Ratings of a visit below which one thread is faster: threads are started for every stage, and wait at its end.
 WORTH_THREADS = 1 << 17
 IN_ORDER = np.arange(N_PARTS, dtype=np.int32)  # of the stages, where the order is of no account
-FASTER, SLOWER = 1.05, 0.5  # what a bold driver does with his rate after a better and a worse epoch
+FASTER, SLOWER = 1.05, 0.5  # what a bold driver does with the rate after a better and a worse epoch
+TAKEN_BACK = "taken back"  # the figure of an epoch that is 1 where it has been undone
+WAIT = 10  # epochs before adaptive strengths are learned
+PATIENT_TRAVEL = 30.0
+MIN_PATIENCE, MIN_STEPS = 10, 50  # epochs; and steps with momentum, which swings before it goes anywhere
+MIN_EPOCHS, MAX_EPOCHS, PATIENCES = 200, 1000, 5
+USUAL_SCHEDULES: dict[Method, ScheduleName] = {
+    "stochastic": "inverse",
+    "mini-batch": "inverse",
+    "full-batch": "constant",
+}
+SLOW, OF_FEW_VISITS, MANY_VISITS = 0.02, 0.06, 100  # one rating at a time
+OF_ONE_BATCH = 0.2  # whose gradient has no noise
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,51 @@ class Rate:
         if self.schedule == "inverse":
             return self.first / (1 + self.decay * visits / 100)
         return self.first * boldness
+
+
+@dataclass(frozen=True)
+class AdaptivePrior:
+    """Strengths that are learned with everything else: those with the highest density (Kim, Part III essay).
+
+    With the noise precision alpha, the precision of a row's factors is alpha l w: l the strength, w the row's weight.
+    Beside factors and biases, l and alpha are put where the joint density is largest, one after the other, once an
+    epoch:
+
+        log p = n/2 log(alpha l) - alpha l S / 2 + ...       S = sum over rows of w |x|^2, n numbers
+
+    Left alone that density has no maximum: as x goes to 0 and l to infinity it grows without bound, and the alternation
+    goes there (a strong penalty makes the factors small, small factors ask for a stronger one, until nothing is left of
+    them). So l has a Gamma prior, with its mean at the strength that the fit starts from, and counting as much as the
+    rows themselves:
+
+        l = 2 n / (alpha S + n / l0)
+
+    which is at most 2 l0. The start has small factors, which say nothing of the strength: the first `WAIT` epochs leave
+    it.
+    """
+
+    start: Strengths  # l0
+    n_ratings: int
+    sizes: Strengths  # how many numbers each block has
+
+    @classmethod
+    def of(cls, start: Strengths, source: Source, n_factors: int, has_biases: bool) -> AdaptivePrior:
+        users, items = len(source.user_counts), len(source.item_counts)
+        sizes = Strengths(users * n_factors, items * n_factors, users * has_biases, items * has_biases)
+        return cls(start, source.n_ratings, sizes)
+
+    def strengths(self, now: Strengths, squared_errors: float, squares: Strengths) -> Strengths:
+        """alpha given the strengths, then the strengths given alpha; squares are S, block by block."""
+        alpha = self.noise_precision(now, squared_errors, squares)
+        blocks = zip(astuple(self.sizes), astuple(squares), astuple(self.start), strict=True)
+        # The strength of an empty block stays.
+        return Strengths(*(2 * n / (alpha * square + n / start) if n else start for n, square, start in blocks))
+
+    def noise_precision(self, now: Strengths, squared_errors: float, squares: Strengths) -> float:
+        """The alpha of the highest density: numbers over squares, of errors and of rows."""
+        sizes = self.sizes
+        n = self.n_ratings + sizes.users + sizes.items + sizes.user_bias + sizes.item_bias
+        return n / max(2 * _total(squared_errors, now, squares), 1e-12 * n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,15 +150,21 @@ class Steps:
             return 1
         return max(1, round(n_ratings / self.batch_size))
 
+    def usual_rate(self, source: Source) -> float:
+        """The rate of the first steps: shorter the more there are, whose noise is averaged over by as many."""
+        if self.method == "full-batch":
+            return OF_ONE_BATCH
+        if self.method == "mini-batch":
+            return float(np.clip(OF_ONE_BATCH / np.sqrt(self.n_batches(source.n_ratings)), SLOW, OF_ONE_BATCH))
+        return float(np.clip(SLOW * np.sqrt(MANY_VISITS / max(source.visits, 1e-9)), SLOW, OF_FEW_VISITS))
+
 
 @dataclass(frozen=True, eq=False)
 class Descent:
     """An epoch: every rating once."""
 
-    supply: Supply
-    n_ratings: int
-    user_counts: NDArray[Any]
-    item_counts: NDArray[Any]
+    source: Source
+    epochs: Epoch  # its ratings, ready to be visited
     n_factors: int
     penalty: Penalty
     form: Form
@@ -111,35 +177,44 @@ class Descent:
 
     def init(self, rng: Generator) -> DescentState:
         """Small random factors (zero would be a fixed point), no biases; or given items, and such users."""
-        users = self._start(len(self.user_counts), rng)
+        users = self._start(len(self.source.user_counts), rng)
         start = DescentState(users, self._first_items(rng), self.penalty.strengths)
         return replace(start, loss=self.loss(start, rng.spawn(1)[0]))
 
     def _first_items(self, rng: Generator) -> Factors:
         if self.given is None:
-            return self._start(len(self.item_counts), rng)
+            return self._start(len(self.source.item_counts), rng)
         factors: AnyFloats = self.given.factors(self.n_factors, self._start_sd, rng).astype(self.dtype)
         return Factors(factors, self.given.points.bias.astype(self.dtype) if self.has_biases else None)
 
     @property
-    def _visits(self) -> float:
-        return visits(self.n_ratings, self.user_counts, self.item_counts)
-
-    @property
     def travel(self) -> float:
         """How far the steps of an epoch would take an average row whose gradient stays the same and is 1."""
-        n_steps = self._visits
+        n_steps = self.source.visits
         if self.steps.method == "mini-batch":
-            n_steps = min(self._visits, self.steps.n_batches(self.n_ratings))
+            n_steps = min(self.source.visits, self.steps.n_batches(self.source.n_ratings))
         elif self.steps.method == "full-batch":
             n_steps = 1
         persistence = 1.0 if self.steps.method == "stochastic" else 1 / (1 - self.steps.momentum)
         return self.steps.rate.first * n_steps * persistence
 
     @property
+    def usual_patience(self) -> int:
+        """Epochs without a better one after which none is to be expected."""
+        least = MIN_PATIENCE
+        if self.steps.method != "stochastic":
+            least = max(least, ceil(MIN_STEPS / self.steps.n_batches(self.source.n_ratings)))
+        return max(least, ceil(min(PATIENT_TRAVEL / self.travel, MAX_EPOCHS)))
+
+    @property
+    def usual_epochs(self) -> int:
+        """Epochs after which descent ends, whatever it still finds."""
+        return int(np.clip(PATIENCES * ceil(min(PATIENT_TRAVEL / self.travel, MAX_EPOCHS)), MIN_EPOCHS, MAX_EPOCHS))
+
+    @property
     def _start_sd(self) -> float:
         """Factors have the unit of the square root of a score."""
-        return float(np.clip(VISITS / max(self._visits, 1), LEAST_START_SD, MOST_START_SD) * self.form.unit**0.5)
+        return float(np.clip(VISITS / max(self.source.visits, 1), MIN_START_SD, MAX_START_SD) * self.form.unit**0.5)
 
     def _start(self, n: int, rng: Generator) -> Factors:
         sd = np.float32(self._start_sd)
@@ -147,7 +222,7 @@ class Descent:
         return Factors(factors, np.zeros(n, self.dtype) if self.has_biases else None)
 
     def step(self, state: DescentState, rng: Generator) -> tuple[DescentState, Stats]:
-        rate = self.steps.rate.at(state.epoch * self._visits, state.boldness)
+        rate = self.steps.rate.at(state.epoch * self.source.visits, state.boldness)
         moved = replace(state, users=_copied(state.users), items=_copied(state.items), epoch=state.epoch + 1)
         with np.errstate(over="ignore", invalid="ignore"):  # What diverges is seen by its loss.
             if self.steps.method == "full-batch":
@@ -159,23 +234,17 @@ class Descent:
     def loss(self, state: DescentState, rng: Generator) -> float:
         """E; the generator may only decide in which order the pieces of a stream are read."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._total(self._squares(state, rng), state.strengths, self.weighted_squares(state))
+            return _total(self._squares(state, rng), state.strengths, self.weighted_squares(state))
 
     def is_sound(self, state: DescentState, first_loss: float) -> bool:
         """Whether the penalty alone does not say that it is worse than a start of this loss; no infinity is."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._total(0.0, state.strengths, self.weighted_squares(state)) <= first_loss
+            return _total(0.0, state.strengths, self.weighted_squares(state)) <= first_loss
 
     def _squares(self, state: DescentState, rng: Generator) -> float:
         """The sum of squared errors: an epoch of steps that lead nowhere."""
         still = replace(state, users=_copied(state.users), items=_copied(state.items))
-        return sum(self._visit(blocks, IN_ORDER, still, 0.0) for blocks in self.supply.epoch(rng))
-
-    @staticmethod
-    def _total(squares: float, strengths: Strengths, sizes: tuple[tuple[float, float], tuple[float, float]]) -> float:
-        (users, user_bias), (items, item_bias) = sizes
-        loss = 0.5 * (squares + strengths.users * users + strengths.items * items)
-        return loss + 0.5 * (strengths.user_bias * user_bias + strengths.item_bias * item_bias)
+        return sum(self._visit(blocks, IN_ORDER, still, 0.0) for blocks in self.epochs(rng))
 
     def _concluded(
         self, before: DescentState, moved: DescentState, squares: float, rate: float, rng: Generator
@@ -183,19 +252,19 @@ class Descent:
         """The loss, and what follows from it for strengths and rate.
 
         It is as it was met on the way, at the cost of nothing: with a full batch, that of where the epoch began. A bold
-        driver has to know where he is, and looks.
+        driver has to know where it is, and looks.
         """
         is_driven = self.steps.rate.schedule == "bold-driver"
         if is_driven:
             squares = self._squares(moved, rng)
         is_late = self.steps.method == "full-batch" and not is_driven
         sizes = self.weighted_squares(before if is_late else moved)
-        strengths, loss = moved.strengths, self._total(squares, moved.strengths, sizes)
+        strengths, loss = moved.strengths, _total(squares, moved.strengths, sizes)
         stats = {"loss": loss, "rate": rate}
         if self.adaptive is not None and np.isfinite(loss) and moved.epoch > WAIT:
-            strengths = self.adaptive.strengths(strengths, squares, *sizes)
+            strengths = self.adaptive.strengths(strengths, squares, sizes)
             stats |= {"strength of users": strengths.users, "strength of items": strengths.items}
-        moved = replace(moved, strengths=strengths, loss=self._total(squares, strengths, sizes))
+        moved = replace(moved, strengths=strengths, loss=_total(squares, strengths, sizes))
         if not is_driven:
             return moved, stats
         # On, and faster; or, after a loss that rose or is no number, back, and slower.
@@ -204,13 +273,12 @@ class Descent:
         back = replace(before, epoch=moved.epoch, boldness=SLOWER * before.boldness, velocities=None)
         return back, stats | {TAKEN_BACK: 1.0}
 
-    def weighted_squares(self, state: DescentState) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Of users and of items: sum of w |x|^2, sum of w c^2, in double."""
+    def weighted_squares(self, state: DescentState) -> Strengths:
+        """What each strength is multiplied with: sums of w |x|^2 and of w c^2, in double."""
         weighting = self.penalty.weighting
-        return (
-            _weighted_squares(state.users, weighting.of(self.user_counts)),
-            _weighted_squares(state.items, weighting.of(self.item_counts)),
-        )
+        users, user_bias = _weighted_squares(state.users, weighting.of(self.source.user_counts))
+        items, item_bias = _weighted_squares(state.items, weighting.of(self.source.item_counts))
+        return Strengths(users, items, user_bias, item_bias)
 
     def gradient(
         self, blocks: RatingBlocks, state: DescentState, stages: IntArray, batch: int = 0, n_batches: int = 1
@@ -226,13 +294,13 @@ class Descent:
     def _epoch(self, state: DescentState, rate: float, rng: Generator) -> tuple[DescentState, float]:
         """Steps after each rating, or after each batch; and the squared errors that were met."""
         squares = 0.0
-        for blocks in self.supply.epoch(rng):
+        for blocks in self.epochs(rng):
             stages = rng.permutation(N_PARTS).astype(np.int32)
             if self.steps.method == "stochastic":
                 squares += self._visit(blocks, stages, state, rate)
                 continue
             n_batches = self.steps.n_batches(len(blocks))
-            share = len(blocks) / n_batches / max(self.n_ratings, 1)
+            share = len(blocks) / n_batches / max(self.source.n_ratings, 1)
             for batch in range(n_batches):
                 user_slopes, item_slopes, more = self.gradient(blocks, state, stages, batch, n_batches)
                 state = self._stepped(state, user_slopes, item_slopes, share, rate)
@@ -243,7 +311,7 @@ class Descent:
         """One step after all ratings, in however many pieces they come."""
         slopes: list[Factors] = []
         squares = 0.0
-        for blocks in self.supply.epoch(rng):
+        for blocks in self.epochs(rng):
             *more_slopes, more = self.gradient(blocks, state, rng.permutation(N_PARTS).astype(np.int32))
             squares += more
             slopes = [_sum(*both) for both in zip(slopes, more_slopes, strict=True)] if slopes else more_slopes
@@ -254,8 +322,8 @@ class Descent:
     ) -> DescentState:
         """After a step with momentum against the gradient of about this share of the ratings."""
         before = state.velocities or (None, None)
-        users, user_velocity = self._moved(state.users, user_slopes, before[0], self.user_counts * share, rate)
-        items, item_velocity = self._moved(state.items, item_slopes, before[1], self.item_counts * share, rate)
+        users, user_velocity = self._moved(state.users, user_slopes, before[0], self.source.user_counts * share, rate)
+        items, item_velocity = self._moved(state.items, item_slopes, before[1], self.source.item_counts * share, rate)
         return replace(state, users=users, items=items, velocities=(user_velocity, item_velocity))
 
     def _moved(
@@ -287,7 +355,7 @@ class Descent:
         weighting = self.penalty.weighting
         pulls = [
             (weighting.of(counts) / np.maximum(counts, 1)).astype(self.dtype)
-            for counts in (self.user_counts, self.item_counts)
+            for counts in (self.source.user_counts, self.source.item_counts)
         ]
         optional: dict[str, Any] = {"user_bias": state.users.bias, "item_bias": state.items.bias}
         if slopes is not None:
@@ -316,9 +384,10 @@ class Descent:
         )
 
 
-def visits(n_ratings: int, user_counts: NDArray[Any], item_counts: NDArray[Any]) -> float:
-    """Of an average row in an epoch."""
-    return 2 * n_ratings / (len(user_counts) + len(item_counts))
+def _total(squares: float, strengths: Strengths, sizes: Strengths) -> float:
+    """E, given sums of squares."""
+    loss = 0.5 * (squares + strengths.users * sizes.users + strengths.items * sizes.items)
+    return loss + 0.5 * (strengths.user_bias * sizes.user_bias + strengths.item_bias * sizes.item_bias)
 
 
 def _copied(points: Factors) -> Factors:
@@ -334,44 +403,3 @@ def _weighted_squares(points: Factors, weights: NDArray[Any]) -> tuple[float, fl
     rows = np.einsum("nd,nd->n", points.factors, points.factors, dtype=np.float64)
     bias = 0.0 if points.bias is None else float(weights @ points.bias.astype(np.float64) ** 2)
     return float(weights @ rows), bias
-
-
-PATIENT_TRAVEL = 30.0
-LEAST_PATIENCE, LEAST_STEPS = 10, 50  # epochs; and steps with momentum, which swings before it goes anywhere
-LEAST_EPOCHS, MOST_EPOCHS, PATIENCES = 200, 1000, 5
-USUAL_SCHEDULES: dict[Method, ScheduleName] = {
-    "stochastic": "inverse",
-    "mini-batch": "inverse",
-    "full-batch": "constant",
-}
-SLOW, OF_FEW_VISITS, MANY_VISITS = 0.02, 0.06, 100  # one rating at a time
-OF_ONE_BATCH = 0.2  # whose gradient has no noise
-
-
-def usual_rate(method: Method, visits: float, n_batches: int) -> float:
-    """The rate of the first steps, given an average row's visits in an epoch, and the batches of one.
-
-    Steps are shorter the more there are of them: their noise is averaged over by as many.
-    """
-    if method == "full-batch":
-        return OF_ONE_BATCH
-    if method == "mini-batch":
-        return float(np.clip(OF_ONE_BATCH / np.sqrt(n_batches), SLOW, OF_ONE_BATCH))
-    return float(np.clip(SLOW * np.sqrt(MANY_VISITS / max(visits, 1e-9)), SLOW, OF_FEW_VISITS))
-
-
-def usual_patience(descent: Descent) -> int:
-    """Epochs without a better one after which none is to be expected."""
-    least = LEAST_PATIENCE
-    if descent.steps.method != "stochastic":
-        least = max(least, ceil(LEAST_STEPS / descent.steps.n_batches(descent.n_ratings)))
-    return max(least, _patient(descent))
-
-
-def usual_epochs(descent: Descent) -> int:
-    """Epochs after which descent ends, whatever it still finds."""
-    return int(np.clip(PATIENCES * _patient(descent), LEAST_EPOCHS, MOST_EPOCHS))
-
-
-def _patient(descent: Descent) -> int:
-    return ceil(min(PATIENT_TRAVEL / descent.travel, MOST_EPOCHS))

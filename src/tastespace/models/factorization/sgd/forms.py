@@ -74,7 +74,7 @@ class Form:
 
 # 1/2 (4 (y - sigmoid(s)))^2 bends by 16 p q^2 (3 p - 1) where y = 1, p = sigmoid(s) = 1 - q: at most 1.2320. For y = 0
 # it is the same with p and q exchanged, and linear in y between.
-MOST_BENT = 1.2321
+MAX_CURVATURE = 1.2321
 STEPS = 20  # each halves, about, what is missing to the minimum
 
 
@@ -102,7 +102,7 @@ class FormPosterior(PointPosterior):
         points = super().item_points()
         if not self.form.has_no_mean:
             return points
-        # Around the mean: what the average user gives is a bias there, and tastes are what he differs by.
+        # Around the mean: what the average user gives is a bias there, and tastes are what users differ by.
         user = self.users.average
         usual = points.factors @ np.asarray(user.factors[0], np.float64) + points.bias
         return ItemPoints(points.factors, usual - usual.mean())
@@ -144,9 +144,9 @@ class FormPosterior(PointPosterior):
         chance = expit(scores)
         slope = (targets - STEEPEST * chance) * STEEPEST * chance * (1 - chance)
         parabola = RatingBlock(
-            history.offsets, history.columns, scores + slope / scores.dtype.type(MOST_BENT), offset=self.mean
+            history.offsets, history.columns, scores + slope / scores.dtype.type(MAX_CURVATURE), offset=self.mean
         )
-        return solve_rows(parabola, self.items, prior, name="user", alpha=MOST_BENT, threads=threads).points
+        return solve_rows(parabola, self.items, prior, name="user", alpha=MAX_CURVATURE, threads=threads).points
 
     def predict(self, belief: Factors, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
         scores = score_pairs(belief, belief_rows, self.items, item_rows, self.mean, threads)

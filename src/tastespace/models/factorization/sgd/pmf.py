@@ -16,43 +16,41 @@ from tastespace.data.formats.streaming import ROWS_AT_ONCE, RatingStream, Triple
 from tastespace.data.ratings import Ratings
 from tastespace.errors import ConvergenceWarning, DivergenceWarning, InvalidParameterError, warn
 from tastespace.inference.drivers import never, no_improvement
+from tastespace.inference.trace import HELD_OUT
 from tastespace.models.base.parameters import check_int, check_number, check_option, is_word
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.search_space import FACTORS, Range, spread
 from tastespace.models.base.update import TrainingSummary
 from tastespace.models.factorization.als.als import FindsStrengths
-from tastespace.models.factorization.als.strength_search import PLAIN
+from tastespace.models.factorization.als.strength_search import PLAIN, scaled
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, Penalty, Strengths
 from tastespace.models.factorization.empirical_bayes.posterior import EitherFormPosterior, EmpiricalPosterior
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes, empirical_bayes_of
+from tastespace.models.factorization.held_out_search import MEANINGFUL, HeldOutSearch, Trial, repeated
 from tastespace.models.factorization.rows import score_pairs
-from tastespace.models.factorization.sgd.blocks import Source, StreamedRatings, WholeRatings, triples_of
+from tastespace.models.factorization.sgd.best_epoch import KeepingBest, Run, run
+from tastespace.models.factorization.sgd.blocks import Source, triples_of
 from tastespace.models.factorization.sgd.descent import (
     METHODS,
     SCHEDULES,
     USUAL_SCHEDULES,
+    AdaptivePrior,
     Descent,
     DescentState,
     Method,
     Rate,
     ScheduleName,
     Steps,
-    usual_epochs,
-    usual_patience,
-    usual_rate,
-    visits,
 )
 from tastespace.models.factorization.sgd.forms import FORMS, Form, FormName, FormPosterior
-from tastespace.models.factorization.sgd.schedule import AdaptivePrior, KeepingBest, Run, run
 from tastespace.progress import Observer, Progress, silent
 
-HELD_OUT, LOSS = "held-out rmse", "loss of the epoch's end"
+LOSS = "loss of the epoch's end"
 DEFAULT_STRENGTH = 0.036  # for ratings of standard deviation 1
-COARSE, FINE, MOST_TRIALS = 2.0, 1.4, 12  # steps of the search
+COARSE, FINE, MAX_TRIALS = 2.0, 1.4, 12  # steps of the search
 # Twice as weak may be no better, and four times may be: where the penalty is too strong for any factors at all.
 WORSE_IN_A_ROW = 2
 STUCK = 1e-4  # a loss that falls by a smaller share of itself in a whole run tells that steps are far too short
-MEANINGFUL = 1e-4  # a smaller relative gain is noise, and following it leads nowhere
 
 
 @dataclass(kw_only=True)
@@ -72,7 +70,7 @@ class PMF(FindsStrengths):
 
     `regularisation` is the strength of all penalties: a number, "auto" (the default), which finds it on held-out
     ratings, or "adaptive", which learns it along with everything else (see
-    `tastespace.models.factorization.sgd.schedule`). "empirical-bayes", or an `EmpiricalBayes`, is that of `ALS`: of the
+    `tastespace.models.factorization.sgd.descent`). "empirical-bayes", or an `EmpiricalBayes`, is that of `ALS`: of the
     centred form both have the same posterior, whose mean predicts. It is drawn from, not descended on, so that what is
     said of steps and epochs below plays no part. The separate strengths override it block by block; `weighting` is that
     of `ALS`.
@@ -176,8 +174,8 @@ class PMF(FindsStrengths):
         if settings is not None:
             return self._learner(settings, self.n_factors).infer(observed, rng, observer, held_out, given)
         watched = None if held_out is None else _matched(held_out, observed)
-        posterior = self._learned(WholeRatings(observed), rng, observer, watched, given)
-        # A training user is then where his ratings put a stranger.
+        posterior = self._learned(Source.of(observed), rng, observer, watched, given)
+        # A training user is then where the same ratings put a new user.
         return replace(posterior, users=posterior.fold_in(observed.by_user, threads.resolve(self.threads)))
 
     def fit_parquet(self, path: str | Path, *, rows_at_once: int = ROWS_AT_ONCE, observer: Observer = silent) -> Self:
@@ -186,7 +184,7 @@ class PMF(FindsStrengths):
         It is looked through twice, for ids, counts and mean, and then once an epoch (and before the first and after the
         last), `rows_at_once` rows at a time, in another order every time. Factors, ids and such a piece are in memory,
         the ratings are not. So the fitted recommender is as one saved without its ratings: it does not know what users
-        have seen, unless told by a `history`. Users stay where descent has left them.
+        have seen, unless a `history` says so. Users stay where descent has left them.
         """
         self.check()
         if empirical_bayes_of(self.regularisation) is not None:
@@ -196,7 +194,7 @@ class PMF(FindsStrengths):
             )
         stream = RatingStream.scan(path, rows_at_once=rows_at_once)
         seed = randomness.resolve(self.seed)
-        posterior = self._learned(StreamedRatings(stream), randomness.generator(seed), observer, None)
+        posterior = self._learned(Source.of_stream(stream), randomness.generator(seed), observer, None)
         nothing = np.zeros(0, np.int32)
         ids_only = Ratings(stream.users, stream.items, nothing, nothing.copy(), np.zeros(0, np.float32))
         seen = TrainingSummary(stream.n_ratings, len(stream.users), len(stream.items))
@@ -232,7 +230,7 @@ class PMF(FindsStrengths):
             final = self._run(
                 source, strengths, None, rng, epochs=len(final.trace), keeps=LOSS, phase="epoch", given=given
             )
-        # What was held out told of it already, unless this is the first run, or the one that ran into it.
+        # What was held out has shown it already, unless this is the first run, or the one that ran into it.
         self._say_if_diverged(final if split is None or final.has_diverged else trial)
         if split is None and given is None:
             self._say_if_stuck(final, source)
@@ -255,33 +253,35 @@ class PMF(FindsStrengths):
         In steps of a factor two to the weaker side, or else to the stronger, as long as it is better; then one smaller
         step to either side.
         """
-        n_trials, is_searched = 0, self.regularisation == "auto" and not self._all_given()
+        is_searched = self.regularisation == "auto" and not self._all_given()
 
-        def attempt(strengths: Strengths) -> Run[DescentState]:
-            nonlocal n_trials
-            n_trials += 1
-            told = silent if is_searched else observer
+        def fit(strengths: Strengths, _: object) -> Trial[Strengths, Run[DescentState]]:
+            shown = silent if is_searched else observer
             phase = "finding when to stop"
-            found = self._run(source, strengths, held_out, rng, keeps=HELD_OUT, phase=phase, observer=told, given=given)
-            if is_searched:
-                figures = {"strength": strengths.users, HELD_OUT: found.best_figure}
-                observer(Progress("searching regularisation", n_trials, None, figures))
-            return found
+            found = self._run(
+                source, strengths, held_out, rng, keeps=HELD_OUT, phase=phase, observer=shown, given=given
+            )
+            return Trial(strengths, found.best_figure, found)
 
-        best, strengths = attempt(start), start
-        for step, patience in ((COARSE, WORSE_IN_A_ROW), (FINE, 1)) if is_searched else ():
-            middle = strengths
-            for factor in (1 / step, step):
-                other, worse = strengths, 0
-                while n_trials < MOST_TRIALS and worse < patience and (strengths is middle or step == COARSE):
-                    other = self._overridden(_times(other, factor))
-                    trial = attempt(other)
-                    worse += 1
-                    if trial.best_figure < (1 - MEANINGFUL) * best.best_figure:
-                        best, strengths, worse = trial, other, 0
-                if strengths is not middle:
+        def report(trial: Trial[Strengths, Run[DescentState]], n: int) -> None:
+            if is_searched:
+                figures = {"strength": trial.setting.users, HELD_OUT: trial.error}
+                observer(Progress("searching regularisation", n, None, figures))
+
+        def scaled_by(factor: float) -> Callable[[Strengths], Strengths]:
+            return lambda strengths: self._overridden(scaled(strengths, factor))
+
+        search = HeldOutSearch(fit, report, MAX_TRIALS)
+        search.try_all([start])
+        if is_searched:
+            for factor in (1 / COARSE, COARSE):
+                steps = repeated(search.best.setting, scaled_by(factor))
+                if search.try_all(steps, patience=WORSE_IN_A_ROW, gain=MEANINGFUL):
                     break  # Weaker helped, so stronger does not.
-        return best, strengths
+            for factor in (1 / FINE, FINE):
+                if search.try_all([scaled_by(factor)(search.best.setting)], gain=MEANINGFUL):
+                    break
+        return search.best.fit, search.best.setting
 
     def _run(
         self,
@@ -305,48 +305,36 @@ class PMF(FindsStrengths):
         if keeps == LOSS:
             measures[LOSS] = lambda state: descent.loss(state, measuring)
         keeping = KeepingBest(descent, keeps, measures, descent.is_sound)
+        patience = descent.usual_patience if isinstance(self.patience, str) else int(self.patience)
+        if epochs is None:
+            epochs = descent.usual_epochs if isinstance(self.epochs, str) else int(self.epochs)
         return run(
             keeping,
             keeping.init(rng),
             rng,
             loss=lambda state: descent.loss(state, measuring),
-            epochs=self._most_epochs(descent) if epochs is None else epochs,
-            stop=no_improvement(HELD_OUT, self._patience(descent))
-            if keeps == HELD_OUT and self.early_stopping
-            else never,
+            epochs=epochs,
+            stop=no_improvement(HELD_OUT, patience) if keeps == HELD_OUT and self.early_stopping else never,
             phase=phase,
             observer=observer,
         )
 
-    def _patience(self, descent: Descent) -> int:
-        return usual_patience(descent) if isinstance(self.patience, str) else int(self.patience)
-
-    def _most_epochs(self, descent: Descent) -> int:
-        return usual_epochs(descent) if isinstance(self.epochs, str) else int(self.epochs)
-
     def _bind(self, source: Source, strengths: Strengths, rng: Generator) -> Descent:
-        figures, (user_counts, item_counts) = source.figures, source.counts
         dtype = np.float32 if self.precision == "float32" else np.float64
-        form = Form.of(self.form, figures.mean, figures.standard_deviation, figures.range)
+        form = source.form(self.form)
         adaptive = None
         if self.regularisation == "adaptive":
-            sizes = (figures.n_ratings, len(user_counts), len(item_counts), self.n_factors)
-            adaptive = AdaptivePrior(strengths, *sizes, has_biases=self.biases)
+            adaptive = AdaptivePrior.of(strengths, source, self.n_factors, self.biases)
         schedule = USUAL_SCHEDULES[self.method] if self.schedule == "auto" else self.schedule
         steps = Steps(self.method, Rate(1.0, schedule, self.decay), self.momentum, self.batch_size)
-        first = self.learning_rate
-        if isinstance(first, str):
-            n_visits = visits(figures.n_ratings, user_counts, item_counts)
-            first = usual_rate(self.method, n_visits, steps.n_batches(figures.n_ratings))
+        first = steps.usual_rate(source) if isinstance(self.learning_rate, str) else float(self.learning_rate)
         return Descent(
-            supply=source.supply(form, dtype, rng),
-            n_ratings=figures.n_ratings,
-            user_counts=user_counts,
-            item_counts=item_counts,
+            source=source,
+            epochs=source.epochs(form, dtype, rng),
             n_factors=self.n_factors,
             penalty=Penalty(strengths, WEIGHTINGS[self.weighting]),
             form=form,
-            steps=replace(steps, rate=Rate(float(first), schedule, self.decay)),
+            steps=replace(steps, rate=replace(steps.rate, first=first)),
             has_biases=self.biases,
             dtype=dtype,
             threads=threads.resolve(self.threads),
@@ -358,15 +346,14 @@ class PMF(FindsStrengths):
         workers = threads.resolve(self.threads)
         user_rows, item_rows, values = held_out
         scores = score_pairs(state.users, user_rows, state.items, item_rows, form.offset, workers)
-        errors = np.clip(form.ratings(scores), *source.figures.range).astype(np.float64) - values
+        errors = np.clip(form.ratings(scores), *source.range).astype(np.float64) - values
         return float(np.sqrt(np.mean(errors**2)))
 
     def _usual_strengths(self, source: Source) -> Strengths:
         """What a search, or adaptive priors, start from; or the number given."""
         if not isinstance(self.regularisation, str | EmpiricalBayes):
             return self._overridden(Strengths.tied(float(self.regularisation)))
-        figures = source.figures
-        form = Form.of(self.form, figures.mean, figures.standard_deviation, figures.range)
+        form = source.form(self.form)
         strength = DEFAULT_STRENGTH * (1.0 if WEIGHTINGS[self.weighting].per_rating else PLAIN)
         # Strengths of factors have the unit of a score, those of biases have none.
         return self._overridden(Strengths(strength * form.unit, strength * form.unit, strength, strength))
@@ -374,13 +361,12 @@ class PMF(FindsStrengths):
     def _posterior(
         self, source: Source, state: DescentState, ran: Run[DescentState], errors: DoubleArray
     ) -> FormPosterior:
-        figures = source.figures
-        form = Form.of(self.form, figures.mean, figures.standard_deviation, figures.range)
+        form = source.form(self.form)
         users, items = state.users, state.items
-        if form.has_no_mean:  # Rows that nobody visited are still at their start, which would predict next to zero.
+        if form.has_no_mean:  # Rows that were never visited are still at their start, which would predict next to zero.
             users, items = (
                 side.averaged(counts == 0, side.masked(counts > 0))
-                for side, counts in zip((users, items), source.counts, strict=True)
+                for side, counts in zip((users, items), (source.user_counts, source.item_counts), strict=True)
             )
         return FormPosterior(
             mean=form.offset,
@@ -406,22 +392,16 @@ class PMF(FindsStrengths):
         warn(f"gradient descent {what}; {kept}. Take a smaller learning_rate (now {first:g}){other}", DivergenceWarning)
 
     def _say_if_stuck(self, ran: Run[DescentState], source: Source) -> None:
-        """A rate that somebody chose may be too small, too; what has no spread leaves nothing to be learned."""
+        """A given rate may be too small, too; what has no spread leaves nothing to be learned."""
         if isinstance(self.learning_rate, str) or ran.has_diverged or not ran.trace:
             return
         first, last, n = ran.last.first_loss, ran.end_loss, len(ran.trace)
-        if source.figures.standard_deviation > 0 and last > (1 - STUCK) * first:
+        if source.standard_deviation > 0 and last > (1 - STUCK) * first:
             warn(
                 f"gradient descent has hardly moved: the loss was {first:.6g} at the start and is {last:.6g} after "
                 f"{n} epoch{'s' if n > 1 else ''}. Take a larger learning_rate (now {self.learning_rate:g}), or 'auto'",
                 ConvergenceWarning,
             )
-
-
-def _times(strengths: Strengths, factor: float) -> Strengths:
-    return Strengths(
-        strengths.users * factor, strengths.items * factor, strengths.user_bias * factor, strengths.item_bias * factor
-    )
 
 
 def _matched(held_out: Ratings, observed: Ratings) -> Triples:

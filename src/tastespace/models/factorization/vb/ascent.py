@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log, pi, sqrt
-from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -112,45 +111,28 @@ def starting_points(
     rng: Generator,
     threads: int,
 ) -> tuple[Factors, Factors]:
-    """Users and items: small random factors without biases, a few sweeps of alternating least squares, or the items of
-    another model with users where these put them."""
+    """Users and items to begin with, about which there is no doubt yet.
+
+    Small random factors without biases, a few sweeps of alternating least squares, or the items of another model with
+    users where these put them.
+    """
     if given is not None or is_als:
-        ascent = _least_squares(by_user, by_item, n_factors, biases=biases, threads=threads)
+        penalty = Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"])
+        squares = AlternatingLeastSquares.over(
+            by_user, by_item, n_factors, penalty, biases=biases, start_sd=START_SD, threads=threads
+        )
         if given is not None:
-            start = ascent.from_items(_items_of(given, by_item, n_factors, biases, rng))
+            start = squares.from_model(given, rng)
         else:
             start, _ = ascend(
-                ascent, ascent.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
+                squares, squares.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
             )
         return start.users, start.items
-    dtype = by_user.targets.dtype
-    users, items = (_random(side, n_factors, biases, dtype, rng) for side in (by_user, by_item))
+    users, items = (_random(side, n_factors, biases, rng) for side in (by_user, by_item))
     return users, items
 
 
-def _random(side: RatingBlock, n_factors: int, biases: bool, dtype: Any, rng: Generator) -> Factors:
-    n = len(side.offsets) - 1
-    factors = (START_SD * rng.standard_normal((n, n_factors))).astype(dtype)
+def _random(side: RatingBlock, n_factors: int, biases: bool, rng: Generator) -> Factors:
+    n, dtype = len(side.offsets) - 1, side.targets.dtype
+    factors: AnyFloats = (START_SD * rng.standard_normal((n, n_factors))).astype(dtype)
     return Factors(factors, np.zeros(n, dtype) if biases else None)
-
-
-def _items_of(given: Start, by_item: RatingBlock, n_factors: int, biases: bool, rng: Generator) -> Factors:
-    """In the unit of the ratings here."""
-    unit, dtype = by_item.scale, by_item.targets.dtype
-    factors: AnyFloats = (given.factors(n_factors, START_SD * sqrt(unit), rng) / sqrt(unit)).astype(dtype)
-    return Factors(factors, (given.points.bias / unit).astype(dtype) if biases else None)
-
-
-def _least_squares(
-    by_user: RatingBlock, by_item: RatingBlock, n_factors: int, *, biases: bool, threads: int
-) -> AlternatingLeastSquares:
-    penalty, dtype = Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"]), by_user.targets.dtype
-    return AlternatingLeastSquares(
-        by_user=by_user,
-        by_item=by_item,
-        user_prior=penalty.prior("users", n_factors, np.diff(by_user.offsets), dtype),
-        item_prior=penalty.prior("items", n_factors, np.diff(by_item.offsets), dtype),
-        has_biases=biases,
-        start_sd=START_SD,
-        threads=threads,
-    )

@@ -28,10 +28,10 @@ from tastespace.models.factorization.rows import Moments
 
 # A column that the ratings have no use for shrinks towards nothing. Below this variance, in units of the ratings', it
 # is nothing, and its precision stays a number that can be worked with.
-LEAST_VARIANCE = 1e-10
+MIN_VARIANCE = 1e-10
 # Ratings that factors explain to the last digit have no noise. With less than this, a hundredth of their standard
 # deviation, the rounding of single precision would outweigh what is not known of the rows.
-LEAST_NOISE = 1e-4
+MIN_NOISE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +67,9 @@ class VariationalPopulation(Protocol):
     @property
     def divergence(self) -> float:
         """From the prior of the parameters."""
-        ...
 
     def learned(self, rows: Moments) -> Self:
         """What maximises the bound given beliefs about the rows."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +96,9 @@ class Variances:
     def learned(self, rows: Moments) -> Variances:
         variances, bias_variance = self.variances, self.bias_variance
         if self.learns_factors:
-            variances = np.maximum(np.diag(rows.gram) / rows.n, LEAST_VARIANCE)
+            variances = np.maximum(np.diag(rows.gram) / rows.n, MIN_VARIANCE)
         if rows.has_bias:
-            bias_variance = max(rows.bias_squares / rows.n, LEAST_VARIANCE)
+            bias_variance = max(rows.bias_squares / rows.n, MIN_VARIANCE)
         return replace(self, variances=variances, bias_variance=bias_variance)
 
 
@@ -127,8 +125,8 @@ class Covariance:
 
     def learned(self, rows: Moments) -> Covariance:
         values, vectors = np.linalg.eigh(rows.gram / rows.n)
-        matrix = (vectors * np.maximum(values, LEAST_VARIANCE)) @ vectors.T
-        bias_variance = max(rows.bias_squares / rows.n, LEAST_VARIANCE) if rows.has_bias else self.bias_variance
+        matrix = (vectors * np.maximum(values, MIN_VARIANCE)) @ vectors.T
+        bias_variance = max(rows.bias_squares / rows.n, MIN_VARIANCE) if rows.has_bias else self.bias_variance
         return Covariance((matrix + matrix.T) / 2, bias_variance)
 
 
@@ -184,7 +182,6 @@ class VariationalNoise(Protocol):
 
     def learned(self, n: int, squares: float) -> Self:
         """Given n errors whose expected squares sum to this."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -201,7 +198,7 @@ class PointNoise:
         return log(self.mean)
 
     def learned(self, n: int, squares: float) -> PointNoise:
-        return replace(self, mean=n / max(squares, n * LEAST_NOISE)) if self.learns and n else self
+        return replace(self, mean=n / max(squares, n * MIN_NOISE)) if self.learns and n else self
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from tastespace.models.factorization.vb.populations import VariationalPopulation
 from tastespace.models.factorization.vb.rows import BLOCK_ROWS, RowBeliefs, packed, records_of
 
 COLUMNS = "columns"
-SETTLING_PASSES = 10  # before columns are judged: least squares, the start, make all of them too narrow
+SETTLING_PASSES = 10  # before columns are looked at: least squares, the start, make all of them too narrow
 # A column that is of no use has lost most of its width after twenty passes, and is a hundredth of the least that is of
 # use after eighty (MovieLens 100K, 32 columns). In units of the threshold t (see shrinkage/choosing.py).
 VANISHED = 0.05

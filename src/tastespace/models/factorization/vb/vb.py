@@ -1,4 +1,4 @@
-"""The recommender of variational Bayes."""
+"""Variational Bayes: beliefs about users and items that are normal, found by climbing a bound on the evidence."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace import threads
-from tastespace.arrays import DoubleArray, FloatArray, IntArray, contiguous
+from tastespace.arrays import DoubleArray, contiguous
 from tastespace.data.kinds import levels_of
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.normal_gamma import Gamma, NormalGamma
 from tastespace.distributions.normal_wishart import NormalWishart
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, small_change
-from tastespace.inference.transition import Stats
+from tastespace.inference.trace import HELD_OUT
+from tastespace.inference.transition import Measured
 from tastespace.models.base.parameters import check_int, check_int_or_auto, check_number, check_option
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
@@ -61,10 +62,10 @@ class VB(Recommender):
 
     rating = mean + user bias + item bias + user . item + noise. Beliefs about users and items are normal and
     independent of one another, the nearest such to the posterior (Lim and Teh 2007). Predictions and their variances
-    are closed forms. What is left out is how users and items depend on one another: beliefs are too sure of themselves.
+    are closed forms. What is left out is how users and items depend on one another: beliefs are too narrow.
 
     `covariance` is "full" for one matrix a user and item, or "diagonal" for independent coordinates, which takes less
-    time and memory and is surer still. `prior` is what is learned of the populations, which lie around 0:
+    time and memory, and is narrower still. `prior` is what is learned of the populations, which lie around 0:
     "covariances" of the factors on both sides, "variances" of the users' columns (those of the items are
     1 / `n_factors`: the scale of one side is a matter of convention), "both variances", or nothing ("fixed": those of
     the users are 1). With full covariances the first two are one model in different coordinates, and the first is
@@ -159,7 +160,7 @@ class VB(Recommender):
                 transition, VANISHED * unit_of(observed), lambda columns: self._populations(observed, columns)
             )
         if held_out is not None:
-            transition = Watched(transition, *aligned(observed, held_out), observed.range)
+            transition = _watched(transition, observed, held_out)
         state, trace = ascend(
             transition,
             transition.init(rng),
@@ -169,8 +170,8 @@ class VB(Recommender):
             phase="pass",
             observer=observer,
         )
-        told = last_stage(trace) if self.n_factors == "auto" else trace
-        return self._concluded(observed, state, np.array([stats["bound"] for stats in told]))
+        passes = last_stage(trace) if self.n_factors == "auto" else trace
+        return self._concluded(observed, state, np.array([stats["bound"] for stats in passes]))
 
     @property
     def n_factors_(self) -> int:
@@ -283,27 +284,19 @@ class VB(Recommender):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Watched:
+def _watched(transition: Any, observed: Ratings, held_out: Ratings) -> Any:
     """The transition, with the error of held-out ratings after each pass."""
+    user_rows, item_rows, values = aligned(observed, held_out)
+    if not len(values):
+        return transition
+    side, n_threads = transition.by_user, transition.threads
 
-    inner: VariationalAscent
-    user_rows: IntArray
-    item_rows: IntArray
-    values: FloatArray
-    rating_range: tuple[float, float]
+    def rmse(state: VariationalState) -> float:
+        scores = score_pairs(state.users.points, user_rows, state.items.points, item_rows, 0.0, n_threads)
+        errors = np.clip(side.offset + side.scale * scores.astype(np.float64), *observed.range) - values
+        return sqrt(float(np.mean(errors**2)))
 
-    def init(self, rng: Generator) -> VariationalState:
-        return self.inner.init(rng)
-
-    def step(self, state: VariationalState, rng: Generator) -> tuple[VariationalState, Stats]:
-        state, stats = self.inner.step(state, rng)
-        if not len(self.values):
-            return state, stats
-        users, items, side = state.users.points, state.items.points, self.inner.by_user
-        scores = score_pairs(users, self.user_rows, items, self.item_rows, 0.0, self.inner.threads).astype(np.float64)
-        errors = np.clip(side.offset + side.scale * scores, *self.rating_range) - self.values
-        return state, {**stats, "held-out rmse": sqrt(float(np.mean(errors**2)))}
+    return Measured(transition, {HELD_OUT: rmse})
 
 
 def _moments_of(expected: ExpectedPrior, has_biases: bool) -> Populations:

@@ -10,12 +10,11 @@ from typing import Generic, Protocol, TypeVar
 from numpy.random import Generator
 
 from tastespace.inference.drivers import Stop, ascend
-from tastespace.inference.transition import Stats, Transition
-from tastespace.models.factorization.als.sweep import Strengths
+from tastespace.inference.transition import Measured, Stats, Transition
+from tastespace.models.factorization.sgd.descent import TAKEN_BACK
 from tastespace.progress import Observer
 
 TOO_FAR = 3.0  # a loss so many times the least one so far, and above that of the start, does not come back
-TAKEN_BACK = "taken back"  # the figure of an epoch that is 1 where it has been undone
 
 
 class HasLoss(Protocol):
@@ -60,8 +59,7 @@ class KeepingBest(Generic[State]):
         return Kept(start, start, start.loss, best_figure=figure if isfinite(figure) else inf)
 
     def step(self, state: Kept[State], rng: Generator) -> tuple[Kept[State], Stats]:
-        now, stats = self.inner.step(state.now, rng)
-        stats = {**stats, **{name: measure(now) for name, measure in self.measures.items()}}
+        now, stats = Measured(self.inner, self.measures).step(state.now, rng)
         epoch, first = state.epoch + 1, state.first_loss
         if self.figure is None:
             return Kept(now, now, first, epoch, epoch), stats
@@ -139,56 +137,3 @@ def _kept_losses(trace: list[Stats]) -> list[float]:
 
 def _is_lost(losses: list[float]) -> bool:
     return not isfinite(losses[-1]) or losses[-1] > max(losses[0], TOO_FAR * min(losses))
-
-
-WAIT = 10
-
-
-@dataclass(frozen=True)
-class AdaptivePrior:
-    """The strengths with the highest density, given everything else."""
-
-    start: Strengths  # l0
-    n_ratings: int
-    n_users: int
-    n_items: int
-    n_factors: int
-    has_biases: bool
-
-    @property
-    def sizes(self) -> Strengths:
-        """How many numbers each block has."""
-        users, items = float(self.n_users), float(self.n_items)
-        biases = 1.0 if self.has_biases else 0.0
-        return Strengths(users * self.n_factors, items * self.n_factors, users * biases, items * biases)
-
-    def strengths(
-        self,
-        now: Strengths,
-        squared_errors: float,
-        user_squares: tuple[float, float],
-        item_squares: tuple[float, float],
-    ) -> Strengths:
-        """alpha given the strengths, then the strengths given alpha; squares are S of factors and of biases."""
-        squares = Strengths(user_squares[0], item_squares[0], user_squares[1], item_squares[1])
-        alpha = self.noise_precision(now, squared_errors, squares)
-        sizes, start = self.sizes, self.start
-        return Strengths(
-            _strength(sizes.users, alpha * squares.users, start.users),
-            _strength(sizes.items, alpha * squares.items, start.items),
-            _strength(sizes.user_bias, alpha * squares.user_bias, start.user_bias),
-            _strength(sizes.item_bias, alpha * squares.item_bias, start.item_bias),
-        )
-
-    def noise_precision(self, now: Strengths, squared_errors: float, squares: Strengths) -> float:
-        """The alpha of the highest density: numbers over squares, errors and rows alike."""
-        sizes = self.sizes
-        n = self.n_ratings + sizes.users + sizes.items + sizes.user_bias + sizes.item_bias
-        total = squared_errors + now.users * squares.users + now.items * squares.items
-        total += now.user_bias * squares.user_bias + now.item_bias * squares.item_bias
-        return n / max(total, 1e-12 * n)
-
-
-def _strength(n: float, squares: float, start: float) -> float:
-    """l = 2 n / (alpha S + n / l0); that of an empty block stays."""
-    return 2 * n / (squares + n / start) if n else start

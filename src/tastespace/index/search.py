@@ -1,0 +1,170 @@
+"""The vocabulary of searches: what is asked, what is found, filters, and arrays as kernels take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace import _native
+from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
+from tastespace.errors import InvalidParameterError, NonFiniteStateError
+
+QUERY = 1 << 32  # Keys of pairs of a query and an item: there can be no more items than that.
+
+
+@dataclass(frozen=True, eq=False)
+class Excluded:
+    """Items that must not be found: a list for each query, ascending, between its offsets."""
+
+    offsets: OffsetArray  # n_queries + 1
+    items: IntArray
+
+    def of_queries(self, queries: NDArray[np.int64]) -> Excluded:
+        """The lists of some of the queries only."""
+        if len(queries) == len(self.offsets) - 1:
+            return self
+        lists = [self.items[self.offsets[query] : self.offsets[query + 1]] for query in queries]
+        return Excluded(np.cumsum([0, *map(len, lists)]), np.concatenate([*lists, np.zeros(0, np.int32)]))
+
+    def contains(self, items: NDArray[np.int64]) -> BoolArray:
+        """Which of these items, a row of them a query, are in the list of their query."""
+        offsets: OffsetArray = contiguous(self.offsets, np.int64)
+        numbers = QUERY * np.arange(len(items))
+        keys = np.repeat(numbers, np.diff(offsets)) + self.items[offsets[0] : offsets[-1]]
+        if len(keys) == 0:
+            return np.zeros(items.shape, bool)
+        pairs = numbers[:, None] + items
+        found: BoolArray = keys[np.minimum(np.searchsorted(keys, pairs), len(keys) - 1)] == pairs
+        return found
+
+    def renamed(self, which: BoolArray, items: NDArray[np.int32]) -> Excluded:
+        """Only these of all listed items, under other names: one for each of them."""
+        before = np.concatenate([[0], np.cumsum(which)])
+        return Excluded(before[self.offsets], items)
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The items of each query, best first; -1 and -inf where there are fewer than asked for."""
+
+    items: IntArray  # n_queries x k
+    scores: FloatMatrix  # n_queries x k
+
+    @classmethod
+    def empty(cls, n_queries: int, k: int) -> Neighbours:
+        """Room for what a kernel will find."""
+        return cls(np.empty((n_queries, k), np.int32), np.empty((n_queries, k), np.float32))
+
+    @classmethod
+    def none(cls, n_queries: int, k: int) -> Neighbours:
+        return cls(np.full((n_queries, k), -1, np.int32), np.full((n_queries, k), -np.inf, np.float32))
+
+
+class Search(NamedTuple):
+    """What is asked of an index, checked: queries in single precision, C-ordered."""
+
+    queries: FloatMatrix
+    k: int
+    excluded: Excluded | None
+    allowed: BoolArray | None
+    threads: int
+
+    def run(
+        self, kernel: Callable[..., None], arrays: tuple[Any, ...], n_items: int, effort: tuple[int, ...] = ()
+    ) -> Neighbours:
+        """What a kernel finds in the arrays of a structure, with this effort."""
+        found = Neighbours.empty(len(self.queries), self.k)
+        optional: dict[str, Any] = {}
+        if self.excluded is not None:
+            optional["excluded_offsets"] = contiguous(self.excluded.offsets, np.int64)
+            optional["excluded"] = contiguous(self.excluded.items, np.int32)
+        if self.allowed is not None:
+            optional["allowed"] = contiguous(self.allowed, np.bool_).view(np.uint8)
+        kernel(*arrays, self.queries, n_items, *effort, found.items, found.scores, threads=self.threads, **optional)
+        return found
+
+
+class Content(NamedTuple):
+    """What a structure has learned, and from what; a new build makes another."""
+
+    n_items: int
+    vectors: FloatMatrix | None  # None where a structure can do without them
+    built: Any  # None where there are no items
+
+
+def checked_vectors(vectors: Any) -> FloatMatrix:
+    """Items as every structure takes them; errors where they are none."""
+    checked = contiguous(vectors, np.float32)
+    if checked.ndim != 2 or not checked.shape[1]:
+        raise InvalidParameterError(f"item vectors have the shape {checked.shape}; expected (n, at least 1)")
+    if not np.isfinite(checked).all():
+        raise NonFiniteStateError("an item has infinite or missing coordinates; expected finite numbers")
+    return checked
+
+
+def check_number(name: str, value: Any, *, least: int = 1) -> None:
+    """Refuse a parameter of a structure that is no whole number."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least {least}")
+
+
+def require(fits: bool, what: str) -> None:
+    """Refuse what was saved if it does not fit the vectors, or itself."""
+    if not fits:
+        raise ValueError(f"the index does not fit: {what}")
+
+
+def check_filters(excluded: Excluded | None, allowed: BoolArray | None, n_queries: int, n_items: int) -> None:
+    """Refuse filters that are not of these queries and items."""
+    if allowed is not None and (allowed.shape != (n_items,) or allowed.dtype != np.bool_):
+        raise InvalidParameterError(
+            f"allowed has the shape {allowed.shape} and holds {allowed.dtype}; expected true or false for each of "
+            f"{n_items} items"
+        )
+    if excluded is not None and len(excluded.offsets) != n_queries + 1:
+        raise InvalidParameterError(
+            f"{len(excluded.offsets) - 1} lists of what is excluded for {n_queries} queries; expected one a query"
+        )
+
+
+# With a filter that leaves the share f of the items, a structure has to look at 1 / f times as many to find as much.
+# One that looks at 2 % otherwise looks at 2 % / f; each item of a scattered few takes some ten times as long as one
+# beside others. So the few cost less below f = 0.04 or so (benchmarks/retrieval.py, filters).
+FEW = 0.03
+
+
+def few_allowed(allowed: BoolArray | None) -> IntArray | None:
+    """The rows that may be found, where they are so few that a search makes no sense; else None."""
+    if allowed is None:
+        return None
+    rows = np.empty(int(FEW * len(allowed)), np.int32)
+    # Numpy takes ten times as long over a hundred thousand flags.
+    n = _native.set_rows(contiguous(allowed, np.bool_).view(np.uint8), rows)
+    return None if n < 0 else rows[:n]
+
+
+def best_of(
+    rows: IntArray, vectors: FloatMatrix, queries: FloatMatrix, k: int, excluded: Excluded | None, threads: int
+) -> Neighbours:
+    """The best of these rows, for every query; vectors and queries in single precision, C-ordered."""
+    lists: dict[str, Any] = (
+        {} if excluded is None else {"excluded_offsets": excluded.offsets, "excluded": excluded.items}
+    )
+    found = Neighbours.empty(len(queries), k)
+    _native.rank_candidates(vectors, queries, rows, found.items, found.scores, threads=threads, **lists)
+    return found
+
+
+def panels_of(vectors: FloatMatrix) -> FloatArray:
+    """Items as the scan takes them, several to a register; the last panel is padded with zeros."""
+    n_items, n_dimensions = vectors.shape
+    n_panels = -(-n_items // _native.SCAN_PANEL)
+    padded = np.zeros((n_panels * _native.SCAN_PANEL, n_dimensions), np.float32)
+    padded[:n_items] = vectors
+    panels = padded.reshape(n_panels, _native.SCAN_PANEL, n_dimensions).transpose(0, 2, 1)
+    return np.ascontiguousarray(panels).reshape(-1)

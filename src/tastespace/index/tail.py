@@ -1,0 +1,264 @@
+"""What became of the items since an index was built: those added, in a tail that is scanned, and those removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tastespace import _native
+from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.errors import InvalidParameterError, named
+from tastespace.index.search import Content, Excluded, Neighbours, Search, require
+
+PANEL = _native.SCAN_PANEL
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Which row each item of a structure is, and the other way round; both None where rows are items."""
+
+    n_rows: int
+    of_items: IntArray | None = None  # ascending, and -1 behind: what no item, -1, stands for
+    items: IntArray | None = None  # one a row; -1 for gaps
+
+    @classmethod
+    def of(cls, alive: BoolArray) -> Rows:
+        """Of all rows, the items are those that are alive."""
+        if alive.all():
+            return cls(len(alive))
+        rows = np.flatnonzero(alive).astype(np.int32)
+        items = np.full(len(alive), -1, np.int32)
+        items[rows] = np.arange(len(rows), dtype=np.int32)
+        return cls(len(alive), np.append(rows, np.int32(-1)), items)
+
+    def chosen(self, of_rows: NDArray[Any]) -> NDArray[Any]:
+        """What belongs to the items, of what belongs to the rows."""
+        return of_rows if self.of_items is None else of_rows[self.of_items[:-1]]
+
+    def items_at(self, rows: NDArray[Any]) -> NDArray[Any]:
+        return rows if self.items is None else self.items[rows]
+
+    def gaps(self) -> IntArray:
+        return np.zeros(0, np.int32) if self.items is None else np.flatnonzero(self.items < 0).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """Items behind one another, with room for more: those that a search may be looking at never change."""
+
+    panels: FloatArray  # panels x dimensions x items a panel, as the scan takes them
+    live: BoolArray  # one a place; true where nothing is yet
+    n_items: int = 0
+    n_removed: int = 0
+
+    @classmethod
+    def empty(cls, n_dimensions: int) -> Tail:
+        return cls(np.zeros((0, n_dimensions, PANEL), np.float32), np.ones(0, bool))
+
+    def added(self, vectors: FloatMatrix) -> Tail:
+        n_items = self.n_items + len(vectors)
+        n_panels = -(-n_items // PANEL)
+        panels, live = self.panels, self.live
+        if n_panels > len(panels):
+            # Twice the room, so that each item is moved a few times only, however many come one by one.
+            n_more = max(n_panels, 2 * len(panels)) - len(panels)
+            panels = np.concatenate([panels, np.zeros((n_more, *panels.shape[1:]), np.float32)])
+            live = np.concatenate([live, np.ones(n_more * PANEL, bool)])
+        places = np.arange(self.n_items, n_items)
+        panels[places // PANEL, :, places % PANEL] = vectors
+        return replace(self, panels=panels, live=live, n_items=n_items)
+
+    def without(self, items: NDArray[np.int64]) -> Tail:
+        live = self.live.copy()
+        live[items] = False
+        return replace(self, live=live, n_removed=self.n_removed + len(items))
+
+    def vectors(self) -> FloatMatrix:
+        return self.panels.transpose(0, 2, 1).reshape(-1, self.panels.shape[1])[: self.n_items]
+
+    def search(self, search: Search) -> Neighbours:
+        if self.n_removed:
+            live = self.live[: self.n_items]
+            search = search._replace(allowed=live if search.allowed is None else search.allowed & live)
+        n_panels = -(-self.n_items // PANEL)
+        return search.run(_native.scan, (self.panels[:n_panels].reshape(-1),), self.n_items)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """All that a search looks at; a change makes another."""
+
+    content: Content
+    rows: Rows  # those that the structure was built over
+    tail: Tail  # the rows behind them
+    live: BoolArray | None = None  # items of the structure that were not removed since; None for all
+    n_items_removed: int = 0
+
+    @classmethod
+    def as_built(cls, content: Content, n_dimensions: int, rows: Rows | None = None) -> State:
+        return cls(content, Rows(content.n_items) if rows is None else rows, Tail.empty(n_dimensions))
+
+    @cached_property
+    def is_as_built(self) -> bool:
+        """Whether all that is to be done is to ask the structure."""
+        return self.tail.n_items == 0 and self.live is None and self.rows.items is None
+
+    @property
+    def n_rows(self) -> int:
+        return self.rows.n_rows + self.tail.n_items
+
+    @property
+    def n_removed(self) -> int:
+        return self.n_items_removed + self.tail.n_removed
+
+    @property
+    def n_bytes(self) -> int:
+        """Beside those of the structure."""
+        arrays = (self.rows.of_items, self.rows.items, self.live, self.tail.panels, self.tail.live)
+        return sum(array.nbytes for array in arrays if array is not None)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            "n_built": np.array([self.rows.n_rows], np.int64),
+            "gaps": self.rows.gaps(),  # removed before it was built
+            "removed": np.flatnonzero(~self.alive()).astype(np.int32),
+        }
+
+    def alive(self, rows: NDArray[Any] | None = None) -> BoolArray:
+        """Which of these rows, or of all, were not removed."""
+        rows = np.arange(self.n_rows) if rows is None else rows
+        behind = rows >= self.rows.n_rows
+        alive = np.ones(len(rows), bool)
+        alive[behind] = self.tail.live[rows[behind] - self.rows.n_rows]
+        items = self.rows.items_at(rows[~behind])
+        alive[~behind] = (items >= 0) if self.live is None else (items >= 0) & self.live[items]
+        return alive
+
+    def living_vectors(self, vectors: FloatMatrix) -> FloatMatrix:
+        """Of all rows that are alive; these are those of the structure."""
+        kept = vectors if self.live is None else vectors[self.live]
+        return np.concatenate([kept, self.tail.vectors()[self.tail.live[: self.tail.n_items]]])
+
+    def without(self, rows: NDArray[np.int64]) -> State:
+        behind = rows >= self.rows.n_rows
+        tail = self.tail.without(rows[behind] - self.rows.n_rows) if behind.any() else self.tail
+        items, live = self.rows.items_at(rows[~behind]), self.live
+        if len(items):
+            live = np.ones(self.content.n_items, bool) if live is None else live.copy()
+            live[items] = False
+        return replace(self, live=live, n_items_removed=self.n_items_removed + len(items), tail=tail)
+
+    def checked_rows(self, rows: ArrayLike) -> NDArray[np.int64]:
+        """Rows that can be removed: known, still there, and each named once."""
+        which = np.atleast_1d(np.asarray(rows))
+        if which.size == 0:
+            return np.zeros(0, np.int64)
+        if which.ndim != 1 or not np.issubdtype(which.dtype, np.integer):
+            raise InvalidParameterError(
+                f"rows to remove are {which.dtype} of the shape {which.shape}; expected a list of whole numbers"
+            )
+        unknown = which[(which < 0) | (which >= self.n_rows)]
+        if len(unknown):
+            raise InvalidParameterError(
+                f"rows to remove are unknown: {named(unknown.tolist())}; expected some of the {self.n_rows} that ever "
+                "were"
+            )
+        gone = which[~self.alive(which)]
+        if len(gone):
+            raise InvalidParameterError(
+                f"rows to remove were removed before: {named(gone.tolist())}; expected rows that are still there"
+            )
+        known, counts = np.unique(which.astype(np.int64), return_counts=True)
+        if (counts > 1).any():
+            raise InvalidParameterError(
+                f"rows to remove are named twice: {named(known[counts > 1].tolist())}; expected each once"
+            )
+        return known
+
+    def search(self, find: Callable[[Content, Search], Neighbours], search: Search) -> Neighbours:
+        """The best of the structure's items, by `find`, and of the tail."""
+        n_built, excluded, allowed = self.rows.n_rows, search.excluded, search.allowed
+        within, behind = (None, None) if excluded is None else self._parts(excluded)
+        mine = None if allowed is None else allowed[:n_built]
+        found = self._find(find, search._replace(excluded=within, allowed=mine))
+        if self.rows.of_items is not None:
+            found = Neighbours(self.rows.of_items[found.items], found.scores)
+        if self.tail.n_items == 0:
+            return found
+        rest = None if allowed is None else allowed[n_built:]
+        return _merged(found, self.tail.search(search._replace(excluded=behind, allowed=rest)), n_built)
+
+    def _find(self, find: Callable[[Content, Search], Neighbours], search: Search) -> Neighbours:
+        """Items of the structure that were not removed."""
+        if search.allowed is not None:
+            allowed = self.rows.chosen(search.allowed)
+            both = allowed if self.live is None else allowed & self.live
+            return find(self.content, search._replace(allowed=both))
+        if self.live is None:
+            return find(self.content, search)
+        # A filter takes time for every item, however few were removed. So some more are found, and few of them dropped.
+        k = search.k
+        found = find(self.content, search._replace(k=k + min(k, self.n_items_removed)))
+        stays = self.live[found.items] & (found.items >= 0)
+        if stays[:, :k].all():
+            return Neighbours(contiguous(found.items[:, :k], np.int32), contiguous(found.scores[:, :k], np.float32))
+        best = np.argsort(~stays, axis=1, kind="stable")[:, :k]
+        each = np.arange(len(best))[:, None]
+        stays = stays[each, best]
+        items = np.where(stays, found.items[each, best], np.int32(-1))
+        scores = np.where(stays, found.scores[each, best], np.float32(-np.inf))
+        # Where too many were dropped, and there are more to be found, the filter does it.
+        short = np.flatnonzero((items[:, -1] < 0) & (found.items[:, -1] >= 0))
+        if len(short):
+            mine = None if search.excluded is None else search.excluded.of_queries(short)
+            rest = search._replace(queries=search.queries[short], excluded=mine, allowed=self.live)
+            again = find(self.content, rest)
+            items[short], scores[short] = again.items, again.scores
+        return Neighbours(items, scores)
+
+    def _parts(self, excluded: Excluded) -> tuple[Excluded, Excluded]:
+        """Lists of rows as lists of items of the structure, and of the tail."""
+        rows = excluded.items
+        behind = rows >= self.rows.n_rows
+        within = (rows >= 0) & ~behind
+        items = self.rows.items_at(rows[within])
+        within[within] = items >= 0  # Gaps need not be excluded.
+        items = items[items >= 0]
+        return excluded.renamed(within, items), excluded.renamed(behind, rows[behind] - np.int32(self.rows.n_rows))
+
+
+def _merged(found: Neighbours, added: Neighbours, n_built: int) -> Neighbours:
+    """The best of both; of equal scores the lower row, as in any scan, since what was added comes behind."""
+    if (added.scores[:, 0] <= found.scores[:, -1]).all():  # Nothing added is among the best: often, while it is little.
+        return found
+    rows = np.where(added.items >= 0, added.items + np.int32(n_built), np.int32(-1))
+    items = np.concatenate([found.items, rows], axis=1)
+    scores = np.concatenate([found.scores, added.scores], axis=1)
+    best = np.argsort(-scores, axis=1, kind="stable")[:, : found.items.shape[1]]
+    queries = np.arange(len(items))[:, None]
+    return Neighbours(items[queries, best], scores[queries, best])
+
+
+def saved_rows(arrays: Mapping[str, NDArray[Any]], n_rows: int) -> tuple[Rows, NDArray[np.int64]]:
+    """The rows that the structure was built over, and those removed since; a ValueError if they do not fit."""
+    require(arrays["n_built"].shape == (1,), "the number of items built is not one number")
+    n_built = int(arrays["n_built"][0])
+    require(0 <= n_built <= n_rows, f"{n_built} items built, {n_rows} of the model")
+    gaps, removed = _ascending(arrays, "gaps", n_built), _ascending(arrays, "removed", n_rows)
+    require(bool(np.isin(gaps, removed).all()), "gaps that were not removed")
+    alive = np.ones(n_built, bool)
+    alive[gaps] = False
+    return Rows.of(alive), np.setdiff1d(removed, gaps).astype(np.int64)
+
+
+def _ascending(arrays: Mapping[str, NDArray[Any]], name: str, n_rows: int) -> IntArray:
+    rows = contiguous(arrays[name], np.int32)
+    fits = rows.ndim == 1 and bool((np.diff(rows) > 0).all())
+    fits = fits and (len(rows) == 0 or bool(rows[0] >= 0 and rows[-1] < n_rows))
+    require(fits, f"{name} are not ascending rows of the model")
+    return rows
