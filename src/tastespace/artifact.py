@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +27,7 @@ import polars as pl
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
+from tastespace import storage
 from tastespace.data.csr import CSR
 from tastespace.data.kinds import Kind, check_kind
 from tastespace.data.ratings import Ratings
@@ -96,27 +96,21 @@ def save(
     path = Path(path).resolve()
     check_writable(path)
     ratings = recommender.ratings_
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-    try:
-        _write_arrays(temporary / "posterior.safetensors", recommender.posterior_.arrays())
+    with _writing(path) as folder:
+        _write_arrays(folder / "posterior.safetensors", recommender.posterior_.arrays())
         if with_ratings and len(ratings):
             by_user = ratings.by_user
             _write_arrays(
-                temporary / "ratings.safetensors",
+                folder / "ratings.safetensors",
                 {"offsets": by_user.offsets, "columns": by_user.columns, "values": by_user.values},
             )
-        pl.DataFrame({"id": ratings.users.ids}).write_parquet(temporary / "users.parquet")
-        _items_frame(ratings).write_parquet(temporary / "items.parquet")
+        pl.DataFrame({"id": ratings.users.ids}).write_parquet(folder / "users.parquet")
+        _items_frame(ratings).write_parquet(folder / "items.parquet")
         manifest = _manifest(recommender, measures or {})
         if recommender.index_ is not None:
             check_fits(recommender.index_, recommender)
-            _write_index(temporary, recommender.index_, recommender, manifest)
-        _write_manifest(temporary, manifest)
-        _move(temporary, path)
-    except OSError as error:
-        raise ArtifactError(f"cannot write the artifact {path}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            _write_index(folder, recommender.index_, recommender, manifest)
+        _write_manifest(folder, manifest)
 
 
 def save_index(path: str | Path, tuned: StoredIndex) -> None:
@@ -130,18 +124,21 @@ def save_index(path: str | Path, tuned: StoredIndex) -> None:
     check_writable(path)
     recommender = load(path, with_index=False)
     check_fits(tuned, recommender)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-    try:
+    with _writing(path) as folder:
         for name in manifest["files"]:
             if name != INDEX:
-                _link(path / name, temporary / name)
-        _write_index(temporary, tuned, recommender, manifest)
-        _write_manifest(temporary, manifest)
-        _move(temporary, path)
+                storage.link(path / name, folder / name)
+        _write_index(folder, tuned, recommender, manifest)
+        _write_manifest(folder, manifest)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[Path]:
+    try:
+        with storage.replace_folder(path) as folder:
+            yield folder
     except OSError as error:
         raise ArtifactError(f"cannot write the artifact {path}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def load(path: str | Path, *, with_index: bool = True) -> Recommender:
@@ -336,14 +333,6 @@ def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     (folder / MANIFEST).write_text(json.dumps(content, indent=2, default=_plain) + "\n")
 
 
-def _link(source: Path, place: Path) -> None:
-    """The same file under another name, or a copy where there are no links."""
-    try:
-        os.link(source, place)
-    except OSError:
-        shutil.copy2(source, place)
-
-
 def _items_frame(ratings: Ratings) -> pl.DataFrame:
     frame = pl.DataFrame({"id": ratings.items.ids})
     if ratings.item_titles is not None:
@@ -418,20 +407,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, EmpiricalBayes):
         return str(value)
     raise InvalidParameterError(f"a parameter is {value!r}; expected numbers, texts or None, which can be saved")
-
-
-def _move(temporary: Path, path: Path) -> None:
-    """Put a finished folder in its place; an older one stays whole until that has happened."""
-    temporary.chmod(0o755)
-    if not path.exists():
-        temporary.rename(path)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}-old-", dir=path.parent))
-    old.rmdir()
-    path.rename(old)
-    try:
-        temporary.rename(path)
-    except BaseException:  # Also when interrupted: the old artifact goes back to its place.
-        old.rename(path)
-        raise
-    shutil.rmtree(old, ignore_errors=True)

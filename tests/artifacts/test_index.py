@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from numpy.testing import assert_array_equal
 
-from tastespace import ALS, BPMF, ItemKNN, artifact, load, save, stored_index
+from tastespace import ALS, BPMF, ItemKNN, artifact, load, save, storage, stored_index
 from tastespace.artifact import save_index
 from tastespace.errors import ArtifactError, InvalidParameterError, NonFiniteStateError, TastespaceWarning
 from tastespace.index.growing import Growing
@@ -157,12 +157,17 @@ def test_a_recommender_with_the_index_of_another_is_not_saved(tmp_path, model):
 def test_what_goes_wrong_leaves_the_artifact_as_it_was(saved, model, monkeypatch, when):
     """Wherever writing stops, the old index and the model are there."""
     save_index(saved, stored(model, probes=3))
-    names = {"link": "_link", "index": "_write_arrays", "manifest": "_write_manifest", "move": "_move"}
+    places = {
+        "link": (storage, "link"),
+        "index": (artifact, "_write_arrays"),
+        "manifest": (artifact, "_write_manifest"),
+        "move": (storage, "_exchange"),
+    }
 
     def fail(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(artifact, names[when], fail)
+    monkeypatch.setattr(*places[when], fail)
     with pytest.raises(ArtifactError, match="cannot write the artifact .*No space left"):
         save_index(saved, stored(model, probes=5))
     monkeypatch.undo()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tastespace.errors import CheckpointError, CheckpointWarning, shortened, warn
 from tastespace.selection.search import quiet
-from tastespace.storage import FolderLock
+from tastespace.storage import LOCK, Lock
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -28,7 +28,7 @@ RUN, DEFAULTS = "run", "defaults"  # names of what is kept beside the trials
 class Journal:
     """The trials of a run, in a folder or, without one, nowhere."""
 
-    def __init__(self, study: Study | None, lock: FolderLock | None) -> None:
+    def __init__(self, study: Study | None, lock: Lock | None) -> None:
         self._study, self._lock = study, lock
 
     @classmethod
@@ -42,7 +42,7 @@ class Journal:
             warn(f"there is no search in {folder} yet: it starts from the beginning", CheckpointWarning)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = FolderLock(folder)
+            lock = Lock(folder / LOCK)
             _check_lines(file)
         except BlockingIOError:
             raise CheckpointError(

@@ -14,10 +14,10 @@ import polars as pl
 
 from tastespace.data.ratings import Ratings
 from tastespace.data.sources.archives import unpack
-from tastespace.data.sources.download import digest_of, download, record_of
+from tastespace.data.sources.download import download, record_of
 from tastespace.errors import DataError, warn
 from tastespace.progress import Observer, silent
-from tastespace.storage import held
+from tastespace.storage import digest_of, locked
 
 
 def cache_folder(chosen: Path | None = None) -> Path:
@@ -67,7 +67,7 @@ def obtain(
         return folder
     if given is not None and not given.exists():
         raise DataError("there is no such file", file=given, expected=f"the archive of {name}, or an unpacked folder")
-    with held(folder.parent / "lock", observer):
+    with locked(folder.parent / "lock", observer):
         if given is not None:
             _compare(given, archive)
             _unpack(given, archive, folder, observer)
