@@ -10,18 +10,24 @@ from __future__ import annotations
 import ctypes
 import errno
 import hashlib
+import json
+import math
 import os
+import platform
 import re
 import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO
 
-from tastespace.errors import DataError
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.errors import ArtifactError, DataError
 from tastespace.progress import Observer, Progress, silent
 
 LOCK = ".lock"  # the file that stands for a folder
@@ -29,6 +35,9 @@ POLL = 0.2  # seconds between two tries to take a lock that another process hold
 UNFINISHED = ".unfinished"
 _LEFT_OVER = re.compile(r"\..+-[0-9a-f]{8}" + re.escape(UNFINISHED))
 _PART = 1 << 20  # bytes read at a time
+_MAX_MARKS = 1000  # sets of files whose checksums were right, as far as this computer remembers
+# How the safetensors format calls the types that we write.
+_DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux
 _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # what a lock of another process looks like
 
@@ -94,6 +103,73 @@ def digest_of(file: Path, algorithm: str = "sha256", n_bytes: int | None = None)
             digest.update(part)
             left -= len(part)
     return digest.hexdigest()
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a safetensors file, memory-mapped and read-only; sizes are looked at before anything is read."""
+    damaged = ArtifactError(f"{path} is damaged; fit or copy the artifact again")
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > size - 8:
+            raise damaged
+        header = json.loads(file.read(length))
+    data: NDArray[Any] = np.zeros(0, np.uint8)
+    if size > 8 + length:
+        data = np.memmap(path, np.uint8, "r", offset=8 + length)
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        dtype, shape, (start, stop) = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
+        is_shape = all(isinstance(length, int) and length >= 0 for length in shape)
+        if not is_shape or not 0 <= start <= stop <= len(data) or stop - start != math.prod(shape) * dtype.itemsize:
+            raise damaged
+        arrays[name] = np.asarray(data[start:stop]).view(dtype).reshape(shape)
+    return arrays
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write a safetensors file, not yet synced: for a folder that is being written."""
+    from safetensors.numpy import save_file
+
+    # The writer scrambles anything that is not C-ordered, without a word.
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+    path.chmod(0o644)  # It also lets nobody else read the file, unlike those beside it.
+
+
+def changed_files(digests: Mapping[Path, str], *, always: bool = False) -> list[Path]:
+    """The files whose SHA-256 is another one; compared once on each computer, unless it is to be done `always`.
+
+    That all are right is remembered in the user's cache, for files of the same size, time and place on the disk.
+    """
+    stats = [(file.stat(), digest) for file, digest in digests.items()]
+    known = [[stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev, digest] for stat, digest in stats]
+    name = hashlib.sha256(json.dumps([platform.node(), known]).encode()).hexdigest()
+    mark = cache_folder() / "verified" / name
+    if mark.exists() and not always:
+        return []
+    changed = [file for file, digest in digests.items() if digest_of(file) != digest]
+    with suppress(OSError):  # Where nothing can be kept, the next one compares again.
+        if not changed:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            for old in sorted(mark.parent.iterdir(), key=lambda entry: entry.stat().st_mtime)[: 1 - _MAX_MARKS]:
+                old.unlink(missing_ok=True)
+            mark.touch()
+    return changed
+
+
+def cache_folder(chosen: Path | None = None) -> Path:
+    """The folder that was chosen, or `$TASTESPACE_CACHE`, or the usual place of the platform."""
+    if chosen is not None:
+        return Path(chosen).expanduser()
+    if named := os.environ.get("TASTESPACE_CACHE"):
+        return Path(named).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "tastespace" / "cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "tastespace"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tastespace"
 
 
 class Lock:

@@ -82,7 +82,7 @@ def test_the_model_beside_it_is_the_same(saved, model):
     assert manifest["measures"] == {"holdout": {"rmse": 0.5}}
     assert manifest["files"]["index.safetensors"] == len(after["index.safetensors"])
     assert manifest["index"]["description"]["structure"] == "inverted-file"
-    del manifest["index"], manifest["files"]["index.safetensors"]
+    del manifest["index"], manifest["files"]["index.safetensors"], manifest["sha256"]["index.safetensors"]
     assert manifest == json.loads(before["manifest.json"])
     assert [entry.name for entry in saved.parent.iterdir()] == ["model"]  # nothing is left over
 
@@ -159,7 +159,7 @@ def test_what_goes_wrong_leaves_the_artifact_as_it_was(saved, model, monkeypatch
     save_index(saved, stored(model, probes=3))
     places = {
         "link": (storage, "link"),
-        "index": (artifact, "_write_arrays"),
+        "index": (storage, "write_arrays"),
         "manifest": (artifact, "_write_manifest"),
         "move": (storage, "_exchange"),
     }
@@ -245,14 +245,14 @@ def test_a_file_that_is_damaged_leaves_the_model(saved, model, damage, match):
 
 def test_a_file_that_may_not_be_read_leaves_the_model(saved, model, monkeypatch):
     save_index(saved, stored(model))
-    read = artifact.read_arrays
+    read = storage.read_arrays
 
     def refuse(path):
         if path.name == "index.safetensors":
             raise PermissionError(13, "Permission denied", str(path))
         return read(path)
 
-    monkeypatch.setattr(artifact, "read_arrays", refuse)
+    monkeypatch.setattr(storage, "read_arrays", refuse)
     loaded_without(saved, r"its file cannot be read \(Permission denied\); check")
 
 
@@ -326,6 +326,7 @@ def test_an_index_of_another_model_of_the_same_shape_is_left_out(tmp_path, saved
     shutil.copyfile(tmp_path / "other" / "index.safetensors", saved / "index.safetensors")
     manifest = artifact.read_manifest(saved)
     manifest["files"]["index.safetensors"] = (saved / "index.safetensors").stat().st_size
+    manifest["sha256"]["index.safetensors"] = storage.digest_of(saved / "index.safetensors")
     (saved / "manifest.json").write_text(json.dumps(manifest))
     loaded_without(saved, "the index is of other item vectors than the model's")
 
@@ -369,6 +370,7 @@ def test_an_index_of_a_model_without_vectors_is_left_out(tmp_path, saved, model)
     manifest = artifact.read_manifest(tmp_path / "knn") | {"index": entry}
     shutil.copyfile(saved / "index.safetensors", tmp_path / "knn" / "index.safetensors")
     manifest["files"]["index.safetensors"] = (saved / "index.safetensors").stat().st_size
+    manifest["sha256"]["index.safetensors"] = storage.digest_of(saved / "index.safetensors")
     (tmp_path / "knn" / "manifest.json").write_text(json.dumps(manifest))
     with pytest.warns(TastespaceWarning, match="ItemKNN has no item vectors"):
         assert load(tmp_path / "knn").index_ is None

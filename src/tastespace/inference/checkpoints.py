@@ -20,7 +20,7 @@ from tastespace.errors import CheckpointError, CheckpointWarning, InvalidParamet
 from tastespace.inference.packing import Arrays, pack, unpack
 from tastespace.storage import LOCK, Lock
 
-MAGIC, FORMAT_VERSION = b"tastespace checkpoint ", 1
+MAGIC, FORMAT_VERSION = b"tastespace checkpoint ", 2
 DIGEST_BYTES = 32
 
 
@@ -95,8 +95,8 @@ def _require_known(first: bytes) -> None:
         raise DamagedError("it is of another program")
     if int(version) != FORMAT_VERSION:
         raise CheckpointError(
-            f"a checkpoint has format version {int(version)}; this tastespace reads {FORMAT_VERSION}: go on with the "
-            "version that wrote it, or start afresh in another folder"
+            f"a checkpoint has format version {int(version)}; this tastespace reads {FORMAT_VERSION}: finish the run "
+            "with the version that wrote it, or start again in another folder"
         )
 
 

@@ -70,8 +70,6 @@ class Versions:
             self.folder.mkdir(parents=True, exist_ok=True)
             with replace_folder(self.path(version), keep=True) as new:
                 for name in names:
-                    if Path(name).name != name:
-                        raise ArtifactError(f"{model}: the manifest names a file {name!r}; the artifact is damaged")
                     link(model / name, new / name)
         except OSError as error:
             if isinstance(error, ArtifactError):

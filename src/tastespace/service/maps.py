@@ -14,11 +14,10 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save
 
-from tastespace import artifact
 from tastespace.errors import TastespaceError
 from tastespace.report.taste_map import TasteMap, map_content, taste_map
 from tastespace.service.live_model import Loaded, Versions
-from tastespace.storage import Lock, replace_file
+from tastespace.storage import Lock, read_arrays, replace_file
 
 log = logging.getLogger("tastespace.service")
 PATIENCE = 3.0  # seconds that a request waits: most maps are there by then
@@ -152,7 +151,7 @@ def _kept(path: Path, method: str, n_items: int) -> TasteMap | None:
     if not path.is_file():
         return None
     try:
-        found = {name: np.array(array) for name, array in artifact.read_arrays(path).items()}
+        found = {name: np.array(array) for name, array in read_arrays(path).items()}
         rows, places, usual = found["item_rows"], found["places"], found["usual"]
         explained = float(found["explained"][0])
         if places.shape != (len(rows), 2) or usual.shape != rows.shape:

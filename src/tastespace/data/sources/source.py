@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,20 +15,7 @@ from tastespace.data.sources.archives import unpack
 from tastespace.data.sources.download import download, record_of
 from tastespace.errors import DataError, warn
 from tastespace.progress import Observer, silent
-from tastespace.storage import digest_of, locked
-
-
-def cache_folder(chosen: Path | None = None) -> Path:
-    """The folder that was chosen, or `$TASTESPACE_CACHE`, or the usual place of the platform."""
-    if chosen is not None:
-        return Path(chosen).expanduser()
-    if named := os.environ.get("TASTESPACE_CACHE"):
-        return Path(named).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "tastespace" / "cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "tastespace"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tastespace"
+from tastespace.storage import cache_folder, digest_of, locked
 
 
 def files_folder(name: str, cache: Path | None = None) -> Path:
