@@ -281,4 +281,4 @@ def _exchange_names(one: Path, other: Path) -> bool:
         exchange = ctypes.CDLL(None).renameat2
     except (OSError, AttributeError):  # an old C library
         return False
-    return exchange(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+    return bool(exchange(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, contiguous
 from tastespace.data.csr import CSR, sorted_order
 from tastespace.data.kinds import CHOICES, Guess, Kind, check_kind, guess_kind, impossible
-from tastespace.data.tables import parts_of, series_of
+from tastespace.data.tables import frame_parts, series_of
 from tastespace.data.times import EXPECTED_TIME, as_times, seconds_of
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series
 from tastespace.errors import DataError, InvalidParameterError, warn
@@ -209,11 +209,13 @@ class Ratings:
         if kind is not None:
             check_kind(kind)
         wanted = {"user": user, "item": item, "rating": rating, "time": time}
-        parts = parts_of(frame, wanted, are_choices=kind in CHOICES)
-        if parts.values is None and kind not in (None, *CHOICES):
+        parts = frame_parts(frame, wanted, are_choices=kind in CHOICES)
+        if "rating" not in parts and kind not in (None, *CHOICES):
             raise DataError(f"there is no column of values, and the kind is to be {kind}", expected="a column of them")
         duplicates = "sum" if duplicates is None and kind == "counts" else duplicates
-        ratings = cls.from_arrays(parts.user_ids, parts.item_ids, parts.values, parts.times, duplicates=duplicates)
+        ratings = cls.from_arrays(
+            parts["user"], parts["item"], parts.get("rating"), parts.get("time"), duplicates=duplicates
+        )
         return ratings if kind is None else ratings.with_kind(kind)
 
     @classmethod
