@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,11 @@ from tastespace.randomness import generator
 BUILD = next((folder for folder in Path(_native.__file__).parents if (folder / "CMakeCache.txt").exists()), None)
 if BUILD is not None:
     os.environ["SKBUILD_EDITABLE_SKIP"] = str(BUILD)
+
+# What tests remember of files is not what the user's computer remembers.
+if "TASTESPACE_CACHE" not in os.environ:
+    os.environ["TASTESPACE_CACHE"] = tempfile.mkdtemp(prefix="tastespace-tests-")
+    atexit.register(shutil.rmtree, os.environ["TASTESPACE_CACHE"], ignore_errors=True)
 
 # The same examples every time: a red build must be red again tomorrow.
 settings.register_profile("fixed", derandomize=True, deadline=None)

@@ -1,24 +1,25 @@
 """A fitted recommender on disk: a folder with a manifest, arrays and ids. No pickle, read through memory maps.
 
-    manifest.json          what it is: format, class, parameters, data, sizes of the other files
-    posterior.safetensors  what inference concluded
-    ratings.safetensors    the training ratings by user (absent if saved without)
-    users.parquet          the ids of the user rows
+    manifest.json          what it is: format, model, parameters, data, sizes and checksums of the other files
+    posterior.safetensors  what inference concluded; `posterior-NAME.safetensors` for each named part of it
+    ratings.safetensors    the training ratings by user, with times (absent if saved without)
+    users.parquet          the ids of the user rows, with attributes
     items.parquet          the ids of the item rows, with titles and attributes
     index.safetensors      an index over the items (absent if there is none)
 
-A folder is written beside its final place and moved there when it is whole, so that a crash leaves the old
-artifact or none, never half of one. Formats of the past stay loadable (tests/artifacts).
+A folder is written beside its final place and takes it when it is whole. Checksums are compared once on each computer.
+A model is one of the table of models, or of the classes that the caller names: nothing that an artifact says is ever
+imported. Formats of the past stay loadable (tests/artifacts).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
-from collections.abc import Mapping
-from dataclasses import fields
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,29 +27,30 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
 
+from tastespace import storage
 from tastespace.data.csr import CSR
 from tastespace.data.kinds import Kind, check_kind
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import ArtifactError, InvalidParameterError, TastespaceWarning, warn
 from tastespace.index.trials import StoredIndex
-from tastespace.models import MODELS, EmpiricalBayes, Recommender
+from tastespace.models import MODELS, Recommender
 from tastespace.models.base.update import TrainingSummary
 from tastespace.stored_index import BAD_INDEX, check_fits, complaint, index_entry, restored_index
 from tastespace.threads import instruction_set
 from tastespace.version import __version__
 
 FORMAT = "tastespace"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
-INDEX = "index.safetensors"
-FILES = ("posterior.safetensors", "ratings.safetensors", "users.parquet", "items.parquet", INDEX)
-# How the safetensors format calls the types that we write.
-DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
+POSTERIOR, RATINGS, INDEX = "posterior.safetensors", "ratings.safetensors", "index.safetensors"
+USERS, ITEMS = "users.parquet", "items.parquet"
+MAIN_PART = "posterior"  # the name of the part that has no name
 # Not a property of the model but of the machine it was fitted on.
 NOT_SAVED = ("threads",)
+ATTRIBUTE = "attribute:"  # how names of columns begin that are attributes
+_FILE = re.compile(r"posterior(-\w+)?\.safetensors|(ratings|index)\.safetensors|(users|items)\.parquet", re.ASCII)
 # How the binding of the kernels (nanobind) complains of arguments.
 _KERNEL_REFUSES = "incompatible function arguments"
 # What comes of files with other content than was saved; what else can be wrong then, `_fault` tells.
@@ -62,6 +64,9 @@ _BAD_CONTENT = (
     pl.exceptions.PolarsError,
     pl.exceptions.PanicException,
 )
+
+Arrays = Mapping[str, NDArray[Any]]
+Models = Sequence[type[Recommender]]
 
 
 def check_separable(recommender: Recommender) -> None:
@@ -84,110 +89,181 @@ def save(
 
     Without its ratings an artifact is smaller and tells nothing about its users' pasts, but can no longer leave
     out what they have seen. `measures` are kept in the manifest (such as ``{"holdout": {"rmse": 0.85}}``). An index
-    that the recommender has (`index_`) is kept, too.
+    that the recommender has (`index_`) is kept, too. A class outside the package is saved as well; `load` needs to be
+    given it.
     """
     recommender.require_fitted()
-    if MODELS.name_of(type(recommender)) is None:
-        raise InvalidParameterError(
-            f"{type(recommender).__name__} is not in the table of models; expected one of {', '.join(MODELS)}"
-        )
     if not with_ratings:
         check_separable(recommender)
     path = Path(path).resolve()
     check_writable(path)
     ratings = recommender.ratings_
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-    try:
-        _write_arrays(temporary / "posterior.safetensors", recommender.posterior_.arrays())
+    with _writing(path) as folder:
+        parts = _write_posterior(folder, recommender.posterior_.arrays())
         if with_ratings and len(ratings):
-            by_user = ratings.by_user
-            _write_arrays(
-                temporary / "ratings.safetensors",
-                {"offsets": by_user.offsets, "columns": by_user.columns, "values": by_user.values},
-            )
-        pl.DataFrame({"id": ratings.users.ids}).write_parquet(temporary / "users.parquet")
-        _items_frame(ratings).write_parquet(temporary / "items.parquet")
-        manifest = _manifest(recommender, measures or {})
+            _write_ratings(folder, ratings)
+        _side_frame(ratings.users, None, ratings.user_attributes).write_parquet(folder / USERS)
+        _side_frame(ratings.items, ratings.item_titles, ratings.item_attributes).write_parquet(folder / ITEMS)
+        manifest = _manifest(recommender, parts, measures or {})
         if recommender.index_ is not None:
             check_fits(recommender.index_, recommender)
-            _write_index(temporary, recommender.index_, recommender, manifest)
-        _write_manifest(temporary, manifest)
-        _move(temporary, path)
-    except OSError as error:
-        raise ArtifactError(f"cannot write the artifact {path}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            _write_index(folder, recommender.index_, recommender, manifest)
+        _write_manifest(folder, manifest, {})
 
 
-def save_index(path: str | Path, tuned: StoredIndex) -> None:
+def save_index(path: str | Path, tuned: StoredIndex, *, models: Models = ()) -> None:
     """Keep an index beside a saved recommender, with why it was chosen; one that is there already is replaced.
 
-    One that cannot be read is replaced as well. The artifact is put together anew beside its place, from the same
+    One that cannot be read is replaced as well. The artifact is put together again beside its place, from the same
     files, and moved there when it is whole.
     """
     path = Path(path).resolve()
-    manifest = read_manifest(path)
+    manifest = read_manifest(path, models=models)
     check_writable(path)
-    recommender = load(path, with_index=False)
+    recommender = load(path, with_index=False, models=models)
     check_fits(tuned, recommender)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-    try:
+    known = {name: digest for name, digest in manifest.get("sha256", {}).items() if name != INDEX}
+    with _writing(path) as folder:
         for name in manifest["files"]:
             if name != INDEX:
-                _link(path / name, temporary / name)
-        _write_index(temporary, tuned, recommender, manifest)
-        _write_manifest(temporary, manifest)
-        _move(temporary, path)
-    except OSError as error:
-        raise ArtifactError(f"cannot write the artifact {path}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+                storage.link(path / name, folder / name)
+        _write_index(folder, tuned, recommender, manifest)
+        _write_manifest(folder, manifest, known)
 
 
-def load(path: str | Path, *, with_index: bool = True) -> Recommender:
+def load(path: str | Path, *, with_index: bool = True, verify: bool = False, models: Models = ()) -> Recommender:
     """The recommender that was saved in this folder, and its index if there is one; arrays are mapped, not read.
 
-    An index that is damaged, of another model, or that needs what is not installed is left out with a warning: without
-    it the recommender answers, too. So is any `with_index=False`, without one.
+    Checksums are compared when this computer sees the files for the first time, and always with `verify`. `models` are
+    classes outside the package that the artifact may hold. An index that is damaged, of another model, or that needs
+    what is not installed is left out with a warning: without it the recommender answers, too. So is any with
+    `with_index=False`, without one.
     """
     path = Path(path)
-    manifest = read_manifest(path)
-    for name in manifest["files"]:
-        fault = None if name == INDEX else _file_fault(path, name, manifest)
-        if fault is not None:
+    manifest = read_manifest(path, models=models)
+    faults = _file_faults(path, manifest, verify=verify)
+    for name, fault in faults.items():
+        if name != INDEX:
             raise ArtifactError(f"{path}: {fault}; the artifact is damaged, fit or copy it again")
-    if manifest["model"] not in MODELS:
-        raise ArtifactError(
-            f"{path}: the artifact holds a model {manifest['model']!r}; this version knows {', '.join(MODELS)}"
-        )
     instruction_set()  # Says now if TASTESPACE_ISA asks for the impossible: that is no fault of the artifact.
     try:
-        recommender = _restored(path, manifest)
+        recommender = _restored(path, manifest, models)
     except ArtifactError:
         raise
     except _BAD_CONTENT as error:
         raise ArtifactError(f"{path}: {_fault(error, manifest)}") from error
     if with_index and "index" in manifest:
-        recommender.index_ = _loaded_index(path, manifest, recommender)
+        recommender.index_ = _loaded_index(path, manifest, recommender, faults.get(INDEX))
     return recommender
 
 
-def _file_fault(path: Path, name: str, manifest: Mapping[str, Any]) -> str | None:
-    """Whether a file is not there as it was written."""
-    expected = manifest["files"][name]
-    if not (path / name).is_file():
-        return f"the file {name} is missing"
-    size = (path / name).stat().st_size
-    return None if size == expected else f"{name} has {size} bytes; expected {expected}"
+def read_manifest(path: str | Path, *, models: Models = ()) -> dict[str, Any]:
+    """What an artifact says about itself, checked to be one that this version can read."""
+    path = Path(path)
+    if not path.exists():
+        raise ArtifactError(f"there is no artifact {path}; expected a folder that 'tastespace fit --out' has written")
+    if not (path / MANIFEST).is_file():
+        raise ArtifactError(f"{path} is not a tastespace artifact; expected a folder with a {MANIFEST}")
+    try:
+        manifest = json.loads((path / MANIFEST).read_text())
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"{path}: the {MANIFEST} cannot be read ({error}); fit or copy it again") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ArtifactError(f"{path} is not a tastespace artifact; its {MANIFEST} is of another program")
+    version = manifest.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ArtifactError(
+            f"{path}: the artifact has format version {version}; this tastespace reads up to {FORMAT_VERSION}. "
+            "Upgrade it: pip install -U tastespace"
+        )
+    _check_entries(path, manifest)
+    if manifest["model"] not in MODELS and manifest["model"] not in _names_of(models):
+        raise ArtifactError(
+            f"{path}: the artifact holds a model {manifest['model']!r}; this version knows {', '.join(MODELS)}. A "
+            "class of another package has to be given: load(path, models=[ThatClass])"
+        )
+    return manifest
 
 
-def _loaded_index(path: Path, manifest: Mapping[str, Any], recommender: Recommender) -> StoredIndex | None:
+def _check_entries(path: Path, manifest: dict[str, Any]) -> None:
+    """Refuse entries of other types, and files that no artifact has; older manifests do not name the parts."""
+    kinds = {"model": str, "parameters": dict, "seed": int, "data": dict, "files": dict}
+    if manifest["format_version"] > 1:
+        kinds |= {"parts": dict, "sha256": dict}
+    missing = kinds.keys() - manifest.keys()
+    if missing:
+        raise ArtifactError(f"{path}: the {MANIFEST} lacks {', '.join(sorted(missing))}; fit or copy it again")
+    wrong = [name for name, kind in kinds.items() if not isinstance(manifest[name], kind)]
+    if wrong:
+        raise ArtifactError(f"{path}: the {MANIFEST} has a strange {', '.join(wrong)}; fit or copy it again")
+    manifest.setdefault("parts", {MAIN_PART: POSTERIOR})
+    for name in (*manifest["files"], *manifest["parts"].values(), *manifest.get("sha256", ())):
+        if not isinstance(name, str) or not _FILE.fullmatch(name):
+            raise ArtifactError(f"{path}: the manifest names a file {name!r}; the artifact is damaged")
+
+
+def check_writable(path: str | Path) -> None:
+    """Refuse early, before hours of work, a place where an artifact cannot be put."""
+    path = Path(path).resolve()
+    if path.exists() and not _is_replaceable(path):
+        raise ArtifactError(f"{path} exists and is not a tastespace artifact; expected a new name, or one to replace")
+    if not path.parent.is_dir():
+        raise ArtifactError(f"there is no folder {path.parent}; create it first")
+    if not os.access(path.parent, os.W_OK):
+        raise ArtifactError(f"the folder {path.parent} cannot be written to; choose another, or change its permissions")
+
+
+def _is_replaceable(path: Path) -> bool:
+    """An empty folder, or one with an artifact and nothing else: what is there besides may be dear to somebody."""
+    if not path.is_dir():
+        return False
+    there = {entry.name for entry in path.iterdir()}
+    if not there:
+        return True
+    if MANIFEST not in there or not all(_FILE.fullmatch(name) for name in there - {MANIFEST}):
+        return False
+    # A damaged artifact may be replaced as well; a manifest of another program does not speak of us.
+    return FORMAT in (path / MANIFEST).read_text(errors="replace")
+
+
+def _names_of(models: Models) -> dict[str, type[Recommender]]:
+    """The classes that the caller gives, by their names in a manifest."""
+    for model in models:
+        if not (isinstance(model, type) and issubclass(model, Recommender)):
+            raise InvalidParameterError(f"models has {model!r}; expected classes of recommenders")
+    return {_name_of(model): model for model in models}
+
+
+def _name_of(model: type[Recommender]) -> str:
+    """The name in our table, or which class of which module it is."""
+    return MODELS.name_of(model) or f"{model.__module__}.{model.__name__}"
+
+
+def _file_faults(path: Path, manifest: Mapping[str, Any], *, verify: bool) -> dict[str, str]:
+    """Files that are not there as they were written, and what is wrong with each."""
+    faults = {}
+    for name, expected in manifest["files"].items():
+        if not (path / name).is_file():
+            faults[name] = f"the file {name} is missing"
+        elif (size := (path / name).stat().st_size) != expected:
+            faults[name] = f"{name} has {size} bytes; expected {expected}"
+    digests = manifest.get("sha256", {})
+    whole = {path / name: digest for name, digest in digests.items() if name not in faults}
+    try:
+        changed = storage.changed_files(whole, always=verify)
+    except OSError as error:
+        raise ArtifactError(f"{path}: {_fault(error, manifest)}") from error
+    return faults | {file.name: f"{file.name} has another checksum than when it was written" for file in changed}
+
+
+def _loaded_index(
+    path: Path, manifest: Mapping[str, Any], recommender: Recommender, fault: str | None
+) -> StoredIndex | None:
     """None where it is of no use, with a warning."""
     try:
-        fault = _file_fault(path, INDEX, manifest)
         if fault is not None:
             raise ArtifactError(fault)
-        return restored_index(manifest["index"], read_arrays(path / INDEX), recommender)
+        return restored_index(manifest["index"], storage.read_arrays(path / INDEX), recommender)
     except BAD_INDEX as error:
         warn(complaint(path, error), TastespaceWarning)
         return None
@@ -212,12 +288,18 @@ def _fault(error: BaseException, manifest: Mapping[str, Any]) -> str:
     return f"the artifact is damaged ({error}); fit or copy it again"
 
 
-def _restored(path: Path, manifest: Mapping[str, Any]) -> Recommender:
+def _restored(path: Path, manifest: Mapping[str, Any], models: Models) -> Recommender:
     """What the files say, tried out."""
-    model, data, seen = MODELS[manifest["model"]], manifest["data"], manifest.get("seen")
+    name, data, seen = manifest["model"], manifest["data"], manifest.get("seen")
+    model = _names_of(models).get(name) or MODELS[name]
     known = {field.name for field in fields(model)}
     recommender = model(**{name: value for name, value in manifest["parameters"].items() if name in known})
-    posterior = model.posterior_class.from_arrays(read_arrays(path / "posterior.safetensors"))
+    arrays = {
+        name if part == MAIN_PART else f"{part}/{name}": array
+        for part, file in manifest["parts"].items()
+        for name, array in storage.read_arrays(path / file).items()
+    }
+    posterior = model.posterior_class.from_arrays(arrays)
     # Older artifacts do not say: all was learned from what there is.
     seen = (
         TrainingSummary(data["n_ratings"], data["n_users"], data["n_items"])
@@ -225,155 +307,133 @@ def _restored(path: Path, manifest: Mapping[str, Any]) -> Recommender:
         else TrainingSummary.from_dict(seen)
     )
     rating_range = (float(data["minimum"]), float(data["maximum"]))
-    recommender.restore(_read_ratings(path, data), posterior, manifest["seed"], rating_range, seen)
+    ratings = _read_ratings(path, data, has_ratings=RATINGS in manifest["files"])
+    recommender.restore(ratings, posterior, manifest["seed"], rating_range, seen)
     _try_out(recommender)
     return recommender
 
 
 def _try_out(recommender: Recommender) -> None:
-    """Ask about the last user and the last item, and about all ratings of one: parts that do not fit say so now."""
+    """Ask about the last user and the last item: parts that do not fit say so now."""
     ratings = recommender.ratings_
     last_user, last_item = np.array([ratings.n_users - 1], np.int32), np.array([ratings.n_items - 1], np.int32)
     posterior = recommender.posterior_
     posterior.predict(posterior.known(last_user), np.zeros(1, np.int32), last_item, 1)
-    by_user = ratings.by_user
-    if len(by_user) != ratings.n_users or not int(by_user.offsets[-1]) == len(by_user.columns) == len(by_user.values):
-        raise ValueError("the ratings do not fit the users")
-    if len(by_user.columns) and not 0 <= by_user.columns.min() <= by_user.columns.max() < ratings.n_items:
-        raise ValueError("the ratings do not fit the items")
 
 
-def read_manifest(path: str | Path) -> dict[str, Any]:
-    """What an artifact says about itself, checked to be one that this version can read."""
-    path = Path(path)
-    if not path.exists():
-        raise ArtifactError(f"there is no artifact {path}; expected a folder that 'tastespace fit --out' has written")
-    if not (path / MANIFEST).is_file():
-        raise ArtifactError(f"{path} is not a tastespace artifact; expected a folder with a {MANIFEST}")
-    try:
-        manifest = json.loads((path / MANIFEST).read_text())
-    except (OSError, ValueError) as error:
-        raise ArtifactError(f"{path}: the {MANIFEST} cannot be read ({error}); fit or copy it again") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ArtifactError(f"{path} is not a tastespace artifact; its {MANIFEST} is of another program")
-    version = manifest.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise ArtifactError(
-            f"{path}: the artifact has format version {version}; this tastespace reads up to {FORMAT_VERSION}. "
-            "Upgrade it: pip install -U tastespace"
-        )
-    missing = {"model", "parameters", "seed", "data", "files"} - manifest.keys()
-    if missing:
-        raise ArtifactError(f"{path}: the {MANIFEST} lacks {', '.join(sorted(missing))}; fit or copy it again")
-    kinds = {"model": str, "parameters": dict, "seed": int, "data": dict, "files": dict}
-    wrong = [name for name, kind in kinds.items() if not isinstance(manifest[name], kind)]
-    if wrong:
-        raise ArtifactError(f"{path}: the {MANIFEST} has a strange {', '.join(wrong)}; fit or copy it again")
-    return manifest
+def _write_posterior(folder: Path, arrays: Arrays) -> dict[str, str]:
+    """Write the arrays of each part, and tell the file of each; `part/name` is an array of a part with a name."""
+    parts: dict[str, dict[str, NDArray[Any]]] = {MAIN_PART: {}}
+    for name, array in arrays.items():
+        part, own = name.split("/", 1) if "/" in name else (MAIN_PART, name)
+        parts.setdefault(part, {})[own] = array
+    files = {part: POSTERIOR if part == MAIN_PART else f"posterior-{part}.safetensors" for part in parts}
+    for part, file in files.items():
+        if not _FILE.fullmatch(file):
+            raise InvalidParameterError(f"a posterior has a part {part!r}; expected letters and digits")
+        storage.write_arrays(folder / file, parts[part])
+    return files
 
 
-def check_writable(path: str | Path) -> None:
-    """Refuse early, before hours of work, a place where an artifact cannot be put."""
-    path = Path(path).resolve()
-    if path.exists() and not _is_replaceable(path):
-        raise ArtifactError(f"{path} exists and is not a tastespace artifact; expected a new name, or one to replace")
-    if not path.parent.is_dir():
-        raise ArtifactError(f"there is no folder {path.parent}; create it first")
-    if not os.access(path.parent, os.W_OK):
-        raise ArtifactError(f"the folder {path.parent} cannot be written to; choose another, or change its permissions")
-
-
-def _is_replaceable(path: Path) -> bool:
-    """An empty folder, or one with an artifact and nothing else: what is there besides may be dear to somebody."""
-    if not path.is_dir():
-        return False
-    there = {entry.name for entry in path.iterdir()}
-    if not there:
-        return True
-    # A damaged artifact may be replaced as well; a manifest of another program does not speak of us.
-    return MANIFEST in there and there <= {MANIFEST, *FILES} and FORMAT in (path / MANIFEST).read_text(errors="replace")
-
-
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a safetensors file, memory-mapped and read-only."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if length > size - 8:
-            raise ArtifactError(f"{path} is damaged; fit or copy the artifact again")
-        header = json.loads(file.read(length))
-    if size == 8 + length:
-        data: NDArray[Any] = np.zeros(0, np.uint8)
-    else:
-        data = np.memmap(path, np.uint8, "r", offset=8 + length)
-    arrays: dict[str, NDArray[Any]] = {}
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        start, stop = entry["data_offsets"]
-        if stop > len(data):
-            raise ArtifactError(f"{path} is damaged; fit or copy the artifact again")
-        arrays[name] = np.asarray(data[start:stop]).view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
-    return arrays
-
-
-def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    # The writer scrambles anything that is not C-ordered, without a word.
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
-    path.chmod(0o644)  # It also lets nobody else read the file, unlike those beside it.
+def _write_ratings(folder: Path, ratings: Ratings) -> None:
+    by_user = ratings.by_user_with_times
+    arrays: dict[str, NDArray[Any]] = {
+        "offsets": by_user.offsets,
+        "columns": by_user.columns,
+        "values": by_user.values,
+    }
+    if by_user.times is not None:
+        arrays["times"] = by_user.times.astype("datetime64[s]").view(np.int64)
+    storage.write_arrays(folder / RATINGS, arrays)
 
 
 def _write_index(folder: Path, stored: StoredIndex, recommender: Recommender, manifest: dict[str, Any]) -> None:
     """The arrays to a file, all else to the manifest."""
-    _write_arrays(folder / INDEX, stored.index.arrays())
+    storage.write_arrays(folder / INDEX, stored.index.arrays())
     manifest["index"] = index_entry(stored, recommender)
 
 
-def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """The last file, which has the sizes of the others; they come at its end."""
-    files = {entry.name: entry.stat().st_size for entry in sorted(folder.iterdir())}
-    content = {name: value for name, value in manifest.items() if name != "files"} | {"files": files}
+def _write_manifest(folder: Path, manifest: dict[str, Any], known: Mapping[str, str]) -> None:
+    """The last file, with the sizes and checksums of the others at its end; some checksums may be known."""
+    files = sorted(folder.iterdir())
+    sizes = {file.name: file.stat().st_size for file in files}
+    digests = {file.name: known.get(file.name) or storage.digest_of(file) for file in files}
+    content = {name: value for name, value in manifest.items() if name not in ("files", "sha256")}
+    content |= {"files": sizes, "sha256": digests}
     (folder / MANIFEST).write_text(json.dumps(content, indent=2, default=_plain) + "\n")
 
 
-def _link(source: Path, place: Path) -> None:
-    """The same file under another name, or a copy where there are no links."""
+@contextmanager
+def _writing(path: Path) -> Iterator[Path]:
     try:
-        os.link(source, place)
-    except OSError:
-        shutil.copy2(source, place)
+        with storage.replace_folder(path) as folder:
+            yield folder
+    except OSError as error:
+        raise ArtifactError(f"cannot write the artifact {path}: {error.strerror or error}") from error
 
 
-def _items_frame(ratings: Ratings) -> pl.DataFrame:
-    frame = pl.DataFrame({"id": ratings.items.ids})
-    if ratings.item_titles is not None:
-        frame = frame.with_columns(ratings.item_titles.alias("title"))
-    if ratings.item_attributes is not None:
-        frame = frame.hstack([column.alias(f"attribute:{column.name}") for column in ratings.item_attributes])
+def _side_frame(side: Vocabulary, titles: pl.Series | None, attributes: pl.DataFrame | None) -> pl.DataFrame:
+    """The ids of one side and what is known of them."""
+    frame = pl.DataFrame({"id": side.ids})
+    if titles is not None:
+        frame = frame.with_columns(titles.alias("title"))
+    if attributes is not None:
+        frame = frame.hstack([column.alias(f"{ATTRIBUTE}{column.name}") for column in attributes])
     return frame
 
 
-def _read_ratings(path: Path, data: Mapping[str, Any]) -> Ratings:
-    users = Vocabulary(pl.read_parquet(path / "users.parquet")["id"].alias("user"))
-    items = pl.read_parquet(path / "items.parquet")
-    attributes = [name for name in items.columns if name.startswith("attribute:")]
-    by_user = CSR(np.zeros(len(users) + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
-    if (path / "ratings.safetensors").exists():
-        by_user = CSR(**read_arrays(path / "ratings.safetensors"))
+def _read_side(file: Path, side: str, n: Any) -> tuple[Vocabulary, pl.Series | None, pl.DataFrame | None]:
+    """Ids, titles and attributes of so many rows; the size and types are looked at before anything is read."""
+    stored = pl.scan_parquet(file, glob=False, hive_partitioning=False)
+    schema = stored.collect_schema()
+    n_stored = stored.select(pl.len()).collect().item()
+    if n_stored != n or schema.get("id") not in (pl.Int64, pl.String):
+        raise ValueError(f"{file.name} has {n_stored} ids of type {schema.get('id')}, and there are {n} {side}s")
+    frame = stored.collect()
+    names = [name for name in frame.columns if name.startswith(ATTRIBUTE)]
+    attributes = frame.select(pl.col(name).alias(name.removeprefix(ATTRIBUTE)) for name in names) if names else None
+    return Vocabulary(frame["id"].alias(side)), frame["title"] if "title" in frame.columns else None, attributes
+
+
+def _read_ratings(path: Path, data: Mapping[str, Any], *, has_ratings: bool) -> Ratings:
+    users, _, user_attributes = _read_side(path / USERS, "user", data["n_users"])
+    items, titles, item_attributes = _read_side(path / ITEMS, "item", data["n_items"])
+    by_user = _read_by_user(path / RATINGS, len(users), len(items)) if has_ratings else CSR.empty(len(users))
     ratings = Ratings(
         users=users,
-        items=Vocabulary(items["id"].alias("item")),
+        items=items,
         user_rows=by_user.rows(),
         item_rows=by_user.columns,
         values=by_user.values,
-        item_titles=items["title"] if "title" in items.columns else None,
-        item_attributes=items.select(pl.col(name).alias(name.removeprefix("attribute:")) for name in attributes)
-        if attributes
-        else None,
-        declared_kind=_kept_kind(data, has_ratings=(path / "ratings.safetensors").exists()),
+        times=by_user.times,
+        item_titles=titles,
+        item_attributes=item_attributes,
+        user_attributes=user_attributes,
+        declared_kind=_kept_kind(data, has_ratings=has_ratings),
     )
     ratings.__dict__["by_user"] = by_user  # Already grouped: the map itself, not a copy of it.
     return ratings
+
+
+def _read_by_user(file: Path, n_users: int, n_items: int) -> CSR:
+    arrays = storage.read_arrays(file)
+    times = arrays.pop("times", None)
+    if any(array.ndim != 1 for array in arrays.values()):
+        raise ValueError("the ratings are tables")
+    by_user = CSR(**arrays, times=None if times is None else times.view("datetime64[s]"))
+    n = len(by_user.columns)
+    types = [by_user.offsets.dtype, by_user.columns.dtype, by_user.values.dtype]
+    if types != [np.int64, np.int32, np.float32] or (
+        times is not None and (times.dtype != np.int64 or len(times) != n)
+    ):
+        raise ValueError("the ratings are of other types, or their times do not fit")
+    if len(by_user) != n_users or not int(by_user.offsets[-1]) == n == len(by_user.values):
+        raise ValueError("the ratings do not fit the users")
+    if by_user.offsets[0] != 0 or (np.diff(by_user.offsets) < 0).any():
+        raise ValueError("the ratings are not in the order of the users")
+    if n and not 0 <= by_user.columns.min() <= by_user.columns.max() < n_items:
+        raise ValueError("the ratings do not fit the items")
+    return by_user
 
 
 def _kept_kind(data: Mapping[str, Any], *, has_ratings: bool) -> Kind | None:
@@ -385,14 +445,16 @@ def _kept_kind(data: Mapping[str, Any], *, has_ratings: bool) -> Kind | None:
     return kind  # type: ignore[no-any-return]
 
 
-def _manifest(recommender: Recommender, measures: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+def _manifest(
+    recommender: Recommender, parts: Mapping[str, str], measures: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any]:
     ratings = recommender.ratings_
     low, high = recommender.rating_range_
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "tastespace": __version__,
-        "model": MODELS.name_of(type(recommender)),
+        "model": _name_of(type(recommender)),
         "class": type(recommender).__name__,
         "parameters": {key: value for key, value in recommender.get_params().items() if key not in NOT_SAVED},
         "seed": recommender.seed_,
@@ -408,6 +470,7 @@ def _manifest(recommender: Recommender, measures: Mapping[str, Mapping[str, floa
         },
         "seen": recommender.seen_.to_dict(),
         "measures": measures,
+        "parts": parts,
     }
 
 
@@ -415,23 +478,6 @@ def _plain(value: Any) -> Any:
     """What JSON does not know: numbers of numpy as Python's, settings as the text that says the same."""
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, EmpiricalBayes):
+    if is_dataclass(value) and not isinstance(value, type):
         return str(value)
     raise InvalidParameterError(f"a parameter is {value!r}; expected numbers, texts or None, which can be saved")
-
-
-def _move(temporary: Path, path: Path) -> None:
-    """Put a finished folder in its place; an older one stays whole until that has happened."""
-    temporary.chmod(0o755)
-    if not path.exists():
-        temporary.rename(path)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}-old-", dir=path.parent))
-    old.rmdir()
-    path.rename(old)
-    try:
-        temporary.rename(path)
-    except BaseException:  # Also when interrupted: the old artifact goes back to its place.
-        old.rename(path)
-        raise
-    shutil.rmtree(old, ignore_errors=True)

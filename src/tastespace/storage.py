@@ -1,92 +1,196 @@
-"""One process at a time: a lock on a file, which the system takes back when its holder ends, however it ends."""
+"""Safe writes to disk: files and folders that appear whole or not at all, locks, checksums.
+
+Everything that is kept (artifacts, checkpoints, versions, caches, downloads, tables) is written through this module.
+What is being written has a name that ends in `.unfinished`, beside its final place, and is on the disk before it gets
+its own.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import hashlib
+import json
+import math
+import os
+import platform
+import re
+import secrets
+import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
-from tastespace.errors import DataError
+import numpy as np
+from numpy.typing import NDArray
+
+from tastespace.errors import ArtifactError, DataError
 from tastespace.progress import Observer, Progress, silent
 
-POLL = 0.2  # seconds between two looks at a lock that another process holds
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(stream: BinaryIO) -> None:
-        stream.seek(0)
-        msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
-
-    def _unlock(stream: BinaryIO) -> None:
-        stream.seek(0)
-        msvcrt.locking(stream.fileno(), msvcrt.LK_UNLCK, 1)
-
-else:
-    import fcntl
-
-    def _lock(stream: BinaryIO) -> None:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-    def _unlock(stream: BinaryIO) -> None:
-        fcntl.flock(stream, fcntl.LOCK_UN)
+LOCK = ".lock"  # the file that stands for a folder
+POLL = 0.2  # seconds between two tries to take a lock that another process holds
+UNFINISHED = ".unfinished"
+_LEFT_OVER = re.compile(r"\..+-[0-9a-f]{8}" + re.escape(UNFINISHED))
+_PART = 1 << 20  # bytes read at a time
+_MAX_MARKS = 1000  # sets of files whose checksums were right, as far as this computer remembers
+# How the safetensors format calls the types that we write.
+_DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux
+_BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # what a lock of another process looks like
 
 
 @contextmanager
-def held(file: Path, observer: Observer = silent) -> Iterator[None]:
-    """Hold the lock of this file; wait for whoever has it now, and say so."""
+def replace_file(path: Path) -> Iterator[IO[bytes]]:
+    """Give a stream to a new file that takes this place when the block ends; a failure leaves the old file alone."""
+    beside = _beside(path)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        stream = file.open("ab")
-    except OSError as error:
-        raise DataError(
-            f"{file.parent} cannot be written ({error.strerror or error})",
-            expected="a folder that can; choose one with --cache or TASTESPACE_CACHE",
-        ) from error
-    with stream:
-        began = time.monotonic()
-        while not _is_locked(stream, file):
-            observer(Progress("waiting for another process", int(time.monotonic() - began)))
-            time.sleep(POLL)
-        try:
-            yield
-        finally:
-            _unlock(stream)
+        with beside.open("xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(path)
+        _sync(path.parent)
+    finally:
+        with suppress(OSError):
+            beside.unlink()
 
 
-def _is_locked(stream: BinaryIO, file: Path) -> bool:
+@contextmanager
+def replace_folder(path: Path, *, keep: bool = False) -> Iterator[Path]:
+    """Give a new folder that takes this place when the block ends; a failure leaves the old folder alone.
+
+    Where the system can exchange two folders there is always one in this place, else there is none for a moment. With
+    `keep` the folder of another writer that was faster stays.
+    """
+    beside = _beside(path)
+    beside.mkdir()
     try:
-        _lock(stream)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK):
-            return False
-        raise DataError(
-            f"{file} cannot be locked ({error.strerror or error})",
-            expected="a disk that knows locks; choose one with --cache or TASTESPACE_CACHE",
-        ) from error
-    return True
+        yield beside
+        for entry in beside.iterdir():
+            _sync(entry)
+        _sync(beside)
+        if not (keep and path.exists()):
+            _exchange(beside, path)
+            _sync(path.parent)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
 
 
-LOCK = ".lock"
+def remove_unfinished(folder: Path) -> None:
+    """Delete what writers that were killed have left here; only for folders that one process at a time writes to."""
+    for entry in folder.iterdir():
+        if _LEFT_OVER.fullmatch(entry.name):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
 
 
-class FolderLock:
-    """Held until it is released or forgotten, or its process ends, however that comes about."""
+def link(source: Path, place: Path) -> None:
+    """Give a file a second name, or copy it where the file system has no hard links."""
+    try:
+        os.link(source, place)
+    except OSError:
+        shutil.copy2(source, place)
 
-    def __init__(self, folder: Path) -> None:
-        """Raises BlockingIOError if somebody else holds it. Where there are no locks it holds nothing."""
-        self._file: BinaryIO | None = (folder / LOCK).open("ab")
+
+def digest_of(file: Path, algorithm: str = "sha256", n_bytes: int | None = None) -> str:
+    """The checksum of a file, or of its first bytes: sha256 or md5, as hexadecimal digits."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    left = file.stat().st_size if n_bytes is None else n_bytes
+    with file.open("rb") as stream:
+        while part := stream.read(min(left, _PART)):
+            digest.update(part)
+            left -= len(part)
+    return digest.hexdigest()
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a safetensors file, memory-mapped and read-only; sizes are looked at before anything is read."""
+    damaged = ArtifactError(f"{path} is damaged; fit or copy the artifact again")
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > size - 8:
+            raise damaged
+        header = json.loads(file.read(length))
+    data: NDArray[Any] = np.zeros(0, np.uint8)
+    if size > 8 + length:
+        data = np.memmap(path, np.uint8, "r", offset=8 + length)
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        dtype, shape, (start, stop) = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
+        is_shape = all(isinstance(length, int) and length >= 0 for length in shape)
+        if not is_shape or not 0 <= start <= stop <= len(data) or stop - start != math.prod(shape) * dtype.itemsize:
+            raise damaged
+        arrays[name] = np.asarray(data[start:stop]).view(dtype).reshape(shape)
+    return arrays
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write a safetensors file, not yet synced: for a folder that is being written."""
+    from safetensors.numpy import save_file
+
+    # The writer scrambles anything that is not C-ordered, without a word.
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+    path.chmod(0o644)  # It also lets nobody else read the file, unlike those beside it.
+
+
+def changed_files(digests: Mapping[Path, str], *, always: bool = False) -> list[Path]:
+    """The files whose SHA-256 is another one; compared once on each computer, unless it is to be done `always`.
+
+    That all are right is remembered in the user's cache, for files of the same size, time and place on the disk.
+    """
+    stats = [(file.stat(), digest) for file, digest in digests.items()]
+    known = [[stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev, digest] for stat, digest in stats]
+    name = hashlib.sha256(json.dumps([platform.node(), known]).encode()).hexdigest()
+    mark = cache_folder() / "verified" / name
+    if mark.exists() and not always:
+        return []
+    changed = [file for file, digest in digests.items() if digest_of(file) != digest]
+    with suppress(OSError):  # Where nothing can be kept, the next one compares again.
+        if not changed:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            for old in sorted(mark.parent.iterdir(), key=lambda entry: entry.stat().st_mtime)[: 1 - _MAX_MARKS]:
+                old.unlink(missing_ok=True)
+            mark.touch()
+    return changed
+
+
+def cache_folder(chosen: Path | None = None) -> Path:
+    """The folder that was chosen, or `$TASTESPACE_CACHE`, or the usual place of the platform."""
+    if chosen is not None:
+        return Path(chosen).expanduser()
+    if named := os.environ.get("TASTESPACE_CACHE"):
+        return Path(named).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "tastespace" / "cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "tastespace"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tastespace"
+
+
+class Lock:
+    """A lock on a file, held until it is released or its process ends, however that comes about."""
+
+    _file: BinaryIO | None = None
+
+    def __init__(self, file: Path, *, is_required: bool = False) -> None:
+        """Raises BlockingIOError if another process holds it.
+
+        On a file system without locks it holds nothing, or raises OSError if it `is_required`.
+        """
+        self._file = file.open("ab")
         try:
             _lock(self._file)
-        except BlockingIOError:
+        except OSError as error:
             self.release()
-            raise
-        except OSError:  # A file system without locks.
-            self.release()
+            if error.errno in _BUSY:
+                raise BlockingIOError(error.errno, error.strerror) from error
+            if is_required:
+                raise
 
     def release(self) -> None:
         if self._file is not None:
@@ -95,3 +199,86 @@ class FolderLock:
 
     def __del__(self) -> None:
         self.release()
+
+
+@contextmanager
+def locked(file: Path, observer: Observer = silent) -> Iterator[None]:
+    """Hold the lock of this file; wait for the process that has it now, and say so."""
+    began, lock = time.monotonic(), None
+    problem = f"{file.parent} cannot be written"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.open("ab").close()
+        problem = f"{file} cannot be locked"
+        while lock is None:
+            try:
+                lock = Lock(file, is_required=True)
+            except BlockingIOError:
+                observer(Progress("waiting for another process", int(time.monotonic() - began)))
+                time.sleep(POLL)
+    except OSError as error:
+        raise DataError(
+            f"{problem} ({error.strerror or error})",
+            expected="a folder that can be written and locked; choose one with --cache or TASTESPACE_CACHE",
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(stream: BinaryIO) -> None:
+        stream.seek(0)
+        msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(stream: BinaryIO) -> None:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name[:100]}-{secrets.token_hex(4)}{UNFINISHED}")
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file or the names in a folder are on the disk; Windows does not sync folders."""
+    if os.name != "posix" and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _exchange(new: Path, path: Path) -> None:
+    """Put a folder in the place of another, which gets its name."""
+    if not path.exists():
+        new.rename(path)
+        return
+    if _exchange_names(new, path):
+        return
+    old = _beside(path)
+    path.rename(old)
+    try:
+        new.rename(path)
+    except BaseException:  # Also when interrupted: the old folder goes back to its place.
+        old.rename(path)
+        raise
+    old.rename(new)
+
+
+def _exchange_names(one: Path, other: Path) -> bool:
+    """Exchange two names in one step; False where the system or the file system cannot."""
+    if sys.platform != "linux":
+        return False
+    try:
+        exchange = ctypes.CDLL(None).renameat2
+    except (OSError, AttributeError):  # an old C library
+        return False
+    return bool(exchange(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)

@@ -3,7 +3,8 @@
     python tests/artifacts/make_fixture.py
 
 One folder a model, with its answers in a JSON file beside it, and one folder of checkpoints of a run that was stopped.
-What is there already stays as it is: `als` and `bias` of format 1 are older than all others.
+What is there already stays as it is: `als` and `bias` of format 1 are older than all others. Of later formats there are
+a `FEW`, for posteriors are as they were; their ratings have times, and their users attributes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tastespace.artifact import FORMAT_VERSION, save_index
 from tastespace.errors import TastespaceError
 from tastespace.index import InvertedFile
 from tastespace.index.trials import StoredIndex, Target, Trial
+from tastespace.inference import checkpoints
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -126,6 +128,7 @@ MODELS: dict[str, tuple[str, dict[str, Any], str]] = {
     "vb-hierarchical": ("VB", {"n_factors": 2, "passes": 5, "hierarchical": True}, "stars"),
     "vb-raw": ("VB", {"n_factors": 2, "passes": 5, "centred": False, "biases": False}, "stars"),
 }
+FEW = ("als-found-strength", "bpmf", "bpmf-ordinal-levels", "als-empirical-bayes", "item-knn")
 UPDATED = ("bpmf", "bpmf-logistic-negatives", "bpmf-noise-of-each", "als-found-strength")
 INDEXED = ("als-found-strength", "bpmf", "implicit-als")
 WITHOUT_RATINGS = ("als-found-strength", "bpmf", "implicit-als-biases")
@@ -140,13 +143,15 @@ def ratings_of(kind: str) -> ts.Ratings:
         values = (values > 3).astype(np.float32)
     if kind == CHOICES:
         users, items, values = users[values > 2], items[values > 2], values[values > 2] - 2
-    ratings = ts.Ratings.from_arrays(users.tolist(), items, values)
+    times = None if FORMAT_VERSION == 1 else 10**9 + 86_400 * np.arange(len(values))
+    ratings = ts.Ratings.from_arrays(users.tolist(), items, values, times)
     if kind == CHOICES:
         ratings = ratings.with_kind("counts")
     ids = ratings.items.ids
     titles = pl.Series("title", [f"Film {item} – é" for item in ids])
     genres = pl.Series("genres", [["Comedy"] if item % 2 else ["Drama", "War"] for item in ids])
-    return ratings.with_items(titles, pl.DataFrame({"genres": genres}))
+    ratings = ratings.with_items(titles, pl.DataFrame({"genres": genres}))
+    return ratings if FORMAT_VERSION == 1 else ratings.with_users(pl.DataFrame({"age": range(ratings.n_users)}))
 
 
 def answers(model: Any) -> dict[str, Any]:
@@ -229,10 +234,8 @@ def _write_checkpoints(path: Path) -> None:
             raise _StoppedError
 
     try:
-        checkpoints = ts.Checkpoints(path, every=2, keep=1)
-        ts.BPMF(**CHAINS, chains=1, seed=0, threads=1).fit(
-            ratings_of("stars"), checkpoints=checkpoints, observer=observer
-        )
+        kept = ts.Checkpoints(path, every=2, keep=1)
+        ts.BPMF(**CHAINS, chains=1, seed=0, threads=1).fit(ratings_of("stars"), checkpoints=kept, observer=observer)
     except _StoppedError:
         pass
 
@@ -240,7 +243,8 @@ def _write_checkpoints(path: Path) -> None:
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     warnings.simplefilter("ignore")
-    for name, (kind, parameters, data) in MODELS.items():
+    for name in MODELS if FORMAT_VERSION == 1 else FEW:
+        kind, parameters, data = MODELS[name]
         model = getattr(ts, kind)(**parameters, seed=0, threads=1).fit(ratings_of(data))
         _write(name, model)
         if name in INDEXED:
@@ -250,7 +254,7 @@ def main() -> None:
         if name in UPDATED:
             new = pl.DataFrame({"user": ["user-0", "user-new"], "item": [5, 70], "rating": [1.0, 1.0]})
             _write(f"{name}-updated", model.update(new))
-    _write_checkpoints(FOLDER.with_name("checkpoints-1"))
+    _write_checkpoints(FOLDER.with_name(f"checkpoints-{checkpoints.FORMAT_VERSION}"))
 
 
 if __name__ == "__main__":

@@ -9,17 +9,20 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from artifacts import make_fixture
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import save_file
 
-from tastespace import ALS, Ratings, artifact, load, save
-from tastespace.errors import ArtifactError, InvalidParameterError, NotFittedError
+from tastespace import ALS, DampedBias, Ratings, artifact, load, save, storage
+from tastespace.artifact import save_index
+from tastespace.errors import ArtifactError, DataWarning, InvalidParameterError, NotFittedError
+from tastespace.models.baselines.baselines import BiasPosterior
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -150,6 +153,12 @@ def garble(path, name):
     (path / name).write_bytes(b"\xff" * (path / name).stat().st_size)
 
 
+def flip(path, name):
+    content = bytearray((path / name).read_bytes())
+    content[-1] ^= 1
+    (path / name).write_bytes(content)
+
+
 def edit(path, **changes):
     manifest = json.loads((path / "manifest.json").read_text())
     edited = {key: value for key, value in (manifest | changes).items() if value is not None}
@@ -157,7 +166,24 @@ def edit(path, **changes):
 
 
 def match_sizes(path):
-    edit(path, files={entry.name: entry.stat().st_size for entry in path.iterdir() if entry.name != "manifest.json"})
+    files = [entry for entry in path.iterdir() if entry.name != "manifest.json"]
+    edit(
+        path,
+        files={file.name: file.stat().st_size for file in files},
+        sha256={file.name: storage.digest_of(file) for file in files},
+    )
+
+
+def lie(path, **changes):
+    """Another description of the first array of the posterior, of the same length as the one that is there."""
+    file = path / "posterior.safetensors"
+    content = file.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    header[next(iter(header))] |= changes
+    written = json.dumps(header).encode()
+    file.write_bytes(len(written).to_bytes(8, "little") + written + content[8 + length :])
+    match_sizes(path)
 
 
 def exchange(path, name):
@@ -172,7 +198,7 @@ def exchange(path, name):
 
 def shorten_ratings(path):
     """Columns and values one shorter, alike: only the offsets know."""
-    arrays = artifact.read_arrays(path / "ratings.safetensors")
+    arrays = storage.read_arrays(path / "ratings.safetensors")
     shorter = {name: np.array(array if name == "offsets" else array[:-1]) for name, array in arrays.items()}
     save_file(shorter, path / "ratings.safetensors")
     match_sizes(path)
@@ -181,15 +207,24 @@ def shorten_ratings(path):
 DAMAGES = {
     "truncated": (cut, "has .* bytes; expected"),
     "truncated with a manifest to match": (lambda path: (cut(path), match_sizes(path)), "damaged"),
-    "header gone": (lambda path: garble(path, "posterior.safetensors"), "damaged"),
+    "header gone": (lambda path: (garble(path, "posterior.safetensors"), match_sizes(path)), "damaged"),
+    "a flipped bit": (lambda path: flip(path, "posterior.safetensors"), "another checksum.*damaged"),
+    "a shape of petabytes": (lambda path: lie(path, shape=[1 << 50]), "damaged"),
+    "a negative shape": (lambda path: lie(path, shape=[-1, -1]), "damaged"),
+    "an unknown type": (lambda path: lie(path, dtype="Q99"), "damaged"),
+    "a place before the file": (lambda path: lie(path, data_offsets=[-8, 0]), "damaged"),
+    "a file elsewhere": (lambda path: edit(path, files={"../../passwords": 1}), "names a file '../../passwords'"),
+    "a part elsewhere": (lambda path: edit(path, parts={"posterior": "/etc/passwd"}), "names a file '/etc/passwd'"),
     "missing file": (lambda path: (path / "users.parquet").unlink(), "users.parquet is missing"),
-    "garbled parquet": (lambda path: garble(path, "items.parquet"), "damaged"),
+    "garbled parquet": (lambda path: (garble(path, "items.parquet"), match_sizes(path)), "damaged"),
     "wrong arrays": (
         lambda path: (shutil.copy(path / "ratings.safetensors", path / "posterior.safetensors"), match_sizes(path)),
         "damaged",
     ),
     "newer": (lambda path: edit(path, format_version=99), "format version 99.*pip install -U tastespace"),
-    "unknown model": (lambda path: edit(path, model="oracle"), "'oracle'.*knows"),
+    "unknown model": (lambda path: edit(path, model="oracle"), "'oracle'.*knows.*models="),
+    "a model that is a place": (lambda path: edit(path, model="os:path"), "'os:path'.*knows"),
+    "no checksums": (lambda path: edit(path, sha256=None), "lacks sha256"),
     "incomplete manifest": (lambda path: edit(path, data=None), "lacks data"),
     "foreign manifest": (lambda path: edit(path, format="left-pad"), "not a tastespace artifact"),
     "not json": (lambda path: (path / "manifest.json").write_text("{"), "cannot be read"),
@@ -253,23 +288,6 @@ def test_a_failure_in_the_middle_leaves_the_old_artifact(saved, monkeypatch):
     assert [entry.name for entry in saved.parent.iterdir()] == ["model"]
 
 
-@pytest.mark.parametrize("failure", [OSError(5, "Input/output error"), KeyboardInterrupt()], ids=["error", "Ctrl-C"])
-def test_a_failure_while_moving_puts_the_old_artifact_back(saved, failure, monkeypatch):
-    model = load(saved)
-    rename = Path.rename
-
-    def fail_second(path, target):
-        if path.name.startswith(".model-") and "old" not in path.name:
-            raise failure
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", fail_second)
-    with pytest.raises((ArtifactError, KeyboardInterrupt)):
-        save(model, saved)
-    assert load(saved).n_factors == 2
-    assert [entry.name for entry in saved.parent.iterdir()] == ["model"]
-
-
 def test_a_link_is_followed(saved, tmp_path):
     (tmp_path / "link").symlink_to(saved)
     save(ALS(n_factors=3, regularisation=0.1).fit(tastes(10, 9, rng=generator(1))[0]), tmp_path / "link")
@@ -301,9 +319,125 @@ def test_everybody_may_read_it_and_numpy_numbers_can_be_saved(tmp_path):
     assert {entry.stat().st_mode & 0o777 for entry in (tmp_path / "m").iterdir()} == {0o644}
 
 
-def test_a_class_that_load_could_not_find_is_not_saved(tmp_path):
-    class Mine(ALS):
-        pass
+# a class outside the package
 
-    with pytest.raises(InvalidParameterError, match="Mine is not in the table of models"):
-        save(Mine(regularisation=0.1).fit(tastes(10, 9, rng=generator(1))[0]), tmp_path / "m")
+
+class Mine(ALS):
+    pass
+
+
+def test_a_class_of_somebody_else_is_saved_and_loaded_if_it_is_given(tmp_path):
+    model = Mine(n_factors=2, regularisation=0.1, seed=0).fit(tastes(10, 9, rng=generator(1))[0])
+    save(model, tmp_path / "m")
+    name = artifact.read_manifest(tmp_path / "m", models=[Mine])["model"]
+    assert name == f"{Mine.__module__}.Mine"
+    back = load(tmp_path / "m", models=[Mine])
+    assert type(back) is Mine
+    assert_allclose(back.predict([0, 1], [0, 1]).mean, model.predict([0, 1], [0, 1]).mean)
+    with pytest.raises(ArtifactError, match=r"holds a model '.*Mine'; this version knows mean, .*models=\[ThatClass\]"):
+        load(tmp_path / "m")
+    with pytest.raises(InvalidParameterError, match="models has 'Mine'; expected classes of recommenders"):
+        load(tmp_path / "m", models=["Mine"])
+
+
+# what format 2 has
+
+
+def with_all(n=40):
+    rng = generator(3)
+    users, items = rng.integers(0, 12, n), rng.integers(0, 9, n)
+    ratings = Ratings.from_arrays(users, items, rng.integers(1, 6, n), rng.integers(10**9, 2 * 10**9, n))
+    countries = [["at", "ch"], [], None] * ratings.n_users
+    table = pl.DataFrame({"age": range(ratings.n_users), "countries": countries[: ratings.n_users]})
+    return ratings.with_users(table)
+
+
+def test_times_and_attributes_of_users_survive(tmp_path):
+    ratings = with_all()
+    save(ALS(n_factors=1, regularisation=0.1, seed=0).fit(ratings), tmp_path / "m")
+    back = load(tmp_path / "m").ratings_
+    assert back.to_polars().sort("user", "item").equals(ratings.to_polars().sort("user", "item"))
+    assert back.user_attributes.equals(ratings.user_attributes)
+    assert_array_equal(back.by_user_with_times.times, ratings.by_user_with_times.times)
+    save(ALS(n_factors=1, regularisation=0.1, seed=0).fit(ratings), tmp_path / "m", with_ratings=False)
+    assert load(tmp_path / "m").ratings_.times is None
+    assert load(tmp_path / "m").ratings_.user_attributes.equals(ratings.user_attributes)
+
+
+def test_times_that_are_unknown_stay_unknown(tmp_path):
+    times = np.array(["2024-05-31", "NaT"], "datetime64[s]")
+    with pytest.warns(DataWarning, match="no time"):
+        ratings = Ratings.from_arrays(["a", "b"], [1, 2], [1.0, 2.0], times)
+    save(DampedBias().fit(ratings), tmp_path / "m")
+    assert_array_equal(load(tmp_path / "m").ratings_.times, times)
+
+
+class Parted(BiasPosterior):
+    """A posterior with parts that have names."""
+
+    def arrays(self):
+        return {name if name == "constants" else f"{name}/all": array for name, array in super().arrays().items()}
+
+    @classmethod
+    def from_arrays(cls, arrays):
+        return super().from_arrays({name.partition("/")[0]: array for name, array in arrays.items()})
+
+
+class InParts(DampedBias):
+    posterior_class = Parted
+
+
+def test_a_posterior_may_have_parts_with_names(tmp_path):
+    model = InParts(seed=0).fit(with_all())
+    whole = model.posterior_
+    model.posterior_ = Parted(**{field.name: getattr(whole, field.name) for field in fields(whole)})
+    save(model, tmp_path / "m")
+    parts = artifact.read_manifest(tmp_path / "m", models=[InParts])["parts"]
+    assert parts["posterior"] == "posterior.safetensors"
+    assert parts["item_bias"] == "posterior-item_bias.safetensors"
+    assert (tmp_path / "m" / "posterior-item_bias.safetensors").is_file()
+    assert_allclose(
+        load(tmp_path / "m", models=[InParts]).predict([1, 2], [1, 2]).mean, model.predict([1, 2], [1, 2]).mean
+    )
+    save(model, tmp_path / "m")  # an artifact with parts can be replaced
+
+
+def test_checksums_are_compared_once_and_whenever_it_is_asked_for(saved, monkeypatch):
+    compared, digest_of = [], storage.digest_of
+    monkeypatch.setattr(storage, "digest_of", lambda file: compared.append(file.name) or digest_of(file))
+    load(saved)
+    assert sorted(compared) == sorted(artifact.read_manifest(saved)["files"])
+    compared.clear()
+    load(saved)
+    assert not compared
+    load(saved, verify=True)
+    assert len(compared) == 4
+    compared.clear()
+    os.utime(saved / "users.parquet")
+    load(saved)
+    assert len(compared) == 4
+
+
+def test_where_nothing_can_be_remembered_checksums_are_compared_every_time(saved, monkeypatch):
+    compared, digest_of = [], storage.digest_of
+    monkeypatch.setattr(storage, "digest_of", lambda file: compared.append(file.name) or digest_of(file))
+    monkeypatch.setenv("TASTESPACE_CACHE", str(saved / "manifest.json"))
+    load(saved)
+    load(saved)
+    assert len(compared) == 8
+
+
+def test_what_is_remembered_does_not_grow_for_ever(saved, monkeypatch, tmp_path):
+    monkeypatch.setenv("TASTESPACE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(storage, "_MAX_MARKS", 3)
+    for moment in range(6):
+        os.utime(saved / "users.parquet", ns=(moment, moment))
+        load(saved)
+        assert len(list((tmp_path / "cache" / "verified").iterdir())) == min(moment + 1, 3)
+
+
+def test_an_index_can_be_added_to_an_artifact_of_the_first_format(tmp_path):
+    shutil.copytree(HERE / "format-1" / "als-found-strength", tmp_path / "m")
+    save_index(tmp_path / "m", make_fixture._indexed(load(tmp_path / "m")))
+    assert load(tmp_path / "m", verify=True).index_ is not None
+    assert artifact.read_manifest(tmp_path / "m")["format_version"] == 1

@@ -7,7 +7,7 @@ import errno
 import numpy as np
 import pytest
 
-from tastespace import ALS, _native, artifact, load, save
+from tastespace import ALS, _native, artifact, load, save, storage
 from tastespace.errors import ArtifactError, InvalidParameterError
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -53,7 +53,7 @@ def test_a_file_that_may_not_be_read_is_not_damaged(saved, monkeypatch):
     def refuse(path):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(artifact, "read_arrays", refuse)
+    monkeypatch.setattr(storage, "read_arrays", refuse)
     message = fault_of(saved)
     assert "cannot be read (Permission denied)" in message
     assert "damage" not in message

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from numpy.testing import assert_array_equal
 
-from tastespace import ALS, BPMF, ItemKNN, artifact, load, save, stored_index
+from tastespace import ALS, BPMF, ItemKNN, artifact, load, save, storage, stored_index
 from tastespace.artifact import save_index
 from tastespace.errors import ArtifactError, InvalidParameterError, NonFiniteStateError, TastespaceWarning
 from tastespace.index.reduction import Reduced
@@ -81,7 +81,7 @@ def test_the_model_beside_it_is_the_same(saved, model):
     assert manifest["measures"] == {"holdout": {"rmse": 0.5}}
     assert manifest["files"]["index.safetensors"] == len(after["index.safetensors"])
     assert manifest["index"]["description"]["structure"] == "inverted-file"
-    del manifest["index"], manifest["files"]["index.safetensors"]
+    del manifest["index"], manifest["files"]["index.safetensors"], manifest["sha256"]["index.safetensors"]
     assert manifest == json.loads(before["manifest.json"])
     assert [entry.name for entry in saved.parent.iterdir()] == ["model"]  # nothing is left over
 
@@ -156,12 +156,17 @@ def test_a_recommender_with_the_index_of_another_is_not_saved(tmp_path, model):
 def test_what_goes_wrong_leaves_the_artifact_as_it_was(saved, model, monkeypatch, when):
     """Wherever writing stops, the old index and the model are there."""
     save_index(saved, stored(model, probes=3))
-    names = {"link": "_link", "index": "_write_arrays", "manifest": "_write_manifest", "move": "_move"}
+    places = {
+        "link": (storage, "link"),
+        "index": (storage, "write_arrays"),
+        "manifest": (artifact, "_write_manifest"),
+        "move": (storage, "_exchange"),
+    }
 
     def fail(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(artifact, names[when], fail)
+    monkeypatch.setattr(*places[when], fail)
     with pytest.raises(ArtifactError, match="cannot write the artifact .*No space left"):
         save_index(saved, stored(model, probes=5))
     monkeypatch.undo()
@@ -239,14 +244,14 @@ def test_a_file_that_is_damaged_leaves_the_model(saved, model, damage, match):
 
 def test_a_file_that_may_not_be_read_leaves_the_model(saved, model, monkeypatch):
     save_index(saved, stored(model))
-    read = artifact.read_arrays
+    read = storage.read_arrays
 
     def refuse(path):
         if path.name == "index.safetensors":
             raise PermissionError(13, "Permission denied", str(path))
         return read(path)
 
-    monkeypatch.setattr(artifact, "read_arrays", refuse)
+    monkeypatch.setattr(storage, "read_arrays", refuse)
     loaded_without(saved, r"its file cannot be read \(Permission denied\); check")
 
 
@@ -320,6 +325,7 @@ def test_an_index_of_another_model_of_the_same_shape_is_left_out(tmp_path, saved
     shutil.copyfile(tmp_path / "other" / "index.safetensors", saved / "index.safetensors")
     manifest = artifact.read_manifest(saved)
     manifest["files"]["index.safetensors"] = (saved / "index.safetensors").stat().st_size
+    manifest["sha256"]["index.safetensors"] = storage.digest_of(saved / "index.safetensors")
     (saved / "manifest.json").write_text(json.dumps(manifest))
     loaded_without(saved, "the index is of other item vectors than the model's")
 
@@ -363,6 +369,7 @@ def test_an_index_of_a_model_without_vectors_is_left_out(tmp_path, saved, model)
     manifest = artifact.read_manifest(tmp_path / "knn") | {"index": entry}
     shutil.copyfile(saved / "index.safetensors", tmp_path / "knn" / "index.safetensors")
     manifest["files"]["index.safetensors"] = (saved / "index.safetensors").stat().st_size
+    manifest["sha256"]["index.safetensors"] = storage.digest_of(saved / "index.safetensors")
     (tmp_path / "knn" / "manifest.json").write_text(json.dumps(manifest))
     with pytest.warns(TastespaceWarning, match="ItemKNN has no item vectors"):
         assert load(tmp_path / "knn").index_ is None

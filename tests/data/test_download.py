@@ -25,7 +25,7 @@ from tastespace.data.sources import SOURCES
 from tastespace.data.sources import download as module
 from tastespace.data.sources.download import digest_of, download, readable_size
 from tastespace.errors import DataError, DataWarning
-from tastespace.storage import held
+from tastespace.storage import locked
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
 MD5 = "md5:" + hashlib.md5(CONTENT).hexdigest()
@@ -431,17 +431,17 @@ TAKE_TURNS = """
 import sys
 from pathlib import Path
 from tastespace.data.sources.download import download
-from tastespace.storage import held
+from tastespace.storage import locked
 from tastespace.data.sources import SOURCES
 url, target, checksum = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-with held(target.parent / "lock"):
+with locked(target.parent / "lock"):
     print("there" if target.exists() else download(url, target, checksum=checksum))
 """
 
 
 def test_two_processes_take_turns(here, target):
     command = [sys.executable, "-c", TAKE_TURNS, here.url, str(target), MD5]
-    with held(target.parent / "lock"):
+    with locked(target.parent / "lock"):
         processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate(timeout=60)[0].strip() for process in processes]
     assert sorted(said) == ["None", "there"]
@@ -457,10 +457,10 @@ def test_a_lock_says_that_it_waits(tmp_path):
         waited.set()
 
     def wait():
-        with held(tmp_path / "lock", observe):
+        with locked(tmp_path / "lock", observe):
             events.append("held")
 
-    with held(tmp_path / "lock"):
+    with locked(tmp_path / "lock"):
         thread = threading.Thread(target=wait)
         thread.start()
         assert waited.wait(10)
@@ -506,7 +506,7 @@ def test_a_data_set_is_downloaded_once(here, source, tmp_path):
 
 def test_a_data_set_that_another_process_brings_meanwhile_is_not_fetched_twice(here, source, tmp_path):
     threads = []
-    with held(tmp_path / "ml-25m" / "lock"):
+    with locked(tmp_path / "ml-25m" / "lock"):
         for _ in range(3):
             threads.append(threading.Thread(target=source.load, kwargs={"cache": tmp_path}))
             threads[-1].start()

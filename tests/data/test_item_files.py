@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import polars as pl
 import pytest
 from reference.triples import triples
 
-from tastespace.data.formats.files import read
-from tastespace.errors import DataError, DataWarning
+from tastespace.data.formats.files import read, read_history, read_item_list, read_pairs
+from tastespace.errors import DataError, DataWarning, InvalidParameterError
 
 GENRES = "unknown|0\nAction|1\nDrama|2\n\n"
 ITEMS = "7|Amélie (1995)|01-Jan-1995||http://x|0|1|1\n8|unknown||||1|0|0\n9|Unrated (1999)||||0|0|1\n"
@@ -95,12 +96,12 @@ def test_titles_with_quotation_marks_of_their_own(write):
     [
         ("id,title\n7,A\n8\n", 3, "1 field"),
         ("id,title\n7,A\n,B\n", 3, "the item id is missing"),
-        ("id,title,year\n7,A,soon\n", None, "'soon' is not a year"),
+        ("id,title,year\n7,A,soon\n", 2, "'soon' is not a year"),
         ("what,title\n7,A\n", None, "no column for the id among what, title"),
         ("1,2,3,4\n", 1, "no column is called title"),
         ("id,title\n", None, "nothing below"),
         ("id,title\n99,A\n98,B\n", None, "none of its 2 items is among the 1 that were rated"),
-        (b"PAR1\0\0PAR1", None, "cannot be read"),
+        (b"PAR1\0\0PAR1", None, "this Parquet file is damaged"),
         (None, None, "there is no such file"),
     ],
 )
@@ -117,3 +118,87 @@ def test_bad_files_of_items(write, tmp_path, content, line, problem):
 def test_long_texts_in_files_of_items(write):
     items = write(f'id,title,plot\n7,A,"{"long " * 40_000}"\n')
     assert read(write("1,7,3\n", "r"), items=items).item_titles.to_list() == ["A"]
+
+
+# One reader for all tables: what a file of ratings may be, files of items and users may be, too.
+
+
+def test_files_of_items_may_be_json(write):
+    lines = ['{"id": 7, "title": "A (1999)", "genres": ["x", "y"], "price": 2.5}', "", '{"id": "8", "price": 3}']
+    ratings = read(write("1,7,3\n1,8,3\n", "r"), items=write("\n".join(lines)))
+    assert ratings.item_titles.to_list() == ["A (1999)", None]
+    assert ratings.item_attributes.rows() == [(["x", "y"], 1999, 2.5), (None, None, 3.0)]
+    mixed = write('{"id": 7, "name": "A", "note": "x"}\n{"id": 8, "name": "B", "note": [1]}\n')
+    assert read(write("1,7,3\n1,8,3\n", "r"), items=mixed).item_attributes["note"].to_list() == ["x", "[1]"]
+
+
+def test_files_of_items_need_no_titles(write):
+    ratings = read(write("1,7,3\n1,8,3\n", "r"), items=write("item,year,price\n8,1999,1\n7,,2\n"))
+    assert ratings.item_titles is None
+    assert ratings.item_attributes.rows() == [(None, None, 2), (None, 1999, 1)]
+
+
+@pytest.mark.parametrize(
+    ("bad", "line"),
+    [("8\n", 3), (",B,1\n", 3), ("8,B,soon\n", 3), ('{"id": 8\n', 2), ('{"id": null, "title": "B"}\n', 2)],
+)
+def test_bad_lines_of_items_can_be_skipped(write, bad, line):
+    is_json = bad.startswith("{")
+    good = ['{"id": 7, "title": "A"}\n', '{"id": 9, "title": "C"}\n'] if is_json else ["7,A,1\n", "9,C,3\n"]
+    items = write(("" if is_json else "id,title,year\n") + good[0] + bad + good[1], "items")
+    path = write("1,7,3\n1,9,3\n", "r")
+    with pytest.raises(DataError, match=f"items, line {line}: "):
+        read(path, items=items)
+    with pytest.warns(DataWarning, match=f"items: 1 line was set aside, of 3; the first: .*line {line}: "):
+        ratings = read(path, items=items, bad_lines="skip")
+    assert ratings.item_titles.to_list() == ["A", "C"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "user,age,country\nb,30,at|ch\na,20,de\n",
+        "age;userId;country\n30;b;at|ch\n20;a;de\n",
+        '{"user": "b", "age": 30, "country": "at|ch"}\n{"user": "a", "age": 20, "country": "de"}\n',
+    ],
+)
+def test_files_of_users(write, content):
+    path = write("a,7,3\nb,7,2\nc,8,1\n", "r")
+    ratings = read(path, users=write(content))
+    assert ratings.user_attributes.to_dict(as_series=False) == {
+        "age": [20, 30, None],
+        "country": [["de"], ["at", "ch"], None],
+    }
+    assert ratings.take(np.array([2, 1])).user_attributes["age"].to_list() == [None, 30]
+    assert ratings.masked(np.array([True, False, True])).user_attributes.equals(ratings.user_attributes)
+
+
+def test_files_of_users_without_a_header(write):
+    ratings = read(write("1,7,3\n2,7,2\n", "r"), users=write("1::F::1\n2::M::56\n", "users.dat"))
+    assert ratings.user_attributes.rows() == [("F", 1), ("M", 56)]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ('{"name": "a", "age": 20}', "no column for the id among name, age"),
+        ("name,age\na,20\n", "none of its 2 users is among the 1 that rated"),
+        ("user,age\n99,20\n", "none of its 1 users is among the 1 that rated"),
+        ("user,age\n,20\n", "the user id is missing"),
+    ],
+)
+def test_bad_files_of_users(write, content, problem):
+    with pytest.raises(DataError, match=problem):
+        read(write("1,7,3\n"), users=write(content, "users"))
+
+
+def test_bad_lines_can_be_skipped_everywhere(write):
+    with pytest.warns(DataWarning, match="1 line was set aside, of 2"):
+        assert read_item_list(write("item,price\ntea,3\njam\n"), bad_lines="skip")["item"].to_list() == ["tea"]
+    with pytest.warns(DataWarning, match="1 line was set aside, of 2"):
+        assert len(read_history(write("item,rating\ntea,3\njam,x\n"), "me", bad_lines="skip")) == 1
+    with pytest.warns(DataWarning, match="1 line was set aside, of 2"):
+        users, items = read_pairs(write("user,item\n1,tea\n2\n"), bad_lines="skip")
+    assert (users.to_list(), items.to_list()) == ([1], ["tea"])
+    with pytest.raises(InvalidParameterError, match="bad_lines is 'leave'"):
+        read_pairs(write("1,2\n"), bad_lines="leave")

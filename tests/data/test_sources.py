@@ -20,9 +20,10 @@ from tastespace.data.formats import netflix
 from tastespace.data.formats.netflix import is_netflix, read_netflix
 from tastespace.data.sources import SOURCES, books, dataset, resolve
 from tastespace.data.sources.archives import unpack
-from tastespace.data.sources.source import cache_folder, obtain
+from tastespace.data.sources.source import obtain
 from tastespace.errors import DataError, DataWarning, InvalidParameterError
 from tastespace.randomness import generator
+from tastespace.storage import cache_folder
 
 NAMES = (
     "movielens-demo ml-100k ml-1m ml-10m ml-20m ml-25m ml-32m ml-latest-small jester goodbooks-10k book-crossing "

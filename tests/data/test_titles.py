@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from tastespace import DampedBias, load, read, save
-from tastespace.data.formats.items import read_items
+from tastespace.data.formats.descriptions import read_descriptions as read_items
 from tastespace.errors import DataError
 
 CSV = """id,title,price,stock,language,tags,code,weight,nothing

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,11 +57,18 @@ def test_every_flipped_byte_and_every_cut_is_noticed(tmp_path):
 
 def test_a_file_of_another_version_says_so(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoints, "FORMAT_VERSION", 2)
+        patched.setattr(checkpoints, "FORMAT_VERSION", 3)
         checkpoints.write(tmp_path / "one", {}, VALUE)
-    with pytest.raises(CheckpointError, match="format version 2; this tastespace reads 1") as caught:
+    with pytest.raises(CheckpointError, match="format version 3; this tastespace reads 2") as caught:
         checkpoints.read(tmp_path / "one")
     assert not isinstance(caught.value, DamagedError)
+
+
+def test_checkpoints_of_the_first_edition_are_refused_with_words(tmp_path):
+    shutil.copytree(Path(__file__).parents[1] / "artifacts" / "checkpoints-1", tmp_path / "run")
+    found = "format version 1; this tastespace reads 2: finish the run with the version that wrote it, or start again"
+    with pytest.raises(CheckpointError, match=found):
+        Checkpoints(tmp_path / "run", resume=True).begin(RUN)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])

@@ -22,7 +22,7 @@ from tastespace.models import MODELS
 from tastespace.randomness import generator
 from tastespace.selection.search import rungs_of
 from tastespace.selection.tune_result import Goal
-from tastespace.storage import FolderLock
+from tastespace.storage import LOCK, Lock
 from tastespace.testing.toys import tastes
 
 optuna = pytest.importorskip("optuna", reason="needs optuna: pip install 'tastespace[tune]'")
@@ -246,7 +246,7 @@ def test_folders_that_cannot_be_meant(ratings, tmp_path):
 
 
 def test_one_search_at_a_time(ratings, tmp_path):
-    lock = FolderLock(tmp_path)
+    lock = Lock(tmp_path / LOCK)
     with pytest.raises(CheckpointError, match="another search is writing to"):
         searched(ratings, trials=1, folder=tmp_path)
     lock.release()

@@ -15,9 +15,10 @@ from tastespace.data.kinds import Kind
 from tastespace.data.ratings import Ratings
 from tastespace.data.sources import SOURCES, resolve, source_of
 from tastespace.data.sources.download import readable_size
-from tastespace.data.sources.source import Source, cache_folder, files_folder, is_cached, obtain
+from tastespace.data.sources.source import Source, files_folder, is_cached, obtain
 from tastespace.data.splits import Split, held_out_users, last_per_user, leave_one_out, random_split, time_split
 from tastespace.errors import DataError, InvalidParameterError, warn
+from tastespace.storage import cache_folder
 
 # Ratings, share, number and seed; each way uses what it needs.
 WAYS: dict[str, Callable[[Ratings, float, int, int], Split]] = {

@@ -110,6 +110,7 @@ Verb = Callable[..., None]
 # Arguments of `read`, and the options that say them.
 OPTIONS: dict[str, Any] = {
     "items": Annotated[Path | None, typer.Option("--items", help="File of item titles, genres, years.")],
+    "users": Annotated[Path | None, typer.Option("--users", help="File of what is known of users.")],
     "user": Annotated[str | None, typer.Option("--user-column", help="Name of the user column.")],
     "item": Annotated[str | None, typer.Option("--item-column", help="Name of the item column.")],
     "rating": Annotated[str | None, typer.Option("--rating-column", help="Name of the rating column.")],

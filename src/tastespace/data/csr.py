@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 
 from tastespace import _native, threads
-from tastespace.arrays import FloatArray, IntArray, OffsetArray, contiguous
+from tastespace.arrays import FloatArray, IntArray, OffsetArray, TimeArray, contiguous
 
 ASCENDING_BLOCK = 1 << 20
 
@@ -19,6 +22,12 @@ class CSR:
     offsets: OffsetArray
     columns: IntArray
     values: FloatArray
+    times: TimeArray | None = None  # one an entry; None where they are unknown, or nobody asked for them
+
+    @classmethod
+    def empty(cls, n_rows: int) -> CSR:
+        """So many rows without entries."""
+        return cls(np.zeros(n_rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
     @classmethod
     def group(cls, rows: IntArray, columns: IntArray, values: FloatArray, n_rows: int) -> CSR:
@@ -71,7 +80,16 @@ class CSR:
         counts = np.where(rows < 0, 0, self.counts[np.maximum(rows, 0)]) if len(self) else np.zeros(len(rows), int)
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         index = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
-        return CSR(offsets, self.columns[index], self.values[index])
+        times = None if self.times is None else self.times[index]
+        return CSR(offsets, self.columns[index], self.values[index], times)
+
+
+def sorted_order(rows: IntArray, columns: IntArray) -> NDArray[np.integer[Any]] | slice:
+    """What puts pairs in the order of grouped ones: positions, or a slice of all if they are in that order."""
+    if _ascend(rows, columns):
+        return slice(None)
+    pairs = pl.DataFrame({"row": rows, "column": columns})
+    return pairs.select(pl.arg_sort_by("row", "column", maintain_order=True)).to_series().to_numpy()
 
 
 def _ascend(rows: IntArray, columns: IntArray) -> bool:

@@ -15,9 +15,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, contiguous
-from tastespace.data.csr import CSR
+from tastespace.data.csr import CSR, sorted_order
 from tastespace.data.kinds import CHOICES, Guess, Kind, check_kind, guess_kind, impossible
-from tastespace.data.tables import parts_of, series_of
+from tastespace.data.tables import frame_parts, series_of
 from tastespace.data.times import EXPECTED_TIME, as_times, seconds_of
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series
 from tastespace.errors import DataError, InvalidParameterError, warn
@@ -105,6 +105,7 @@ class Ratings:
     times: TimeArray | None = None  # n, seconds, NaT where unknown
     item_titles: pl.Series | None = None  # String, one an item, null where unknown
     item_attributes: pl.DataFrame | None = None  # one row an item: genres, year ...
+    user_attributes: pl.DataFrame | None = None  # one row a user: country, age ...
     merged: int = 0  # ratings that a later or combined one of the same pair has replaced
     rejected: int = 0  # lines of the file that were set aside because they could not be read
     declared_kind: Kind | None = None  # what somebody said the values are; None to guess
@@ -208,11 +209,13 @@ class Ratings:
         if kind is not None:
             check_kind(kind)
         wanted = {"user": user, "item": item, "rating": rating, "time": time}
-        parts = parts_of(frame, wanted, are_choices=kind in CHOICES)
-        if parts.values is None and kind not in (None, *CHOICES):
+        parts = frame_parts(frame, wanted, are_choices=kind in CHOICES)
+        if "rating" not in parts and kind not in (None, *CHOICES):
             raise DataError(f"there is no column of values, and the kind is to be {kind}", expected="a column of them")
         duplicates = "sum" if duplicates is None and kind == "counts" else duplicates
-        ratings = cls.from_arrays(parts.user_ids, parts.item_ids, parts.values, parts.times, duplicates=duplicates)
+        ratings = cls.from_arrays(
+            parts["user"], parts["item"], parts.get("rating"), parts.get("time"), duplicates=duplicates
+        )
         return ratings if kind is None else ratings.with_kind(kind)
 
     @classmethod
@@ -307,6 +310,20 @@ class Ratings:
         """Grouped by item; the user rows of an item ascend."""
         return self.by_user.transposed(self.n_items)
 
+    @cached_property
+    def by_user_with_times(self) -> CSR:
+        """The same with the time of each rating, where times are known."""
+        if self.times is None:
+            return self.by_user
+        return replace(self.by_user, times=self.times[sorted_order(self.user_rows, self.item_rows)])
+
+    @cached_property
+    def by_item_with_times(self) -> CSR:
+        """Grouped by item, with times where they are known."""
+        if self.times is None:
+            return self.by_item
+        return replace(self.by_item, times=self.times[sorted_order(self.item_rows, self.user_rows)])
+
     def user_ids(self) -> pl.Series:
         """The user of each rating."""
         return self.users.at(self.user_rows)
@@ -330,6 +347,7 @@ class Ratings:
             None if self.times is None else self.times[index],
             None if self.item_titles is None else self.item_titles.gather(pl.Series(kept)),
             None if self.item_attributes is None else self.item_attributes[kept],
+            None if self.user_attributes is None else self.user_attributes[self.users.rows_of(users.ids)],
             declared_kind=self.declared_kind,
             kind_reason=self.kind_reason,
         )
@@ -389,6 +407,12 @@ class Ratings:
             if what is not None and len(what) != self.n_items:
                 raise DataError(f"{len(what)} descriptions for {self.n_items} items", expected="one an item")
         return replace(self, item_titles=titles, item_attributes=attributes)
+
+    def with_users(self, attributes: pl.DataFrame | None = None) -> Ratings:
+        """The same ratings with attributes of the users, in the order of the user rows."""
+        if attributes is not None and len(attributes) != self.n_users:
+            raise DataError(f"{len(attributes)} descriptions for {self.n_users} users", expected="one a user")
+        return replace(self, user_attributes=attributes)
 
     def title_of(self, rows: NDArray[Any]) -> pl.Series:
         """Titles of item rows; null where unknown."""

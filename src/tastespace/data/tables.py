@@ -1,22 +1,41 @@
-"""Records of a table whose columns have types: Parquet, JSON."""
+"""Tables: named columns whose cells become ids, numbers and times, wherever they come from; faults by line.
+
+Files of ratings, items, users, histories and lists of items, and frames of polars and pandas, all pass through here.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from tastespace.arrays import FIRST_INFINITE, DoubleArray, FloatArray, IntArray, TimeArray, contiguous
-from tastespace.data.formats.compression import named_damage
+from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, contiguous
 from tastespace.data.times import EXPECTED_TIME, as_times, seconds_of
-from tastespace.data.vocabulary import Ids, Vocabulary, id_series, is_blank, is_missing
-from tastespace.errors import DataError
+from tastespace.data.vocabulary import Vocabulary, id_series, is_blank, is_missing
+from tastespace.errors import DataError, warn
+
+# What columns are usually called, without regard to case and punctuation; the first that is there counts.
+_NAMES = {
+    "user": "user userid uid users customer customerid reviewer reviewerid member person",
+    "item": "item itemid iid items movie movieid film filmid book bookid isbn product productid asin artist artistid "
+    "song songid track trackid joke jokeid article articleid business businessid anime animeid",
+    "rating": "rating ratings score stars star value overall bookrating plays playcount listens clicks views purchases "
+    "quantity count counts weight",
+    "time": "time timestamp ts date datetime unixreviewtime ratedat createdat",
+}
+USUAL_NAMES = {part: tuple(names.split()) for part, names in _NAMES.items()}
+EXPECTED_CELL = {
+    "user": "an id",
+    "item": "an id",
+    "rating": "a finite number",
+    "time": f"{EXPECTED_TIME}, or nothing",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,14 +49,10 @@ class Side:
         """The id of each record."""
         return self.vocabulary.at(self.rows)
 
-    @classmethod
-    def of(cls, ids: pl.Series, name: str) -> Side:
-        return cls(*Vocabulary.of(ids, name))
-
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """The records of a file; a part is None where the file has no column for it."""
+    """The records of a table of ratings; a part is None where there is no column for it."""
 
     users: Side | None
     items: Side
@@ -47,175 +62,112 @@ class Observed:
     first_fault: DataError | None = None  # why the first of the rejected was
 
 
-EXPECTED_CELL = {
-    "user": "an id",
-    "item": "an id",
-    "rating": "a finite number",
-    "time": f"{EXPECTED_TIME}, or nothing",
-}
-
-
-@dataclass(frozen=True)
-class Fault:
-    """The first cell of a table that cannot be what it should be."""
-
-    row: int
-    part: str
-    problem: str
-
-    @property
-    def expected(self) -> str:
-        return EXPECTED_CELL[self.part]
-
-
 @dataclass(frozen=True, eq=False)
-class Typed:
-    """Numbers, seconds and ids; which rows are wrong, and the first thing that is."""
+class Cells:
+    """The cells of a table by column, as they are written, and what could not be read."""
 
-    table: pl.DataFrame
-    is_wrong: pl.Series
-    fault: Fault | None
+    names: tuple[str, ...]  # may repeat, and be empty
+    columns: list[pl.Series]
+    file: Path | None = None
+    lines: Sequence[int] | None = None  # of a text: where each row is
+    content: str = ""  # the text
+    faults: list[DataError] = field(default_factory=list)  # of lines that were left out
 
-    def observed(self, first: DataError | None = None, rejected: int = 0) -> Observed:
-        """The good rows as records; `first` says why a row is not among them."""
-        table, n_wrong = self.table, int(self.is_wrong.sum())
-        if n_wrong:
-            table = table.filter(~self.is_wrong)
-        if not table.height:
-            raise first or DataError("the table has no rows", expected="ratings")
-        columns = {name: table[name] for name in table.columns}
+    def column(self, name: str) -> pl.Series:
+        """The first column of this name."""
+        return self.columns[self.names.index(name)]
+
+    def fault(self, row: int, column: str, problem: str, expected: str) -> DataError:
+        """What to say about a cell."""
+        if self.lines is None:
+            return DataError(f"row {row + 1}, column {column!r}: {problem}", file=self.file, expected=expected)
+        line = self.lines[row]
+        text = self.content.split("\n")[line - 1].rstrip("\r")
+        return DataError(problem, file=self.file, line=line, text=text, expected=expected)
+
+    def set_aside(self, wrong: pl.Series, fault: DataError, *, skip: bool) -> Cells:
+        """Without the rows that are wrong, of which the first has this fault; an error unless they may be skipped."""
+        if not skip:
+            raise fault
+        lines = None if self.lines is None else np.asarray(self.lines)[~wrong.to_numpy()].tolist()
+        faults = self.faults + [fault] * int(wrong.sum())
+        faults = sorted(faults, key=lambda fault: fault.line or 0)
+        if wrong.all():
+            raise faults[0]
+        columns = [column.filter(~wrong) for column in self.columns]
+        return Cells(self.names, columns, self.file, lines, self.content, faults)
+
+    def warn_of_faults(self) -> None:
+        """Say how many lines were set aside, and what is wrong with the first."""
+        if self.faults:
+            warn_of_rejected(self.file, len(self.faults), len(self.columns[0]), self.faults[0])
+
+    def observed(self, parts: Mapping[str, str], *, skip: bool) -> Observed:
+        """The rows as records of ratings; `parts` says which column is what."""
+        if not self.columns or not len(self.columns[0]):
+            raise DataError("the table has no rows", file=self.file, expected="ratings")
+        found: dict[str, pl.Series] = {}
+        wrong = pl.Series([False]).new_from_index(0, len(self.columns[0]))
+        faults: list[tuple[int, DataError]] = []
+        for part, name in parts.items():
+            cells = self.column(name)
+            found[part], bad = typed(part, cells)
+            if bad.any():
+                row = int(bad.arg_max() or 0)
+                faults.append((row, self.fault(row, name, problem_of(part, cells[row]), EXPECTED_CELL[part])))
+                wrong = wrong | bad
+        good, kept = self, found
+        if faults:
+            good = self.set_aside(wrong, min(faults, key=lambda fault: fault[0])[1], skip=skip)
+            kept = {part: series.filter(~wrong) for part, series in found.items()}
         return Observed(
-            users=Side.of(columns["user"], "user") if "user" in columns else None,
-            items=Side.of(columns["item"], "item"),
-            values=contiguous(columns["rating"].to_numpy(), np.float32) if "rating" in columns else None,
-            times=as_times(columns["time"]) if "time" in columns else None,
-            rejected=n_wrong + rejected,
-            first_fault=first,
+            users=Side(*Vocabulary.of(kept["user"], "user")) if "user" in kept else None,
+            items=Side(*Vocabulary.of(kept["item"], "item")),
+            values=contiguous(kept["rating"].to_numpy(), np.float32) if "rating" in kept else None,
+            times=as_times(kept["time"]) if "time" in kept else None,
+            rejected=len(good.faults),
+            first_fault=good.faults[0] if good.faults else None,
         )
 
 
-def typed(cells: Mapping[str, pl.Series]) -> Typed:
-    """The cells of each part as what they should be."""
-    columns, wrong, faults = [], [], []
-    for part, series in cells.items():
-        if part == "rating":
-            values, bad = _numbers(series)
-        elif part == "time":
-            values, bad = seconds_of(series)
-        else:
-            values, bad = _ids(series, part)
-        columns.append(values.alias(part))
-        wrong.append(bad)
-        if bad.any():
-            faults.append(_fault(part, series, int(bad.arg_max() or 0)))
-    is_wrong = pl.DataFrame([bad.alias(str(k)) for k, bad in enumerate(wrong)]).max_horizontal()
-    return Typed(pl.DataFrame(columns), is_wrong, min(faults, key=lambda fault: fault.row, default=None))
+def warn_of_rejected(file: Path | None, n: int, n_read: int, first: DataError | None) -> None:
+    """Say how many lines were set aside."""
+    what = "1 line was" if n == 1 else f"{n:,} lines were"
+    warn(f"{file}: {what} set aside, of {n + n_read:,}; the first: {first}")
 
 
-def read_parquet(file: Path, parts: Mapping[str, str], *, skip: bool) -> Observed:
-    """The records of a Parquet file."""
-    # Neither wildcards nor key=value folders in the path have a meaning here.
-    with named_damage(file):
-        stored = pl.read_parquet(file, columns=list(parts.values()), glob=False, hive_partitioning=False)
-    if not stored.height:
-        raise DataError("the table has no rows", file=file, expected="ratings")
-    found = typed({part: stored[name] for part, name in parts.items()})
-    error = None
-    if found.fault is not None:
-        place = f"row {found.fault.row + 1}, column {parts[found.fault.part]!r}"
-        error = DataError(f"{place}: {found.fault.problem}", file=file, expected=found.fault.expected)
-        if not skip:
-            raise error
-    return found.observed(error)
+def typed(part: str, cells: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Cells as ids, numbers or seconds, and which of them are none."""
+    if part == "time":
+        return seconds_of(cells)
+    if part == "rating":
+        return _numbers(cells)
+    if cells.dtype == pl.String:
+        return cells, cells.is_null() | is_blank(cells).fill_null(False)
+    if cells.null_count() < len(cells):
+        id_series(cells.drop_nulls(), part)  # says what is wrong with the type
+    return cells, cells.is_null()
 
 
-def _numbers(series: pl.Series) -> tuple[pl.Series, pl.Series]:
-    if series.dtype == pl.String:
-        values = series.str.strip_chars().cast(pl.Float64, strict=False)
-    elif series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null):
-        values = series.cast(pl.Float64)
+def _numbers(cells: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Ratings as numbers, yes and no being 1 and 0."""
+    if cells.dtype in (pl.Categorical, pl.Enum):
+        cells = cells.cast(pl.String)
+    if cells.dtype == pl.String:
+        values = cells.str.strip_chars().cast(pl.Float64, strict=False)
+    elif cells.dtype.is_numeric() or cells.dtype in (pl.Boolean, pl.Null):
+        values = cells.cast(pl.Float64)
     else:
-        raise DataError(f"ratings of type {series.dtype}", expected="numbers")
+        raise DataError(f"ratings of type {cells.dtype}", expected="numbers")
     good = (values.abs() < FIRST_INFINITE).fill_null(False) & ~values.is_nan().fill_null(False)
     return values, ~good
 
 
-def _ids(series: pl.Series, part: str) -> tuple[pl.Series, pl.Series]:
-    if series.dtype == pl.String:
-        return series, series.is_null() | is_blank(series).fill_null(False)
-    if series.null_count() < len(series):
-        id_series(series.drop_nulls(), part)  # says what is wrong with the type
-    return series, series.is_null()
-
-
-def _fault(part: str, cells: pl.Series, row: int) -> Fault:
-    cell = cells[row]
+def problem_of(part: str, cell: Any) -> str:
+    """What is wrong with a cell."""
     name = part if part in ("rating", "time") else f"{part} id"
     is_missing = cell is None or not str(cell).strip()
-    return Fault(row, part, f"the {name} is missing" if is_missing else f"{cell!r} is not a {name}")
-
-
-USUAL_NAMES = {
-    "user": (
-        "user",
-        "userid",
-        "uid",
-        "users",
-        "customer",
-        "customerid",
-        "reviewer",
-        "reviewerid",
-        "member",
-        "person",
-    ),
-    "item": (
-        "item",
-        "itemid",
-        "iid",
-        "items",
-        "movie",
-        "movieid",
-        "film",
-        "filmid",
-        "book",
-        "bookid",
-        "isbn",
-        "product",
-    )
-    + (
-        "productid",
-        "asin",
-        "artist",
-        "artistid",
-        "song",
-        "songid",
-        "track",
-        "trackid",
-        "joke",
-        "jokeid",
-        "article",
-    )
-    + ("articleid", "business", "businessid", "anime", "animeid"),
-    "rating": ("rating", "ratings", "score", "stars", "star", "value", "overall", "bookrating")
-    + ("plays", "playcount", "listens", "clicks", "views", "purchases", "quantity", "count", "counts", "weight"),
-    "time": ("time", "timestamp", "ts", "date", "datetime", "unixreviewtime", "ratedat", "createdat"),
-}
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The name of the column that holds each part of a rating."""
-
-    user: str
-    item: str
-    rating: str | None  # None where each line only says that something was chosen
-    time: str | None = None
-
-
-def find_columns(names: Sequence[str], wanted: Mapping[str, str | None], *, are_choices: bool = False) -> Columns:
-    """The columns named in `wanted`, the others by their usual names."""
-    found = find_rating_parts(names, wanted, ("user", "item", "rating"), are_choices=are_choices)
-    return Columns(found["user"], found["item"], found.get("rating"), found.get("time"))
+    return f"the {name} is missing" if is_missing else f"{cell!r} is not a {name}"
 
 
 def find_rating_parts(
@@ -286,31 +238,34 @@ def usual_column(names: Sequence[str], usual: Sequence[str]) -> str | None:
     return next((plain[name] for name in usual if name in plain), None)
 
 
-@dataclass(frozen=True, eq=False)
-class Parts:
-    """What ratings are made of, one entry a row of the frame."""
-
-    user_ids: Ids
-    item_ids: Ids
-    values: DoubleArray | None  # None where there are no values, only choices
-    times: Any | None
-
-
-def parts_of(frame: Any, wanted: Mapping[str, str | None], *, are_choices: bool = False) -> Parts:
-    """The columns named in `wanted`, the others by their usual names; choices need no values."""
+def frame_parts(frame: Any, wanted: Mapping[str, str | None], *, are_choices: bool = False) -> dict[str, Any]:
+    """The columns of a frame that are parts of ratings, by part: those named in `wanted`, the others by usual names."""
     wanted = {part: None if name is None else str(name) for part, name in wanted.items()}
-    if is_pandas(frame):
-        columns = _columns_of_pandas(frame)
-        found = find_columns([name for name, _ in columns], wanted, are_choices=are_choices)
-        cells: Any = dict(columns)
-    else:
-        found, cells = _columns_of_polars(frame, wanted, are_choices)
-    return Parts(
-        cells[found.user],
-        cells[found.item],
-        None if found.rating is None else _frame_numbers(cells[found.rating], found.rating),
-        None if found.time is None else cells[found.time],
-    )
+    columns = _frame_columns(frame)
+    names = [name for name, _ in columns]
+    found = find_rating_parts(names, wanted, ("user", "item", "rating"), are_choices=are_choices)
+    if isinstance(frame, pl.LazyFrame):
+        columns = _frame_columns(frame.select(found.values()).collect())
+    parts = {part: dict(columns)[name] for part, name in found.items()}
+    if "rating" in parts:
+        parts["rating"] = _frame_ratings(parts["rating"], found["rating"])
+    return parts
+
+
+def _frame_ratings(column: Any, name: str) -> pl.Series:
+    if not isinstance(column, pl.Series) and np.asarray(column).dtype == object:
+        column = [int(entry) if isinstance(entry, bool | np.bool_) else entry for entry in np.asarray(column).tolist()]
+        column = np.array(column, dtype=object)
+    cells = series_of(column)
+    try:
+        numbers, _ = _numbers(cells)
+    except DataError as error:
+        raise DataError(f"column {name!r}: {error.problem}", expected=error.expected) from error
+    wrong = numbers.is_null() | numbers.is_nan()
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        raise DataError(f"column {name!r}, row {row}: not a rating", text=str(cells[row]), expected="a finite number")
+    return numbers
 
 
 def is_pandas(frame: Any) -> bool:
@@ -331,19 +286,15 @@ def series_of(values: Any) -> pl.Series:
     return pl.Series(array)
 
 
-def _columns_of_pandas(frame: Any) -> list[tuple[str, Any]]:
-    """Columns by the text of their labels; an index with a name counts as one, unless a column is called so."""
-    columns = [(str(label), frame.iloc[:, place]) for place, label in enumerate(frame.columns)]
-    names = {name for name, _ in columns}
-    levels = [(str(name), place) for place, name in enumerate(frame.index.names) if name is not None]
-    return columns + [(name, frame.index.get_level_values(place)) for name, place in levels if name not in names]
-
-
-def _columns_of_polars(frame: Any, wanted: Mapping[str, str | None], are_choices: bool) -> tuple[Columns, pl.DataFrame]:
+def _frame_columns(frame: Any) -> list[tuple[str, Any]]:
+    """Columns of a frame by name; of pandas by the text of their labels, and an index with a name counts as one."""
+    if is_pandas(frame):
+        columns = [(str(label), frame.iloc[:, place]) for place, label in enumerate(frame.columns)]
+        levels = [(str(name), place) for place, name in enumerate(frame.index.names) if name is not None]
+        others = [(name, frame.index.get_level_values(place)) for name, place in levels if name not in dict(columns)]
+        return columns + others
     if isinstance(frame, pl.LazyFrame):
-        found = find_columns(frame.collect_schema().names(), wanted, are_choices=are_choices)
-        needed = dict.fromkeys(name for name in (found.user, found.item, found.rating, found.time) if name is not None)
-        return found, frame.select(list(needed)).collect()
+        return [(name, None) for name in frame.collect_schema().names()]
     if not isinstance(frame, pl.DataFrame):
         if not hasattr(frame, "__arrow_c_stream__") or isinstance(frame, pl.Series) or hasattr(frame, "index"):
             raise DataError(
@@ -351,25 +302,4 @@ def _columns_of_polars(frame: Any, wanted: Mapping[str, str | None], are_choices
                 expected="a polars or pandas frame, or an Arrow table; Ratings.from_arrays takes single columns",
             )
         frame = pl.DataFrame(frame)
-    return find_columns(frame.columns, wanted, are_choices=are_choices), frame
-
-
-def _frame_numbers(cells: Any, name: str) -> DoubleArray:
-    """Ratings as numbers, yes and no being 1 and 0."""
-    if not isinstance(cells, pl.Series) and np.asarray(cells).dtype == object:
-        cells = [int(entry) if isinstance(entry, bool | np.bool_) else entry for entry in np.asarray(cells).tolist()]
-        cells = np.array(cells, dtype=object)
-    series = series_of(cells)
-    if series.dtype in (pl.Categorical, pl.Enum):
-        series = series.cast(pl.String)
-    if series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Object) or series.dtype.is_temporal():
-        raise DataError(f"column {name!r}: ratings of type {series.dtype}", expected="numbers")
-    plain = series.str.strip_chars() if series.dtype == pl.String else series
-    numbers = plain.cast(pl.Float64, strict=False)
-    wrong = (numbers.is_null() | numbers.is_nan()).to_numpy()
-    if wrong.any():
-        where = int(np.flatnonzero(wrong)[0])
-        raise DataError(
-            f"column {name!r}, row {where}: not a rating", text=str(series[where]), expected="a finite number"
-        )
-    return numbers.to_numpy()
+    return [(column.name, column) for column in frame]

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,14 +15,13 @@ from typing import IO, Any
 
 from numpy.lib.format import read_array, write_array
 
+from tastespace import storage
 from tastespace.errors import CheckpointError, CheckpointWarning, InvalidParameterError, warn
 from tastespace.inference.packing import Arrays, pack, unpack
-from tastespace.storage import LOCK, FolderLock
+from tastespace.storage import LOCK, Lock
 
-MAGIC, FORMAT_VERSION = b"tastespace checkpoint ", 1
-UNFINISHED = ".unfinished"  # how names of files end that are being written
+MAGIC, FORMAT_VERSION = b"tastespace checkpoint ", 2
 DIGEST_BYTES = 32
-PART = 1 << 20  # bytes read at a time
 
 
 class DamagedError(CheckpointError):
@@ -57,29 +55,20 @@ def write(path: Path, label: Mapping[str, Any], value: Any) -> None:
     """Write a file; one of that name stays whole until the new one is. Raises OSError, and leaves nothing behind."""
     described, arrays = pack(value)
     header = json.dumps({"label": label, "value": described, "arrays": len(arrays)})
-    beside = path.with_name(f".{path.name}-{secrets.token_hex(4)}{UNFINISHED}")
-    try:
-        with beside.open("xb") as file:
-            stream = _Hashing(file)
-            stream.write(MAGIC + b"%d\n" % FORMAT_VERSION)
-            stream.write(header.encode() + b"\n")
-            for array in arrays:
-                write_array(stream, array, allow_pickle=False)
-            file.write(stream.digest.digest())
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        _settle(path.parent)
-    finally:
-        with suppress(OSError):
-            beside.unlink()
+    with storage.replace_file(path) as file:
+        stream = _Hashing(file)
+        stream.write(MAGIC + b"%d\n" % FORMAT_VERSION)
+        stream.write(header.encode() + b"\n")
+        for array in arrays:
+            write_array(stream, array, allow_pickle=False)
+        file.write(stream.digest.digest())
 
 
 def read(path: Path) -> Stored:
     """What a file holds. Nothing of it is looked at before its checksum is found right."""
     try:
+        _require_whole(path)
         with path.open("rb") as file:
-            _require_whole(file)
             _require_known(file.readline())
             header = json.loads(file.readline())
             arrays = [read_array(file, allow_pickle=False) for _ in range(header["arrays"])]
@@ -90,21 +79,14 @@ def read(path: Path) -> Stored:
     return Stored(header["label"], header["value"], arrays)
 
 
-def _require_whole(file: IO[bytes]) -> None:
-    left = file.seek(0, os.SEEK_END) - DIGEST_BYTES
-    if left < 0:
+def _require_whole(path: Path) -> None:
+    size = path.stat().st_size - DIGEST_BYTES
+    if size < 0:
         raise DamagedError("it is cut off")
-    file.seek(0)
-    digest = hashlib.sha256()
-    while left:
-        part = file.read(min(left, PART))
-        if not part:
-            raise DamagedError("it is cut off")
-        digest.update(part)
-        left -= len(part)
-    if file.read() != digest.digest():
-        raise DamagedError("its checksum is wrong")
-    file.seek(0)
+    with path.open("rb") as file:
+        file.seek(size)
+        if file.read().hex() != storage.digest_of(path, n_bytes=size):
+            raise DamagedError("its checksum is wrong")
 
 
 def _require_known(first: bytes) -> None:
@@ -113,25 +95,13 @@ def _require_known(first: bytes) -> None:
         raise DamagedError("it is of another program")
     if int(version) != FORMAT_VERSION:
         raise CheckpointError(
-            f"a checkpoint has format version {int(version)}; this tastespace reads {FORMAT_VERSION}: go on with the "
-            "version that wrote it, or start afresh in another folder"
+            f"a checkpoint has format version {int(version)}; this tastespace reads {FORMAT_VERSION}: finish the run "
+            "with the version that wrote it, or start again in another folder"
         )
 
 
-def _settle(folder: Path) -> None:
-    """The name, too, is on the disk; Windows has no way to ask for that."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 NAME = re.compile(r"chain-(\d+)-step-(\d+)\.checkpoint")
-LEFT_OVER = re.compile(r"\." + NAME.pattern + r"-[0-9a-f]+" + re.escape(UNFINISHED))
-MOST_DIFFERENCES = 5  # that a message names
+MAX_DIFFERENCES = 5  # that a message names
 
 
 @dataclass(frozen=True)
@@ -183,9 +153,7 @@ class Checkpoints:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = self._locked()
-            for entry in self.path.iterdir():
-                if LEFT_OVER.fullmatch(entry.name):  # of a run killed while it wrote
-                    entry.unlink(missing_ok=True)
+            storage.remove_unfinished(self.path)
         except OSError as error:
             if isinstance(error, CheckpointError):
                 raise
@@ -204,10 +172,10 @@ class Checkpoints:
             raise
         return RunCheckpoints(self, run, found, lock)
 
-    def _locked(self) -> FolderLock:
+    def _locked(self) -> Lock:
         """Two runs would delete each other's files."""
         try:
-            return FolderLock(self.path)
+            return Lock(self.path / LOCK)
         except BlockingIOError:
             raise CheckpointError(
                 f"another run is writing checkpoints to {self.path}; wait for it, stop it, or take another folder"
@@ -271,7 +239,7 @@ class RunCheckpoints:
     settings: Checkpoints
     run: Mapping[str, Any]
     found: dict[int, Any] = field(default_factory=dict[int, Any])
-    lock: FolderLock | None = field(default=None, repr=False)  # held as long as the run
+    lock: Lock | None = field(default=None, repr=False)  # held as long as the run
     first: int = 0  # the number of the first chain
 
     def __enter__(self) -> RunCheckpoints:
@@ -323,9 +291,9 @@ def _require_same(there: Mapping[str, Any], here: Mapping[str, Any], folder: Pat
         return
     told = "; ".join(
         f"{name} is {here.get(name, 'unknown')!r}, expected {there.get(name, 'unknown')!r}"
-        for name in names[:MOST_DIFFERENCES]
+        for name in names[:MAX_DIFFERENCES]
     )
-    more = f" (and {len(names) - MOST_DIFFERENCES} more)" if len(names) > MOST_DIFFERENCES else ""
+    more = f" (and {len(names) - MAX_DIFFERENCES} more)" if len(names) > MAX_DIFFERENCES else ""
     raise CheckpointError(
         f"the checkpoints in {folder} are of another run: {told}{more}. Repeat the call that they are of, or start "
         "afresh in another folder"

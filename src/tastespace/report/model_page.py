@@ -28,6 +28,7 @@ from tastespace.progress import Observer, Progress, silent
 from tastespace.report import page
 from tastespace.report.model_story import model_story, plain
 from tastespace.report.taste_map import METHODS, MIN_ITEMS, map_content, place_content, taste_map, user_place
+from tastespace.storage import replace_file
 from tastespace.version import __version__
 
 REASONS = 3  # ratings that are named as speaking for an item
@@ -162,12 +163,10 @@ def write_report(
     notes = {"made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "by": f"tastespace {__version__}"}
     if test is not None:
         notes["measured on"] = f"{len(test):,} ratings"
-    coming = path.with_name(f".{path.name}-coming")  # A report that is there stays until this one is whole.
     try:
-        coming.write_text(_html({"models": contents, "notes": notes}, plotly), encoding="utf-8")
-        coming.replace(path)
+        with replace_file(path) as stream:
+            stream.write(_html({"models": contents, "notes": notes}, plotly).encode())
     except OSError as error:
-        coming.unlink(missing_ok=True)
         raise DataError(
             f"cannot write ({error.strerror or error})", file=path, expected="a place to write to"
         ) from error

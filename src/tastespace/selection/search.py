@@ -29,7 +29,7 @@ from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import CheckpointError, CheckpointWarning, MissingExtraError, shortened, warn
 from tastespace.models.base.search_space import Choice, Range, SearchSpace
 from tastespace.randomness import derive
-from tastespace.storage import FolderLock
+from tastespace.storage import LOCK, Lock
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -165,7 +165,7 @@ def _direction(is_smaller_better: bool) -> Literal["minimize", "maximize"]:
 class Journal:
     """The trials of a run, in a folder or, without one, nowhere."""
 
-    def __init__(self, study: Study | None, lock: FolderLock | None) -> None:
+    def __init__(self, study: Study | None, lock: Lock | None) -> None:
         self._study, self._lock = study, lock
 
     @classmethod
@@ -179,7 +179,7 @@ class Journal:
             warn(f"there is no search in {folder} yet: it starts from the beginning", CheckpointWarning)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = FolderLock(folder)
+            lock = Lock(folder / LOCK)
             _check_lines(file)
         except BlockingIOError:
             raise CheckpointError(

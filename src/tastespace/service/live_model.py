@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import shutil
-import tempfile
 import threading
 import warnings
 from collections import OrderedDict
@@ -27,6 +25,7 @@ from tastespace.models import Recommender
 from tastespace.models.base.query import Request
 from tastespace.report.model_story import model_outline, model_story
 from tastespace.service.store import Activation, Store
+from tastespace.storage import link, replace_folder
 
 
 @dataclass(frozen=True)
@@ -69,29 +68,15 @@ class Versions:
     def _link(self, model: Path, names: list[str], version: str) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            temporary = Path(tempfile.mkdtemp(prefix=".coming-", dir=self.folder))
-            try:
+            with replace_folder(self.path(version), keep=True) as new:
                 for name in names:
-                    if Path(name).name != name:
-                        raise ArtifactError(f"{model}: the manifest names a file {name!r}; the artifact is damaged")
-                    _linked(model / name, temporary / name)
-                temporary.chmod(0o755)
-                temporary.rename(self.path(version))
-            finally:
-                shutil.rmtree(temporary, ignore_errors=True)
+                    link(model / name, new / name)
         except OSError as error:
             if isinstance(error, ArtifactError):
                 raise
             if self.path(version).is_dir():
                 return  # Another worker was faster.
             raise ArtifactError(f"{model} cannot be kept in {self.folder}: {error.strerror or error}") from error
-
-
-def _linked(source: Path, place: Path) -> None:
-    try:
-        os.link(source, place)
-    except OSError:
-        shutil.copy2(source, place)
 
 
 log = logging.getLogger("tastespace.service")

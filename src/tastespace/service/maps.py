@@ -12,17 +12,12 @@ from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
-from tastespace import artifact
 from tastespace.errors import TastespaceError
 from tastespace.report.taste_map import TasteMap, map_content, taste_map
 from tastespace.service.live_model import Loaded, Versions
-
-try:
-    import fcntl
-except ImportError:  # Windows: each worker makes its own map.
-    fcntl = None  # type: ignore[assignment]
+from tastespace.storage import Lock, read_arrays, replace_file
 
 log = logging.getLogger("tastespace.service")
 PATIENCE = 3.0  # seconds that a request waits: most maps are there by then
@@ -115,11 +110,10 @@ class Maps:
 
     def _keep(self, path: Path, shown: TasteMap) -> None:
         """Written beside its place and moved there, so that nobody reads half of it; without room it is not kept."""
-        coming = path.with_name(f".{path.name}-{threading.get_ident()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            save_file(_arrays(shown), coming)
-            coming.replace(path)
+            with replace_file(path) as stream:
+                stream.write(save(_arrays(shown)))
             for entry in self._folder.iterdir():
                 if not self._versions.path(entry.name).is_dir():  # Nobody can go back to it.
                     shutil.rmtree(entry, ignore_errors=True)
@@ -130,24 +124,20 @@ class Maps:
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:
     """Whether no other process makes this map; the claim ends with the process, however that ends."""
-    if fcntl is None:
-        yield True
-        return
+    lock = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        claim = path.with_suffix(".making").open("a")
-    except OSError:  # Nothing can be written here: it is made for this worker alone.
-        yield True
+        lock = Lock(path.with_suffix(".making"))
+    except BlockingIOError:
+        yield False
         return
-    with claim:
-        try:
-            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_ours = True
-        except BlockingIOError:
-            is_ours = False
-        except OSError:  # A share without locks: each worker makes its own.
-            is_ours = True
-        yield is_ours
+    except OSError:  # Nothing can be written here: it is made for this worker alone.
+        pass
+    try:
+        yield True
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 def _arrays(shown: TasteMap) -> dict[str, np.ndarray]:
@@ -161,7 +151,7 @@ def _kept(path: Path, method: str, n_items: int) -> TasteMap | None:
     if not path.is_file():
         return None
     try:
-        found = {name: np.array(array) for name, array in artifact.read_arrays(path).items()}
+        found = {name: np.array(array) for name, array in read_arrays(path).items()}
         rows, places, usual = found["item_rows"], found["places"], found["usual"]
         explained = float(found["explained"][0])
         if places.shape != (len(rows), 2) or usual.shape != rows.shape:

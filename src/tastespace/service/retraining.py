@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tastespace.arrays import BoolArray
+from tastespace.arrays import BoolArray, IntArray
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
 from tastespace.data.vocabulary import is_canonical_integer
@@ -142,12 +142,16 @@ def as_of_old(stored: pl.DataFrame, old: Recommender) -> Ratings:
         ratings = Ratings.from_frame(frame, kind=before.declared_kind)
     rows = before.items.rows_of(ratings.items.ids)
     titles = None if before.item_titles is None else before.title_of(rows)
-    attributes = None
-    if before.item_attributes is not None:
-        places = pl.Series(np.where(rows < 0, before.n_items, rows)).cast(pl.UInt32)
-        missing = before.item_attributes.clear(1)  # a row of nulls, for items that are new
-        attributes = pl.concat([before.item_attributes, missing])[places]
-    return ratings.with_items(titles, attributes)
+    user_attributes = _attributes_at(before.user_attributes, before.users.rows_of(ratings.users.ids))
+    return ratings.with_items(titles, _attributes_at(before.item_attributes, rows)).with_users(user_attributes)
+
+
+def _attributes_at(attributes: pl.DataFrame | None, rows: IntArray) -> pl.DataFrame | None:
+    """Attributes of rows; null where a row is -1, which is new."""
+    if attributes is None:
+        return None
+    places = pl.Series(np.where(rows < 0, attributes.height, rows)).cast(pl.UInt32)
+    return pl.concat([attributes, attributes.clear(1)])[places]
 
 
 def _typed(ids: pl.Series, kind: pl.DataType | Any) -> pl.Series:

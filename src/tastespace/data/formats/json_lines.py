@@ -1,16 +1,17 @@
-"""Records of JSON, one object a line."""
+"""Tables of JSON, one object a line."""
 
 from __future__ import annotations
 
 import io
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from tastespace.data.tables import EXPECTED_CELL, Observed, typed
+from tastespace.data.tables import EXPECTED_CELL, Cells, Observed
 from tastespace.data.vocabulary import id_series
 from tastespace.errors import DataError
 
@@ -40,56 +41,72 @@ def read_json_lines(data: bytes, parts: Mapping[str, str], *, skip: bool, file: 
     """The records of a text of objects: as polars reads it, or line by line where only that can tell."""
     quick = _read_quickly(data, parts)
     if quick is not None:
-        found = typed({name: quick[name] for name in quick.columns})
-        if found.fault is None:
-            return found.observed()
-    return _read_line_by_line(data, parts, skip, file)
-
-
-def _read_line_by_line(data: bytes, parts: Mapping[str, str], skip: bool, file: Path) -> Observed:
-    columns: dict[str, list[Any]] = {part: [] for part in parts}
-    lines: list[int] = []
-    faults: list[DataError] = []
-    for line, entry in _entries(data, file):
-        fault = entry if isinstance(entry, DataError) else _id_fault(entry, parts, line, file)
-        if fault is not None:
-            faults.append(fault)
-            if skip:
-                continue
-            break
-        lines.append(line)
-        for part, name in parts.items():
-            columns[part].append(entry.get(name))  # type: ignore[union-attr]
-    if lines:
-        found = typed({part: _series(part, cells) for part, cells in columns.items()})
-        if found.fault is not None:
-            line = lines[found.fault.row]
-            content = data.split(b"\n")[line - 1].decode(errors="backslashreplace")
-            fault = DataError(found.fault.problem, file=file, line=line, text=content, expected=found.fault.expected)
-            faults = sorted([fault, *faults], key=lambda fault: fault.line or 0)
+        with suppress(DataError):  # Line by line it is found out where.
+            return quick.observed(parts, skip=False)
+    lines, rows, faults = _read_entries(data, parts, skip=skip, file=file)
+    columns = [_ratings_column(part, [row.get(name) for row in rows]) for part, name in parts.items()]
+    cells = Cells(tuple(parts.values()), columns, file, lines, data.decode(errors="backslashreplace"), faults)
+    found = cells.observed(parts, skip=skip)  # What is before a line that is no object may have a fault of its own.
     if faults and not skip:
         raise faults[0]
-    if not lines:
-        raise faults[0] if faults else DataError("there are no objects", file=file, expected=_EXPECTED_LINE)
-    n_rejected = len(faults) - (found.fault is not None)
-    return found.observed(faults[0] if faults else None, n_rejected)
+    return found
 
 
-def _series(part: str, cells: list[Any]) -> pl.Series:
-    if part in ("user", "item"):
-        return id_series(cells, part)
-    return pl.Series(part, [None if cell is None else str(cell) for cell in cells], dtype=pl.String)
+def read_json_cells(data: bytes, *, skip: bool, file: Path) -> Cells:
+    """All cells of a text of objects, with the types that they have there."""
+    lines, rows, faults = _read_entries(data, {}, skip=skip, file=file)
+    if faults and not skip:
+        raise faults[0]
+    names = tuple(dict.fromkeys(name for row in rows for name in row))
+    columns = [_column(name, [row.get(name) for row in rows]) for name in names]
+    return Cells(names, columns, file, lines, data.decode(errors="backslashreplace"), faults)
 
 
-def _read_quickly(data: bytes, parts: Mapping[str, str]) -> pl.DataFrame | None:
+def _read_quickly(data: bytes, parts: Mapping[str, str]) -> Cells | None:
     try:
         table = pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
     if not set(parts.values()) <= set(table.columns) or not table.height:
         return None
-    table = table.select(pl.col(name).alias(part) for part, name in parts.items())
-    return table if all(table.schema[part] in _QUICK[part] for part in table.columns) else None
+    is_plain = all(table.schema[name] in _QUICK[part] for part, name in parts.items())
+    return Cells(tuple(table.columns), table.get_columns()) if is_plain else None
+
+
+def _read_entries(
+    data: bytes, parts: Mapping[str, str], *, skip: bool, file: Path
+) -> tuple[list[int], list[dict[str, Any]], list[DataError]]:
+    """The objects, the line of each, and what is wrong with other lines, if these may be skipped."""
+    lines: list[int] = []
+    rows: list[dict[str, Any]] = []
+    faults: list[DataError] = []
+    for line, entry in _entries(data, file):
+        fault = entry if isinstance(entry, DataError) else _id_fault(entry, parts, line, file)
+        if isinstance(entry, dict) and fault is None:
+            lines.append(line)
+            rows.append(entry)
+        elif fault is not None:
+            faults.append(fault)
+            if not skip:
+                break
+    if not rows:
+        raise faults[0] if faults else DataError("there are no objects", file=file, expected=_EXPECTED_LINE)
+    return lines, rows, faults
+
+
+def _ratings_column(part: str, cells: list[Any]) -> pl.Series:
+    if part in ("user", "item"):
+        return id_series(cells, part)
+    return pl.Series(part, [None if cell is None else str(cell) for cell in cells], dtype=pl.String)
+
+
+def _column(name: str, cells: list[Any]) -> pl.Series:
+    """A column of what polars can hold; texts where a column has values of several types."""
+    try:
+        return pl.Series(name, cells)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        texts = [cell if cell is None or isinstance(cell, str) else json.dumps(cell) for cell in cells]
+        return pl.Series(name, texts, dtype=pl.String)
 
 
 def _entries(data: bytes, file: Path) -> Iterator[tuple[int, dict[str, Any] | DataError]]:

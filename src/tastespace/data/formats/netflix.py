@@ -22,6 +22,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tastespace.arrays import IntArray
+from tastespace.data.formats.descriptions import described
 from tastespace.data.ratings import Duplicates, Ratings
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import DataError
@@ -254,9 +255,7 @@ def _titled(ratings: Ratings, file: Path) -> Ratings:
         ids.append(int(film))
         years.append(int(year) if year.isdigit() else None)
         titles.append(title.strip() + (f" ({year})" if year.isdigit() else ""))
-    known = pl.DataFrame(
+    table = pl.DataFrame(
         {"id": ids, "title": titles, "year": years}, schema={"id": pl.Int64(), "title": pl.String(), "year": pl.Int32()}
     )
-    every = pl.DataFrame({"id": ratings.items.ids})
-    described = every.join(known.unique("id", keep="first"), on="id", how="left", maintain_order="left")
-    return ratings.with_items(described["title"], described.select("year"))
+    return described(ratings, table)

@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 
 from tastespace.arrays import FloatArray, IntArray, OffsetArray, contiguous
-from tastespace.data.formats.compression import named_damage
+from tastespace.data.formats.content import named_damage
 from tastespace.data.formats.layout import sniff
-from tastespace.data.tables import typed
+from tastespace.data.tables import EXPECTED_CELL, problem_of, typed
 from tastespace.data.vocabulary import Vocabulary, id_series
 from tastespace.errors import DataError, InvalidParameterError
 
@@ -115,11 +115,14 @@ def _piece(file: Path, columns: tuple[str, str, str], start: int, n: int) -> pl.
     scan = pl.scan_parquet(file, glob=False, hive_partitioning=False).select(columns).slice(start, n)
     with named_damage(file):
         stored = scan.collect()
-    found = typed(dict(zip(("user", "item", "rating"), (stored[name] for name in columns), strict=True)))
-    if found.fault is not None:
-        place = f"row {start + found.fault.row + 1}, column {found.fault.part}"
-        raise DataError(f"{place}: {found.fault.problem}", file=file, expected=found.fault.expected)
-    return found.table
+    found = {}
+    for part, name in zip(("user", "item", "rating"), columns, strict=True):
+        found[part], wrong = typed(part, stored[name])
+        if wrong.any():
+            row = int(wrong.arg_max() or 0)
+            problem = f"row {start + row + 1}, column {part}: {problem_of(part, stored[name][row])}"
+            raise DataError(problem, file=file, expected=EXPECTED_CELL[part])
+    return pl.DataFrame(found)
 
 
 def _with(known: pl.Series, more: pl.Series, name: str) -> pl.Series:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import errno
 import gzip
 import os
-import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -20,6 +19,7 @@ import zstandard
 
 from tastespace.data.ratings import Ratings
 from tastespace.errors import DataError
+from tastespace.storage import replace_file
 
 AnyPath = str | os.PathLike[str]
 ROWS_AT_A_TIME = 1_000_000
@@ -114,21 +114,14 @@ def _packed(stream: IO[bytes], packed: str | None) -> Iterator[Sink]:
 
 @contextmanager
 def _replacing(file: Path) -> Iterator[IO[bytes]]:
-    """A stream to a file beside this one, which takes its place in the end; nothing is left of a failure."""
-    target = file.resolve()  # what a link leads to is replaced, not the link
-    beside = target.with_name(f".{target.name[:100]}-{secrets.token_hex(4)}")
+    """A stream to what takes the place of a file; what a link leads to is replaced, not the link."""
+    target = file.resolve()
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        with beside.open("xb") as stream:
+        with replace_file(target) as stream:
             yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        beside.replace(target)
     except (OSError, pl.exceptions.PolarsError) as error:
         number = error.errno if isinstance(error, OSError) else None
         reason = _REASONS.get(number or 0) or str(error).strip() or type(error).__name__
         raise DataError(f"the file cannot be written: {reason}", file=file) from error
-    finally:
-        with suppress(OSError):
-            beside.unlink()

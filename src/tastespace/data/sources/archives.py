@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import lzma
-import os
 import re
 import shutil
 import stat
@@ -28,6 +27,7 @@ from typing import IO
 from tastespace.data.sources.download import CHUNK, readable_size, require_space
 from tastespace.errors import DataError
 from tastespace.progress import Observer, Progress, silent
+from tastespace.storage import remove_unfinished, replace_folder
 
 _DAMAGE = (
     tarfile.TarError,
@@ -70,21 +70,13 @@ def unpack(
     """
     if not archive.exists():
         raise DataError("there is no such file", file=archive, expected=_EXPECTED)
-    new, old = folder.with_name(f"{folder.name}.partial"), folder.with_name(f"{folder.name}.old")
     with _faults(archive, folder):
-        for left_over in (new, old):
-            shutil.rmtree(left_over, ignore_errors=True)
-        new.mkdir(parents=True)
-        try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(folder.parent)
+        with replace_folder(folder) as new:
             found = _copy_wanted(archive, [*needed, *others], new, observer)
             if not found.intersection(needed):
                 raise DataError("there are no ratings in it", file=archive, expected=f"a file {' or '.join(needed)}")
-            if folder.exists():
-                os.replace(folder, old)
-            os.replace(new, folder)
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
-            shutil.rmtree(old, ignore_errors=True)
     return [pattern for pattern in others if pattern not in found]
 
 

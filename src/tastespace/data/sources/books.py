@@ -16,8 +16,9 @@ import numpy as np
 import polars as pl
 
 from tastespace.data.formats import files
+from tastespace.data.formats.descriptions import described
 from tastespace.data.ratings import Ratings
-from tastespace.data.sources.source import Archive, Source, described
+from tastespace.data.sources.source import Archive, Source
 from tastespace.errors import DataError, warn
 
 _RATING = r'^"(\d+)";"(.*)";"(\d+)"$'

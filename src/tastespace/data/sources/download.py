@@ -8,7 +8,6 @@ does not know ranges, the whole file comes again. Nothing but a whole file with 
 from __future__ import annotations
 
 import errno
-import hashlib
 import http.client
 import json
 import os
@@ -28,6 +27,7 @@ from urllib.request import Request, urlopen
 
 from tastespace.errors import DataError, warn
 from tastespace.progress import Observer, Progress, silent
+from tastespace.storage import digest_of, replace_file
 from tastespace.version import __version__
 
 CHUNK = 1 << 18
@@ -61,12 +61,6 @@ def download(
         _check(part, target, checksum)
         os.replace(part.file, target)
         part.forget()
-
-
-def digest_of(file: Path, algorithm: str) -> str:
-    """The checksum of a file: `md5` or `sha256`."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
 def record_of(target: Path) -> Path:
@@ -121,7 +115,8 @@ class _Part:
         return notes if isinstance(notes, dict) and notes.get("url") == self.url else {}
 
     def note(self, validator: str | None, total: int | None) -> None:
-        self.notes.write_text(json.dumps({"url": self.url, "validator": validator, "total": total}))
+        with replace_file(self.notes) as stream:
+            stream.write(json.dumps({"url": self.url, "validator": validator, "total": total}).encode())
 
     def forget(self) -> None:
         self.file.unlink(missing_ok=True)
@@ -270,7 +265,8 @@ def _check(part: _Part, target: Path, checksum: str | None) -> None:
             expected=f"{digest} ({source}). What came was removed. Try again; if it stays so, the file was changed",
         )
     if not checksum and not seen:
-        record.write_text(f"{got}  {target.name}\n")
+        with replace_file(record) as stream:
+            stream.write(f"{got}  {target.name}\n".encode())
         warn(
             f"{part.url}: no checksum is published. The sha256 of what came is {got}; compare it if you can. "
             f"It is put down in {record}, and later downloads will be compared with it"

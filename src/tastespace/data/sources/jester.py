@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from tastespace.data.formats.descriptions import described
 from tastespace.data.ratings import Ratings
-from tastespace.data.sources.source import Archive, Source, described
+from tastespace.data.sources.source import Archive, Source
 from tastespace.errors import DataError, shortened
 
 _LINE = r"^\s*(?<user>\d+)\s+(?<item>\d+)\s+(?<rating>-?\d+(?:\.\d*)?)\s*$"

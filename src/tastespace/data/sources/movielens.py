@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from tastespace.data.formats.descriptions import described
 from tastespace.data.formats.files import read
 from tastespace.data.ratings import Ratings
 from tastespace.data.sources.source import Archive, Source
@@ -175,16 +176,14 @@ def movielens_demo() -> Ratings:
         {str(name): [None if value != value else value for value in frame[name].to_list()] for name in frame.columns}
     )
     ratings = Ratings.from_frame(table, user="userId", item="movieId", rating="rating", time="timestamp")
-    described = table.unique("movieId", keep="first")
-    films = pl.DataFrame({"movieId": ratings.items.ids}).join(
-        described, on="movieId", how="left", maintain_order="left"
+    year = pl.col("year").cast(pl.Int32, strict=False)
+    films = table.select(
+        pl.col("movieId").alias("id"),
+        pl.concat_str([pl.col("title"), pl.format(" ({})", year)]).fill_null(pl.col("title")).alias("title"),
+        pl.col("genres").str.split("|"),
+        year,
     )
-    year = films["year"].cast(pl.Int32, strict=False)
-    titles = pl.select(
-        pl.when(year.is_not_null()).then(films["title"] + " (" + year.cast(pl.String) + ")").otherwise(films["title"])
-    ).to_series()
-    attributes = pl.DataFrame({"genres": films["genres"].str.split("|"), "year": year})
-    return ratings.with_items(titles.alias("title"), attributes)
+    return described(ratings, films)
 
 
 def _read(folder: Path) -> Ratings:

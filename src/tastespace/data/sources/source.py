@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import numpy as np
-import polars as pl
-
 from tastespace.data.ratings import Ratings
 from tastespace.data.sources.archives import unpack
-from tastespace.data.sources.download import digest_of, download, record_of
+from tastespace.data.sources.download import download, record_of
 from tastespace.errors import DataError, warn
 from tastespace.progress import Observer, silent
-from tastespace.storage import held
-
-
-def cache_folder(chosen: Path | None = None) -> Path:
-    """The folder that was chosen, or `$TASTESPACE_CACHE`, or the usual place of the platform."""
-    if chosen is not None:
-        return Path(chosen).expanduser()
-    if named := os.environ.get("TASTESPACE_CACHE"):
-        return Path(named).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "tastespace" / "cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "tastespace"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tastespace"
+from tastespace.storage import cache_folder, digest_of, locked
 
 
 def files_folder(name: str, cache: Path | None = None) -> Path:
@@ -67,7 +49,7 @@ def obtain(
         return folder
     if given is not None and not given.exists():
         raise DataError("there is no such file", file=given, expected=f"the archive of {name}, or an unpacked folder")
-    with held(folder.parent / "lock", observer):
+    with locked(folder.parent / "lock", observer):
         if given is not None:
             _compare(given, archive)
             _unpack(given, archive, folder, observer)
@@ -144,14 +126,3 @@ class Source:
 
     def __call__(self) -> Ratings:
         return self.load()
-
-
-def described(ratings: Ratings, table: pl.DataFrame) -> Ratings:
-    """The ratings with the titles and attributes of a table with columns id and title; null where it has none."""
-    rows = pl.Series("row", ratings.items.rows_of(table["id"]))
-    known = table.drop("id").with_columns(rows).filter(pl.col("row") >= 0)
-    known = known.unique("row", keep="first", maintain_order=True)
-    every = pl.DataFrame({"row": np.arange(ratings.n_items, dtype=np.int32)})
-    joined = every.join(known, on="row", how="left", maintain_order="left")
-    attributes = joined.drop("row", "title")
-    return ratings.with_items(joined["title"], attributes if attributes.width else None)

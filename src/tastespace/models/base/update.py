@@ -284,6 +284,7 @@ def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
         contiguous(values[kept], np.float32),
         None if times is None else times[kept],
         *_descriptions(old, new, item_rows, len(items)),
+        _attributes(old.user_attributes, new.user_attributes, *_sources(old.n_users, user_rows, len(users))),
         declared_kind=old.declared_kind or new.declared_kind,
         kind_reason=old.kind_reason if old.declared_kind is not None else new.kind_reason,
     )
@@ -341,22 +342,35 @@ def _descriptions(
     old: Ratings, new: Ratings, rows: IntArray, n_items: int
 ) -> tuple[pl.Series | None, pl.DataFrame | None]:
     """Titles and attributes: what is known stays, what is not comes from the new ratings."""
-    own, brought = np.arange(n_items, dtype=np.int32), np.full(n_items, -1, np.int32)
-    own[old.n_items :] = -1
-    brought[rows] = np.arange(len(rows), dtype=np.int32)
+    own, brought = _sources(old.n_items, rows, n_items)
     titles = None
     if old.item_titles is not None or new.item_titles is not None:
         titles = pl.select(pl.coalesce(old.title_of(own), new.title_of(brought))).to_series()
-    attributes = _attributes_at(new.item_attributes, brought)
-    if old.item_attributes is None:
-        return titles, attributes
+    return titles, _attributes(old.item_attributes, new.item_attributes, own, brought)
+
+
+def _sources(n_old: int, rows: IntArray, n: int) -> tuple[IntArray, IntArray]:
+    """Where the description of each row comes from: its row in the old ratings and in the new ones, or -1."""
+    own, brought = np.arange(n, dtype=np.int32), np.full(n, -1, np.int32)
+    own[n_old:] = -1
+    brought[rows] = np.arange(len(rows), dtype=np.int32)
+    return own, brought
+
+
+def _attributes(
+    old: pl.DataFrame | None, new: pl.DataFrame | None, own: IntArray, brought: IntArray
+) -> pl.DataFrame | None:
+    """What is known stays, what is not comes from the new ratings."""
+    attributes = _attributes_at(new, brought)
+    if old is None:
+        return attributes
     if attributes is None:
-        return titles, _attributes_at(old.item_attributes, own)
+        return _attributes_at(old, own)
     try:
-        return titles, pl.concat([old.item_attributes, attributes[old.n_items :]], how="diagonal_relaxed")
+        return pl.concat([old, attributes[old.height :]], how="diagonal_relaxed")
     except pl.exceptions.SchemaError as error:
         raise DataError(
-            f"the attributes of new items are of another kind than those of the old ones ({error})",
+            f"the attributes of what is new are of another kind than those of the old ones ({error})",
             expected="the same kinds of columns",
         ) from error
 

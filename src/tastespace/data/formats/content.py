@@ -1,4 +1,4 @@
-"""Compressed files, recognised by their first bytes whatever their names."""
+"""The content of files: compressed or not, recognised by their first bytes whatever their names; what is wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal
 import polars as pl
 import zstandard
 
-from tastespace.errors import DataError
+from tastespace.errors import DataError, InvalidParameterError
 
 Compression = Literal["gzip", "zstd"]
 
@@ -88,7 +88,7 @@ def _faults_named(file: Path, compression: Compression | None) -> Iterator[None]
         ) from error
 
 
-WHOLE = "a whole Parquet file: fetch it again, or write it anew from where it came from"
+WHOLE = "a whole Parquet file: fetch it again, or write it again from where it came from"
 
 
 @contextmanager
@@ -101,3 +101,25 @@ def named_damage(file: Path) -> Iterator[None]:
             raise
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DataError(f"this Parquet file is damaged ({reason})", file=file, expected=WHOLE) from error
+
+
+@contextmanager
+def named_faults(file: Path, expected: str) -> Iterator[None]:
+    """Whatever goes wrong with a file becomes a `DataError` that names it."""
+    try:
+        yield
+    except DataError as error:
+        if error.file is not None:
+            raise
+        raise DataError(error.problem, file=file, line=error.line, text=error.text, expected=error.expected) from error
+    except InvalidParameterError:
+        raise
+    except FileNotFoundError as error:
+        raise DataError("there is no such file", file=file, expected=expected) from error
+    except IsADirectoryError as error:
+        raise DataError("this is a folder", file=file, expected=expected) from error
+    except PermissionError as error:
+        raise DataError("permission to read the file is denied", file=file, expected="a readable file") from error
+    except (OSError, ValueError, ArithmeticError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise DataError(f"the file cannot be read ({reason[0]})", file=file, expected=expected) from error
