@@ -46,7 +46,7 @@ def items_of(said, position=0):
     return [entry["item"] for entry in said["users"][position]["items"]]
 
 
-def test_somebody_new(folder):
+def test_a_new_user(folder):
     said = as_json(folder / "model")["users"]
     assert [entry["user"] for entry in said] == ["you"]
     assert said[0]["cold"] is True
@@ -59,7 +59,7 @@ def test_somebody_new(folder):
 def test_what_a_person_sees(folder):
     said = as_json(folder / "model", "--n", 2)["users"][0]
     lines = run(folder / "model", "-n", 2).stdout.splitlines()
-    assert lines[0] == "Ask user you (no ratings to go by: these are the questions for anybody)"
+    assert lines[0] == "Ask user you (no ratings yet: these are the default questions)"
     assert lines[1].split() == ["title", "item", "reduction", "sd"]
     first = said["items"][0]
     assert lines[2].split() == ["1", *first["title"].split(), str(first["item"])] + [

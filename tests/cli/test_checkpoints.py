@@ -171,7 +171,7 @@ def test_interrupted_it_says_how_to_go_on(folder, tmp_path):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err == f"interrupted; {state} has the state of the run: go on with the same command and --resume\n"
+    assert err == f"interrupted; {state} has the checkpoints of the run: repeat the command with --resume\n"
     run(*options, "--resume")
     assert content(tmp_path / "model") == content(folder / "whole")
 

@@ -16,6 +16,7 @@ import pytest
 from cli.program import COMMAND, as_a_process, tastespace
 
 from tastespace import load
+from tastespace.cli import main
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -191,10 +192,10 @@ def test_recommend_json(folder):
 def test_recommend_shows_titles_and_says_who_is_cold(folder):
     result = tastespace("recommend", folder / "model", "--user", 1, "--user", "nobody", "-n", 2)
     assert result.stdout.count("Film ") == 4
-    assert "For user nobody (no ratings to go by: this is the list for anybody)" in result.stdout
+    assert "For user nobody (no ratings yet: this is the default list)" in result.stdout
 
 
-def test_recommend_to_a_stranger_with_a_history(folder, tmp_path):
+def test_recommend_to_a_new_user_with_a_history(folder, tmp_path):
     (tmp_path / "three.csv").write_text("user,item,rating\nme,1,5\nme,2,1\n")
     (tmp_path / "two.csv").write_text("item,rating\n1,5\n2,1\n")
     three = as_json(tastespace("recommend", folder / "model", "--history", tmp_path / "three.csv", "--json"))
@@ -276,6 +277,15 @@ def test_version_and_help():
     for verb in ("fit", "predict", "recommend", "evaluate", "demo", "doctor"):
         assert verb in tastespace("--help").stdout
         assert tastespace(verb, "--help").returncode == 0
+
+
+@pytest.mark.parametrize("command", [[], *([verb] for verb in main.VERBS), ["data"], ["data", "split"]], ids=str)
+def test_help_shows_no_type_of_flags_and_one_value_of_repeated_options(command):
+    shown = tastespace(*command, "--help").stdout
+    assert "--help  " in shown
+    assert "<bool>" not in shown
+    assert "<list[" not in shown
+    assert command != ["recommend"] or "-u      <str> " in shown
 
 
 # bad input

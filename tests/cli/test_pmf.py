@@ -93,7 +93,7 @@ def test_ratings_are_streamed_from_parquet(stream, tmp_path):
     assert (said["n_ratings"], said["n_users"]) == (expected.seen_.learned_ratings, 50)
     assert len(model.ratings_) == 0
     result, _ = stream(*SHORT)
-    assert "piece by piece" in result.stdout
+    assert "block by block" in result.stdout
     answer = CliRunner().invoke(app, ["recommend", str(folder), "--user", "0", "--json"])
     assert answer.exit_code == 0, answer.output
 
@@ -104,7 +104,7 @@ def test_ratings_are_streamed_from_parquet(stream, tmp_path):
         ((), 1, "--stream got no --model; expected --model pmf"),
         (("--model", "vb"), 1, "--stream got --model vb; expected --model pmf"),
         ((*SHORT, "--holdout", 0.1), 2, "--holdout would need"),
-        ((*SHORT, "--rating-column", "rating"), 2, "was told how to read a file (rating)"),
+        ((*SHORT, "--rating-column", "rating"), 2, "got options for reading a file (rating)"),
     ],
 )
 def test_what_cannot_be_streamed_is_refused_before_anything_is_read(stream, options, code, said):

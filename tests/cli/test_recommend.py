@@ -154,7 +154,7 @@ def test_similar_items(folder):
             [entry["similarity"] for entry in similar], expected.similarities[position], atol=1e-5
         )
     shown = run("similar", folder / "model", "--item", 7, "-n", 3).stdout
-    assert shown.startswith("Like item 7, Film 7\n")
+    assert shown.startswith("Similar to item 7, Film 7\n")
     assert len(shown.splitlines()) == 5
 
 
@@ -165,7 +165,7 @@ def test_similar_users(folder, tmp_path):
     assert known["similar"][0].keys() == {"user", "similarity"}
     assert (unknown["cold"], unknown["similar"]) == (True, [])
     shown = run("similar", folder / "model", "--user", "nobody").stdout
-    assert "Like user nobody (nothing to compare by)" in shown
+    assert "Similar to user nobody (nothing to compare by)" in shown
     (tmp_path / "mine.csv").write_text("item,rating\n1,5\n2,1\n")
     assert as_json("similar", folder / "model", "--history", tmp_path / "mine.csv")["users"][0]["user"] == "you"
 
@@ -205,7 +205,7 @@ def test_explain(folder):
     assert "other rating" in shown
 
 
-def test_explain_to_a_stranger(folder, tmp_path):
+def test_explain_to_a_new_user(folder, tmp_path):
     (tmp_path / "mine.csv").write_text("item,rating\n1,5\n2,1\n")
     said = as_json("explain", folder / "model", "--history", tmp_path / "mine.csv", "--item", 7)
     assert said["user"] == "you"
