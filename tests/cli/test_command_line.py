@@ -1,4 +1,4 @@
-"""The program as a person runs it: its output, its exit code."""
+"""The program as a user runs it: its output, its exit code."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
-from cli.program import COMMAND, as_a_process, tastespace
+from cli.program import Forked, as_a_process, tastespace
 
 from tastespace import load
 from tastespace.cli import main
@@ -432,30 +431,20 @@ def test_a_history_with_unknown_items_warns_and_goes_on(folder, tmp_path):
     assert result.stderr.startswith("warning: 1 of 2 items in the history are unknown")
 
 
-def wait_until_busy(process, seconds):
-    """Until the process has computed for so long: on a slow machine, too, it is past its imports then."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    while process.poll() is None:
-        user, system = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
-        if (int(user) + int(system)) / ticks > seconds:
-            return
-        time.sleep(0.05)
+def seconds_computed(pid):
+    """CPU time of a process, which says how far it is on a slow machine, too."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc to know when to interrupt")
 def test_interrupted_nothing_is_half_written(tmp_path):
     """Ctrl-C in the middle of a long fit."""
-    rng = generator(0)
-    rows = rng.integers([0, 0, 1], [3000, 2000, 6], (300_000, 3))
-    np.savetxt(tmp_path / "ratings.csv", rows, fmt="%d", delimiter=",", header="user,item,rating", comments="")
-    process = subprocess.Popen(
-        [*COMMAND, "fit", str(tmp_path / "ratings.csv"), "--out", str(tmp_path / "model"), "--n-factors", "128"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    wait_until_busy(process, seconds=5)
-    assert process.poll() is None, "the fit must still run when it is interrupted"
+    rows = generator(0).integers([0, 0, 1], [3000, 2000, 6], (100_000, 3))
+    pl.DataFrame(rows, ["user", "item", "rating"]).write_csv(tmp_path / "ratings.csv")
+    process = Forked("fit", tmp_path / "ratings.csv", "--out", tmp_path / "model", "--n-factors", 128)
+    process.wait_until(lambda: seconds_computed(process.pid) > 1)
+    assert process.returncode is None, "the fit must still run when it is interrupted"
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130

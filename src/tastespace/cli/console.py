@@ -6,8 +6,9 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -23,7 +24,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 from rich.table import Table
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
 from tastespace.errors import TastespaceWarning
 from tastespace.progress import Observer, Progress, silent
@@ -41,18 +42,18 @@ err = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() el
 
 
 class PlainTypes:
-    """Help without the type of flags (`<bool>`), and with that of one value for repeated options (`<list[str]>`)."""
+    """Help without the type of flags (`<bool>`), and with that of one value where several are taken (`<list[str]>`)."""
 
     def get_params(self, context: Any) -> list[Any]:
         params: list[Any] = super().get_params(context)  # type: ignore[misc]
         for param in params:
-            if not isinstance(param, TyperOption) or param.metavar is not None:
-                continue
-            if param.is_flag:
-                param.metavar = ""
-            elif param.multiple and hasattr(param, "display_type"):  # Before typer 0.29 it was not shown as a list.
-                param.metavar = re.sub(r"list\[(.*)\]", r"\1", param.display_type(context))
+            if show := getattr(param, "display_type", None):  # typer before 0.29 has no such types.
+                param.display_type = partial(_plain_type, show, getattr(param, "is_flag", False))
         return params
+
+
+def _plain_type(show: Callable[[Any], str], is_flag: bool, context: Any) -> str:
+    return "" if is_flag else re.sub(r"list\[(.*)\]", lambda found: found[1].lower(), show(context))
 
 
 class Command(PlainTypes, TyperCommand):
