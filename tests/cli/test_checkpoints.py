@@ -1,38 +1,31 @@
-"""`tastespace fit --checkpoint` as a person runs it, and as a machine ends it: killed, interrupted, on a full disk."""
+"""`tastespace fit --checkpoint`: killed, interrupted, on a full disk, and resumed."""
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from cli.program import Forked, tastespace
 
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
-COMMAND = [sys.executable, "-c", "from tastespace.cli.main import run; run()"]
 # Many quick sweeps, and a checkpoint after each: most of the time something is being written.
 SWEEPS = ("--n-factors", 2, "--set", "warmup=100", "--set", "draws=25", "--set", "thin=4", "--seed", 5)
 N_SWEEPS = 200
+SHORT = ("--n-factors", 2, "--set", "warmup=30", "--set", "draws=15", "--set", "thin=2", "--seed", 5)
+N_SHORT = 60
 
 
-def start(*arguments, command=COMMAND):
-    return subprocess.Popen(
-        [*command, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
-    )
-
-
-def run(*arguments, code=0, command=COMMAND):
-    process = start(*arguments, command=command)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == code, err + out
-    assert "Traceback" not in err
-    return out, err
+def run(*arguments, code=0):
+    result = tastespace(*arguments)
+    assert result.returncode == code, result.stderr + result.stdout
+    assert "Traceback" not in result.stderr
+    return result.stdout, result.stderr
 
 
 def content(folder):
@@ -66,25 +59,18 @@ def last_step(folder):
     return sum(steps.values())
 
 
-def wait_until(happened, process, seconds=120):
-    end = time.monotonic() + seconds
-    while not happened() and process.poll() is None:
-        assert time.monotonic() < end
-        time.sleep(0.002)
-
-
-def survive(folder, tmp_path, kills, seed, more=()):
+def survive(folder, tmp_path, kills, seed, sweeps=SWEEPS, n_sweeps=N_SWEEPS):
     """Kill the fit at so many random moments, each time further on; the last run is left alone."""
     rng, state, killed = generator(seed), tmp_path / "state", 0
-    options = ("fit", folder / "ratings.csv", "-o", tmp_path / "model", "--model", "bpmf", *SWEEPS, *more)
+    options = ("fit", folder / "ratings.csv", "-o", tmp_path / "model", "--model", "bpmf", *sweeps)
     options += ("--checkpoint", state, "--every", 1)
-    goals = sorted(rng.integers(1, 2 * N_SWEEPS - 40, kills))
+    goals = sorted(rng.integers(1, 2 * n_sweeps - 40, kills))
     for goal in goals:
         threads, delay = int(rng.integers(1, 3)), float(rng.uniform(0, 0.01))
-        process = start(*options, "--threads", threads, *(["--resume"] if last_step(state) else []))
-        wait_until(lambda goal=goal: last_step(state) >= goal, process)
+        process = Forked(*options, "--threads", threads, *(["--resume"] if last_step(state) else []))
+        process.wait_until(lambda goal=goal: last_step(state) >= goal)
         time.sleep(delay)
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         process.communicate()
         killed += process.returncode == -signal.SIGKILL
     assert killed == kills, "the run must still go on when it is killed"
@@ -113,8 +99,8 @@ def test_killed_whatever_the_likelihood_it_ends_with_the_same_bytes(kind, tmp_pa
     ratings = tastes(30, 20, rng=generator(4))[0]
     values = ratings.values > 3 if kind in ("probit", "logistic") else np.clip(np.round(ratings.values), 1, 5)
     replace(ratings, values=values.astype(np.float32)).write(tmp_path / "ratings.csv")
-    run("fit", tmp_path / "ratings.csv", "--out", tmp_path / "whole", "--model", "bpmf", *SWEEPS, *KINDS[kind])
-    survive(tmp_path, tmp_path, kills=8, seed=3, more=KINDS[kind])
+    run("fit", tmp_path / "ratings.csv", "--out", tmp_path / "whole", "--model", "bpmf", *SHORT, *KINDS[kind])
+    survive(tmp_path, tmp_path, kills=6, seed=3, sweeps=(*SHORT, *KINDS[kind]), n_sweeps=N_SHORT)
 
 
 @pytest.mark.slow
@@ -124,8 +110,8 @@ def test_killed_with_a_hold_out_and_a_second_fit(folder, tmp_path):
     run(*options, "-o", tmp_path / "whole")
     state = tmp_path / "state"
     options += ("-o", tmp_path / "model", "--checkpoint", state, "--every", 20)
-    process = start(*options)
-    wait_until(lambda: last_step(state / "refit") >= 100, process)
+    process = Forked(*options)
+    process.wait_until(lambda: last_step(state / "refit") >= 100)
     process.kill()
     process.communicate()
     assert last_step(state) == 2 * N_SWEEPS
@@ -134,22 +120,15 @@ def test_killed_with_a_hold_out_and_a_second_fit(folder, tmp_path):
     assert not state.exists()
 
 
-LIMITED = [
-    sys.executable,
-    "-c",
-    "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); "
-    "from tastespace.cli.main import run; run()",
-]
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limits of file sizes")
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_full_disk_stops_the_run_cleanly(folder, tmp_path, threads):
     """No file may be larger than 60 kB: checkpoints grow with what is watched, and one is too large."""
     state = tmp_path / "state"
     options = ("fit", folder / "ratings.csv", "-o", tmp_path / "model", *SWEEPS, "--checkpoint", state, "--every", 10)
-    out, err = run(*options, "--threads", threads, code=1, command=LIMITED)
-    assert out == ""
+    process = Forked(*options, "--threads", threads, max_file_bytes=60_000)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (1, "")
     assert err.startswith("error: the checkpoint of chain ")
     assert "cannot be written to" in err
     assert "File too large; that after step" in err
@@ -163,15 +142,15 @@ def test_a_full_disk_stops_the_run_cleanly(folder, tmp_path, threads):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="interrupts in another way")
-def test_interrupted_it_says_how_to_go_on(folder, tmp_path):
+def test_interrupted_it_says_how_to_resume(folder, tmp_path):
     state = tmp_path / "state"
     options = ("fit", folder / "ratings.csv", "-o", tmp_path / "model", *SWEEPS, "--checkpoint", state, "--every", 1)
-    process = start(*options)
-    wait_until(lambda: last_step(state) >= 50, process)
+    process = Forked(*options)
+    process.wait_until(lambda: last_step(state) >= 50)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err == f"interrupted; {state} has the state of the run: go on with the same command and --resume\n"
+    assert err == f"interrupted; {state} has the checkpoints of the run: repeat the command with --resume\n"
     run(*options, "--resume")
     assert content(tmp_path / "model") == content(folder / "whole")
 
@@ -193,8 +172,8 @@ def test_what_is_refused(folder, tmp_path):
 def test_another_run_and_a_run_that_is_there(folder, tmp_path):
     state = tmp_path / "state"
     options = ("fit", folder / "ratings.csv", "-o", tmp_path / "model", *SWEEPS, "--checkpoint", state)
-    process = start(*options)
-    wait_until(lambda: last_step(state) >= 20, process)
+    process = Forked(*options)
+    process.wait_until(lambda: last_step(state) >= 20)
     process.kill()
     process.communicate()
     _, err = run(*options, code=1)
@@ -207,7 +186,7 @@ def test_another_run_and_a_run_that_is_there(folder, tmp_path):
     assert "of another run: ratings is '3 by 2 users of 2 items, " in err
 
 
-def test_nothing_to_resume_from_is_told(folder, tmp_path):
+def test_nothing_to_resume_from_is_a_warning(folder, tmp_path):
     quick = ("--n-factors", 2, "--set", "warmup=5", "--set", "draws=20", "--seed", 5)
     state = tmp_path / "state"
     _, err = run("fit", folder / "ratings.csv", "-o", tmp_path / "model", *quick, "--checkpoint", state, "--resume")

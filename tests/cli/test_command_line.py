@@ -1,4 +1,4 @@
-"""The program as a person runs it: its output, its exit code."""
+"""The program as a user runs it: its output, its exit code."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
-from cli.program import COMMAND, as_a_process, tastespace
+from cli.program import Forked, as_a_process, tastespace
 
 from tastespace import load
+from tastespace.cli import main
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -191,10 +191,10 @@ def test_recommend_json(folder):
 def test_recommend_shows_titles_and_says_who_is_cold(folder):
     result = tastespace("recommend", folder / "model", "--user", 1, "--user", "nobody", "-n", 2)
     assert result.stdout.count("Film ") == 4
-    assert "For user nobody (no ratings to go by: this is the list for anybody)" in result.stdout
+    assert "For user nobody (no ratings yet: this is the default list)" in result.stdout
 
 
-def test_recommend_to_a_stranger_with_a_history(folder, tmp_path):
+def test_recommend_to_a_new_user_with_a_history(folder, tmp_path):
     (tmp_path / "three.csv").write_text("user,item,rating\nme,1,5\nme,2,1\n")
     (tmp_path / "two.csv").write_text("item,rating\n1,5\n2,1\n")
     three = as_json(tastespace("recommend", folder / "model", "--history", tmp_path / "three.csv", "--json"))
@@ -276,6 +276,15 @@ def test_version_and_help():
     for verb in ("fit", "predict", "recommend", "evaluate", "demo", "doctor"):
         assert verb in tastespace("--help").stdout
         assert tastespace(verb, "--help").returncode == 0
+
+
+@pytest.mark.parametrize("command", [[], *([verb] for verb in main.VERBS), ["data"], ["data", "split"]], ids=str)
+def test_help_shows_no_type_of_flags_and_one_value_of_repeated_options(command):
+    shown = tastespace(*command, "--help").stdout
+    assert "--help  " in shown
+    assert "<bool>" not in shown
+    assert "<list[" not in shown
+    assert command != ["recommend"] or "-u      <str> " in shown
 
 
 # bad input
@@ -422,30 +431,20 @@ def test_a_history_with_unknown_items_warns_and_goes_on(folder, tmp_path):
     assert result.stderr.startswith("warning: 1 of 2 items in the history are unknown")
 
 
-def wait_until_busy(process, seconds):
-    """Until the process has computed for so long: on a slow machine, too, it is past its imports then."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    while process.poll() is None:
-        user, system = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
-        if (int(user) + int(system)) / ticks > seconds:
-            return
-        time.sleep(0.05)
+def seconds_computed(pid):
+    """CPU time of a process, which says how far it is on a slow machine, too."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc to know when to interrupt")
 def test_interrupted_nothing_is_half_written(tmp_path):
     """Ctrl-C in the middle of a long fit."""
-    rng = generator(0)
-    rows = rng.integers([0, 0, 1], [3000, 2000, 6], (300_000, 3))
-    np.savetxt(tmp_path / "ratings.csv", rows, fmt="%d", delimiter=",", header="user,item,rating", comments="")
-    process = subprocess.Popen(
-        [*COMMAND, "fit", str(tmp_path / "ratings.csv"), "--out", str(tmp_path / "model"), "--n-factors", "128"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    wait_until_busy(process, seconds=5)
-    assert process.poll() is None, "the fit must still run when it is interrupted"
+    rows = generator(0).integers([0, 0, 1], [3000, 2000, 6], (100_000, 3))
+    pl.DataFrame(rows, ["user", "item", "rating"]).write_csv(tmp_path / "ratings.csv")
+    process = Forked("fit", tmp_path / "ratings.csv", "--out", tmp_path / "model", "--n-factors", 128)
+    process.wait_until(lambda: seconds_computed(process.pid) > 1)
+    assert process.returncode is None, "the fit must still run when it is interrupted"
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130

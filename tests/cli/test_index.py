@@ -10,7 +10,12 @@ import pytest
 from cli.program import tastespace
 
 from tastespace import ALS, ItemKNN, artifact, load, save
+<<<<<<< HEAD
 from tastespace.cli import serve as verb
+=======
+from tastespace.cli import index as verb
+from tastespace.index.measurement import Judged
+>>>>>>> refs/heads/front
 from tastespace.index.structures.exact import Exact
 from tastespace.index.structures.inverted_file import InvertedFile
 from tastespace.index.trials import Quality
@@ -65,7 +70,7 @@ def test_the_index_is_chosen_shown_and_kept(folder, always_an_index):
     assert "the fastest that reached accuracy 0.9. It finds " in shown
     assert "200.0 times as fast as numpy's scan; the exact scan takes 1,000 µs, 2.0 times as fast as numpy's" in shown
     assert "held-out queries" in shown
-    assert lines[-1] == f"kept with {folder}"
+    assert lines[-1] == f"saved with {folder}"
     kept = load(folder).index_
     assert isinstance(kept.index, InvertedFile)
     assert kept.chosen.description in shown
@@ -113,7 +118,7 @@ def test_a_target_that_the_scan_misses(folder, monkeypatch):
         lambda self, items: Quality(np.full(len(items), 0.5), np.full(len(items), 20)),
     )
     shown = run(folder, "--seconds", "0.2", "--structures", "exact").stdout
-    assert "not reached: accuracy 0.95, not even by the exact scan, which is kept; it finds 50.0 % of the true" in shown
+    assert "not reached: accuracy 0.95, not even by the exact scan, which is used; it finds 50.0 % of the true" in shown
     assert "chosen: the exact scan, because" not in shown
 
 
@@ -144,7 +149,8 @@ def test_an_index_that_cannot_be_read_is_replaced(folder):
 
 
 def test_time_that_is_too_short_is_said(folder):
-    assert "the time was up before all was tried: --seconds gives more" in run(folder, "--seconds", "0.001").stdout
+    shown = run(folder, "--seconds", "0.001").stdout
+    assert "the time budget ended before everything was tried; increase --seconds" in shown
 
 
 def test_without_ratings_only_users_are_asked_about(fitted, tmp_path):

@@ -317,7 +317,7 @@ def log(tmp_path_factory):
 def test_an_events_log_is_understood(log):
     folder, said, n_pairs = log
     assert "because the values are counts: no column of values, each line is a choice, and pairs" in said
-    assert f"fitted on {n_pairs:,} choices" in said
+    assert f"fitted on {n_pairs:,} interactions" in said
     described = run("data", "describe", folder / "log.csv").stdout
     assert "user = user, item = item, time = time; no column of values: each line is a choice" in described
     assert f"{n_pairs:,} of 300 read ({300 - n_pairs:,} duplicates merged)" in described
@@ -346,20 +346,20 @@ def test_what_is_said_of_choices_is_not_said_of_ratings(log, tmp_path):
         run("predict", folder / "model", tmp_path / "pairs.csv").stdout,
     ):
         assert "90% interval" in shown
-        assert "scores are no ratings: an interval is where a score may still move" in shown
+        assert "scores are not ratings; an interval is how far a score may move" in shown
         assert "of ratings" not in shown
     fitted = run(
         "fit", folder / "log.csv", "-o", tmp_path / "chances", "--model", "logistic", "--set", "epochs=3"
     ).stdout
-    assert "choices by" in fitted
+    assert "interactions by" in fitted
     shown = run("recommend", tmp_path / "chances", "-u", 1, "-n", 2).stdout
-    assert "scores are probabilities of a choice; belief sd is how far one may still move" in shown
+    assert "scores are probabilities of being chosen; belief sd is how far they may move" in shown
     assert "interval" not in shown
     shown = run("explain", folder / "model", "--history", folder / "mine.txt", "-i", 3).stdout
     assert re.search(r"2 times +1 ", shown)
     assert re.search(r"once +2 ", shown)
-    assert "no choices to go by" in run("recommend", folder / "model", "-u", "nobody", "-n", 1).stdout
-    assert "no choices to go by" in run("ask", folder / "model", "-n", 1).stdout
+    assert "no implicit feedback yet" in run("recommend", folder / "model", "-u", "nobody", "-n", 1).stdout
+    assert "no implicit feedback yet" in run("ask", folder / "model", "-n", 1).stdout
 
 
 def test_fading_says_how_its_kind_is_known_and_when_it_changes_nothing(folder):

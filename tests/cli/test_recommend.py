@@ -1,8 +1,9 @@
-"""recommend, similar and explain: filters from options and files, and what they print."""
+"""recommend, similar, explain and ask: filters from options and files, and what they print."""
 
 from __future__ import annotations
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from typer.testing import CliRunner
 
 from tastespace import ALS, Popular, load, read, save
 from tastespace.cli.main import app
+from tastespace.errors import ConvergenceWarning
+from tastespace.models import BPMF
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -28,7 +31,7 @@ def as_json(*arguments):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A fitted model whose items have titles, genres, years and prices."""
+    """Fitted models whose items have titles, genres, years and prices: of points, of draws, and of counts."""
     folder = tmp_path_factory.mktemp("recommend")
     ratings = tastes(50, 40, density=0.2, rng=generator(4))[0]
     ratings.to_polars().write_csv(folder / "ratings.csv")
@@ -37,6 +40,9 @@ def folder(tmp_path_factory):
     described = read(folder / "ratings.csv", items=folder / "items.csv")
     save(ALS(n_factors=3, regularisation=0.05, seed=0).fit(described), folder / "model")
     save(Popular(seed=0).fit(described), folder / "popular")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        save(BPMF(n_factors=3, warmup=5, draws=5, thin=1, seed=0).fit(described), folder / "bpmf")
     return folder
 
 
@@ -154,7 +160,7 @@ def test_similar_items(folder):
             [entry["similarity"] for entry in similar], expected.similarities[position], atol=1e-5
         )
     shown = run("similar", folder / "model", "--item", 7, "-n", 3).stdout
-    assert shown.startswith("Like item 7, Film 7\n")
+    assert shown.startswith("Similar to item 7, Film 7\n")
     assert len(shown.splitlines()) == 5
 
 
@@ -165,7 +171,7 @@ def test_similar_users(folder, tmp_path):
     assert known["similar"][0].keys() == {"user", "similarity"}
     assert (unknown["cold"], unknown["similar"]) == (True, [])
     shown = run("similar", folder / "model", "--user", "nobody").stdout
-    assert "Like user nobody (nothing to compare by)" in shown
+    assert "Similar to user nobody (nothing to compare by)" in shown
     (tmp_path / "mine.csv").write_text("item,rating\n1,5\n2,1\n")
     assert as_json("similar", folder / "model", "--history", tmp_path / "mine.csv")["users"][0]["user"] == "you"
 
@@ -181,7 +187,7 @@ def test_similar_users(folder, tmp_path):
         ("popular", ["--user", 1], 1, "how alike users are"),
     ],
 )
-def test_questions_about_likeness_that_make_no_sense(folder, model, options, code, message):
+def test_questions_about_similarity_that_make_no_sense(folder, model, options, code, message):
     result = run("similar", folder / model, *options)
     assert result.exit_code == code
     assert message in " ".join(result.stderr.split())
@@ -205,7 +211,7 @@ def test_explain(folder):
     assert "other rating" in shown
 
 
-def test_explain_to_a_stranger(folder, tmp_path):
+def test_explain_to_a_new_user(folder, tmp_path):
     (tmp_path / "mine.csv").write_text("item,rating\n1,5\n2,1\n")
     said = as_json("explain", folder / "model", "--history", tmp_path / "mine.csv", "--item", 7)
     assert said["user"] == "you"
@@ -225,3 +231,70 @@ def test_explanations_that_cannot_be_given(folder, tmp_path):
     result = run("explain", folder / "model", "--history", tmp_path / "two.csv", "--item", 7)
     assert result.exit_code == 1
     assert "a history of 2 users" in result.stderr
+
+
+# ask
+
+
+def test_a_new_user(folder):
+    said = as_json("ask", folder / "bpmf")["users"]
+    assert [entry["user"] for entry in said] == ["you"]
+    assert said[0]["cold"] is True
+    assert len(said[0]["items"]) == 5
+    assert set(said[0]["items"][0]) == {"item", "title", "reduction", "sd"}
+    assert said[0]["items"][0]["title"] == f"Film {said[0]['items'][0]['item']}"
+    assert said[0]["sd"] > said[0]["items"][0]["sd"] > said[0]["items"][4]["sd"]
+
+
+def test_what_a_person_sees(folder):
+    said = as_json("ask", folder / "bpmf", "--n", 2)["users"][0]
+    lines = run("ask", folder / "bpmf", "-n", 2).stdout.splitlines()
+    assert lines[0] == "Ask user you (no ratings yet: these are the default questions)"
+    assert lines[1].split() == ["title", "item", "reduction", "sd"]
+    first = said["items"][0]
+    assert lines[2].split() == ["1", *first["title"].split(), str(first["item"])] + [
+        f"{first['reduction']:.1%}",
+        f"{first['sd']:.3f}",
+    ]
+    last = said["items"][1]["sd"]
+    assert lines[4] == f"the answers lower the uncertainty about the user from {said['sd']:.3f} to {last:.3f}"
+    assert len(lines) == 5
+
+
+def test_users_old_and_with_a_history(folder, tmp_path):
+    said = as_json("ask", folder / "bpmf", "-u", 1, "-u", "nobody", "-n", 40)["users"]
+    assert [entry["user"] for entry in said] == [1, "nobody"]
+    assert [entry["cold"] for entry in said] == [False, True]
+    assert len(said[0]["items"]) < 40
+    first = said[1]["items"][0]["item"]
+    (tmp_path / "history.csv").write_text(f"item,rating\n{first},4\n")
+    then = as_json("ask", folder / "bpmf", "--history", tmp_path / "history.csv", "-n", 40)
+    assert then["users"][0]["cold"] is False
+    assert sorted([*listed(then), first]) == list(range(40))
+
+
+def test_what_may_be_asked(folder):
+    best = listed(as_json("ask", folder / "bpmf", "-n", 40))
+    assert listed(as_json("ask", folder / "bpmf", "--only", best[8], "--only", best[9])) in (best[8:10], best[9:7:-1])
+    assert best[0] not in listed(as_json("ask", folder / "bpmf", "--exclude", best[0], "-n", 40))
+    comedies = listed(as_json("ask", folder / "bpmf", "--where", "genre = comedy", "-n", 40))
+    assert sorted(comedies) == list(range(0, 40, 3))
+    assert len(listed(as_json("ask", folder / "bpmf", "--among", 3, "-n", 40))) == 3
+    assert listed(as_json("ask", folder / "bpmf", "--among", 0, "-n", 40)) == best
+    everything = [option for item in range(40) for option in ("--exclude", item)]
+    assert "nothing left to ask" in run("ask", folder / "bpmf", *everything).stdout
+
+
+def test_the_goal(folder):
+    ratings, best = as_json("ask", folder / "bpmf"), as_json("ask", folder / "bpmf", "--goal", "list")
+    assert ratings["users"][0]["sd"] != best["users"][0]["sd"]
+    assert run("ask", folder / "bpmf", "--goal", "money").exit_code == 2
+
+
+def test_bad_input(folder):
+    result = run("ask", folder / "model")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ALS predicts a point")
+    assert json.loads(run("ask", folder / "model", "--json").stdout)["error"]["type"] == "InvalidParameterError"
+    assert "knows no item" in run("ask", folder / "bpmf", "--only", "nowhere").stderr
+    assert run("ask", folder / "bpmf", "-n", 0).exit_code == 1

@@ -57,7 +57,7 @@ def test_a_few_new_ratings(folder, tmp_path):
     shown = run("update", folder / "bpmf", folder / "few.csv", "--items", folder / "items.csv", "--out", tmp_path / "m")
     lines = shown.stdout.splitlines()
     assert " 1 new users, 1 new items" in lines[0]
-    assert lines[1].startswith("draws kept: users and new items count")
+    assert lines[1].startswith("draws kept: users and new items use")
     assert lines[2].startswith(f"seen: learned from {n:,} ratings, ")
     assert lines[2].endswith("3 by new users, 1 of new items); 1 update")
     after = load(tmp_path / "m")
@@ -100,7 +100,7 @@ def test_a_model_without_draws_says_that_it_was_fitted_again(folder, tmp_path):
 def test_nothing_new_says_so(folder, tmp_path):
     shown = run("update", folder / "bpmf", folder / "ratings.csv", "--out", tmp_path / "m")
     assert shown.stdout.startswith("0 new ratings")
-    assert "nothing new: answers stay as they were" in shown.stdout
+    assert "nothing new: the model is unchanged" in shown.stdout
 
 
 @pytest.fixture

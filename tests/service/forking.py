@@ -11,7 +11,7 @@ import sys
 import uvicorn
 
 from tastespace.service.app import of_environment
-from tastespace.service.launching import SPOKEN
+from tastespace.service.launching import PROTOCOL
 from tastespace.service.monitoring import log_config
 
 
@@ -21,7 +21,7 @@ def main(port: int) -> None:
             return
         process = os.fork()
         if not process:
-            settled = {"log_config": log_config("ERROR"), "access_log": False, **SPOKEN}
+            settled = {"log_config": log_config("ERROR"), "access_log": False, **PROTOCOL}
             uvicorn.run(of_environment(), host="127.0.0.1", port=port, **settled)
             os._exit(0)
         sys.stdout.write(f"{process}\n")

@@ -63,7 +63,7 @@ def test_a_bucket_fills_steadily():
 
 
 def test_clients_of_long_ago_are_forgotten():
-    rates = Rates(10.0, most_clients=3)
+    rates = Rates(10.0, max_clients=3)
     for name in "abcd":
         rates.wait(name, now=0.0)
     assert len(rates._buckets) == 3

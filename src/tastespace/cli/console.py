@@ -1,12 +1,14 @@
-"""What a person sees: text and tables on the way out, progress and complaints beside it."""
+"""Output of the program: text, tables and JSON on standard output; progress, warnings and errors on standard error."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -22,30 +24,55 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 from rich.table import Table
+from typer.core import TyperCommand, TyperGroup
 
 from tastespace.errors import TastespaceWarning
 from tastespace.progress import Observer, Progress, silent
 
 if TYPE_CHECKING:
+    import polars as pl
     from numpy.typing import NDArray
 
-# Lines are broken for a person's terminal only; a file or another program gets them whole.
+# Lines are wrapped for a terminal only; a file or another program gets them whole.
 UNBROKEN = 10_000
-_NUMBERS = {"", "score", "mean", "rmse", "mae", "ratings", "cold ratings", "seconds"}  # columns, by name
+_NUMBERS = {"", "score", "mean", "rmse", "mae", "ratings", "cold ratings", "seconds"}  # right-aligned columns
 _NUMBERS |= {"similarity", "contribution", "rating", "belief sd", "reduction", "sd"}
 out = Console(highlight=False, width=None if sys.stdout.isatty() else UNBROKEN)
 err = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else UNBROKEN)
 
 
+class PlainTypes:
+    """Help without the type of flags (`<bool>`), and with that of one value where several are taken (`<list[str]>`)."""
+
+    def get_params(self, context: Any) -> list[Any]:
+        params: list[Any] = super().get_params(context)  # type: ignore[misc]
+        for param in params:
+            if show := getattr(param, "display_type", None):  # typer before 0.29 has no such types.
+                param.display_type = partial(_plain_type, show, getattr(param, "is_flag", False))
+        return params
+
+
+def _plain_type(show: Callable[[Any], str], is_flag: bool, context: Any) -> str:
+    return "" if is_flag else re.sub(r"list\[(.*)\]", lambda found: found[1].lower(), show(context))
+
+
+class Command(PlainTypes, TyperCommand):
+    """A verb."""
+
+
+class Group(PlainTypes, TyperGroup):
+    """The program, or a group of verbs."""
+
+
 def accept_any_text() -> None:
-    """A terminal or pipe that cannot show a letter of a title gets a question mark, not an error."""
+    """Print a question mark, not an error, for a character that the terminal or pipe cannot show."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def can_print(text: str) -> bool:
-    """Whether the output has all these letters."""
+    """Whether the encoding of the output has all these characters."""
     try:
         text.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
@@ -53,31 +80,76 @@ def can_print(text: str) -> bool:
     return True
 
 
-def print_line(text: str = "") -> None:
-    """A line of text as it is, whatever brackets it has."""
-    out.print(text, markup=False)
+def print_line(*lines: str) -> None:
+    """Print lines as they are, whatever brackets they have."""
+    if lines:
+        out.print("\n".join(lines), markup=False)
 
 
 def print_error(text: str) -> None:
-    """The same beside the output, where warnings and errors go."""
+    """Print a line beside the output, where warnings and errors go."""
     err.print(text, markup=False, soft_wrap=True)
 
 
 def print_json(content: dict[str, Any]) -> None:
-    """One object, for machines: in letters where the output has them all, escaped where not."""
+    """Print one JSON object; characters are escaped where the output is not Unicode."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     sys.stdout.write(json.dumps(content, ensure_ascii=not is_unicode, allow_nan=False) + "\n")
 
 
+def print_result(as_json: bool, content: dict[str, Any], *lines: str) -> None:
+    """Print the content as JSON, or else the lines."""
+    if as_json:
+        print_json(content)
+    else:
+        say(*lines)
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
-    """A table; columns of numbers (by their name) are aligned to the right."""
+    """Print a table; columns of numbers, known by their name, are right-aligned."""
     table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
     for column in columns:
-        is_number = column in _NUMBERS
-        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+        table.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     out.print(table)
+
+
+def print_entries(table: pl.DataFrame, columns: Mapping[str, str], *, extra: Sequence[Sequence[str]] = ()) -> None:
+    """Print the rows of a result: a heading and a format string per column, without titles where there are none.
+
+    `extra` are cells that go below the rows.
+    """
+    has_titles = "title" in table.columns
+    shown = {heading: text for heading, text in columns.items() if heading != "title" or has_titles}
+    rows = [
+        [text.format(**{**row, "title": row.get("title") or ""}) for text in shown.values()]
+        for row in table.rows(named=True)
+    ]
+    print_table(list(shown), [*rows, *(cells[: len(shown)] for cells in extra)])
+
+
+def as_entries(table: pl.DataFrame, *, with_title: bool = True) -> list[dict[str, Any]]:
+    """The rows of a result for JSON, numbers rounded.
+
+    The ends of an interval become one field, the probabilities of levels another. With a title,
+    an item has one even where titles are unknown.
+    """
+    entries = []
+    for row in table.rows(named=True):
+        entry: dict[str, Any] = {}
+        for name, value in row.items():
+            number = round(value, 5) if isinstance(value, float) else value
+            if name == "low":
+                entry["interval"] = [number, round(row["high"], 5)]
+            elif name.startswith("p_"):
+                entry.setdefault("levels", {})[name.removeprefix("p_")] = number
+            elif name not in ("high", "rank"):
+                entry[name] = number
+            if name == "item" and with_title:
+                entry["title"] = row.get("title")
+        entries.append(entry)
+    return entries
 
 
 def show_warning(
@@ -88,7 +160,7 @@ def show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Ours as one line; those of other libraries are for developers, not for a person at a terminal."""
+    """Print our own warnings as one line; those of other libraries are for developers, and are dropped."""
     if issubclass(category, TastespaceWarning):
         err.print(f"warning: {message}", markup=False)
 
@@ -100,7 +172,7 @@ def install_warnings() -> None:
 
 @contextmanager
 def progress(*, in_bytes: bool = False) -> Iterator[Observer]:
-    """An observer that draws a bar for each phase, if a person is watching; steps may be bytes."""
+    """An observer that draws a bar for each phase if standard error is a terminal; steps may be bytes."""
     if not err.is_terminal:
         yield silent
         return
@@ -118,7 +190,7 @@ def progress(*, in_bytes: bool = False) -> Iterator[Observer]:
 
     def observe(event: Progress) -> None:
         if event.phase not in tasks:
-            # A download that goes on where it stopped must not count what was there as fast.
+            # A resumed download must not count the part that was there already as speed.
             tasks[event.phase] = bars.add_task(event.phase, total=event.total, completed=event.step, figures="")
         figures = "  ".join(f"{name} {value:.5g}" for name, value in event.stats.items())
         bars.update(tasks[event.phase], completed=event.step, total=event.total, figures=figures)
@@ -128,37 +200,24 @@ def progress(*, in_bytes: bool = False) -> Iterator[Observer]:
 
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-LETTERS = "_.:-=+*#"  # for a terminal or pipe without blocks
-WIDEST = 12  # letters: 0 to 10 fits
+LETTERS = "_.:-=+*#"  # for a terminal or pipe without block characters
+MAX_WIDTH = 12  # characters: 0 to 10 fits
 
 
-def bars(probabilities: NDArray[Any], names: Sequence[str]) -> tuple[str, list[str]]:
-    """A heading, from which level to which, and one bar a row; of many levels a letter stands for several.
+def draw_bars(probabilities: NDArray[Any], names: Sequence[str]) -> tuple[str, list[str]]:
+    """Draw a distribution over levels: the heading of the column, and one bar per row.
 
-    The highest letter of a row is its most likely level, the others are in proportion to it.
+    The highest character of a row is its most likely level, the others are in proportion to it. With many levels a
+    character stands for several.
     """
-    letters = BLOCKS if can_print(BLOCKS) else LETTERS
-    together = -(-len(names) // WIDEST)
     import numpy as np
 
+    letters = BLOCKS if can_print(BLOCKS) else LETTERS
+    together = -(-len(names) // MAX_WIDTH)
     groups = np.array_split(probabilities, -(-len(names) // together), axis=1)
-    # The mean of each, not the sum: the last group may be smaller.
+    # The mean of each group, not the sum: the last group may be smaller.
     heights = np.stack([group.mean(1) for group in groups], axis=1)
     heights = heights / np.maximum(heights.max(1, keepdims=True), np.finfo(np.float64).tiny)
     places = np.rint(heights * (len(letters) - 1)).astype(np.int64)
     heading = f"{names[0]} to {names[-1]}" if len(names) > 1 else names[0]
     return heading, ["".join(letters[place] for place in row) for row in places]
-
-
-INTERVAL_OF_CHOICES = "scores are no ratings: an interval is where a score may still move to as more is chosen"
-CHANCES_OF_CHOICES = "scores are probabilities of a choice; belief sd is how far one may still move as more is chosen"
-
-
-def interval_heading(coverage: float, of_choices: bool) -> str:
-    """The heading of a column."""
-    return f"{100 * coverage:g}% {'interval' if of_choices else 'of ratings'}"
-
-
-def meaning_of_choices(are_chances: bool) -> str:
-    """What the columns mean where a model is one of choices. Of a probability nothing but 0 or 1 comes out."""
-    return CHANCES_OF_CHOICES if are_chances else INTERVAL_OF_CHOICES

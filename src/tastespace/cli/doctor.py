@@ -1,4 +1,4 @@
-"""`tastespace doctor`: what is installed and what the kernels run on."""
+"""`tastespace doctor`: installed versions, and what the kernels run on."""
 
 from __future__ import annotations
 
@@ -13,36 +13,29 @@ from tastespace.cli.options import Json
 from tastespace.version import __version__
 
 PACKAGES = ("numpy", "scipy", "polars", "safetensors", "typer", "rich")
-FOR_DEVELOPERS = ("all", "docs", "test", "dev")  # extras that a user of the library does not ask for
+FOR_DEVELOPERS = ("all", "docs", "test", "dev")  # extras that users of the library do not need
 
 
 def doctor(json: Json = False) -> None:
-    """Print versions, threads, the instruction set in use and the extras that are installed."""
+    """Print versions, threads, the instruction set and the installed extras."""
+    packages = {name: _version(name) for name in PACKAGES}
+    extras = {name: {package: _version(package) for package in needed} for name, needed in _extras().items()}
     facts: dict[str, Any] = {
         "tastespace": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "threads": threads.available(),
         "instruction_set": threads.instruction_set(),
-        "packages": {name: _version(name) for name in PACKAGES},
-        "extras": {name: {package: _version(package) for package in packages} for name, packages in _extras().items()},
     }
-    if json:
-        console.print_json(facts)
-        return
-    rows = [[key.replace("_", " "), str(facts[key])] for key in ("tastespace", "python", "platform", "threads")]
-    rows.append(["instruction set", facts["instruction_set"]])
-    rows += [[name, version or "missing"] for name, version in facts["packages"].items()]
-    for extra, packages in facts["extras"].items():
-        missing = [package for package, version in packages.items() if version is None]
-        state = (
-            f"not installed: pip install 'tastespace[{extra}]'"
-            if missing
-            else ", ".join(f"{package} {version}" for package, version in packages.items())
+    rows = {name.replace("_", " "): str(value) for name, value in facts.items()}
+    rows |= {name: version or "missing" for name, version in packages.items()}
+    for extra, needed in extras.items():
+        installed = ", ".join(f"{package} {version}" for package, version in needed.items())
+        rows[f"[{extra}]"] = (
+            f"not installed: pip install 'tastespace[{extra}]'" if None in needed.values() else installed
         )
-        rows.append([f"[{extra}]", state])
-    for row in rows:
-        console.out.print(f"{row[0]:<16} {row[1]}", markup=False)
+    lines = (f"{name:<16} {value}" for name, value in rows.items())
+    console.print_result(json, facts | {"packages": packages, "extras": extras}, *lines)
 
 
 def _extras() -> dict[str, list[str]]:

@@ -147,7 +147,7 @@ def _show_first_lines(reports: dict[str, Report], recommenders: dict[str, Recomm
 def _show_details(whose: str, report: Report) -> None:
     for table in report.tables(empty=False):
         show_table(replace(table, title=whose + table.title))
-    console.print_line()
+    console.print_line("")
 
 
 def show_table(table: Table) -> None:

@@ -1,11 +1,11 @@
-"""`tastespace fit`: a file of ratings in, a model out."""
+"""`tastespace fit` and `update`: a model from a file of ratings, and the same model with new ratings."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ from tastespace.cli import console
 from tastespace.cli.options import (
     OPTIONS,
     Json,
+    Model,
     Pick,
     Said,
     Threads,
@@ -41,73 +42,65 @@ from tastespace.models import MODELS, PMF, Recommender
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.posterior import Remembers
 from tastespace.models.base.resuming import resumable
+from tastespace.models.base.update import UpdateSummary
 from tastespace.randomness import resolve
 
-NEEDS_ALL = "--stream never has all ratings in memory, as {option} would need; expected no {option}"
 
+def _check_streamed(pick: Pick | None, said: Mapping[str, Any], options: Mapping[str, Any]) -> PMF:
+    """The model to fit; whatever does not go with --stream is refused before anything is read.
 
-def check_streamed(pick: Pick | None, said: Mapping[str, Any], options: Mapping[str, Any]) -> PMF:
-    """The model; what does not go with a stream is refused before anything is read.
-
-    `options` are those of the command that it has no use for, None or False where they were not given, and `said` is
-    how to read a file.
+    `options` are those of the command that need all ratings, and `said` is how to read a file.
     """
     for option, value in options.items():
         if value is not None and value is not False:
-            raise typer.BadParameter(NEEDS_ALL.format(option=option))
+            raise typer.BadParameter(
+                f"--stream never has all ratings in memory, as {option} would need; expected no {option}"
+            )
     if said:
         raise typer.BadParameter(
-            f"--stream finds the columns of a Parquet file by their usual names, user, item and rating, and was told "
-            f"how to read a file ({', '.join(said)}); expected no such options"
+            "--stream finds the columns of a Parquet file by their usual names, user, item and rating; got options for "
+            f"reading a file ({', '.join(said)}), expected none of them"
         )
     if pick is None or not isinstance(pick.recommender, PMF):
         got = "no --model" if pick is None else f"--model {pick.name}"
         raise InvalidParameterError(
-            f"--stream got {got}; expected --model pmf, which alone learns from ratings that are not in memory"
+            f"--stream got {got}; expected --model pmf, the only model that learns from ratings that are not in memory"
         )
     return pick.recommender
 
 
-def fit_streamed(ratings: Path, recommender: PMF, out: Path, json: bool) -> None:
-    """Learn piece by piece, and save."""
-    began = time.perf_counter()
+def _fit_streamed(ratings: Path, recommender: PMF, out: Path, json: bool) -> None:
+    """Fit block by block, and save."""
     with console.progress() as observer:
-        recommender.fit_parquet(ratings, observer=observer)
-    seconds = time.perf_counter() - began
+        seconds = _time(lambda: recommender.fit_parquet(ratings, observer=observer))
     artifact.save(recommender, out)
     n_ratings, ids = recommender.seen_.learned_ratings, recommender.ratings_
-    if json:
-        console.print_json(
-            {
-                "model": "pmf",
-                "out": str(out),
-                "fit_seconds": round(seconds, 3),
-                "streamed": True,
-                "n_ratings": n_ratings,
-                "n_users": ids.n_users,
-                "n_items": ids.n_items,
-                "parameters": recommender.get_params(),
-            }
-        )
-        return
-    console.out.print(
+    content = {
+        "model": "pmf",
+        "out": str(out),
+        "fit_seconds": round(seconds, 3),
+        "streamed": True,
+        "n_ratings": n_ratings,
+        "n_users": ids.n_users,
+        "n_items": ids.n_items,
+        "parameters": recommender.get_params(),
+    }
+    console.print_result(
+        json,
+        content,
         f"pmf fitted on {n_ratings:,} ratings by {ids.n_users:,} users of {ids.n_items:,} items in {seconds:.1f} s, "
-        "piece by piece",
-        markup=False,
-    )
-    console.out.print(
-        f"saved to {out}; next: tastespace recommend {out} --user {ids.users.ids[0]} (it does not know what users have "
-        "seen)",
-        markup=False,
+        "block by block",
+        f"saved to {out}; next: tastespace recommend {out} --user {ids.users.ids[0]} (seen items are not excluded: the "
+        "model does not store ratings)",
     )
 
 
-Stages = tuple[Checkpoints | None, Checkpoints | None]  # of the fit, and of that which --refit asks for
+Stages = tuple[Checkpoints | None, Checkpoints | None]  # of the fit, and of the second one with --refit
 
 
 @dataclass(frozen=True)
 class Saving:
-    """Where the model goes, and what is kept on the way."""
+    """Where the model and its checkpoints are written to."""
 
     out: Path | None
     without_ratings: bool
@@ -116,7 +109,7 @@ class Saving:
     resume: bool
 
     def check(self, recommender: Recommender | None) -> None:
-        """Refuse early what would fail after long work; None while it is not known what will be fitted."""
+        """Refuse early what would fail after a long fit; `recommender` is None until the model is known."""
         if self.out is not None:
             artifact.check_writable(self.out)
         if recommender is not None:
@@ -125,7 +118,7 @@ class Saving:
                 artifact.check_separable(recommender)
 
     def stages(self, recommender: Recommender) -> Stages:
-        """The second fit is a run of its own, on other ratings, and has a folder inside that of the first."""
+        """Checkpoints of both fits; the second is on other ratings and has a folder inside that of the first."""
         if self.checkpoint is None:
             return None, None
         every = Checkpoints.every if self.every is None else self.every
@@ -142,59 +135,59 @@ def fit(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write the model to.")] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", help=f"One of {', '.join(MODELS)}.", show_default="what suits the ratings: see --kind"),
+        typer.Option("--model", help=f"One of {', '.join(MODELS)}.", show_default="chosen from the feedback type"),
     ] = None,
     n_factors: Annotated[
         Any,
         typer.Option(
-            "--n-factors", help="Dimensions of the taste space, or auto to find them.", metavar="N", parser=factors_of
+            "--n-factors", help="Number of latent factors, or auto to estimate it.", metavar="N", parser=factors_of
         ),
     ] = None,
     regularisation: Annotated[
         str | None,
-        typer.Option("--regularisation", help="A strength, auto, empirical-bayes, or what else the model knows."),
+        typer.Option("--regularisation", help="A number, auto, empirical-bayes, or another value of the model."),
     ] = None,
     test: Annotated[Path | None, typer.Option("--test", help="File of test ratings to evaluate on.")] = None,
     holdout: Annotated[
-        float | None, typer.Option("--holdout", help="Share of the ratings to keep aside and evaluate on.")
+        float | None, typer.Option("--holdout", help="Share of the ratings to hold out and evaluate on.")
     ] = None,
     refit: Annotated[
-        bool, typer.Option("--refit", help="After --holdout: fit again on all ratings, and save that.")
+        bool, typer.Option("--refit", help="After --holdout, fit again on all ratings and save that model.")
     ] = False,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Same seed, same model; also splits.", show_default="0")
+        int | None, typer.Option("--seed", help="Random seed of the model and the split.", show_default="0")
     ] = None,
     threads: Threads = None,
-    config: Annotated[Path | None, typer.Option("--config", help="TOML file with tables model and data.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="TOML file with tables [model] and [data].")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A parameter of the model, as key=value; can be repeated.")
+        list[str] | None, typer.Option("--set", help="Model parameter as key=value; can be repeated.")
     ] = None,
     *,
     said: Said,
     half_life: Annotated[
         float | None,
-        typer.Option("--half-life", help="Days after which a count or choice counts half; needs times."),
+        typer.Option("--half-life", help="Days after which feedback counts half; needs times."),
     ] = None,
     without_ratings: Annotated[
-        bool, typer.Option("--without-ratings", help="Leave the training ratings out of the model's folder.")
+        bool, typer.Option("--without-ratings", help="Do not store the training ratings with the model.")
     ] = False,
     checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="Folder to keep the state of the run in, to resume from.")
+        Path | None, typer.Option("--checkpoint", help="Folder for checkpoints to resume from.")
     ] = None,
     every: Annotated[
-        int | None, typer.Option("--every", help="Sweeps between two checkpoints.", show_default=str(Checkpoints.every))
+        int | None, typer.Option("--every", help="Sweeps between checkpoints.", show_default=str(Checkpoints.every))
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoints of a run that was interrupted.")
+        bool, typer.Option("--resume", help="Resume an interrupted run from its last checkpoint.")
     ] = False,
     start: Annotated[
-        Path | None, typer.Option("--start", help="Folder of a fitted model, from whose items this one begins.")
+        Path | None, typer.Option("--start", help="Folder of a fitted model whose item factors are the starting point.")
     ] = None,
     stream: Annotated[
         bool,
-        typer.Option("--stream", help="Read a Parquet file piece by piece: more ratings than memory. For pmf."),
+        typer.Option("--stream", help="Read a Parquet file block by block: more ratings than memory. pmf only."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and stop.")] = False,
     json: Json = False,
 ) -> None:
     """Fit a model to a file of ratings."""
@@ -215,16 +208,16 @@ def fit(
     parameters: dict[str, Any] = {"seed": 0, **table, **read_settings([*(settings or []), *strength])}
     parameters |= {key: value for key, value in flags.items() if value is not None}
     saving = Saving(out, without_ratings, checkpoint, every, resume)
-    # A model that was named is checked before much is read; any other depends on what is read.
+    # A named model is checked before ratings are read; otherwise the model depends on them.
     pick = None if named is None else told(named, parameters)
     saving.check(None if pick is None else pick.recommender)
     said = check_table(settled.get("data", {})) | said
     if stream:
-        needless = {"--test": test, "--holdout": holdout, "--half-life": half_life, "--start": start}
-        needless |= {"--checkpoint": checkpoint, "--dry-run": dry_run}
-        streaming = check_streamed(pick, said, needless)
+        unused = {"--test": test, "--holdout": holdout, "--half-life": half_life, "--start": start}
+        unused |= {"--checkpoint": checkpoint, "--dry-run": dry_run}
+        streaming = _check_streamed(pick, said, unused)
         assert out is not None
-        fit_streamed(ratings, streaming, out, json)
+        _fit_streamed(ratings, streaming, out, json)
         return
     observed, layout = observe(ratings, said)
     tested = None if test is None else read(test, **{key: value for key, value in said.items() if key != "items"})
@@ -239,14 +232,14 @@ def fit(
         _describe(observed, layout, pick, json)
         return
     stages = saving.stages(pick.recommender)
-    with _told_how_to_go_on(stages):
+    with _resume_hint(stages):
         _fit(observed, tested, holdout, refit, pick, saving, stages, other, json)
 
 
 def _check_usage(
     holdout: float | None, test: Path | None, refit: bool, checkpoint: Path | None, every: int | None, resume: bool
 ) -> None:
-    """Options that do not go together."""
+    """Refuse options that do not go together."""
     if holdout is not None and test is not None:
         raise typer.BadParameter("expected --holdout or --test, not both")
     if refit and holdout is None:
@@ -258,8 +251,8 @@ def _check_usage(
 
 
 @contextmanager
-def _told_how_to_go_on(stages: Stages) -> Iterator[None]:
-    """Whoever interrupts a run that has checkpoints hears how to resume it."""
+def _resume_hint(stages: Stages) -> Iterator[None]:
+    """Say how to resume a run with checkpoints that is interrupted."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -267,31 +260,28 @@ def _told_how_to_go_on(stages: Stages) -> Iterator[None]:
         if first is None or not any(stage is not None and stage.exists for stage in stages):
             raise
         raise KeyboardInterrupt(
-            f"interrupted; {first.folder} has the state of the run: go on with the same command and --resume"
+            f"interrupted; {first.folder} has the checkpoints of the run: repeat the command with --resume"
         ) from error
 
 
 def _describe(observed: Ratings, layout: Layout | None, pick: Pick, json: bool) -> None:
     description, parameters = observed.describe(), pick.recommender.get_params()
-    if json:
-        shown = None if layout is None else layout.to_dict()
-        console.print_json(
-            {
-                "layout": shown,
-                "ratings": description.to_dict(),
-                "model": pick.name,
-                "because": pick.reason,
-                "parameters": parameters,
-            }
-        )
-        return
-    if layout is not None:
-        console.out.print(f"layout   {layout}", markup=False)
-    console.out.print(str(description), markup=False)
-    if pick.reason is not None:
-        console.out.print(f"model: {pick}", markup=False)
+    content = {
+        "layout": None if layout is None else layout.to_dict(),
+        "ratings": description.to_dict(),
+        "model": pick.name,
+        "because": pick.reason,
+        "parameters": parameters,
+    }
     chosen = ", ".join(f"{key}={value}" for key, value in parameters.items() if value is not None)
-    console.out.print(f"would fit: {pick.name} ({chosen})", markup=False)
+    console.print_result(
+        json,
+        content,
+        *([] if layout is None else [f"layout   {layout}"]),
+        str(description),
+        *([] if pick.reason is None else [f"model: {pick}"]),
+        f"would fit: {pick.name} ({chosen})",
+    )
 
 
 def _fit(
@@ -311,59 +301,117 @@ def _fit(
         train, tested, label = split.train, split.test, "holdout"
     reports: dict[str, Report] = {}
     with console.progress() as observer:
-        seconds = _timed(
+        seconds = _time(
             lambda: recommender.fit(train, held_out=tested, observer=observer, checkpoints=stages[0], start=other)
         )
         if tested is not None:
-            # Lists take time, and are made only where there is nothing else to measure.
+            # Lists take time, and are evaluated only where there is nothing else to measure.
             lists = task_of(recommender, tested).is_of_lists
             reports[label] = evaluate(recommender, tested, ranking=lists, bootstrap=0)
         if refit:
-            seconds += _timed(lambda: recommender.fit(observed, observer=observer, checkpoints=stages[1], start=other))
+            seconds += _time(lambda: recommender.fit(observed, observer=observer, checkpoints=stages[1], start=other))
     measures = {key: report.to_dict() for key, report in reports.items()}
     assert saving.out is not None
     artifact.save(recommender, saving.out, with_ratings=not saving.without_ratings, measures=measures)
     for stage in reversed(stages):  # The inner folder first.
         if stage is not None:
             stage.clear()
-    if json:
-        console.print_json(_content(pick, saving.out, measures, seconds, refit))
-        return
-    if pick.reason is not None:
-        console.out.print(f"model: {pick}", markup=False)
-    what = "ratings" if recommender.not_rated is None else "choices"
-    console.out.print(
-        f"{pick.name} fitted on {len(recommender.ratings_):,} {what} by {recommender.ratings_.n_users:,} users of "
-        f"{recommender.ratings_.n_items:,} items in {seconds:.1f} s",
-        markup=False,
-    )
-    for key, report in reports.items():
-        console.out.print(f"{key}: {report}", markup=False)
-    whom = f"--user {observed.users.ids[0]}"
-    if saving.without_ratings and isinstance(recommender.posterior_, Remembers):
-        whom = "--history FILE (without ratings this model knows nobody by name)"
-    console.out.print(f"saved to {saving.out}; next: tastespace recommend {saving.out} {whom}", markup=False)
-
-
-def _content(pick: Pick, out: Path, measures: dict[str, dict[str, Any]], seconds: float, refit: bool) -> dict[str, Any]:
-    ratings = pick.recommender.ratings_
-    return {
+    ratings = recommender.ratings_
+    content = {
         "model": pick.name,
         "because": pick.reason,
         "kind": ratings.kind,
-        "out": str(out),
+        "out": str(saving.out),
         **measures,
         "fit_seconds": round(seconds, 3),
         "refitted": refit,
         "n_ratings": len(ratings),
         "n_users": ratings.n_users,
         "n_items": ratings.n_items,
-        "parameters": pick.recommender.get_params(),
+        "parameters": recommender.get_params(),
     }
+    feedback = "ratings" if recommender.not_rated is None else "interactions"
+    example = f"--user {observed.users.ids[0]}"
+    if saving.without_ratings and isinstance(recommender.posterior_, Remembers):
+        example = "--history FILE (without ratings this model knows no users)"
+    console.print_result(
+        json,
+        content,
+        *([] if pick.reason is None else [f"model: {pick}"]),
+        f"{pick.name} fitted on {len(ratings):,} {feedback} by {ratings.n_users:,} users of {ratings.n_items:,} items "
+        f"in {seconds:.1f} s",
+        *(f"{key}: {report}" for key, report in reports.items()),
+        f"saved to {saving.out}; next: tastespace recommend {saving.out} {example}",
+    )
 
 
-def _timed(work: Callable[[], Any]) -> float:
-    """The seconds that it takes."""
+def _time(work: Callable[[], Any]) -> float:
+    """Run it; the seconds that it takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
+
+
+@reads(*OPTIONS)
+def update(
+    model: Model,
+    new_ratings: Annotated[Path, typer.Argument(help="File of new ratings.", metavar="NEW_RATINGS")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write the new model to; may be MODEL itself.")],
+    sweeps: Annotated[
+        str, typer.Option("--sweeps", help="Warm-up sweeps of a restart; 0 for no restart, auto to restart if it pays.")
+    ] = "auto",
+    threads: Threads = None,
+    *,
+    said: Said,
+    json: Json = False,
+) -> None:
+    """Update a model with new ratings."""
+    if sweeps != "auto" and not (sweeps.isascii() and sweeps.isdigit()):
+        raise InvalidParameterError(f"--sweeps is {sweeps!r}; expected a whole number of at least 0, or auto")
+    artifact.check_writable(out)
+    recommender = artifact.load(model).set_params(threads=threads)
+    new, _ = observe(new_ratings, said)
+    began = time.perf_counter()
+    with console.progress() as observer:
+        updated = recommender.update(new, sweeps="auto" if sweeps == "auto" else int(sweeps), observer=observer)
+    seconds = time.perf_counter() - began
+    had_index = "index" in artifact.read_manifest(model)  # before it is replaced; perhaps one that could not be read
+    artifact.save(updated, out)
+    news, name = updated.news_, MODELS.name_of(type(updated)) or type(updated).__name__
+    assert news is not None
+    index = None
+    if had_index:
+        before, after = recommender.index_, updated.index_
+        index = "dropped"
+        if before is not None and after is not None:
+            index = "kept" if after.index.n_items_ == before.index.n_items_ else "grown"
+    content = {
+        "model": name,
+        "out": str(out),
+        "news": asdict(news),
+        "seen": updated.seen_.to_dict(),
+        "index": index,
+        "update_seconds": round(seconds, 3),
+    }
+    effect = "were added to" if updated.ratings_.kind == "counts" else "replaced"
+    console.print_result(
+        json,
+        content,
+        f"{news.ratings:,} new ratings: {news.replaced:,} {effect} older ones, {news.unchanged:,} more were known "
+        f"already; {news.new_users:,} new users, {news.new_items:,} new items",
+        f"{_method(news, name)} in {seconds:.1f} s",
+        f"seen: {updated.seen_}",
+        f"saved to {out}",
+        *([f"the index was of the old items: run tastespace index {out} again"] if index == "dropped" else []),
+    )
+
+
+def _method(news: UpdateSummary, name: str) -> str:
+    """How the model was updated, in words."""
+    if news.how == "warm restart":
+        return f"warm restart: {news.sweeps} sweeps of warm-up, then new draws of everything,"
+    if news.how == "kept draws":
+        return "draws kept: users and new items use their new ratings, old items are unchanged;"
+    if news.how == "fitted again":
+        return f"{name} has no draws to keep: fitted again on all ratings"
+    return "nothing new: the model is unchanged;"

@@ -1,6 +1,6 @@
 """The program `tastespace`: its verbs, and the one place where errors become messages and exit codes.
 
-Only the verb that is asked for is imported, so that `--version` and `--help` answer at once.
+Only the requested verb is imported, so that `--version` and `--help` are fast.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ ABOUT = "Bayesian recommender systems: point it at a file of ratings, ask for re
 # Each verb with its module and the first sentence of its help; a test compares these with the verbs themselves.
 VERBS = {
     "fit": ("fit", "Fit a model to a file of ratings."),
-    "update": ("update", "Let a model keep up with new ratings."),
+    "update": ("fit", "Update a model with new ratings."),
     "predict": ("recommend", "Predict the ratings of pairs of users and items."),
-    "recommend": ("recommend", "Recommend items to users of the training ratings, or to anybody with a history."),
-    "similar": ("similar", "Find the items most like an item, or the users most like a user."),
+    "recommend": ("recommend", "Recommend items to users of the training ratings, or to new users with a history."),
+    "similar": ("recommend", "Find the items most similar to an item, or the users most similar to a user."),
     "explain": (
-        "similar",
+        "recommend",
         "Explain a recommendation by the user's own ratings: which pushed it up or down, and how much.",
     ),
-    "ask": ("similar", "Say which items a person should rate next; without a user or a history, somebody quite new."),
+    "ask": ("recommend", "Choose the items that a user should rate next; without a user or a history, a new user."),
     "evaluate": ("evaluate", "Measure a model on a file of test ratings, as far as it makes sense for what they say."),
     "compare": (
         "compare",
@@ -49,20 +49,20 @@ VERBS = {
     "noise": ("report", "List the users whose ratings are the most erratic, or the items that divide opinion most."),
     "curves": ("report", "Show the curves that ratings are understood by, and how many users have each."),
     "index": (
-        "serve",
-        "Choose the fastest index that finds enough, measured on users and strangers, and keep it with the model.",
+        "index",
+        "Choose the fastest index that is accurate enough, for known and new users, and save it with the model.",
     ),
     "report": (
         "report",
         "Write one HTML page about one or several models: measures, calibration, chains, noise, map, some lists.",
     ),
-    "serve": ("serve", "Answer over HTTP: recommendations, predictions, questions; and store new ratings."),
+    "serve": ("serve", "Serve recommendations, predictions and questions over HTTP, and store new ratings."),
     "retrain": (
-        "update",
-        "Fit again on the ratings of a database, beginning where MODEL ended; a worse model is not written.",
+        "serve",
+        "Fit again on the ratings of a database, starting from MODEL; a worse model is not written.",
     ),
     "demo": ("report", "Fit on the embedded movielens-demo, print measures and a user's top 10, and write a picture."),
-    "doctor": ("doctor", "Print versions, threads, the instruction set in use and the extras that are installed."),
+    "doctor": ("doctor", "Print versions, threads, the instruction set and the installed extras."),
 }
 FORMERLY = {"rank": "select-rank"}  # names of the first edition, which still work
 DATA = "data"  # a group of verbs
@@ -70,7 +70,7 @@ ABOUT_DATA = "Data sets by name, and what is in a file of ratings."
 
 
 def guarded(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb, with what goes wrong translated: the one table of errors and exit codes."""
+    """Wrap a verb so that its errors become messages and exit codes; the only place where they do."""
 
     @functools.wraps(verb)
     def run_verb(*arguments: Any, **options: Any) -> None:
@@ -80,7 +80,7 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
         from tastespace.threads import instruction_set
 
         try:
-            instruction_set()  # Says now if TASTESPACE_ISA asks for the impossible.
+            instruction_set()  # Fails now if TASTESPACE_ISA is not supported.
             verb(*arguments, **options)
         except TastespaceError as error:
             if options.get("json"):
@@ -88,7 +88,7 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
             console.err.print(f"error: {error}", markup=False, soft_wrap=True)
             raise typer.Exit(BAD_INPUT) from error
         except MemoryError as error:
-            console.err.print("error: there is not enough memory; try fewer factors or fewer ratings", markup=False)
+            console.err.print("error: out of memory; try fewer factors or fewer ratings", markup=False)
             raise typer.Exit(BAD_INPUT) from error
         except KeyboardInterrupt as error:
             console.err.print(str(error) or "interrupted; nothing was written", markup=False, soft_wrap=True)
@@ -98,32 +98,41 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def program(verb: str | None = None) -> typer.Typer:
-    """The whole command line; with a verb, only that one is complete, and the others are names with a sentence."""
+    """The command line. With `verb`, only that verb is imported; the others are names with a sentence of help."""
     import typer
 
+    from tastespace.cli.console import Command, Group
+
     app = typer.Typer(
-        name="tastespace", help=ABOUT, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
+        name="tastespace",
+        cls=Group,
+        help=ABOUT,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=False,
     )
 
     @app.callback()
-    def common(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+    def common(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
         pass
 
     common.__doc__ = ABOUT
     for name, (_, sentence) in VERBS.items():
         if verb is None or name == verb:
-            app.command(name)(guarded(function_of(name)))
+            app.command(name, cls=Command)(guarded(function_of(name)))
         else:
-            app.command(name, help=sentence)(_elsewhere)
+            app.command(name, help=sentence)(_not_imported)
     for old, name in FORMERLY.items():
-        app.command(old, hidden=True)(guarded(function_of(name)) if verb is None or verb == old else _elsewhere)
+        app.command(old, cls=Command, hidden=True)(
+            guarded(function_of(name)) if verb is None or verb == old else _not_imported
+        )
     if verb is None or verb == DATA:
-        group = typer.Typer(help=ABOUT_DATA, no_args_is_help=True)
+        group = typer.Typer(cls=Group, help=ABOUT_DATA, no_args_is_help=True)
         for name, function in import_module("tastespace.cli.data").VERBS.items():
-            group.command(name)(guarded(function))
+            group.command(name, cls=Command)(guarded(function))
         app.add_typer(group, name=DATA)
     else:
-        app.command(DATA, help=ABOUT_DATA)(_elsewhere)
+        app.command(DATA, help=ABOUT_DATA)(_not_imported)
     return app
 
 
@@ -133,12 +142,12 @@ def function_of(verb: str) -> Callable[..., None]:
     return function
 
 
-def _elsewhere() -> None:
-    """What stands for a verb that is not asked for."""
+def _not_imported() -> None:
+    """A placeholder for verbs that are not requested."""
 
 
 def run() -> None:
-    """Exit with 0, 1 (bad input, one clear message) or 2 (usage); never show a traceback for bad input."""
+    """Run the program; exit with 0, 1 (bad input, one clear message, no traceback) or 2 (usage)."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["--version"]:
         sys.stdout.write(f"tastespace {__version__}\n")
@@ -150,7 +159,7 @@ def run() -> None:
     try:
         program(arguments[0] if arguments and arguments[0] in (*VERBS, *FORMERLY, DATA) else "")()
     except BrokenPipeError:
-        # Whoever read our output has gone (`| head`): not our error, and nothing more to say.
+        # The reader of our output is gone (`| head`): not our error, and nothing more to print.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(BAD_INPUT)
 

@@ -1,61 +1,66 @@
-"""`tastespace recommend`: what to look at next."""
+"""`tastespace recommend`, `predict`, `similar`, `explain` and `ask`: what a fitted model answers."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import polars as pl
 import typer
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.console import bars, interval_heading, meaning_of_choices
 from tastespace.cli.options import History, Json, Model, Said, Threads, Where, history_of, ids, known_ids, reads
 from tastespace.data.formats.files import read_item_list, read_pairs
 from tastespace.data.ratings import Ratings
+from tastespace.models import Recommender
+from tastespace.models.base.active_learning import AMONG
+from tastespace.models.base.attribution import Explanation, times
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.policies import POLICIES
-from tastespace.models.base.posterior import Prediction
-from tastespace.models.base.ranking import Ranking
+
+Users = Annotated[list[str] | None, typer.Option("--user", "-u", help="User id; can be repeated.")]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Item never to show; can be repeated.")]
+NO_USER = "expected --user ID, or --history FILE, or both"
+MAX_ROWS = 50  # of a table of predictions
+BLOCK = 100_000  # pairs predicted at once: a whole distribution takes some hundred bytes
 
 
 def recommend(
     model: Model,
-    user: Annotated[list[str] | None, typer.Option("--user", "-u", help="A user's id; can be repeated.")] = None,
-    n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
+    user: Users = None,
+    n: Annotated[int, typer.Option("-n", help="Number of items.")] = 10,
     history: History = None,
     policy: Annotated[
         str,
         typer.Option(
             "--policy",
-            help=f"How beliefs become a list: {', '.join(POLICIES)}; with a parameter as in cautious:c=2.",
+            help=f"How to rank under uncertainty: {', '.join(POLICIES)}; with a parameter as in cautious:c=2.",
         ),
     ] = "mean",
-    only: Annotated[list[str] | None, typer.Option("--only", help="Choose from these items; can be repeated.")] = None,
+    only: Annotated[list[str] | None, typer.Option("--only", help="Item to choose from; can be repeated.")] = None,
     only_file: Annotated[
         Path | None, typer.Option("--only-file", help="File of items to choose from: item; or user, item.")
     ] = None,
-    exclude: Annotated[list[str] | None, typer.Option("--exclude", help="Never this item; can be repeated.")] = None,
+    exclude: Exclude = None,
     exclude_file: Annotated[
         Path | None, typer.Option("--exclude-file", help="File of items never to show: item; or user, item.")
     ] = None,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Also items that the user has rated.")] = False,
     where: Where = None,
     diversity: Annotated[
-        float, typer.Option("--diversity", help="From 0 to 1: the more, the less alike are the items of a list.")
+        float, typer.Option("--diversity", help="From 0 to 1: higher makes the items of a list less similar.")
     ] = 0.0,
     popularity_damping: Annotated[
-        float,
-        typer.Option("--popularity-damping", help="From 0 to 1000: the more, the fewer items that everybody rates."),
+        float, typer.Option("--popularity-damping", help="From 0 to 1000: higher shows fewer popular items.")
     ] = 0.0,
-    exact: Annotated[bool, typer.Option("--exact", help="Look at every item, also if the model has an index.")] = False,
+    exact: Annotated[bool, typer.Option("--exact", help="Score every item, even if the model has an index.")] = False,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Recommend items to users of the training ratings, or to anybody with a history."""
+    """Recommend items to users of the training ratings, or to new users with a history."""
     if not user and history is None:
-        raise typer.BadParameter("expected --user ID, or --history FILE, or both")
+        raise typer.BadParameter(NO_USER)
     if only and only_file:
         raise typer.BadParameter("expected --only or --only-file, not both")
     recommender = artifact.load(model, with_index=not exact).set_params(threads=threads)
@@ -75,75 +80,42 @@ def recommend(
     )
     users = known_ids(recommender.ratings_.users, ranking.user_ids)
     if json:
-        entries = [_ranking_entry(ranking, position, users[position]) for position in range(len(ranking))]
-        console.print_json({"users": entries, "found_by": ranking.found_by})
+        lists = [
+            {"user": name, "cold": bool(ranking.cold[k]), "items": console.as_entries(ranking.of(k, levels=True))}
+            for k, name in enumerate(users)
+        ]
+        console.print_json({"users": lists, "found_by": ranking.found_by})
         return
-    of_choices = recommender.not_rated is not None
-    for position in range(len(ranking)):
-        _show_ranking(ranking, position, users[position], of_choices)
+    is_certain = ranking.sureness is None
+    are_probabilities = recommender.not_rated is not None and bool(ranking.level_names)
+    columns = {"": "{rank}", "title": "{title}", "item": "{item}", "score": "{score:.2f}"}
+    if not is_certain:
+        columns["belief sd"] = "{belief_sd:.2f}"
+        if not are_probabilities:  # The interval of a probability would be from 0 to 1.
+            columns[_interval_heading(recommender, 0.9)] = "{low:.2f} to {high:.2f}"
+        columns[f"P(top {ranking.item_rows.shape[1]})"] = "{top_n_probability:.2f}"
+    for k, name in enumerate(users):
+        note = f" (no {_feedback(recommender)} yet: this is the default list)" if ranking.cold[k] else ""
+        console.print_line(f"For user {name}{note}")
+        if not _print_list(ranking.of(k), columns):
+            console.print_line("  nothing left to recommend")
     if recommender.index_ is not None:
-        console.out.print(f"Found: {ranking.found_by}.", markup=False)
-    if of_choices and ranking.sureness is not None:
-        console.out.print(meaning_of_choices(bool(ranking.level_names)), markup=False)
+        console.print_line(f"Found: {ranking.found_by}.")
+    if not is_certain:
+        console.print_line(*_meaning_of_scores(recommender, are_probabilities))
 
 
 def _excluded(items: list[str], file: Path | None, users: list[str] | None, new: Ratings | None) -> Any:
-    """What must not be shown beside the seen: the items typed, and those of the file, for everybody or each user."""
+    """What must not be shown besides seen items: those given as options and those of the file, for all or per user."""
     if file is None:
         return items or "seen"
     listed = read_item_list(file).cast(pl.String)
-    everybody = pl.DataFrame({"item": pl.Series(items, dtype=pl.String)})
+    for_all = pl.DataFrame({"item": pl.Series(items, dtype=pl.String)})
     if "user" not in listed.columns:
-        return pl.concat([listed, everybody])
+        return pl.concat([listed, for_all])
     asked = users or ([] if new is None else new.users.ids.cast(pl.String).to_list())
-    people = pl.DataFrame({"user": pl.Series(asked, dtype=pl.String)})
-    return pl.concat([listed.select("user", "item"), people.join(everybody, how="cross")])
-
-
-def _ranking_entry(ranking: Ranking, position: int, user: Any) -> dict[str, Any]:
-    items = []
-    for row in ranking.of(position, levels=True).rows(named=True):
-        item = {"item": row["item"], "title": row.get("title"), "score": round(row["score"], 5)}
-        if ranking.sureness is not None:
-            item |= {name: round(row[name], 5) for name in ("belief_sd", "rating_sd")}
-            item["interval"] = [round(row["low"], 5), round(row["high"], 5)]
-            item["top_n_probability"] = round(row["top_n_probability"], 5)
-        if ranking.level_names:
-            item["levels"] = {level: round(row[f"p_{level}"], 5) for level in ranking.level_names}
-        items.append(item)
-    return {"user": user, "cold": bool(ranking.cold[position]), "items": items}
-
-
-def _show_ranking(ranking: Ranking, position: int, user: Any, of_choices: bool) -> None:
-    table = ranking.of(position)
-    has_titles = ranking.titles is not None
-    n, are_chances = ranking.item_rows.shape[1], of_choices and bool(ranking.level_names)
-    rows = [
-        [str(row["rank"])]
-        + ([row["title"] or ""] if has_titles else [])
-        + [str(row["item"]), f"{row['score']:.2f}"]
-        + (_sure_cells(row, are_chances) if ranking.sureness is not None else [])
-        for row in table.rows(named=True)
-    ]
-    interval = [] if are_chances else [interval_heading(0.9, of_choices)]
-    sure = [] if ranking.sureness is None else ["belief sd", *interval, f"P(top {n})"]
-    known_by = "choices" if of_choices else "ratings"
-    note = f" (no {known_by} to go by: this is the list for anybody)" if ranking.cold[position] else ""
-    console.out.print(f"For user {user}{note}", markup=False)
-    if not rows:
-        console.out.print("  nothing left to recommend", markup=False)
-        return
-    console.print_table(["", *(["title"] if has_titles else []), "item", "score", *sure], rows)
-
-
-def _sure_cells(row: dict[str, Any], are_chances: bool) -> list[str]:
-    """How sure an entry is; of a chance an interval would be from 0 to 1."""
-    interval = [] if are_chances else [f"{row['low']:.2f} to {row['high']:.2f}"]
-    return [f"{row['belief_sd']:.2f}", *interval, f"{row['top_n_probability']:.2f}"]
-
-
-SHOWN = 50
-BLOCK = 100_000  # pairs predicted at once: whole distributions take some hundred bytes each
+    named = pl.DataFrame({"user": pl.Series(asked, dtype=pl.String)})
+    return pl.concat([listed.select("user", "item"), named.join(for_all, how="cross")])
 
 
 @reads("user", "item", "separator", "header")
@@ -152,9 +124,7 @@ def predict(
     pairs: Annotated[Path, typer.Argument(help="File with a user and an item in each row.")],
     *,
     said: Said,
-    coverage: Annotated[
-        float, typer.Option("--coverage", help="How often a rating is to lie within the interval.")
-    ] = 0.9,
+    coverage: Annotated[float, typer.Option("--coverage", help="Probability that the interval holds a rating.")] = 0.9,
     at_least: Annotated[
         float | None, typer.Option("--at-least", help="Also the probability of a rating of at least this.")
     ] = None,
@@ -168,77 +138,208 @@ def predict(
     blocks, levels = [], []
     for k in range(0, max(len(users), 1), BLOCK):
         prediction = recommender.predict(users[k : k + BLOCK], items[k : k + BLOCK])
-        blocks.append(_block(prediction, coverage, at_least))
+        block = prediction.to_polars(coverage, levels=prediction.levels is not None)
+        if at_least is not None:
+            block = block.with_columns(pl.Series("probability_at_least", prediction.probability_at_least(at_least)))
+        blocks.append(block)
         levels = prediction.level_names
     frame = pl.concat(blocks)
-    known = {
-        "user": known_ids(recommender.ratings_.users, users),
-        "item": known_ids(recommender.ratings_.items, items),
-    }
-    rows = [
-        {**row, "user": known["user"][k], "item": known["item"][k]} for k, row in enumerate(frame.iter_rows(named=True))
-    ]
     if json:
-        console.print_json({"predictions": [_prediction_entry(row, levels) for row in rows]})
+        names = (known_ids(recommender.ratings_.users, users), known_ids(recommender.ratings_.items, items))
+        entries = console.as_entries(frame, with_title=False)
+        entries = [entry | {"user": user, "item": item} for entry, user, item in zip(entries, *names, strict=True)]
+        console.print_json({"predictions": entries})
         return
-    of_choices = recommender.not_rated is not None
-    _show_predictions(frame, rows[:SHOWN], levels, (interval_heading(coverage, of_choices), at_least))
-    if of_choices and "low" in frame.columns:
-        console.out.print(meaning_of_choices(bool(levels)), markup=False)
-    if len(rows) > SHOWN:
-        console.out.print(f"… and {len(rows) - SHOWN:,} more; --json prints them all", markup=False)
-    cold = sum(row["cold"] for row in rows)
-    if cold:
-        console.out.print(
-            f"{cold:,} cold: the user or the item is unknown to the model, the answer is that for anybody", markup=False
+    shown = frame.head(MAX_ROWS)
+    columns = {"user": "{user}", "item": "{item}", "title": "{title}", "mean": "{mean:.2f}"}
+    if "low" in frame.columns:
+        columns |= {
+            _interval_heading(recommender, coverage): "{low:.2f} to {high:.2f}",
+            "belief sd": "{belief_sd:.2f}",
+        }
+    if at_least is not None:
+        columns[f"P(>= {at_least:g})"] = "{probability_at_least:.2f}"
+    if levels:
+        heading, drawn = console.draw_bars(shown.select(f"p_{level}" for level in levels).to_numpy(), levels)
+        shown = shown.with_columns(pl.Series("bar", drawn, dtype=pl.String))
+        columns[heading] = "{bar}"
+    cold = pl.when("cold").then(pl.lit("cold")).otherwise(pl.lit("")).alias("cold")
+    console.print_entries(shown.with_columns(cold), columns | {" ": "{cold}"})
+    if "low" in frame.columns:
+        console.print_line(*_meaning_of_scores(recommender, bool(levels)))
+    if frame.height > MAX_ROWS:
+        console.print_line(f"… and {frame.height - MAX_ROWS:,} more; --json prints them all")
+    if n_cold := frame["cold"].sum():
+        console.print_line(
+            f"{n_cold:,} cold: the user or the item is unknown to the model; the prediction is the prior's"
         )
 
 
-def _show_predictions(
-    frame: pl.DataFrame, rows: list[dict[str, Any]], levels: list[str], asked: tuple[str, float | None]
+def similar(
+    model: Model,
+    item: Annotated[list[str] | None, typer.Option("--item", "-i", help="Item id; can be repeated.")] = None,
+    user: Users = None,
+    n: Annotated[int, typer.Option("-n", help="Number of neighbors.")] = 10,
+    where: Where = None,
+    history: History = None,
+    threads: Threads = None,
+    json: Json = False,
 ) -> None:
-    """The table of some rows; `asked` is what the interval is called, and the threshold of a probability."""
-    interval, at_least = asked
-    columns = ["user", "item", *(["title"] if "title" in frame.columns else []), "mean"]
-    columns += [interval, "belief sd"] if "low" in frame.columns else []
-    columns += [f"P(>= {at_least:g})"] if at_least is not None else []
-    drawn = [""] * len(rows)
-    if levels:
-        heading, drawn = bars(frame.head(len(rows)).select(f"p_{level}" for level in levels).to_numpy(), levels)
-        columns.append(heading)
-    cells = [
-        [*_cells(row), *([bar] if levels else []), "cold" if row["cold"] else ""]
-        for row, bar in zip(rows, drawn, strict=True)
-    ]
-    console.print_table([*columns, " "], cells)
+    """Find the items most similar to an item, or the users most similar to a user."""
+    about_users = bool(user) or history is not None
+    if bool(item) == about_users:
+        raise typer.BadParameter("expected --item ID; or --user ID, or --history FILE")
+    if about_users and where is not None:
+        raise typer.BadParameter("--where is about items; expected it together with --item only")
+    recommender = artifact.load(model).set_params(threads=threads)
+    if about_users:
+        found = recommender.similar_users(ids(user), n, history=history_of(history, user))
+        asked = known_ids(recommender.ratings_.users, found.ids)
+    else:
+        found = recommender.similar_items(ids(item), n, where=where)
+        asked = known_ids(recommender.ratings_.items, found.ids)
+    titles = [None] * len(found) if found.titles is None else found.titles.to_list()
+    if json:
+        lists = []
+        for k, name in enumerate(asked):
+            about = {"user": name} if about_users else {"item": name, "title": titles[k]}
+            lists.append({**about, "cold": bool(found.cold[k]), "similar": console.as_entries(found.of(k))})
+        console.print_json({f"{found.side}s": lists})
+        return
+    columns = {"": "{rank}", "title": "{title}", found.side: f"{{{found.side}}}", "similarity": "{similarity:.3f}"}
+    for k, name in enumerate(asked):
+        title, note = f", {titles[k]}" if titles[k] else "", " (nothing to compare by)" if found.cold[k] else ""
+        console.print_line(f"Similar to {found.side} {name}{title}{note}")
+        if not _print_list(found.of(k), columns):
+            console.print_line("  nothing to compare with")
 
 
-def _block(prediction: Prediction, coverage: float, at_least: float | None) -> pl.DataFrame:
-    """What is shown of some predictions."""
-    frame = prediction.to_polars(coverage, levels=prediction.levels is not None)
-    if at_least is None:
-        return frame
-    return frame.with_columns(pl.Series("probability_at_least", prediction.probability_at_least(at_least)))
+def explain(
+    model: Model,
+    item: Annotated[list[str], typer.Option("--item", "-i", help="Item id; can be repeated.")],
+    user: Annotated[str | None, typer.Option("--user", "-u", help="User id.", show_default=False)] = None,
+    n: Annotated[int, typer.Option("-n", help="Number of ratings to show for each item.")] = 5,
+    history: History = None,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Explain a recommendation by the user's own ratings: which pushed it up or down, and how much."""
+    if user is None and history is None:
+        raise typer.BadParameter(NO_USER)
+    recommender = artifact.load(model).set_params(threads=threads)
+    new = history_of(history, None if user is None else [user])
+    explanation = recommender.explain(user, ids(item), history=new, n=n)
+    asked = pl.Series([str(explanation.user_id)])
+    (name,) = known_ids(recommender.ratings_.users, asked)
+    items = known_ids(recommender.ratings_.items, explanation.item_ids)
+    titles = [None] * len(items) if explanation.titles is None else explanation.titles.to_list()
+    if json:
+        figures = ("score", explanation.scores), ("base", explanation.base)
+        rest = ("others", explanation.others), ("remainder", explanation.remainder)
+        entries = [
+            {"item": one, "title": titles[k]}
+            | {figure: round(float(values[k]), 5) for figure, values in figures}
+            | {"because": console.as_entries(explanation.of(k))}
+            | {figure: round(float(values[k]), 5) for figure, values in rest}
+            for k, one in enumerate(items)
+        ]
+        console.print_json({"user": name, "cold": explanation.cold, "items": entries})
+        return
+    console.print_line(
+        f"For user {name}" + (f": there are no {explanation.noun}s to explain by" if explanation.cold else "")
+    )
+    for k, one in enumerate(items):
+        label = f"{titles[k]} [{one}]" if titles[k] else f"{one}"
+        console.print_line(f"{label}: {explanation.scores[k]:.2f}; for a new user {explanation.base[k]:.2f}")
+        _print_reasons(explanation, k)
 
 
-def _prediction_entry(row: dict[str, Any], levels: list[str]) -> dict[str, Any]:
-    """As JSON has it: the interval as one entry and the levels as one, figures rounded."""
-    entry = {key: round(value, 5) if isinstance(value, float) else value for key, value in row.items()}
-    if "low" in entry:
-        entry["interval"] = [entry.pop("low"), entry.pop("high")]
-    if levels:
-        entry["levels"] = {level: entry.pop(f"p_{level}") for level in levels}
-    return entry
+def _print_reasons(explanation: Explanation, position: int) -> None:
+    table = explanation.of(position)
+    if not table.height:
+        return
+    given = [times(value) if explanation.are_choices else f"{value:g}" for value in table["rating"]]
+    others = []
+    n_others = len(explanation.ratings) - table.height
+    if n_others:
+        noun = explanation.noun + ("" if n_others == 1 else "s")
+        others.append([f"{explanation.others[position]:+.3f}", "", f"{n_others:,} other {noun}", ""])
+    if abs(explanation.remainder[position]) >= 0.001:
+        others.append([f"{explanation.remainder[position]:+.3f}", "", f"no single {explanation.noun}", ""])
+    heading = "chosen" if explanation.are_choices else "rating"
+    columns = {"contribution": "{contribution:+.3f}", heading: "{given}", "title": "{title}", "item": "{item}"}
+    console.print_entries(table.with_columns(pl.Series("given", given)), columns, extra=others)
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    """The cells of a row of the table."""
-    cells = [str(row["user"]), str(row["item"])]
-    if "title" in row:
-        cells.append(row["title"] or "")
-    cells.append(f"{row['mean']:.2f}")
-    if "low" in row:
-        cells += [f"{row['low']:.2f} to {row['high']:.2f}", f"{row['belief_sd']:.2f}"]
-    if "probability_at_least" in row:
-        cells.append(f"{row['probability_at_least']:.2f}")
-    return cells
+def ask(
+    model: Model,
+    user: Users = None,
+    n: Annotated[int, typer.Option("--n", "-n", help="Number of questions.")] = 5,
+    history: History = None,
+    only: Annotated[list[str] | None, typer.Option("--only", help="Item to ask about; can be repeated.")] = None,
+    exclude: Exclude = None,
+    where: Where = None,
+    among: Annotated[
+        int, typer.Option("--among", help="Choose from this many of the most rated items; 0 for all.", min=0)
+    ] = AMONG,
+    goal: Annotated[
+        Literal["ratings", "list"],
+        typer.Option("--goal", help="What to learn: the ratings of popular items, or the best of the list."),
+    ] = "ratings",
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Choose the items that a user should rate next; without a user or a history, a new user."""
+    recommender = artifact.load(model).set_params(threads=threads)
+    questions = recommender.ask(
+        ids(user),
+        n,
+        history=history_of(history, user),
+        exclude=exclude or "seen",
+        only=only or None,
+        where=where,
+        among=among or None,
+        goal=goal,
+    )
+    users = known_ids(recommender.ratings_.users, questions.user_ids)
+    if json:
+        lists = []
+        for k, name in enumerate(users):
+            about = {"user": name, "cold": bool(questions.cold[k]), "sd": round(float(questions.sd[k]), 5)}
+            lists.append({**about, "items": console.as_entries(questions.of(k))})
+        console.print_json({"users": lists})
+        return
+    columns = {"": "{rank}", "title": "{title}", "item": "{item}", "reduction": "{reduction:.1%}", "sd": "{sd:.3f}"}
+    for k, name in enumerate(users):
+        note = f" (no {_feedback(recommender)} yet: these are the default questions)" if questions.cold[k] else ""
+        console.print_line(f"Ask user {name}{note}")
+        table = questions.of(k)
+        if _print_list(table, columns):
+            before, after = questions.sd[k], table["sd"][-1]
+            console.print_line(f"the answers lower the uncertainty about the user from {before:.3f} to {after:.3f}")
+        else:
+            console.print_line("  nothing left to ask")
+
+
+def _print_list(table: pl.DataFrame, columns: dict[str, str]) -> bool:
+    """Print a list, unless it is empty; whether it was printed."""
+    if table.height:
+        console.print_entries(table, columns)
+    return bool(table.height)
+
+
+def _feedback(recommender: Recommender) -> str:
+    return "ratings" if recommender.not_rated is None else "implicit feedback"
+
+
+def _interval_heading(recommender: Recommender, coverage: float) -> str:
+    return f"{100 * coverage:g}% {'of ratings' if recommender.not_rated is None else 'interval'}"
+
+
+def _meaning_of_scores(recommender: Recommender, are_probabilities: bool) -> list[str]:
+    """What the columns of an implicit model mean."""
+    if recommender.not_rated is None:
+        return []
+    if are_probabilities:
+        return ["scores are probabilities of being chosen; belief sd is how far they may move with more feedback"]
+    return ["scores are not ratings; an interval is how far a score may move with more feedback"]

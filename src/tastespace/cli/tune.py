@@ -138,7 +138,7 @@ def _show(found: TuneResult, command: str, config: Path | None, out: Path | None
         if trial.error is not None:
             console.print_line(f"trial {trial.number}: {trial.error}")
     measure = display_name(found.goal.measure)
-    console.print_line()
+    console.print_line("")
     if list(MODELS[found.model].search_space) == ["n_factors"]:
         console.print_line(
             f"{found.model} learns all but the number of factors from the ratings: nothing else was searched"

@@ -1,0 +1,168 @@
+"""`tastespace index`: the fastest index that finds enough, kept with the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from tastespace import artifact
+from tastespace.cli import console
+from tastespace.cli.options import Json, Model, Threads
+from tastespace.evaluation.retrieval import tune_index
+from tastespace.index.trials import BASELINE, N_TH, Trial
+from tastespace.index.tuner import EXACT, NOT_WORTH_IT, Tuned
+from tastespace.report.plotting import check_figure
+from tastespace.report.retrieval_figures import write_retrieval
+
+FIGURES = {
+    "accuracy": "{accuracy:.3f}",
+    "acceptance": "{acceptance:.3f}",
+    "worst": "{worst_99:,}",
+    "µs": "{microseconds:,.0f}",
+    "x numpy": "{speedup:.1f}",
+    "x exact": "{speedup_over_exact:.1f}",
+    "MB": "{megabytes:,.1f}",
+    "build s": "{build_seconds:.1f}",
+}
+
+
+def index(
+    model: Model,
+    accuracy: Annotated[
+        float | None,
+        typer.Option(
+            "--accuracy",
+            help="Minimum share of the true best items that lists find, on average.",
+            show_default="0.95, if there is no --acceptance",
+        ),
+    ] = None,
+    acceptance: Annotated[
+        float | None,
+        typer.Option(
+            "--acceptance",
+            help=f"Minimum share of lists whose worst item is one of the true best {N_TH}.",
+            show_default=False,
+        ),
+    ] = None,
+    latency_ms: Annotated[
+        float | None,
+        typer.Option("--latency-ms", help="Maximum time per list (ms).", show_default=False),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", help="Length of the lists.")] = 10,
+    seconds: Annotated[float, typer.Option("--seconds", help="Time budget for trials (s).")] = 60.0,
+    structures: Annotated[
+        str | None,
+        typer.Option("--structures", help="Index structures to try, separated by commas.", show_default="all"),
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option("--figure", help="File for a plot of all trials: .png, .svg or .pdf.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Random seed of the queries and the index.")] = 0,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Choose the fastest index that is accurate enough, for known and new users, and save it with the model."""
+    if figure is not None:
+        check_figure(figure)
+    # An index that is there already is replaced, even one that cannot be read.
+    recommender = artifact.load(model, with_index=False).set_params(threads=threads)
+    artifact.check_writable(model)
+    with console.progress() as observer:
+        tuned = tune_index(
+            recommender,
+            accuracy=accuracy,
+            acceptance=acceptance,
+            k=k,
+            latency_ms=latency_ms,
+            seconds=seconds,
+            structures=None if structures is None else [name.strip() for name in structures.split(",")],
+            seed=seed,
+            threads=threads,
+            observer=observer,
+        )
+    artifact.save_index(model, tuned)
+    if figure is not None:
+        write_retrieval(tuned, figure)
+    if json:
+        console.print_json(
+            tuned.chosen.to_dict()
+            | {
+                "baseline": BASELINE,
+                "target": tuned.target.to_dict(),
+                "target_reached": tuned.reached,
+                "nearest": None if tuned.nearest is None else tuned.nearest.to_dict(),
+                "complete": tuned.is_complete,
+                "queries": {"choosing": tuned.n_choosing, "held_out": tuned.n_held_out},
+                "notes": list(tuned.notes),
+                "trials": [trial.to_dict() for trial in tuned.trials],
+            }
+            | ({} if figure is None else {"figure": str(figure)})
+        )
+        return
+    console.out.print(_table(tuned))
+    console.print_line(*_sentences(tuned), f"saved with {model}" + ("" if figure is None else f"; figure: {figure}"))
+
+
+def _table(tuned: Tuned) -> Table:
+    """The best trial of each structure, and the chosen one as measured on the held-out queries."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("", "structure"):
+        table.add_column(name, overflow="fold")
+    for name in FIGURES:
+        table.add_column(name, justify="right")
+    rows = [("", trial.description, trial) for trial in _best_of_each(tuned)]
+    for mark, name, trial in [*rows, ("*", f"chosen: {tuned.chosen.description}", tuned.chosen)]:
+        values = vars(trial) | {"megabytes": trial.n_bytes / 1e6}
+        table.add_row(mark, name, *(figure.format(**values) for figure in FIGURES.values()))
+    return table
+
+
+def _best_of_each(tuned: Tuned) -> list[Trial]:
+    """The fastest trial of each structure that reaches the target; if none does, the most accurate one."""
+    best = []
+    for structure in dict.fromkeys(trial.structure for trial in tuned.trials):
+        trials = [trial for trial in tuned.trials if trial.structure == structure]
+        reaching = [trial for trial in trials if tuned.target.is_reached_by(trial)]
+        best.append(
+            max(reaching, key=lambda trial: trial.speedup)
+            if reaching
+            else max(trials, key=lambda trial: (trial.accuracy, trial.acceptance))
+        )
+    return best
+
+
+def _sentences(tuned: Tuned) -> list[str]:
+    """What was chosen, why, and how it was measured."""
+    chosen, target = tuned.chosen, tuned.target
+    exact = next(trial for trial in tuned.trials if trial.structure == EXACT)
+    scan = f"the exact scan takes {exact.microseconds:,.0f} µs, {exact.speedup:.1f} times as fast as numpy's"
+    found = f"finds {100 * chosen.accuracy:.1f} % of the true best {target.k} in {chosen.microseconds:,.0f} µs"
+    if tuned.nearest is not None:
+        nearest = tuned.nearest
+        lines = [
+            f"not reached: {target}. The fastest that is accurate enough, {nearest.description}, "
+            f"takes {nearest.microseconds / 1000:.3g} ms; the exact scan is used."
+        ]
+    elif not tuned.reached:
+        lines = [f"not reached: {target}, not even by the exact scan, which is used; it {found}."]
+    elif chosen.structure == EXACT:
+        lines = [
+            f"chosen: the exact scan, because nothing that reached {target} was at least {NOT_WORTH_IT:g} times as "
+            f"fast; it {found}."
+        ]
+    else:
+        lines = [
+            f"chosen: {chosen.description}, the fastest that reached {target}. It {found}, {chosen.speedup:.1f} times "
+            f"as fast as numpy's scan; {scan}."
+        ]
+    lines.append(
+        f"* on {tuned.n_held_out:,} held-out queries; the others on {tuned.n_choosing:,} used for choosing. worst: "
+        "true position of the worst item, 99th percentile; single queries on one thread."
+    )
+    lines += tuned.notes
+    if not tuned.is_complete:
+        lines.append("the time budget ended before everything was tried; increase --seconds")
+    return lines
