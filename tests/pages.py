@@ -48,6 +48,7 @@ BLOCK = re.compile(
 )
 OPTIONS = re.compile(r"^<!-- options of (?P<verb>[\w -]+) -->\n\n(?P<table>(?:\|[^\n]*\n)*)", re.MULTILINE)
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+READING = ("items", "separator", "header", "duplicates", "bad-lines", "kind", "threads", "json")
 SPACING = re.compile(r"([ ─═-])\1+")  # columns are as wide as their numbers
 
 
@@ -99,7 +100,7 @@ def _run_python(code: str, page: str, line: int, module: types.ModuleType) -> st
     with contextlib.redirect_stdout(out):
         # Blank lines in front, so that a traceback names the line of the page.
         exec(compile("\n" * (line - 1) + code, page, "exec", dont_inherit=True), module.__dict__)
-    return out.getvalue()
+    return _trimmed(out.getvalue())
 
 
 def _run_shell(code: str) -> str:
@@ -111,7 +112,11 @@ def _run_shell(code: str) -> str:
             ran = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, f"{line}\n{ran.stdout}{ran.stderr}"
         printed += ran.stdout
-    return printed
+    return _trimmed(printed)
+
+
+def _trimmed(printed: str) -> str:
+    return "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
 
 
 def agrees(shown: str, printed: str, output_format: str | None = "text") -> bool:
@@ -179,18 +184,37 @@ def options_tables(text: str) -> str:
 
 
 def _table(verb: str) -> str:
+    options = [one for one in _command(verb).params if one.param_type_name == "option"]
+    shared = [] if verb == "fit" else [one for one in options if (one.opts, one.help) in AS_FOR_FIT]
+    rows = [(_names([one]), _default(one), one.help) for one in options if one not in shared]
+    if shared:
+        rows.append((_names(shared), "", "as for [fit](#fit)"))
+    cells = [("option", "default", "meaning"), ("---",) * 3, *rows]
+    return "".join(f"| {' | '.join(str(cell).replace('|', '/') for cell in row)} |\n" for row in cells)
+
+
+def _command(verb: str) -> Any:
     command = typer.main.get_command(program)
     for name in verb.split():
         command = command.commands[name]
-    rows = [_row(parameter) for parameter in command.params if parameter.param_type_name == "option"]
-    return "| option | default | meaning |\n|---|---|---|\n" + "".join(rows)
+    return command
 
 
-def _row(option: Any) -> str:
-    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+# How a file is read, and what every verb has: described once.
+AS_FOR_FIT = [
+    (one.opts, one.help)
+    for one in _command("fit").params
+    if one.opts[0].endswith("-column") or one.opts[0][2:] in READING
+]
+
+
+def _names(options: list[Any]) -> str:
+    return ", ".join(f"`{name}`" for option in options for name in (*option.opts, *option.secondary_opts))
+
+
+def _default(option: Any) -> str:
     default = option.show_default if isinstance(option.show_default, str) else option.default
-    shown = "" if default in (None, False) else default
-    return f"| {names} | {shown} | {option.help} |\n"
+    return "" if default is None or default is False else str(default)
 
 
 def main(names: list[str]) -> None:
@@ -198,7 +222,7 @@ def main(names: list[str]) -> None:
         for page in names or pages():
             with tempfile.TemporaryDirectory() as folder:
                 write_files(Path(folder))
-                current = rerun(page, Path(folder))
+                current = options_tables(rerun(page, Path(folder)))
             path = ROOT / page
             lines = path.read_text().splitlines(), current.splitlines()
             sys.stdout.writelines(f"{line}\n" for line in difflib.unified_diff(*lines, page, page, lineterm="", n=0))
