@@ -20,6 +20,7 @@ import hashlib
 import io
 import json
 import math
+import os
 import pickle
 import re
 import shlex
@@ -78,7 +79,11 @@ def rerun(page: str, folder: Path) -> str:
     module = types.ModuleType("page")
     pieces, end = [], 0
     # Dataclasses look their module up.
-    with contextlib.chdir(folder), mock.patch.dict(sys.modules, page=module):
+    with (
+        contextlib.chdir(folder),
+        mock.patch.dict(sys.modules, page=module),
+        mock.patch.dict(os.environ, TASTESPACE_CACHE=str(folder / "cache")),
+    ):
         for block in BLOCK.finditer(text):
             if block["mark"] == "not run" or (block["language"] == "sh" and not block["format"]):
                 continue
@@ -123,11 +128,10 @@ def agrees(shown: str, printed: str, output_format: str | None = "text") -> bool
     """Whether a page shows what was printed, but for what it leaves out by three dots."""
     if output_format == "json":
         return _same_json(json.loads(shown), json.loads(printed))
-    shown_words, printed_words = (SPACING.sub(r"\1", NUMBER.sub("#.#", text)) for text in (shown, printed))
-    if "..." in shown:
-        pattern = re.escape(shown_words).replace(re.escape("...\n"), "(?:.*\n)*?").replace(re.escape("..."), ".*?")
-        return re.fullmatch(pattern, printed_words) is not None
-    return shown_words == printed_words and all(map(_close, NUMBER.findall(shown), NUMBER.findall(printed)))
+    words = re.escape(SPACING.sub(r"\1", NUMBER.sub("\0", shown)))
+    words = words.replace(re.escape("...\n"), "(?:.*\n)*?").replace(re.escape("..."), ".*?")
+    found = re.fullmatch(words.replace("\0", f"({NUMBER.pattern})"), SPACING.sub(r"\1", printed))
+    return found is not None and all(map(_close, NUMBER.findall(shown), found.groups()))
 
 
 def _close(shown: str, printed: str) -> bool:

@@ -98,7 +98,9 @@ def test_json_is_compared_member_by_member(shown, same):
 def commands() -> dict[str, typer.main.click.Command]:
     """Every command of the program that does something, by its verb or verbs."""
     verbs = typer.main.get_command(program).commands
-    inner = {f"{verb} {name}": one for verb, group in verbs.items() for name, one in getattr(group, "commands", {}).items()}
+    inner = {
+        f"{verb} {name}": one for verb, group in verbs.items() for name, one in getattr(group, "commands", {}).items()
+    }
     return {verb: command for verb, command in verbs.items() if not hasattr(command, "commands")} | inner
 
 
