@@ -47,7 +47,7 @@ BLOCK = re.compile(
     r"(?:\n+```(?P<format>text|json)\n(?P<output>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
-OPTIONS = re.compile(r"^<!-- options of (?P<verb>[\w -]+) -->\n\n(?P<table>(?:\|[^\n]*\n)*)", re.MULTILINE)
+OPTIONS = re.compile(r"^<!-- options of (?P<verb>[\w -]+) -->\n+(?:\|[^\n]*\n)*\n*", re.MULTILINE)
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 READING = ("items", "separator", "header", "duplicates", "bad-lines", "kind", "threads", "json")
 SPACING = re.compile(r"([ ─═-])\1+")  # columns are as wide as their numbers
@@ -184,7 +184,7 @@ def _digest(ratings: ts.Ratings) -> str:
 
 def options_tables(text: str) -> str:
     """The text of a page with current tables of options."""
-    return OPTIONS.sub(lambda found: f"<!-- options of {found['verb']} -->\n\n{_table(found['verb'])}", text)
+    return OPTIONS.sub(lambda found: f"<!-- options of {found['verb']} -->\n\n{_table(found['verb'])}\n", text)
 
 
 def _table(verb: str) -> str:
