@@ -14,14 +14,12 @@ all of them. On a page
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import difflib
 import hashlib
 import io
 import json
 import math
 import os
-import pickle
 import re
 import shlex
 import subprocess
@@ -178,8 +176,11 @@ def fits_remembered() -> Iterator[None]:
 
 
 def _digest(ratings: ts.Ratings) -> str:
-    parts = [getattr(ratings, field.name) for field in dataclasses.fields(ratings)]
-    return hashlib.sha256(pickle.dumps(parts)).hexdigest()
+    titles, attributes = ratings.item_titles, ratings.item_attributes
+    parts = [ratings.to_polars().write_csv(), titles is not None and titles.to_list()]
+    parts += [attributes is not None and attributes.write_json()]
+    parts += [ratings.declared_kind, ratings.merged, ratings.rejected]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def options_tables(text: str) -> str:

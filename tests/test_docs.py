@@ -16,6 +16,7 @@ from pages import BLOCK, OPTIONS, ROOT, agrees, fits_remembered, options_tables,
 # Those that take longest: in `make test-all`.
 LONG = (
     "docs/how-to/compare-models.md",
+    "docs/how-to/kinds-of-ratings.md",
     "docs/coming-from/implicit.md",
     "docs/how-to/evaluation-done-right.md",
     "docs/coming-from/lightfm.md",
