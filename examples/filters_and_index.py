@@ -1,20 +1,19 @@
-"""Choose what may be recommended; and bring an index of one's own."""
+"""Filter what is recommended, and pass an index of your own."""
 
 import polars as pl
 
 import tastespace as ts
-from tastespace.data.sources import SOURCES
 from tastespace.index.structures.exact import Exact
 
-ratings = SOURCES["movielens-demo"]()
+ratings = ts.dataset("movielens-demo")
 model = ts.ALS(regularisation=0.055, seed=0).fit(ratings)
 
-# Only comedies since 2000: any list of item ids will do, whatever chose them.
+# Only comedies since 2000: any list of item ids will do.
 about = ratings.item_attributes.with_columns(item=ratings.items.ids)
 comedies = about.filter(pl.col("genres").list.contains("Comedy") & (pl.col("year") >= 2000))["item"]
 print(model.recommend([2], n=5, only=comedies))
 
-# Never these two (what the user has rated is left out as well).
+# Never these two (items that the user has rated are left out as well).
 print(model.recommend([2], n=5, exclude=[318, 858]))
 
 # Everything, rated or not.

@@ -1,9 +1,8 @@
 """From ratings to recommendations: split, fit, evaluate, recommend, save, load."""
 
 import tastespace as ts
-from tastespace.data.sources import SOURCES
 
-ratings = SOURCES["movielens-demo"]()
+ratings = ts.dataset("movielens-demo")
 print(ratings.describe())
 
 split = ts.random_split(ratings, 0.1, seed=0)

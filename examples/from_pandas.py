@@ -1,12 +1,11 @@
-"""pandas in, pandas out; column names are recognised, or named."""
+"""pandas in, pandas out; column names are recognized, or passed."""
 
 import pandas as pd
 
 import tastespace as ts
-from tastespace.data.sources import SOURCES
 
 # Any frame with a user, an item and a rating; here one with column names of its own.
-frame: pd.DataFrame = SOURCES["movielens-demo"]().to_pandas()
+frame: pd.DataFrame = ts.dataset("movielens-demo").to_pandas()
 frame = frame.rename(columns={"user": "viewer", "item": "film", "rating": "liked"})
 
 ratings = ts.Ratings.from_frame(frame, user="viewer", item="film", rating="liked")

@@ -1,21 +1,20 @@
-"""How sure are we? Draw a list with its intervals, a stranger who becomes known, and what policies choose."""
+"""Draw the uncertainty of a list, of a new user with more and more ratings, and of the lists of three policies."""
 
 from pathlib import Path
 
 import numpy as np
 
 import tastespace as ts
-from tastespace.data.sources import SOURCES
 from tastespace.report.uncertainty_figures import list_picture, narrowing_picture, policies_picture
 
-ratings = SOURCES["movielens-demo"]()
-is_stranger = (ratings.user_ids() == 22).to_numpy()
-model = ts.BPMF(seed=0).fit(ratings.take(np.flatnonzero(~is_stranger)))  # has never met user 22
+ratings = ts.dataset("movielens-demo")
+is_new = (ratings.user_ids() == 22).to_numpy()
+model = ts.BPMF(seed=0).fit(ratings.take(np.flatnonzero(~is_new)))  # has never seen user 22
 
-answers = dict(ratings.take(np.flatnonzero(is_stranger)).to_polars().select("item", "rating").rows())
+answers = dict(ratings.take(np.flatnonzero(is_new)).to_polars().select("item", "rating").rows())
 films = [296, 356, 480, 586, 588, 1527]
 history = {n: {item: answers[item] for item in list(answers)[:n]} or None for n in (0, 1, 3, 10)}
-steps = {n: model.predict(["you"] * len(films), films, history=told) for n, told in history.items()}
+steps = {n: model.predict(["you"] * len(films), films, history=given) for n, given in history.items()}
 
 lists = {policy: model.recommend([2], policy=policy) for policy in ("mean", "cautious:c=3", "curious:c=3")}
 everything = model.predict([2] * model.ratings_.n_items, model.ratings_.items.ids)

@@ -1,15 +1,14 @@
-"""Recommend to somebody who was not there at training time, from a few ratings, without fitting again."""
+"""Recommend to users who were not in the training data, from a few ratings, without fitting again."""
 
 import tastespace as ts
-from tastespace.data.sources import SOURCES
 
-ratings = SOURCES["movielens-demo"]()
+ratings = ts.dataset("movielens-demo")
 model = ts.ALS(regularisation=0.055, seed=0).fit(ratings)
 
-# One person: a mapping from item to rating. Items 1 and 2355 are animated films, 1221 is a gangster film.
+# One new user: a mapping from item to rating. Items 1 and 2355 are animated films, 1221 is a gangster film.
 print(model.recommend(history={1: 5.0, 2355: 4.5, 1221: 1.0}, n=5))
 
-# Several people at once: ratings with ids of their own. Nobody here needs to be known to the model.
+# Several users at once: ratings with ids of their own, known to the model or not.
 history = ts.Ratings.from_arrays(["ann", "ann", "bob"], [260, 1196, 527], [5.0, 5.0, 4.0])
 print(model.recommend(history=history, n=3).to_polars())
 

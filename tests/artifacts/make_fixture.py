@@ -21,7 +21,7 @@ import polars as pl
 import tastespace as ts
 from tastespace.artifact import FORMAT_VERSION, save_index
 from tastespace.errors import TastespaceError
-from tastespace.index import InvertedFile
+from tastespace.index.structures.inverted_file import InvertedFile
 from tastespace.index.trials import StoredIndex, Target, Trial
 from tastespace.inference import checkpoints
 from tastespace.randomness import generator

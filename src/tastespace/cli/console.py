@@ -102,7 +102,7 @@ def print_result(as_json: bool, content: dict[str, Any], *lines: str) -> None:
     if as_json:
         print_json(content)
     else:
-        say(*lines)
+        print_line(*lines)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:

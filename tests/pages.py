@@ -1,0 +1,238 @@
+"""Run the documentation: what its pages show must be what the code prints.
+
+`python tests/pages.py [PAGE ...]` runs pages and writes what they print into them, where it has changed; without names,
+all of them. On a page
+
+- a `python` block is run, and the `text` block directly below is what it prints;
+- a `sh` block is run if there is a `text` or `json` block directly below, which is what its commands print;
+- three dots stand for anything within a line, and on a line of their own for any lines; in JSON, "..." is any value,
+  the rest of a list, or, as a name, any further members;
+- `<!-- not run: reason -->` above a block leaves it out; `<!-- output varies: reason -->` runs it and compares nothing;
+- `<!-- options of VERB -->` has below it a table of the options of the program, made by this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import polars as pl
+import typer
+from cli.program import tastespace
+
+import tastespace as ts
+from tastespace.cli.main import app as program
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(
+    r"^(?:<!-- (?P<mark>not run|output varies): [^\n]+ -->\n+)?"
+    r"```(?P<language>python|sh)\n(?P<code>.*?)^```$"
+    r"(?:\n+```(?P<format>text|json)\n(?P<output>.*?)^```$)?",
+    re.MULTILINE | re.DOTALL,
+)
+OPTIONS = re.compile(r"^<!-- options of (?P<verb>[\w -]+) -->\n+(?:\|[^\n]*\n)*\n*", re.MULTILINE)
+NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+READING = ("items", "separator", "header", "duplicates", "bad-lines", "kind", "threads", "json")
+SPACING = re.compile(r"([ ─═-])\1+")  # columns are as wide as their numbers
+
+
+def pages() -> list[str]:
+    """The pages with anything to run."""
+    every = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+    return [str(page.relative_to(ROOT)) for page in every if _has_work(page.read_text())]
+
+
+def _has_work(text: str) -> bool:
+    return any(block["language"] == "python" or block["format"] for block in BLOCK.finditer(text))
+
+
+def write_files(folder: Path) -> None:
+    """What the pages call ratings.csv and movies.csv: movielens-demo in the layout of MovieLens."""
+    ratings = ts.dataset("movielens-demo")
+    ratings.to_polars().write_csv(folder / "ratings.csv")
+    films = ratings.item_attributes.with_columns(
+        pl.col("genres").list.join("|"), item=ratings.items.ids, title=ratings.item_titles
+    )
+    films.select("item", "title", "genres").write_csv(folder / "movies.csv")
+
+
+def rerun(page: str, folder: Path) -> str:
+    """The text of a page with outputs that are current, after running it in a folder that `write_files` has filled."""
+    text = (ROOT / page).read_text()
+    module = types.ModuleType("page")
+    pieces, end = [], 0
+    # Dataclasses look their module up.
+    with (
+        contextlib.chdir(folder),
+        mock.patch.dict(sys.modules, page=module),
+        mock.patch.dict(os.environ, TASTESPACE_CACHE=str(folder / "cache")),
+    ):
+        for block in BLOCK.finditer(text):
+            if block["mark"] == "not run" or (block["language"] == "sh" and not block["format"]):
+                continue
+            line = text.count("\n", 0, block.start("code")) + 1
+            if block["language"] == "python":
+                printed = _run_python(block["code"], page, line, module)
+            else:
+                printed = _run_shell(block["code"])
+            if block["mark"] or agrees(block["output"] or "", printed, block["format"]):
+                continue
+            at = (block.start("output"), block.end("output")) if block["format"] else (block.end(), block.end())
+            pieces += [text[end : at[0]], printed if block["format"] else f"\n\n```text\n{printed}```"]
+            end = at[1]
+    return "".join([*pieces, text[end:]])
+
+
+def _run_python(code: str, page: str, line: int, module: types.ModuleType) -> str:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        # Blank lines in front, so that a traceback names the line of the page.
+        exec(compile("\n" * (line - 1) + code, page, "exec", dont_inherit=True), module.__dict__)
+    return _trimmed(out.getvalue())
+
+
+def _run_shell(code: str) -> str:
+    printed = ""
+    for line in code.replace("\\\n", " ").splitlines():
+        if line.startswith("tastespace "):  # In this process: another one would import everything again.
+            ran = tastespace(*shlex.split(line, comments=True)[1:])
+        else:
+            ran = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, f"{line}\n{ran.stdout}{ran.stderr}"
+        printed += ran.stdout
+    return _trimmed(printed)
+
+
+def _trimmed(printed: str) -> str:
+    return "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
+
+
+def agrees(shown: str, printed: str, output_format: str | None = "text") -> bool:
+    """Whether a page shows what was printed, but for what it leaves out by three dots."""
+    if output_format == "json":
+        return _same_json(json.loads(shown), json.loads(printed))
+    words = re.escape(SPACING.sub(r"\1", NUMBER.sub("\0", shown)))
+    words = words.replace(re.escape("...\n"), "(?:.*\n)*?").replace(re.escape("..."), ".*?")
+    found = re.fullmatch(words.replace("\0", f"({NUMBER.pattern})"), SPACING.sub(r"\1", printed))
+    return found is not None and all(map(_close, NUMBER.findall(shown), found.groups()))
+
+
+def _close(shown: str, printed: str) -> bool:
+    """Whether two numbers are the same to a few units of the last digit: other processors round otherwise."""
+    digits = len(shown.split("e")[0].partition(".")[2])
+    return "e" in shown + printed or math.isclose(float(shown), float(printed), rel_tol=1e-3, abs_tol=2.5 * 10**-digits)
+
+
+def _same_json(shown: Any, printed: Any) -> bool:
+    if shown == "...":
+        return True
+    if isinstance(shown, dict):
+        names = set(shown) - {"..."}
+        whole = names <= set(printed) if "..." in shown else names == set(printed)
+        return whole and all(_same_json(shown[name], printed[name]) for name in names)
+    if isinstance(shown, list):
+        some = shown[:-1] if shown[-1:] == ["..."] else shown
+        long_enough = len(printed) >= len(some) if some is not shown else len(printed) == len(some)
+        return long_enough and all(map(_same_json, some, printed))
+    if isinstance(shown, float) and isinstance(printed, float):
+        return _close(repr(shown), repr(printed))
+    return bool(shown == printed)
+
+
+@contextlib.contextmanager
+def fits_remembered() -> Iterator[None]:
+    """Fit what was fitted before on an earlier page only once: the same seed gives the same bytes."""
+    known: dict[tuple[str, ...], dict[str, Any]] = {}
+    fit: Callable[..., ts.Recommender] = ts.Recommender.fit
+
+    def remembered(self: ts.Recommender, observed: ts.Ratings, **options: Any) -> ts.Recommender:
+        if options or self.seed is None or not isinstance(observed, ts.Ratings):
+            return fit(self, observed, **options)
+        key = (repr(self), _digest(observed))
+        if key not in known:
+            before = set(vars(self))
+            fit(self, observed)
+            known[key] = {name: value for name, value in vars(self).items() if name not in before}
+        vars(self).update(known[key])
+        return self
+
+    with mock.patch.object(ts.Recommender, "fit", remembered):
+        yield
+
+
+def _digest(ratings: ts.Ratings) -> str:
+    titles, attributes = ratings.item_titles, ratings.item_attributes
+    parts = [ratings.to_polars().write_csv(), titles is not None and titles.to_list()]
+    parts += [attributes is not None and attributes.write_json()]
+    parts += [ratings.declared_kind, ratings.merged, ratings.rejected]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def options_tables(text: str) -> str:
+    """The text of a page with current tables of options."""
+    return OPTIONS.sub(lambda found: f"<!-- options of {found['verb']} -->\n\n{_table(found['verb'])}\n", text)
+
+
+def _table(verb: str) -> str:
+    options = [one for one in _command(verb).params if one.param_type_name == "option"]
+    shared = [] if verb == "fit" else [one for one in options if (one.opts, one.help) in AS_FOR_FIT]
+    rows = [(_names([one]), _default(one), one.help) for one in options if one not in shared]
+    if shared:
+        rows.append((_names(shared), "", "as for [fit](#fit)"))
+    cells = [("option", "default", "meaning"), ("---",) * 3, *rows]
+    return "".join(f"| {' | '.join(str(cell).replace('|', '/') for cell in row)} |\n" for row in cells)
+
+
+def _command(verb: str) -> Any:
+    command = typer.main.get_command(program)
+    for name in verb.split():
+        command = command.commands[name]
+    return command
+
+
+# How a file is read, and what every verb has: described once.
+AS_FOR_FIT = [
+    (one.opts, one.help)
+    for one in _command("fit").params
+    if one.opts[0].endswith("-column") or one.opts[0][2:] in READING
+]
+
+
+def _names(options: list[Any]) -> str:
+    return ", ".join(f"`{name}`" for option in options for name in (*option.opts, *option.secondary_opts))
+
+
+def _default(option: Any) -> str:
+    default = option.show_default if isinstance(option.show_default, str) else option.default
+    return "" if default is None or default is False else str(default)
+
+
+def main(names: list[str]) -> None:
+    with fits_remembered():
+        for page in names or pages():
+            with tempfile.TemporaryDirectory() as folder:
+                write_files(Path(folder))
+                current = options_tables(rerun(page, Path(folder)))
+            path = ROOT / page
+            lines = path.read_text().splitlines(), current.splitlines()
+            sys.stdout.writelines(f"{line}\n" for line in difflib.unified_diff(*lines, page, page, lineterm="", n=0))
+            path.write_text(current)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
