@@ -33,6 +33,7 @@ from tastespace.data.csr import CSR
 from tastespace.errors import TastespaceWarning
 from tastespace.evaluation.resampling import Sums, bootstrap, middle
 from tastespace.models import BPMF
+from tastespace.models.base import posterior
 from tastespace.models.base.active_learning import RATED
 from tastespace.randomness import generator
 from tastespace.report.plotting import ACCENT, GRID, INK, PALE, RUST, SEA, STEADY
@@ -134,7 +135,8 @@ class People:
         for _ in range(MOST):
             yield known
             given = [known[name].to_numpy() for name in ("user", "item", "rating")]
-            belief = self.model.posterior_.fold_in(CSR.group_ascending(*given, len(self.names)), 2)
+            people = posterior.People.strangers(CSR.group_ascending(*given, len(self.names)))
+            information = self.model.posterior_.believe(people, 2).information
             left = self.candidates.join(known, on=["user", "item"], how="anti")
             chosen = []
             for (user,), own in left.group_by("user", maintain_order=True):
@@ -142,7 +144,7 @@ class People:
                 targets = most[~np.isin(most, seen)]
                 importance = counts[targets] / counts[targets].sum()
                 asked = own["item"].to_numpy()
-                found = self.model.posterior_.inquire(belief, int(user), asked, targets, importance, 1)
+                found = information.inquire(int(user), asked, targets, importance, 1)
                 chosen.append(own.filter(pl.col("item") == found.items[0]))
             known = pl.concat([known, *chosen])
         yield known

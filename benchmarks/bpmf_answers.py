@@ -27,6 +27,7 @@ from gibbs_peers import rmse
 import tastespace as ts
 from tastespace.data.csr import CSR
 from tastespace.errors import ConvergenceWarning, DataWarning
+from tastespace.models.base.posterior import People
 
 N_FACTORS = 32
 N_RATINGS, N_DRAWS = 100, 50
@@ -58,12 +59,12 @@ def latencies(data: Path | None, quick: bool) -> dict[str, dict[str, float]]:
     own = np.flatnonzero(ratings.user_rows == user)[:N_RATINGS]
     items, values = ratings.item_rows[own], ratings.values[own]
     order = np.argsort(items)
-    history = CSR(np.array([0, N_RATINGS]), items[order], values[order])
+    people = People.strangers(CSR(np.array([0, N_RATINGS]), items[order], values[order]))
     rated = dict(zip(ratings.items.at(items).to_list(), values.tolist(), strict=True))
     stranger = ts.Ratings.from_arrays(["me"] * N_RATINGS, list(rated), list(rated.values()))
     an_item = ratings.items.ids[:1]
     work: dict[str, Callable[[], Any]] = {
-        "fold in": lambda: list(model.posterior_.fold_in(history, 1).blocks(np.zeros(1, np.int32))),
+        "fold in": lambda: list(model.posterior_.believe(people, 1).blocks(np.zeros(1, np.int32))),
         "predict one": lambda: model.predict(["me"], an_item, history=stranger),
         "recommend 10": lambda: model.recommend(n=10, history=rated),
         "recommend 10, no uncertainty": lambda: model.recommend(n=10, history=rated, uncertainty=False),

@@ -30,6 +30,7 @@ import movielens
 import numpy as np
 
 from tastespace import ALS, BPMF, MonotoneMF, Ratings, Recommender, Split, random_split, read
+from tastespace.models.base.posterior import Pairs
 from tastespace.models.factorization.monotone.curves import inverted, values_at
 from tastespace.testing.distortions import SHAPES, distorted, misfit
 
@@ -90,9 +91,8 @@ def in_order(true: np.ndarray, scores: np.ndarray, lowest: float) -> tuple[float
 def answered(model: Recommender, test: Ratings) -> tuple[np.ndarray, np.ndarray]:
     """Predictions, clipped and not."""
     clipped = model.predict(test.user_ids(), test.item_ids()).mean
-    users, items = model.ratings_.users.rows_of(test.user_ids()), model.ratings_.items.rows_of(test.item_ids())
-    belief = model.posterior_.known(users)
-    return clipped, model.posterior_.predict(belief, np.arange(len(users), dtype=np.int32), items, 1)
+    query = model.about(test.user_ids())
+    return clipped, query.belief.mean(Pairs(query.positions, model.ratings_.items.rows_of(test.item_ids())))
 
 
 def compared(judged: Mapping[str, Judged], base: str) -> dict[str, Any]:

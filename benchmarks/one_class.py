@@ -128,9 +128,8 @@ def logistic(parts: Parts, settings: dict[str, Any], seed: int) -> Callable[[sli
 
 
 def _by_vectors(model: Any, parts: Parts) -> Callable[[slice], np.ndarray]:
-    rows = np.arange(model.ratings_.n_users, dtype=np.int32)
-    users = model.posterior_.query_vectors(model.posterior_.known(rows))
-    return _scattered(model, parts, users, model.posterior_.item_vectors())
+    users = model.about(model.ratings_.users.ids).belief.queries.vectors
+    return _scattered(model, parts, users, model.posterior_.item_vectors)
 
 
 def ease(parts: Parts, settings: dict[str, Any], seed: int) -> Callable[[slice], np.ndarray]:

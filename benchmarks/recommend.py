@@ -18,6 +18,7 @@ import numpy as np
 
 from tastespace import ALS
 from tastespace.index.index import Excluded
+from tastespace.index.structures.exact import Exact
 
 N_FACTORS, N_ITEMS, AGAIN = 32, 10, 5
 OURS, SCAN, IMPLICIT = "tastespace recommend", "tastespace scan alone", "implicit recommend"
@@ -33,8 +34,8 @@ def competitors(data: Path | None, threads: int) -> dict[str, Callable[[], Any]]
     model = ALS(n_factors=N_FACTORS, regularisation=0.05, sweeps=5, seed=0, threads=threads).fit(ratings)
     everybody = ratings.users.ids
     by_user = ratings.by_user
-    index, posterior = model._exact_index(), model.posterior_
-    queries = posterior.query_vectors(posterior.known(np.arange(ratings.n_users)))
+    index = Exact(threads=threads).build(model.posterior_.item_vectors)
+    queries = model.about(everybody).belief.queries.vectors
     seen = Excluded(by_user.offsets, by_user.columns)
 
     peer = AlternatingLeastSquares(factors=N_FACTORS, iterations=3, num_threads=threads, random_state=0)

@@ -29,6 +29,7 @@ from scipy import stats
 import tastespace as ts
 from tastespace.data.shapes import SHAPES
 from tastespace.errors import ConvergenceWarning
+from tastespace.models.base.posterior import Pairs
 from tastespace.progress import Progress
 from tastespace.randomness import generator
 from tastespace.testing.toys import gaussian
@@ -188,11 +189,12 @@ def coverage(name: str, seed: int) -> dict[str, float]:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        posterior: Any = model.fit(observed).posterior_
+        model.fit(observed)
     users, items = (part.ravel().astype(np.int32) for part in np.indices((observed.n_users, observed.n_items)))
     expected = truth.score(observed.users.ids.to_numpy()[users], observed.items.ids.to_numpy()[items])
-    belief = posterior.known(np.arange(observed.n_users, dtype=np.int32))
-    mean, sd = posterior.summary(belief, users, items, 2)
+    uncertainty = model.about(observed.users.ids).belief.uncertainty
+    assert uncertainty is not None
+    mean, sd = uncertainty.summary(Pairs(users, items))
     apart = np.abs(mean - expected) / sd
     return {
         **{f"in {share:.0%}": float(np.mean(apart <= stats.norm.ppf((1 + share) / 2))) for share in (0.5, 0.9)},

@@ -20,5 +20,5 @@ print(model.recommend([2], n=5, exclude=[318, 858]))
 print(model.recommend([2], n=5, exclude=None))
 
 # An index is anything with build and search over the item vectors; the exact scan is the one that is built in.
-index = Exact(threads=1).build(model.posterior_.item_vectors())
+index = Exact(threads=1).build(model.posterior_.item_vectors)
 print(model.recommend([2], n=5, index=index))

@@ -20,13 +20,13 @@ from tastespace.errors import ConvergenceWarning, DataError, InvalidParameterErr
 from tastespace.evaluation.metrics import catalogue
 from tastespace.index.structures.exact import Exact
 from tastespace.models import MODELS
-from tastespace.models.base.candidates import score_blocks
-from tastespace.models.base.posterior import Latent
-from tastespace.models.base.ranking import rules_of
-from tastespace.models.base.reranking import Damping, pool_size, standing_of
+from tastespace.models.base.posterior import Pairs, Queries, score_blocks
+from tastespace.models.base.query import filters_of
 from tastespace.models.base.similarity import CoRatedItems, directions
+from tastespace.models.base.top_n import Damping, pool_size, standing_of
 from tastespace.models.factorization.rows import Factors
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 from tastespace.testing.toys import tastes
 
 N_USERS, N_ITEMS = 25, 40
@@ -55,26 +55,20 @@ def fitted(name):
         return MODELS[name](seed=1, threads=1, **parameters).fit(RATINGS)
 
 
-def belief_of(model, users, history):
-    request = model._request(users, history, "recommend")
-    return request.asked, request.belief
-
-
 def all_scores(model, users, history=None):
     """Every user's score of every item, computed without any search."""
-    asked, belief = belief_of(model, users, history)
-    blocks = [block for _, block in score_blocks(model.posterior_, belief, len(asked.users), N_ITEMS, 1)]
+    belief = model.about(users, history=history).belief
+    blocks = [block for _, block in score_blocks(belief, len(belief), N_ITEMS)]
     return np.concatenate(blocks).astype(np.float64)
 
 
 def expected_ratings(model, users, history, scores):
     """What lists show of every item."""
-    posterior = model.posterior_
-    if not (isinstance(posterior, Latent) and posterior.is_latent):
+    belief, n_users = model.about(users, history=history).belief, len(scores)
+    if not belief.is_latent:
         return scores
-    belief, n_users = belief_of(model, users, history)[1], len(scores)
-    pairs = np.indices((n_users, N_ITEMS), np.int32).reshape(2, -1)
-    return posterior.predict(belief, *pairs, 1).reshape(n_users, N_ITEMS).astype(np.float64)
+    pairs = Pairs(*np.indices((n_users, N_ITEMS), np.int32).reshape(2, -1))
+    return belief.mean(pairs).reshape(n_users, N_ITEMS).astype(np.float64)
 
 
 def damped(scores, counts, strength):
@@ -169,7 +163,7 @@ def test_nothing_forbidden_is_shown_and_the_best_allowed_is(name, request_, n, d
     # Where ratings are not straight in scores, lists are by the former, and damping is of the latter.
     expected = expected_ratings(model, asked, history, scores)
     values = damped(scores, COUNTS, damping) if damping else expected
-    seen = belief_of(model, asked, history)[0].seen
+    seen = model.about(asked, history=history).people.history
     for position, user in enumerate(asked):
         own = set(RATINGS.items.at(seen.columns[seen.offsets[position] : seen.offsets[position + 1]]))
         rules = own, exclude, include_seen, only, where
@@ -193,9 +187,9 @@ def test_the_property_test_sees_a_mistake(monkeypatch):
     import tastespace.models.base.recommender as recommender
 
     def forgetful(*arguments, exclude="seen", **rest):
-        return rules_of(*arguments, exclude=None if isinstance(exclude, str) else exclude, **rest)
+        return filters_of(*arguments, exclude=None if isinstance(exclude, str) else exclude, **rest)
 
-    monkeypatch.setattr(recommender, "rules_of", forgetful)
+    monkeypatch.setattr(recommender, "filters_of", forgetful)
     ranking = fitted("als").recommend(range(N_USERS), N_ITEMS)
     seen = RATINGS.by_user.take(RATINGS.users.rows_of(range(N_USERS)))
     shown = {(position, int(row)) for position, rows in enumerate(ranking.item_rows) for row in rows}
@@ -296,7 +290,7 @@ def test_rules_stay_sparse_for_many_users():
     vocabulary = Vocabulary(pl.Series(np.arange(n_users)))
     seen = trained.by_user.take(np.full(n_users, -1, np.int32))
     table = pl.DataFrame({"user": rng.integers(0, n_users, 300_000), "item": rng.integers(0, n_items, 300_000)})
-    rules = rules_of(trained, vocabulary, seen, exclude=table.head(100_000), only=table)
+    rules = filters_of(trained, vocabulary, seen, exclude=table.head(100_000), only=table)
     kept = set(table.rows()) - set(table.head(100_000).rows())
     assert len(rules.own.columns) == len(kept)
     assert set(zip(rules.own.rows().tolist(), rules.own.columns.tolist(), strict=True)) == kept
@@ -332,29 +326,19 @@ def test_seen_items_with_a_list_of_those_that_are_not_wanted():
 
 @pytest.mark.parametrize("strength", [None, 0.3])
 def test_what_all_users_are_asked_by_is_made_once(strength, monkeypatch):
-    import tastespace.models.base.candidates as module
+    import tastespace.models.base.posterior as module
 
     model, calls = fitted("als"), []
-    searched = model.posterior_ if strength is None else Damping(model.posterior_, COUNTS).of(strength)
-    belief = model.posterior_.known(np.arange(N_USERS, dtype=np.int32))
-    whole = next(score_blocks(searched, belief, N_USERS, N_ITEMS, 1))[1]
-
-    class Counting:
-        def query_vectors(self, belief):
-            calls.append("query_vectors")
-            return searched.query_vectors(belief)
-
-        def item_vectors(self):
-            return searched.item_vectors()
-
-        def offsets(self, belief):
-            calls.append("offsets")
-            return searched.offsets(belief)
-
+    belief = believed(model)
+    searched = belief.queries
+    if strength is not None:
+        searched = Damping(model.posterior_.item_vectors, COUNTS).of(belief, strength)
+    whole = next(score_blocks(searched, N_USERS, N_ITEMS))[1]
+    counting = Queries(searched.vectors, searched.offsets, lambda: calls.append("items") or searched.items())
     monkeypatch.setattr(module, "BLOCK_SCORES", 4 * N_ITEMS)
-    blocks = list(score_blocks(Counting(), belief, N_USERS, N_ITEMS, 1))
+    blocks = list(score_blocks(counting, N_USERS, N_ITEMS))
     assert len(blocks) == 7
-    assert sorted(calls) == ["offsets", "query_vectors"]
+    assert calls == ["items"]
     assert_allclose(np.concatenate([block for _, block in blocks]), whole, rtol=1e-5)
 
 
@@ -365,7 +349,7 @@ def test_what_all_users_are_asked_by_is_made_once(strength, monkeypatch):
 def test_lists_of_different_things_equal_the_reference(diversity):
     model = fitted("als")
     everything = model.recommend(range(N_USERS), N_ITEMS)
-    places = directions(model.posterior_.item_places()).astype(np.float64)
+    places = directions(model.posterior_.embeddings).astype(np.float64)
     ranking = model.recommend(range(N_USERS), 8, diversity=diversity)
     for position in range(N_USERS):
         pool = everything.item_rows[position]
@@ -384,7 +368,7 @@ def test_no_diversity_is_the_plain_list_to_the_last_bit():
 
 def test_the_more_diversity_the_less_alike():
     model = fitted("als")
-    places = directions(model.posterior_.item_places())
+    places = directions(model.posterior_.embeddings)
 
     def alike(diversity):
         rows = model.recommend(range(N_USERS), 6, diversity=diversity).item_rows
@@ -434,13 +418,13 @@ def test_co_rating_is_what_the_measure_of_diversity_goes_by():
 
 def test_diversity_needs_tastes_or_ratings(tmp_path):
     save(fitted("popular"), tmp_path / "m", with_ratings=False)
-    with pytest.raises(InvalidParameterError, match="how alike items are.*saved without.*expected diversity=0"):
+    with pytest.raises(InvalidParameterError, match="how similar items are.*saved without.*expected diversity=0"):
         load(tmp_path / "m").recommend([1], diversity=0.5)
 
 
 @pytest.mark.parametrize("name", ["als", "item-knn", "user-knn"])
 def test_blocks_of_users_change_nothing(name, monkeypatch):
-    import tastespace.models.base.reranking as module
+    import tastespace.models.base.similarity as module
 
     model = fitted(name)
     whole = model.recommend(range(N_USERS), 5, diversity=0.5, popularity_damping=0.1)
@@ -495,7 +479,7 @@ def test_standing_is_centred_and_scaled():
 def test_damping_with_an_index_of_ones_own():
     """As long as the index fetches all that could matter, the list is the exact one."""
     model = fitted("als")
-    index = Exact(threads=1).build(model.posterior_.item_vectors())
+    index = Exact(threads=1).build(model.posterior_.item_vectors)
     exact = model.recommend(range(N_USERS), 4, popularity_damping=0.3)
     fetched = model.recommend(range(N_USERS), 4, popularity_damping=0.3, index=index)
     assert_array_equal(exact.item_rows, fetched.item_rows)

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from tastespace.models.base.policies import Likely as Likely
     from tastespace.models.base.policies import Mean as Mean
     from tastespace.models.base.policies import Thompson as Thompson
-    from tastespace.models.base.posterior import Prediction as Prediction
-    from tastespace.models.base.ranking import Ranking as Ranking
     from tastespace.models.base.recommender import Recommender as Recommender
+    from tastespace.models.base.results import Prediction as Prediction
+    from tastespace.models.base.results import Ranking as Ranking
     from tastespace.models.base.similarity import Similar as Similar
     from tastespace.models.baselines.baselines import DampedBias as DampedBias
     from tastespace.models.baselines.baselines import GlobalMean as GlobalMean
@@ -89,9 +89,8 @@ _NAMES = {
     "inference.checkpoints": "Checkpoints",
     "models.base.attribution": "Explanation",
     "models.base.policies": "Cautious Curious Likely Mean Thompson",
-    "models.base.posterior": "Prediction",
-    "models.base.ranking": "Ranking",
     "models.base.recommender": "Recommender",
+    "models.base.results": "Prediction Ranking",
     "models.base.similarity": "Similar",
     "models.baselines.baselines": "DampedBias GlobalMean ItemMean Popular",
     "models.factorization.als.als": "ALS",

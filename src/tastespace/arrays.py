@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,13 @@ TimeArray = NDArray[np.datetime64]  # seconds, NaT where unknown
 AnyFloats = NDArray[np.floating[Any]]  # float32 or float64: what the row kernel works in
 
 
-def contiguous(array: Any, dtype: Any) -> NDArray[Any]:
-    """The same numbers as a C-ordered array of this type, copied only if they are not."""
-    return np.ascontiguousarray(array, dtype=dtype)
+if TYPE_CHECKING:
+
+    def contiguous(array: Any, dtype: Any) -> NDArray[Any]:
+        """The same numbers as a C-ordered array of this type, copied only if they are not."""
+
+else:
+    contiguous = np.ascontiguousarray  # itself: a request calls it dozens of times
 
 
 # The smallest number that single precision, in which ratings are kept, rounds to infinity.

@@ -36,6 +36,7 @@ from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import ArtifactError, InvalidParameterError, TastespaceWarning, warn
 from tastespace.index.trials import StoredIndex
 from tastespace.models import MODELS, Recommender
+from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.base.update import TrainingSummary
 from tastespace.stored_index import BAD_INDEX, check_fits, complaint, index_entry, restored_index
 from tastespace.threads import instruction_set
@@ -317,8 +318,8 @@ def _try_out(recommender: Recommender) -> None:
     """Ask about the last user and the last item: parts that do not fit say so now."""
     ratings = recommender.ratings_
     last_user, last_item = np.array([ratings.n_users - 1], np.int32), np.array([ratings.n_items - 1], np.int32)
-    posterior = recommender.posterior_
-    posterior.predict(posterior.known(last_user), np.zeros(1, np.int32), last_item, 1)
+    belief = recommender.posterior_.believe(People.known(last_user, ratings.by_user), 1)
+    belief.mean(Pairs(np.zeros(1, np.int32), last_item))
 
 
 def _write_posterior(folder: Path, arrays: Arrays) -> dict[str, str]:

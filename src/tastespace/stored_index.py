@@ -19,7 +19,6 @@ from tastespace.errors import ArtifactError, InvalidParameterError, MissingExtra
 from tastespace.index import described, restored
 from tastespace.index.trials import StoredIndex, Target, Trial
 from tastespace.models import Recommender
-from tastespace.models.base.posterior import InnerProduct
 
 SAMPLE = 1000  # item vectors that tell those of one model from those of another
 # What comes of an index with other content than was saved, of a newer version, or that needs what is not installed.
@@ -113,7 +112,7 @@ def _try_out(stored: StoredIndex, vectors: FloatMatrix) -> None:
 
 
 def _item_vectors(recommender: Recommender) -> FloatMatrix:
-    posterior = recommender.posterior_
-    if not isinstance(posterior, InnerProduct):
+    vectors = recommender.posterior_.item_vectors
+    if vectors is None:
         raise ValueError(f"there is an index, and {type(recommender).__name__} has no item vectors")
-    return posterior.item_vectors()
+    return vectors

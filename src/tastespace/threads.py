@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from numbers import Integral
@@ -42,14 +43,37 @@ def one_blas_thread() -> AbstractContextManager[Any]:
 
     More would wait for one another: on a busy machine a hundred times as long as the work itself takes.
     """
-    limited: AbstractContextManager[Any] = _controller(len(sys.modules)).limit(limits=1, user_api="blas")
-    return limited
+    return _ONE_BLAS_THREAD
 
 
 def one_thread() -> AbstractContextManager[Any]:
     """While it lasts, libraries with threads of any kind take one: sums are the same with any number of cores."""
     limited: AbstractContextManager[Any] = _controller(len(sys.modules)).limit(limits=1)
     return limited
+
+
+class _OneBlasThread(AbstractContextManager[None]):
+    """The limit is the process's: whoever comes first sets it, and the last to leave takes it away."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limit = _controller(len(sys.modules)).limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *failure: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._limit is not None:
+                self._limit.restore_original_limits()
+                self._limit = None
+
+
+_ONE_BLAS_THREAD = _OneBlasThread()
 
 
 @lru_cache(maxsize=1)

@@ -36,7 +36,7 @@ def stored(model, probes=3):
 
 
 def stored_as(model, unbuilt):
-    index = unbuilt.build(model.posterior_.item_vectors())
+    index = unbuilt.build(model.posterior_.item_vectors)
     trial = Trial("inverted-file", index.description, {"n_cells": 7}, 0.9, 1.0, 12, 11, 5.0, 3.0, 10.0, 0.1, 99)
     return StoredIndex(index, trial, (trial,), Target(0.9))
 
@@ -103,7 +103,7 @@ def test_another_index_takes_its_place(saved, model):
 
 def test_the_exact_scan_can_be_kept(saved, model):
     kept = stored(model)
-    save_index(saved, StoredIndex(Exact().build(model.posterior_.item_vectors()), kept.chosen, (), kept.target))
+    save_index(saved, StoredIndex(Exact().build(model.posterior_.item_vectors), kept.chosen, (), kept.target))
     assert isinstance(load(saved).index_.index, Exact)
 
 

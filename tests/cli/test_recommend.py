@@ -183,8 +183,8 @@ def test_similar_users(folder, tmp_path):
         ("model", ["--item", 1, "--user", 1], 2, "expected --item ID"),
         ("model", ["--user", 1, "--where", "year > 3"], 2, "--where is about items"),
         ("model", ["--item", "nowhere"], 1, "knows no item 'nowhere'"),
-        ("popular", ["--item", 1], 1, "how alike items are"),
-        ("popular", ["--user", 1], 1, "how alike users are"),
+        ("popular", ["--item", 1], 1, "how similar items are"),
+        ("popular", ["--user", 1], 1, "how similar users are"),
     ],
 )
 def test_questions_about_similarity_that_make_no_sense(folder, model, options, code, message):

@@ -32,8 +32,8 @@ def test_what_is_asked_of_a_request_is_what_is_asked_of_the_users(model):
 def test_the_belief_is_concluded_once(model, monkeypatch):
     about = model.about([0], history={1: 3.0})
     times = []
-    fold_in = type(model.posterior_).fold_in
-    monkeypatch.setattr(type(model.posterior_), "fold_in", lambda *given: times.append(1) or fold_in(*given))
+    believe = type(model.posterior_).believe
+    monkeypatch.setattr(type(model.posterior_), "believe", lambda *given: times.append(1) or believe(*given))
     model.recommend(about, 2)
     model.predict(about, [2, 3])
     assert len(times) == 1
@@ -63,7 +63,7 @@ def test_all_of_training_instead_of_training_changes_nothing(model):
     history = dict(zip(items, row.values.tolist(), strict=True))
     user = model.ratings_.users.ids[0]
     instead = model.about([user], history=history, instead=True)
-    assert (instead.asked.before.columns == row.columns).all()  # the draws have seen them
+    assert (instead.people.trained.columns == row.columns).all()  # the draws have seen them
     np.testing.assert_allclose(model.recommend(instead, 5).scores, model.recommend([user], 5).scores, rtol=1e-5)
 
 
@@ -82,15 +82,15 @@ def test_a_history_may_repeat_itself_and_differ_from_training(model):
             expected[place, item] = value
         before |= {(place, item): value for item, value in had.items()}
     history = Ratings.from_arrays(*zip(*given, strict=True))
-    asked = model.about(users, history=history, instead=True).asked
+    people = model.about(users, history=history, instead=True).people
 
     def listed(part):
         return list(zip(part.rows().tolist(), part.columns.tolist(), part.values.tolist(), strict=True))
 
-    assert listed(asked.seen) == [(*pair, np.float32(value)) for pair, value in sorted(expected.items())]
+    assert listed(people.history) == [(*pair, np.float32(value)) for pair, value in sorted(expected.items())]
     still = [(*pair, value) for pair, value in sorted(expected.items()) if before.get(pair) == np.float32(value)]
     assert still
-    assert listed(asked.before) == still
+    assert listed(people.trained) == still
 
 
 def test_what_makes_no_sense(model):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -9,44 +11,51 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from tastespace import ALS, Ratings, load, save
+from tastespace.data.vocabulary import id_series
 from tastespace.errors import DataError, DataWarning, InvalidParameterError
-from tastespace.models.base.query import asked_users
+from tastespace.models.base.query import Expected, each_once, find_people
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
 RATINGS = Ratings.from_arrays([1, 1, 2], ["x", "y", "x"], [5.0, 3.0, 4.0])
-RANGE = (1.0, 5.0)
+
+
+def people_of(users, history):
+    """Users with a history, and what is to be said of it."""
+    each, _ = each_once(id_series(users, "user"))
+    return find_people(RATINGS, each, history, lambda: Expected(1.0, 5.0))
 
 
 def test_history_joins_the_training_ratings_and_the_newer_rating_wins():
     history = Ratings.from_arrays([1, 1, 7], ["y", "z", "y"], [1.0, 2.0, 5.0])
-    with pytest.warns(DataWarning, match="'z'"):
-        asked = asked_users(RATINGS, [1, 7, 8], history, RANGE)
-    assert asked.seen.offsets.tolist() == [0, 2, 3, 3]
-    assert asked.seen.columns.tolist() == [0, 1, 1]
-    assert asked.seen.values.tolist() == [5.0, 1.0, 5.0]
-    assert asked.cold.tolist() == [False, False, True]
+    people, (remark,) = people_of([1, 7, 8], history)
+    assert "'z'" in remark
+    assert people.history.offsets.tolist() == [0, 2, 3, 3]
+    assert people.history.columns.tolist() == [0, 1, 1]
+    assert people.history.values.tolist() == [5.0, 1.0, 5.0]
+    assert people.cold.tolist() == [False, False, True]
 
 
 def test_ids_typed_as_text_find_integers_in_both_places():
-    asked = asked_users(RATINGS, ["1", "7"], Ratings.from_arrays([7], ["x"], [1.0]), RANGE)
-    assert asked.rows.tolist() == [0, -1]
-    assert asked.seen.counts.tolist() == [2, 1]
+    people, _ = people_of(["1", "7"], Ratings.from_arrays([7], ["x"], [1.0]))
+    assert people.rows.tolist() == [0, -1]
+    assert people.history.counts.tolist() == [2, 1]
 
 
 def test_ratings_of_others_in_the_history_do_not_matter():
-    asked = asked_users(RATINGS, [2], Ratings.from_arrays([9, 9, 2], ["x", "y", "x"], [1.0, 1.0, 3.0]), RANGE)
-    assert asked.seen.columns.tolist() == [0]
-    assert asked.seen.values.tolist() == [3.0]
+    people, remarks = people_of([2], Ratings.from_arrays([9, 9, 2], ["x", "y", "x"], [1.0, 1.0, 3.0]))
+    assert remarks == ()
+    assert people.history.columns.tolist() == [0]
+    assert people.history.values.tolist() == [3.0]
 
 
 def test_a_history_of_others_alone_warns():
-    with pytest.warns(DataWarning, match="only of 9"):
-        asked_users(RATINGS, [2], Ratings.from_arrays([9, 9], ["x", "y"], [1.0, 1.0]), RANGE)
+    _, (remark,) = people_of([2], Ratings.from_arrays([9, 9], ["x", "y"], [1.0, 1.0]))
+    assert "only of 9" in remark
 
 
 def test_an_empty_mapping_is_no_history():
-    assert not asked_users(RATINGS, [1], {}, RANGE).has_history
+    assert not people_of([1], {})[0].is_new
 
 
 @pytest.mark.parametrize(
@@ -60,7 +69,7 @@ def test_an_empty_mapping_is_no_history():
 )
 def test_histories_that_make_no_sense(users, history, error, message):
     with pytest.raises(error, match=message):
-        asked_users(RATINGS, users, history, RANGE)
+        people_of(users, history)
 
 
 def test_folding_in_moves_the_answer_in_the_right_direction():
@@ -97,8 +106,8 @@ def test_exclude_wants_seen_none_or_a_list():
 
 
 def test_a_rating_outside_the_scale_warns():
-    with pytest.warns(DataWarning, match="1 to 500.*fitted on 1 to 5"):
-        asked_users(RATINGS, [1], {"x": 500.0, "y": 1.0}, RANGE)
+    _, (remark,) = people_of([1], {"x": 500.0, "y": 1.0})
+    assert re.search("1 to 500.*fitted on 1 to 5", remark)
 
 
 def test_one_id_is_a_list_of_one():
@@ -122,7 +131,9 @@ def test_a_warning_points_at_whoever_asked():
 
 def test_only_ratings_that_count_are_held_against_the_scale():
     history = Ratings.from_arrays([9, 1], ["x", "y"], [500.0, 3.0])
-    assert asked_users(RATINGS, [1], history, RANGE).has_history
+    people, remarks = people_of([1], history)
+    assert people.is_new
+    assert remarks == ()
 
 
 @pytest.mark.parametrize("kind", [pl.DataFrame, pl.LazyFrame, pd.DataFrame])

@@ -13,10 +13,12 @@ from tastespace import BPMF, Ratings, load, save
 from tastespace.data.csr import CSR
 from tastespace.data.kinds import levels_of
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, NonFiniteStateError
-from tastespace.models.factorization.gibbs.item_draws import UserBeliefs, evidence
+from tastespace.models.base.posterior import Pairs, People
+from tastespace.models.factorization.gibbs.posterior import evidence
 from tastespace.models.factorization.likelihoods.base import Noise
 from tastespace.models.factorization.rows import Factors
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 from tastespace.testing.toys import gaussian
 
 SMALL = {"n_factors": 3, "chains": 2, "warmup": 20, "draws": 20, "thin": 1, "seed": 1}
@@ -58,8 +60,9 @@ def history(*rated):
 @pytest.mark.parametrize("biases", [True, False])
 @pytest.mark.parametrize("rated", [[], [(3, 4.5)], [(i, 2.0 + i / 10) for i in range(12)]])
 def test_a_belief_is_bayesian_linear_regression(ratings, biases, rated):
-    draws = BPMF(**SMALL, biases=biases).fit(ratings).posterior_.draws
-    belief = next(UserBeliefs(draws, history(*rated), 1).blocks(np.array([0])))[1]
+    posterior = BPMF(**SMALL, biases=biases).fit(ratings).posterior_
+    draws, people = posterior.draws, People.strangers(history(*rated))
+    belief = next(posterior.believe(people, 1).blocks(np.array([0])))[0]
     items, values = np.array([i for i, _ in rated], int), np.array([r for _, r in rated])
     for s in (0, 7, 39):
         mean, covariance, *_ = closed_form(draws, items, values, s)
@@ -82,8 +85,8 @@ def test_evidence_is_the_marginal_likelihood(fitted):
 def test_draws_that_explain_the_news_count_more(ratings, fitted):
     weighed = BPMF(**SMALL, weights="evidence").fit(ratings)
     news = {0: 5.0, 1: 1.0, 2: 4.0}
-    belief = weighed.posterior_.fold_in(history(*news.items()), 1)
-    some = next(belief.blocks(np.array([0])))[1]
+    belief = weighed.posterior_.believe(People.strangers(history(*news.items())), 1)
+    some = next(belief.blocks(np.array([0])))[0]
     prediction = weighed.predict(["new"], [5], history=news)
     assert_allclose(prediction.effective_draws, 1 / np.sum(some.weights**2, axis=1), rtol=1e-4)
     assert 1 <= prediction.effective_draws[0] < 40
@@ -158,7 +161,7 @@ def test_an_unheard_of_item_has_the_spread_of_the_population(fitted):
     """Monte Carlo over the population of items, with users from their belief: the closed form must agree."""
     draws, rng = fitted.posterior_.draws, generator(5)
     prediction, n = fitted.predict([0], ["unheard of"]), 4000
-    belief = next(fitted.posterior_.known(np.array([0], np.int32)).blocks(np.array([0])))[1]
+    belief = next(believed(fitted, [0]).blocks(np.array([0])))[0]
     scores = []
     for s in range(draws.items.shape[1]):
         users = belief.means[0, s] + rng.standard_normal((n, 4)) @ belief.roots[0, s].T
@@ -205,7 +208,7 @@ def test_hardly_any_data_give_sensible_prior_answers(users, items, values):
     assert (prediction.belief_sd < 5 * spread).all()
     ranking = model.recommend([0, "x"], 3, exclude=None)
     assert (np.abs(ranking.scores[ranking.item_rows >= 0] - np.mean(values)) < 2 * spread).all()
-    assert np.isfinite(ranking.sureness.top_n_probability[ranking.item_rows >= 0]).all()
+    assert np.isfinite(ranking.uncertainty.top_n_probability[ranking.item_rows >= 0]).all()
 
 
 def test_the_scale_of_the_ratings_does_not_matter(ratings):
@@ -348,13 +351,14 @@ def test_likeness_does_not_depend_on_the_coordinates(fitted):
     }
     other = replace(posterior, draws=replace(draws, items=items, **moved))
     everybody = np.arange(40, dtype=np.int32)
-    for places in (lambda p: p.item_places(), lambda p: p.user_places(p.known(everybody))):
-        before, after = places(posterior), places(other)
+    people = People.known(everybody, fitted.ratings_.by_user)
+    for embedded in (lambda p: p.embeddings, lambda p: p.believe(people, 1).embeddings):
+        before, after = embedded(posterior), embedded(other)
         assert_allclose(
             after @ after.T, before @ before.T, rtol=0.02, atol=0.02 * float(np.abs(before @ before.T).max())
         )
     assert_allclose(
-        other.predict(other.known(everybody), everybody, everybody % 30, 1),
-        posterior.predict(posterior.known(everybody), everybody, everybody % 30, 1),
+        other.believe(people, 1).mean(Pairs(everybody, everybody % 30)),
+        posterior.believe(people, 1).mean(Pairs(everybody, everybody % 30)),
         atol=2e-3,
     )

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 from tastespace import BPMF
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 from tastespace.testing.toys import tastes
 
 
@@ -17,15 +18,15 @@ def test_a_vector_meets_the_items_of_its_draw(n):
     """Fewer than there are, as many, and more: then several vectors meet the same items."""
     ratings = tastes(12, 9, rng=generator(0))[0]
     model = BPMF(n_factors=2, warmup=3, draws=3, chains=2, seed=0).fit(ratings)
-    posterior, draws = model.posterior_, model.posterior_.draws
-    belief = posterior.known(np.arange(3, dtype=np.int32))
-    found = posterior.draw_scores(belief, 1, n, generator(7))
+    draws = model.posterior_.draws
+    belief = believed(model, range(3))
+    found = belief.draw_scores(1, n, generator(7))
     rng = generator(7)
     edges, n_draws = (np.arange(n) + rng.random()) / n, draws.items.shape[1]
     assert n_draws == 6
     chosen = np.arange(n) if n == n_draws else np.floor(edges * n_draws).astype(int)
     noise = rng.standard_normal((n, draws.items.shape[2]), np.float32)
-    (_, some), *_ = belief.blocks(np.array([1]))
+    (some, *_), *_ = belief.blocks(np.array([1]))
     expected = []
     for s, eps in zip(chosen, noise, strict=True):
         person = some.means[1, s] + some.roots[1, s] @ eps

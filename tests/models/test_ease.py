@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from tastespace import EASE, Popular, Ratings, evaluate, load, random_split, save
 from tastespace.data.csr import CSR
 from tastespace.errors import ArtifactError, DataError, InvalidParameterError, NonFiniteStateError
-from tastespace.models.base.posterior import ComparesItems, ComparesUsers, InnerProduct, Remembers, Scored
+from tastespace.models.base.posterior import People, abilities_of
 from tastespace.models.linear import ease, posterior
 from tastespace.models.linear.ease import is_by_users, item_weights
 from tastespace.models.linear.posterior import LinearPosterior
@@ -278,11 +278,12 @@ def test_similar_items_are_those_of_high_partial_correlation(model, ratings):
 
 def test_what_it_can_be_asked():
     fitted = EASE().fit(drawn(TALL)).posterior_
-    assert isinstance(fitted, Scored)
-    assert isinstance(fitted, ComparesItems)
-    assert isinstance(fitted, Remembers)
-    assert not isinstance(fitted, ComparesUsers)
-    assert not isinstance(fitted, InnerProduct)
+    assert fitted.believe(People.nobody(), 1).scores(np.zeros(1, np.int32)).shape == (1, fitted.n_items)
+    assert not fitted.keeps_users
+    abilities = abilities_of(fitted)
+    assert abilities["similar_items"]
+    assert not abilities["similar_users"]
+    assert not abilities["index"]
 
 
 # Refusals
@@ -372,7 +373,7 @@ def test_weights_are_stored_in_single_precision_and_mapped(model, ratings, tmp_p
 def test_without_its_ratings_it_knows_items_only(model, ratings, tmp_path):
     save(model, tmp_path / "model", with_ratings=False)
     loaded = load(tmp_path / "model")
-    assert not loaded.posterior_.remembers
+    assert not loaded.posterior_.keeps_users
     assert loaded.recommend([0]).cold[0]
     history = {0: 1.0, 1: 2.0}
     assert_array_equal(loaded.recommend(history=history).scores, model.recommend(history=history).scores)

@@ -12,12 +12,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tastespace import ALS, EmpiricalBayes, Ratings, evaluate, load, random_split, read, save
 from tastespace.errors import ConvergenceWarning, InvalidParameterError
 from tastespace.models import SphereALS
+from tastespace.models.base.posterior import People
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, Strengths
 from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
 from tastespace.models.factorization.empirical_bayes.settings import empirical_bayes_of
 from tastespace.models.factorization.empirical_bayes.sweep import Coordinates, Precisions
 from tastespace.models.factorization.likelihoods.weighted_users import WeightedUsers
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 from tastespace.testing.toys import tastes
 
 PRECISIONS = Precisions(users=0.3, items=1.2, user_bias=2.0, item_bias=5.0, noise=1.6)
@@ -168,7 +170,7 @@ def test_users_are_folded_in_by_their_own_prior(ratings, weighting):
     posterior = model.fit(ratings).posterior_
     draws, rows = posterior.draws, np.array([0, 7, 33], np.int32)
     precisions = model.learning_.precisions
-    (_, belief), *_ = posterior.known(rows).blocks(np.arange(3))
+    (belief, *_), *_ = believed(model, rows).blocks(np.arange(3))
     by_user, scale = ratings.by_user, ratings.standard_deviation
     for place, row in enumerate(rows):
         own = slice(by_user.offsets[row], by_user.offsets[row + 1])
@@ -191,7 +193,8 @@ def test_a_weight_that_is_forgotten_would_be_noticed(ratings):
     model = ALS(n_factors=2, regularisation="empirical-bayes:draws=20", weighting="weighted", seed=0).fit(ratings)
     posterior, rows = model.posterior_, np.arange(5, dtype=np.int32)
     plain = replace(posterior, draws=replace(posterior.draws, noise=WeightedUsers(WEIGHTINGS["plain"])))
-    right, wrong = (list(one.known(rows).blocks(rows))[0][1].means for one in (posterior, plain))
+    people = People.known(rows, ratings.by_user)
+    right, wrong = (one.believe(people, 1).means(0, 5)[0] for one in (posterior, plain))
     assert np.abs(right - wrong).max() > 0.05
 
 

@@ -10,7 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tastespace import ALS, DampedBias, GlobalMean, Ratings, load, save
 from tastespace.errors import DataWarning, InvalidParameterError, UnknownIdError
 from tastespace.models.base import attribution
+from tastespace.models.base.posterior import Pairs
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 from tastespace.testing.toys import tastes
 
 RATINGS = tastes(40, 30, density=0.4, rng=generator(8))[0]
@@ -59,9 +61,7 @@ def test_they_add_up_from_a_stranger_to_the_user(parameters):
     model = fitted(**parameters)
     items = RATINGS.items.ids
     explanation = model.explain(5, items, n=3)
-    unclipped = model.posterior_.predict(
-        model.posterior_.known(np.array([-1], np.int32)), np.zeros(30, np.int32), np.arange(30, dtype=np.int32), 1
-    )
+    unclipped = believed(model, [-1]).mean(Pairs.of_one(0, np.arange(30, dtype=np.int32)))
     assert_allclose(explanation.base, unclipped, atol=1e-6)
     total = explanation.base + explanation.contributions.sum(axis=1)
     assert_allclose(total, explanation.scores, atol=3e-5)

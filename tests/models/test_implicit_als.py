@@ -11,11 +11,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import ImplicitALS, Ratings, load, save
 from tastespace.errors import ArtifactError, DataError, InvalidParameterError, NonFiniteStateError
+from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.base.update import merge
 from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState, Ridge
 from tastespace.models.factorization.implicit.cells import Chosen, Confidence, Others, descend, solve
 from tastespace.models.factorization.likelihoods.kinds_of_noise import noise_from_arrays
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 
 N_USERS, N_ITEMS = 30, 25
 
@@ -192,7 +194,7 @@ def test_what_is_believed_is_the_energy_read_as_a_normal(biases):
     model = fitted(biases=biases)
     posterior, noise = model.posterior_, model.posterior_.draws.noise
     user = 3
-    (_, belief), *_ = posterior.known(np.array([user], np.int32)).blocks(np.array([0]))
+    (belief, *_), *_ = believed(model, [user]).blocks(np.array([0]))
     points = posterior.draws.items[:, 0].astype(float)
     if biases:
         points = np.hstack([points[:, :-1], np.ones((N_ITEMS, 1))])
@@ -207,8 +209,7 @@ def test_who_chose_nothing_is_anybody_of_the_audience():
     """And varies as it does, so that a first choice does not make all certain."""
     model = fitted()
     posterior, noise = model.posterior_, model.posterior_.draws.noise
-    everybody = posterior.known(np.arange(N_USERS, dtype=np.int32))
-    rows = everybody.means(0, N_USERS)[0][:, 0]
+    rows = believed(model).means(0, N_USERS)[0][:, 0]
     points = posterior.draws.items[:, 0]
     stranger = model.predict(["nobody"] * N_ITEMS, RATINGS.items.ids)
     assert stranger.cold.all()
@@ -262,7 +263,7 @@ def test_policies_order_by_what_they_say():
     told = model.predict([user] * len(items), items)
     seen = np.isin(np.arange(len(items)), RATINGS.item_rows[RATINGS.user_rows == user])
     mean, sd = told.mean.astype(float), told.belief_sd.astype(float)
-    likely = told.probability_at_least(model.posterior_.usual_rating)
+    likely = told.probability_at_least(believed(model, [-1]).usual_rating)
     orders = {"mean": mean, "cautious:c=3": mean - 3 * sd, "curious:c=3": mean + 3 * sd, "likely": likely}
     lists = {}
     for policy, order in orders.items():
@@ -280,15 +281,14 @@ def test_draws_of_scores_are_as_sure_as_the_belief():
     model, user = fitted(), 1
     items = RATINGS.items.ids
     told = model.predict([user] * len(items), items)
-    posterior = model.posterior_
-    drawn = posterior.draw_scores(posterior.known(np.array([0, user], np.int32)), 1, 4000, generator(0))
+    drawn = believed(model, [0, user]).draw_scores(1, 4000, generator(0))
     assert_allclose(np.clip(drawn.mean(axis=0), 0, 1), told.mean, atol=0.1 * told.belief_sd.max())
     assert_allclose(drawn.std(axis=0), told.belief_sd, rtol=0.1)
     allowed = np.setdiff1d(np.arange(len(items)), RATINGS.item_rows[RATINGS.user_rows == user])
     edge = np.sort(drawn[:, allowed], axis=1)[:, -3]
     ranking = model.recommend([user], 3)
     expected = np.mean(drawn[:, ranking.item_rows[0]] >= edge[:, None], axis=0)
-    assert_allclose(ranking.sureness.top_n_probability[0], expected, atol=0.15)
+    assert_allclose(ranking.uncertainty.top_n_probability[0], expected, atol=0.15)
 
 
 def test_a_question_tells_what_it_says_it_will():
@@ -337,7 +337,7 @@ def test_an_update_is_a_fit_to_all_of_it(kind, count):
     assert merged.values[here.to_numpy()].tolist() == [count]
     assert merged.values.sum() == values.sum() + 52 - (0 if kind == "counts" else 3)
     whole = fitted(merged)
-    assert_array_equal(later.posterior_.item_vectors(), whole.posterior_.item_vectors())
+    assert_array_equal(later.posterior_.item_vectors, whole.posterior_.item_vectors)
     assert_array_equal(later.recommend([99, 0], 3).scores, whole.recommend([99, 0], 3).scores)
     assert (later.predict([99], [77]).mean > model.predict([99], [77]).mean).all()
 
@@ -352,11 +352,10 @@ def test_a_history_adds_to_counts_as_an_update_does():
     items = RATINGS.items.ids
     twice = model.predict([user] * 25, items, history={item: 30.0}).mean
     merged = merge(model.ratings_, Ratings.from_arrays([user], [item], [30.0]), model.seen_).ratings
-    belief = model.posterior_.fold_in(merged.by_user.take(np.array([0], np.int32)), 1)
+    people = People.strangers(merged.by_user.take(np.array([0], np.int32)))
+    belief = model.posterior_.believe(people, 1)
     rows = np.arange(25, dtype=np.int32)
-    assert_allclose(
-        twice, np.clip(model.posterior_.predict(belief, 0 * rows, rows, 1), *model.rating_range_), atol=1e-6
-    )
+    assert_allclose(twice, np.clip(belief.mean(Pairs.of_one(0, rows)), *model.rating_range_), atol=1e-6)
 
 
 def test_where_all_were_ones_a_history_is_ones():
@@ -446,6 +445,8 @@ def test_intervals_of_lists_hold_scores_of_any_size():
     """A score has no range: cut to that of 0 to 1, an interval would lie beside what it is about."""
     listed = fitted(strength=40.0, regularisation=0.1).recommend(RATINGS.users.ids, N_ITEMS)
     is_item = listed.item_rows >= 0
-    scores, low, high = (figures[is_item] for figures in (listed.scores, listed.sureness.low, listed.sureness.high))
+    scores, low, high = (
+        figures[is_item] for figures in (listed.scores, listed.uncertainty.low, listed.uncertainty.high)
+    )
     assert scores.min() < 0
     assert ((low < scores) & (scores < high)).all()

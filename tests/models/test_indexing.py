@@ -11,7 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tastespace import ALS, BPMF, ItemKNN, load, save
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, NotFittedError
 from tastespace.evaluation.retrieval import item_vectors, sampled_queries, tune_index
+from tastespace.models.base.posterior import People
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 from tastespace.testing.toys import tastes
 
 RATINGS = tastes(60, 90, rng=generator(0))[0]
@@ -32,11 +34,11 @@ def test_users_and_strangers(make):
     model = make()
     asked = sampled_queries(model, users=20, strangers=15, seed=3)
     assert (asked.n_users, asked.n_strangers) == (20, 15)
-    assert asked.vectors.shape == (35, model.posterior_.item_vectors().shape[1])
+    assert asked.vectors.shape == (35, model.posterior_.item_vectors.shape[1])
     assert np.isfinite(asked.vectors).all()
     assert asked.notes == ()
     # The first are users as the model knows them, each once.
-    everybody = model.posterior_.query_vectors(model.posterior_.known(np.arange(60, dtype=np.int32)))
+    everybody = believed(model, range(60)).queries.vectors
     known = [np.flatnonzero((np.abs(everybody - row) < 1e-6).all(axis=1)) for row in asked.vectors[:20]]
     assert len({int(rows[0]) for rows in known}) == 20
     # Strangers are not: they are folded in from a part of their ratings.
@@ -58,8 +60,7 @@ def test_a_stranger_with_all_of_a_part_is_what_a_history_gives(monkeypatch):
     model = als()
     monkeypatch.setattr(indexing, "KNOWN_SHARE", (1.0, 1.0 + 1e-9))
     asked = sampled_queries(model, users=0, strangers=60)
-    history = RATINGS.by_user
-    expected = model.posterior_.query_vectors(model.posterior_.fold_in(history, 1))
+    expected = model.posterior_.believe(People.strangers(RATINGS.by_user), 1).queries.vectors
     assert_allclose(np.sort(asked.vectors, axis=0), np.sort(expected, axis=0), rtol=1e-5, atol=1e-6)
 
 

@@ -12,10 +12,12 @@ from scipy.special import expit
 from tastespace import LogisticMF, Ratings, evaluate, random_split
 from tastespace.data.csr import CSR
 from tastespace.errors import DataError, InvalidParameterError, NonFiniteStateError
+from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.factorization.implicit.cells import Confidence
 from tastespace.models.factorization.implicit.logistic_mf import LogisticDescent
 from tastespace.models.factorization.implicit.negatives import LAWS, Unchosen
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 from tests.models.fresh_negatives import off_by, world
 
 
@@ -133,9 +135,9 @@ def test_predictions_are_chances_of_the_score():
     posterior = model.posterior_
     assert posterior.rating_range == (0.0, 1.0)
     prediction = model.predict([0, 1, 2], [3, 4, 5])
-    belief = posterior.known(np.array([0, 1, 2], np.int32))
+    belief = believed(model, [0, 1, 2])
     rows, items = np.arange(3, dtype=np.int32), RATINGS.items.rows_of([3, 4, 5])
-    scores, sds = posterior.summary(belief, rows, items, 1)
+    scores, sds = belief.summary(Pairs(rows, items))
     # The mean over a normal belief, by drawing from it.
     drawn = expit(
         posterior.draws.noise.offset + scores[:, None] + sds[:, None] * generator(0).standard_normal((3, 200_000))
@@ -183,8 +185,8 @@ def test_with_popularity_an_item_gets_less_credit_for_being_known():
 
 def test_somebody_of_whom_nothing_is_known_is_anybody():
     model = LogisticMF(**SMALL).fit(RATINGS)
-    stranger = model.posterior_.known(np.array([-1], np.int32))
-    (_, belief), *_ = stranger.blocks(np.zeros(1, np.int32))
+    stranger = believed(model, [-1])
+    (belief, *_), *_ = stranger.blocks(np.zeros(1, np.int32))
     users = model.posterior_.draws.users
     assert_allclose(belief.means[0, 0], users.mean_row(0, True))
     assert_allclose(belief.roots[0, 0], users.root(0, True))
@@ -198,9 +200,10 @@ def test_the_more_is_known_the_less_is_left_open():
         counts = np.minimum(by_user.counts, most)
         is_kept = np.arange(len(by_user.columns)) - by_user.offsets[by_user.rows()] < most
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        folded = model.posterior_.fold_in(CSR(offsets, by_user.columns[is_kept], by_user.values[is_kept]), 1)
+        history = CSR(offsets, by_user.columns[is_kept], by_user.values[is_kept])
+        folded = model.posterior_.believe(People.strangers(history), 1)
         users, items = (part.reshape(-1).astype(np.int32) for part in np.indices((30, RATINGS.n_items)))
-        sds.append(model.posterior_.summary(folded, users, items, 1)[1].mean())
+        sds.append(folded.summary(Pairs(users, items))[1].mean())
     assert sds[0] > 1.1 * sds[1] > 1.1**2 * sds[2]
 
 

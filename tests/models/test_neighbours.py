@@ -14,9 +14,10 @@ from reference import neighbours as reference
 
 from tastespace import ItemKNN, Ratings, UserKNN, evaluate, load, random_split, save
 from tastespace.errors import ArtifactError, InvalidParameterError
-from tastespace.models.base.posterior import ComparesItems, ComparesUsers
+from tastespace.models.base.posterior import Pairs, People, abilities_of
 from tastespace.models.neighbors import kernels, knn
 from tastespace.models.neighbors.knn import ItemNeighbours, UserNeighbours
+from tastespace.testing.conformance import believed
 from tastespace.testing.toys import tastes
 
 SIMILARITIES = ["cosine", "pearson", "adjusted-cosine"]
@@ -59,13 +60,13 @@ def expected_ratings(model, ratings):
 
 def all_scores(model, ratings):
     rows = np.arange(ratings.n_users, dtype=np.int32)
-    return model.posterior_.scores(model.posterior_.known(rows), rows, 1)
+    return believed(model, rows).scores(np.arange(len(rows), dtype=np.int32))
 
 
 def all_pairs(model, ratings):
     rows = np.arange(ratings.n_users, dtype=np.int32)
     user_rows, item_rows = np.repeat(rows, ratings.n_items), np.tile(np.arange(ratings.n_items), ratings.n_users)
-    predicted = model.posterior_.predict(model.posterior_.known(rows), user_rows, item_rows.astype(np.int32), 1)
+    predicted = believed(model, rows).mean(Pairs(user_rows, item_rows.astype(np.int32)))
     return predicted.reshape(ratings.n_users, ratings.n_items)
 
 
@@ -139,9 +140,8 @@ def test_user_neighbours_by_hand():
     """Residuals: a and b (2, 1, -2), c (-2, 0, none), d (2, none, none): a and b are as similar to d as c is not."""
     model = UserKNN(**PLAIN).fit(BY_HAND)
     history = {"x": 5.0}
-    alike = model.posterior_.user_similarities(
-        model.posterior_.fold_in(BY_HAND.by_user.take(np.array([0, 2], np.int32)), 1), np.array([0, 1], np.int32), 1
-    )
+    people = People.strangers(BY_HAND.by_user.take(np.array([0, 2], np.int32)))
+    alike = model.posterior_.believe(people, 1).user_similarities(np.array([0, 1], np.int32))
     assert_allclose(alike[0], [1, 1, -4 / np.sqrt(9 * 4)], atol=1e-6)
     assert_allclose(alike[1], [-4 / 6, -4 / 6, 1], atol=1e-6)
     assert_allclose(model.predict(["d", "d"], ["y", "z"], history=history).mean, [4.0, 1.0], atol=1e-5)
@@ -154,12 +154,13 @@ def test_user_neighbours_by_hand():
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 def test_a_training_user_and_a_stranger_with_his_ratings_get_the_same_bytes(model_class, similarity):
     ratings, _ = tastes(30, 20, rng=np.random.default_rng(1))
-    posterior = model_class(similarity=similarity, threads=1).fit(ratings).posterior_
+    model = model_class(similarity=similarity, threads=1).fit(ratings)
     rows = np.arange(ratings.n_users, dtype=np.int32)
-    known, folded = posterior.known(rows), posterior.fold_in(copy.deepcopy(ratings.by_user), 2)
-    assert_array_equal(posterior.scores(known, rows, 1), posterior.scores(folded, rows, 2))
-    items = np.zeros(len(rows), np.int32)
-    assert_array_equal(posterior.predict(known, rows, items, 1), posterior.predict(folded, rows, items, 2))
+    known = believed(model)
+    folded = model.posterior_.believe(People.strangers(copy.deepcopy(ratings.by_user)), 2)
+    assert_array_equal(known.scores(rows), folded.scores(rows))
+    pairs = Pairs(rows, np.zeros(len(rows), np.int32))
+    assert_array_equal(known.mean(pairs), folded.mean(pairs))
 
 
 @pytest.mark.parametrize("model_class", [ItemKNN, UserKNN])
@@ -239,13 +240,13 @@ def test_blocks_change_nothing(monkeypatch):
 def test_pairs_in_any_order_and_for_some_users_only():
     ratings, _ = tastes(20, 15, rng=np.random.default_rng(4))
     for model in (ItemKNN().fit(ratings), UserKNN().fit(ratings)):
-        belief = model.posterior_.known(np.arange(20, dtype=np.int32))
+        belief = believed(model, range(20))
         rows, items = np.array([7, 3, 7, 19, 3, 7], np.int32), np.array([1, -1, 14, 0, 2, 1], np.int32)
-        predicted = model.posterior_.predict(belief, rows, items, 2)
+        predicted = belief.mean(Pairs(rows, items))
         every = all_pairs(model, ratings)
         assert_array_equal(np.delete(predicted, 1), every[np.delete(rows, 1), np.delete(items, 1)])
         assert_allclose(predicted[1], model.posterior_.baseline.mean + belief.bias[3], atol=1e-6)
-        nobody = model.posterior_.predict(belief, rows[:0], items[:0], 1)
+        nobody = belief.mean(Pairs(rows[:0], items[:0]))
         assert nobody.shape == (0,)
 
 
@@ -263,11 +264,12 @@ def test_news_of_a_training_user_count():
 
 def test_how_alike():
     ratings, _ = tastes(30, 20, rng=np.random.default_rng(3))
-    item, user = ItemKNN().fit(ratings).posterior_, UserKNN().fit(ratings).posterior_
-    assert isinstance(item, ComparesItems)
-    assert not isinstance(item, ComparesUsers)
-    assert isinstance(user, ComparesUsers)
-    assert not isinstance(user, ComparesItems)
+    model = UserKNN(threads=2).fit(ratings)
+    item, user = ItemKNN().fit(ratings).posterior_, model.posterior_
+    assert abilities_of(item)["similar_items"]
+    assert not abilities_of(item)["similar_users"]
+    assert abilities_of(user)["similar_users"]
+    assert not abilities_of(user)["similar_items"]
     rows = np.array([4, 4, 9], np.int32)
     alike = item.item_similarities(rows, 1)
     assert alike.shape == (3, 20)
@@ -276,8 +278,7 @@ def test_how_alike():
     kept = item.neighbours.take(rows[:1])
     assert_array_equal(alike[0, kept.columns], kept.values)
     assert np.count_nonzero(alike[0]) == len(kept.columns) + 1
-    belief = user.known(np.arange(30, dtype=np.int32))
-    matrix = user.user_similarities(belief, np.arange(30, dtype=np.int32), 2)
+    matrix = believed(model).user_similarities(np.arange(30, dtype=np.int32))
     assert_allclose(matrix, matrix.T, atol=1e-6)
     assert (np.argmax(matrix, axis=1) == np.arange(30)).all()
     assert np.abs(matrix).max() <= 1

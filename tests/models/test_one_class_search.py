@@ -13,6 +13,7 @@ from tastespace.models.factorization.implicit import search as module
 from tastespace.models.factorization.implicit.alternating import ImplicitState
 from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Judge, unit_of
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 
 
 def choices(n_users=80, n_items=60, noise=0.05, seed=3):
@@ -107,7 +108,7 @@ def test_it_finds_better_lists_than_the_extremes():
     def ndcg(**settings):
         model = ImplicitALS(n_factors=16, seed=1, threads=1, **settings).fit(part.train)
         rows = np.arange(part.train.n_users, dtype=np.int32)
-        means = model.posterior_.known(rows).means(0, len(rows))[0][:, 0]
+        means = believed(model, rows).means(0, len(rows))[0][:, 0]
         return Judge.of(part, generator(0)).ndcg(ImplicitState(means, model.posterior_.draws.items[:, 0]), False)
 
     found = ndcg()

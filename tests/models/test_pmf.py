@@ -15,12 +15,14 @@ from tastespace.data.formats.streaming import RatingStream, Triples
 from tastespace.data.formats.writers import write
 from tastespace.errors import ConvergenceWarning, DataError, DivergenceWarning, InvalidParameterError
 from tastespace.inference.trace import HELD_OUT
+from tastespace.models.base.posterior import Pairs
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.sgd.best_epoch import KeepingBest, diverged, run
 from tastespace.models.factorization.sgd.blocks import Source, triples_of
 from tastespace.models.factorization.sgd.descent import AdaptivePrior, Descent, Rate, Steps
 from tastespace.progress import silent
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 from tastespace.testing.toys import tastes
 from tests.reference.descent import Point, Problem, loss
 
@@ -534,9 +536,9 @@ def test_a_fold_in_through_the_sigmoid_is_the_minimum(ratings):
 
 def test_sigmoid_predictions_stay_in_the_range_unclipped(ratings):
     model = PMF(n_factors=3, form="sigmoid", regularisation=0.02, epochs=30, seed=1).fit(ratings)
-    belief = model.posterior_.known(np.arange(3, dtype=np.int32))
+    belief = believed(model, range(3))
     users, items = np.repeat(np.arange(3), 40).astype(np.int32), np.tile(np.arange(40), 3).astype(np.int32)
-    predicted = model.posterior_.predict(belief, users, items, 1)
+    predicted = belief.mean(Pairs(users, items))
     assert ratings.range[0] <= predicted.min() < predicted.max() <= ratings.range[1]
 
 

@@ -11,6 +11,7 @@ from tastespace import ALS, BPMF, Cautious, Curious, Likely, Mean, Ratings, Thom
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.policies import policy_of
 from tastespace.randomness import derive, generator
+from tastespace.testing.conformance import believed
 from tastespace.testing.toys import gaussian
 
 pytestmark = pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
@@ -71,7 +72,7 @@ def test_an_id_means_the_same_typed_as_a_text(fitted):
         fitted.recommend([user], policy=Thompson(request=number)) for user in (7, "7") for number in (3, np.int64(3))
     ]
     assert all((ranking.item_rows == lists[0].item_rows).all() for ranking in lists)
-    assert all((r.sureness.top_n_probability == lists[0].sureness.top_n_probability).all() for r in lists)
+    assert all((r.uncertainty.top_n_probability == lists[0].uncertainty.top_n_probability).all() for r in lists)
 
 
 def test_likely_refuses_what_cannot_be(fitted):
@@ -87,7 +88,7 @@ def test_thompson_shows_items_as_often_as_they_may_be_the_best(fitted):
     """
     n = 400
     firsts = [int(fitted.recommend([0], 1, policy=Thompson(request=k), exclude=None).item_rows[0, 0]) for k in range(n)]
-    drawn = fitted.posterior_.draw_scores(fitted.posterior_.known(np.array([0], np.int32)), 0, 8000, generator(7))
+    drawn = believed(fitted, [0]).draw_scores(0, 8000, generator(7))
     probabilities = np.bincount(drawn.argmax(axis=1), minlength=N_ITEMS) / len(drawn)
     found = np.bincount(firsts, minlength=N_ITEMS) / n
     spread = np.sqrt(np.maximum(probabilities * (1 - probabilities), 1 / n) / n)
@@ -96,7 +97,7 @@ def test_thompson_shows_items_as_often_as_they_may_be_the_best(fitted):
 
 def test_draws_have_the_mean_and_spread_of_the_belief(fitted):
     """8000 draws over 40 kept ones; a z-score beyond 5 in any of 60 figures: false-alarm rate below 4e-5."""
-    drawn = fitted.posterior_.draw_scores(fitted.posterior_.known(np.array([0], np.int32)), 0, 8000, generator(7))
+    drawn = believed(fitted, [0]).draw_scores(0, 8000, generator(7))
     prediction = everything(fitted)
     error = prediction.belief_sd / len(drawn) ** 0.5
     assert (np.abs(drawn.mean(0) - prediction.rating.mixture.mean()) < 5 * error).all()
@@ -106,15 +107,13 @@ def test_draws_have_the_mean_and_spread_of_the_belief(fitted):
 
 def test_probabilities_of_the_top_n_add_up_to_n(fitted):
     ranking = fitted.recommend([0, 1, "stranger"], N_ITEMS, exclude=None)
-    assert_allclose(ranking.sureness.top_n_probability, 1)  # all of them are among all of them
+    assert_allclose(ranking.uncertainty.top_n_probability, 1)  # all of them are among all of them
     for n in (1, 5):
-        scores = fitted.posterior_.draw_scores(
-            fitted.posterior_.known(np.array([0], np.int32)), 0, 100, derive(1, "top n", 0)
-        )
+        scores = believed(fitted, [0]).draw_scores(0, 100, derive(1, "top n", 0))
         best = np.argsort(-scores, axis=1)[:, :n]
         expected = np.bincount(best.reshape(-1), minlength=N_ITEMS) / 100
         short = fitted.recommend([0], n, exclude=None)
-        assert_allclose(short.sureness.top_n_probability[0], expected[short.item_rows[0]], atol=1e-6)
+        assert_allclose(short.uncertainty.top_n_probability[0], expected[short.item_rows[0]], atol=1e-6)
 
 
 def test_only_what_is_allowed_competes_for_the_top_n(fitted):
@@ -122,11 +121,11 @@ def test_only_what_is_allowed_competes_for_the_top_n(fitted):
     table = pl.DataFrame({"user": [0, 0], "item": [3, 4]})
     for only in ([3, 4], table):
         ranking = fitted.recommend([0], 1, only=only, exclude=None)
-        assert ranking.sureness.top_n_probability[0, 0] >= 0.5
-    assert_allclose(fitted.recommend([0], 2, only=table, exclude=None).sureness.top_n_probability, 1)
+        assert ranking.uncertainty.top_n_probability[0, 0] >= 0.5
+    assert_allclose(fitted.recommend([0], 2, only=table, exclude=None).uncertainty.top_n_probability, 1)
     ranking = fitted.recommend([0], 1, exclude=[item for item in range(N_ITEMS) if item != 5], include_seen=True)
     assert ranking.item_ids.to_list() == [5]
-    assert ranking.sureness.top_n_probability[0, 0] == 1
+    assert ranking.uncertainty.top_n_probability[0, 0] == 1
 
 
 def test_entries_carry_intervals_and_spreads(fitted):
@@ -137,7 +136,7 @@ def test_entries_carry_intervals_and_spreads(fitted):
     assert_allclose(table["rating_sd"], prediction.rating_sd, rtol=1e-4)
     assert_allclose(np.column_stack([table["low"], table["high"]]), prediction.interval(0.9), rtol=1e-4)
     assert "±" in repr(ranking)
-    assert fitted.recommend([0], 5, uncertainty=False).sureness is None
+    assert fitted.recommend([0], 5, uncertainty=False).uncertainty is None
 
 
 def test_policies_respect_filters_and_combine(fitted, ratings):
@@ -180,7 +179,7 @@ def test_policies_that_make_no_sense_are_refused(fitted, wrong):
 
 def test_a_model_without_uncertainty_says_so(ratings):
     model = ALS(n_factors=2, regularisation=0.1, seed=0).fit(ratings)
-    assert model.recommend([0]).sureness is None
+    assert model.recommend([0]).uncertainty is None
     with pytest.raises(InvalidParameterError, match="does not know how sure"):
         model.recommend([0], policy="cautious")
     with pytest.raises(InvalidParameterError, match="point"):

@@ -12,12 +12,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import ndtr
 
 from tastespace import ALS, Popular, Ratings, load, save
-from tastespace.data.csr import CSR
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, NotFittedError, UnknownIdError
 from tastespace.models import BPMF
 from tastespace.models.base.active_learning import RATED
 from tastespace.models.factorization.gibbs import information
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 from tastespace.testing.toys import gaussian, tastes
 
 RATINGS = tastes(60, 40, density=0.3, rng=generator(8))[0].with_items(
@@ -113,8 +113,7 @@ def told_by(model, kind):
     """What a stranger's rating of each item tells and means, S x M: variance around the score, slope of the rating."""
     draws, posterior = model.posterior_.draws, model.posterior_
     if kind == "uneven":
-        nobody = posterior.fold_in(CSR(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)), 1)
-        (_, belief), *_ = nobody.blocks(np.array([0]))
+        (belief, *_), *_ = believed(model, [-1]).blocks(np.array([0]))
         precision = draws.alpha * belief.precision[0] * draws.noise.item_precision
         return 1 / precision.T.astype(float), np.full(precision.T.shape, draws.scale)
     factors, biases = draws.items[:, :, : draws.n_factors], draws.items[:, :, -1]

@@ -21,6 +21,7 @@ from tastespace.index.structures.kd_forest import KdForest
 from tastespace.index.structures.kmeans_tree import KMeansTree
 from tastespace.index.trials import StoredIndex
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 from tastespace.testing.toys import tastes
 
 pytestmark = pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
@@ -44,7 +45,7 @@ def large():
 
 
 def all_cells(model):
-    return InvertedFile(n_cells=9, probes=9).build(model.posterior_.item_vectors())
+    return InvertedFile(n_cells=9, probes=9).build(model.posterior_.item_vectors)
 
 
 HISTORY = pl.DataFrame({"user": ["new", "new", "other"], "item": [3, 7, 11], "rating": [5.0, 1.0, 4.0]})
@@ -72,16 +73,16 @@ def test_the_same_as_without(fitted, policy, request_):
     assert_allclose(found.scores, expected.scores, rtol=1e-4)
     for name in ("belief_sd", "low", "high", "top_n_probability"):
         # Sums over fewer items are made in another order: a draw's edge can fall the other way once in a hundred.
-        mine, others = getattr(found.sureness, name), getattr(expected.sureness, name)
+        mine, others = getattr(found.uncertainty, name), getattr(expected.uncertainty, name)
         assert_allclose(mine, others, rtol=1e-4, atol=0.011 if name == "top_n_probability" else 1e-4)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_of_many_items_nearly_all_of_the_best_are_found(large, policy):
     users = list(range(60))
-    queries = large.posterior_.query_vectors(large.posterior_.known(np.arange(80, dtype=np.int32)))
+    queries = believed(large, range(80)).queries.vectors
     index = Reduced(inner=InvertedFile(n_cells=40, probes=20), n_coordinates=8, candidates=50)
-    index.build(large.posterior_.item_vectors(), queries)
+    index.build(large.posterior_.item_vectors, queries)
     asked = {"user_ids": users, "n": 10, "policy": policy, "uncertainty": False}
     expected, found = large.recommend(**asked, index=None), large.recommend(**asked, index=index)
     pairs = zip(found.item_rows, expected.item_rows, strict=True)
@@ -99,7 +100,7 @@ def test_never_what_must_not_be_shown(large, data):
     excluded = rng.choice(2500, 400, replace=False)
     name = data.draw(st.sampled_from(list(STRUCTURES)))
     if name not in BUILT:
-        BUILT[name] = STRUCTURES[name]().build(large.posterior_.item_vectors())
+        BUILT[name] = STRUCTURES[name]().build(large.posterior_.item_vectors)
     index = BUILT[name]
     history = {int(item): 4.0 for item in rng.choice(2500, 20, replace=False)}
     users, asked_history = ([0, 1], None) if data.draw(st.booleans()) else (None, history)
@@ -130,7 +131,7 @@ def test_an_own_list_is_looked_at_as_a_whole_also_with_damping(large):
     """It is longer than what would be fetched and put in order."""
     own = pl.DataFrame({"user": [0] * 350, "item": list(range(350))})
     asked = {"user_ids": [0], "n": 5, "only": own, "popularity_damping": 3.0, "uncertainty": False}
-    index = InvertedFile(n_cells=40, probes=40).build(large.posterior_.item_vectors())
+    index = InvertedFile(n_cells=40, probes=40).build(large.posterior_.item_vectors)
     assert_array_equal(large.recommend(**asked, index=index).item_rows, large.recommend(**asked, index=None).item_rows)
 
 
@@ -149,7 +150,7 @@ def test_no_more_searches_than_it_takes(fitted, model, policy, searches):
 
 def test_what_was_removed_stays_away_after_an_update(fitted):
     """Also where the index was built anew since, and has gaps."""
-    vectors = fitted.posterior_.item_vectors()
+    vectors = fitted.posterior_.item_vectors
     best = fitted.recommend([30], 20, exclude=None, index=None).item_rows[0]
     news = pl.DataFrame({"user": list(range(20)), "item": [999] * 20, "rating": [5.0] * 20})
     for rebuild_at in (None, 0.01):
@@ -192,7 +193,7 @@ def test_the_index_of_the_model_is_used_unless_told_otherwise(fitted):
 
 
 def test_a_kept_scan_is_the_scan_of_the_model_and_threads_are_the_models(fitted):
-    vectors = fitted.posterior_.item_vectors()
+    vectors = fitted.posterior_.item_vectors
     again, kept = copy(fitted), Exact().build(vectors)
     again.restore(fitted.ratings_, fitted.posterior_, fitted.seed_, fitted.rating_range_)
     again.index_ = StoredIndex(kept, None, (), None)
@@ -258,9 +259,9 @@ def test_a_draw_of_a_user_is_searched_where_items_are_certain():
 @pytest.mark.parametrize("n", [1, 4])
 def test_queries_of_draws_give_the_scores_of_draws(fitted, n):
     posterior = fitted.posterior_
-    belief = posterior.known(np.array([3, 5], np.int32))
-    scores = posterior.draw_scores(belief, 1, n, generator(9))
-    queries, offsets = posterior.draw_queries(belief, 1, n, generator(9))
-    assert_allclose(queries @ posterior.item_vectors().T + offsets[:, None], scores, rtol=1e-4, atol=1e-5)
+    belief = believed(fitted, [3, 5]).uncertainty
+    scores = belief.draw_scores(1, n, generator(9))
+    queries, offsets = belief.draw_queries(1, n, generator(9))
+    assert_allclose(queries @ posterior.item_vectors.T + offsets[:, None], scores, rtol=1e-4, atol=1e-5)
     some = np.array([7, 3, 100], np.int32)
-    assert_allclose(posterior.draw_scores(belief, 1, n, generator(9), some), scores[:, some], rtol=1e-5)
+    assert_allclose(belief.draw_scores(1, n, generator(9), some), scores[:, some], rtol=1e-5)

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tastespace import ALS, DampedBias, GlobalMean, ItemKNN, Popular, Ratings, UserKNN
 from tastespace.errors import InvalidParameterError, UnknownIdError
 from tastespace.models.base.similarity import directions
-from tastespace.models.baselines.baselines import BiasPosterior
+from tastespace.models.baselines.baselines import BiasBelief, BiasPosterior
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
@@ -44,7 +44,7 @@ def test_items_against_all_cosines(model):
 
 def test_a_bias_is_no_part_of_likeness(model):
     """A broken twin: cosines of the whole item vectors, biases and all, are others."""
-    vectors = model.posterior_.item_vectors().astype(np.float64)
+    vectors = model.posterior_.item_vectors.astype(np.float64)
     wrong = cosines(vectors, vectors)
     np.fill_diagonal(wrong, -np.inf)
     found = model.similar_items(RATINGS.items.ids, 5)
@@ -121,10 +121,10 @@ def test_somebody_must_be_asked_about(model):
 def test_models_without_tastes_say_so(kind):
     fitted = kind(seed=0).fit(RATINGS)
     with pytest.raises(
-        InvalidParameterError, match="how alike items are; expected one that learns tastes, such as als"
+        InvalidParameterError, match="how similar items are; expected one that learns tastes, such as als"
     ):
         fitted.similar_items([1])
-    with pytest.raises(InvalidParameterError, match="how alike users are"):
+    with pytest.raises(InvalidParameterError, match="how similar users are"):
         fitted.similar_users([1])
 
 
@@ -197,14 +197,19 @@ def test_what_lies_at_the_origin_is_like_nothing(model):
 
 
 class Opinionated(BiasPosterior):
-    """A posterior without places that says itself what is alike: neighbours in number."""
+    """A posterior without embeddings that says itself what is similar: neighbours in number."""
 
     def item_similarities(self, item_rows, threads):
         distance = np.abs(item_rows[:, None] - np.arange(len(self.item_bias)))
         return (1 / (1 + distance)).astype(np.float32)
 
-    def user_similarities(self, belief, belief_rows, threads):
-        distance = np.abs(belief_rows[:, None] - np.arange(len(self.user_bias)))
+    def believe(self, people, threads):
+        return OpinionatedBelief(self, super().believe(people, threads).bias)
+
+
+class OpinionatedBelief(BiasBelief):
+    def user_similarities(self, rows):
+        distance = np.abs(rows[:, None] - np.arange(len(self.posterior.user_bias)))
         return (1 / (1 + distance)).astype(np.float32)
 
 

@@ -13,12 +13,13 @@ from scipy.optimize import minimize
 
 from tastespace import BPMF, VB, Ratings, load, save
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.models.base.posterior import DrawsQueries, Embeddings, InnerProduct, Inquires, Remembers, Uncertain
+from tastespace.models.base.posterior import Pairs, People, abilities_of
 from tastespace.models.factorization.rows import Factors, RatingBlock
 from tastespace.models.factorization.vb.ascent import VariationalAscent, VariationalState
 from tastespace.models.factorization.vb.populations import PointNoise, Variances
 from tastespace.models.factorization.vb.rows import RowBeliefs, Shape, unpacked
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 from tastespace.testing.toys import gaussian
 from tests.pairwise import pairwise
 
@@ -269,8 +270,8 @@ def test_a_training_user_is_folded_in_where_training_left_him(ratings, covarianc
     for _ in range(1500):
         state, _ = ascent.step(state, rng)
     posterior = model._concluded(ratings, state, np.zeros(1))
-    belief = posterior.fold_in(ratings.by_user, 1)
-    (_, folded), *_ = belief.blocks(np.arange(ratings.n_users, dtype=np.int32))
+    belief = posterior.believe(People.strangers(ratings.by_user), 1)
+    (folded, *_), *_ = belief.blocks(np.arange(ratings.n_users, dtype=np.int32))
     assert_allclose(folded.means[:, 0], state.users.means, rtol=1e-3, atol=2e-4)
     covariances = folded.roots[:, 0] @ folded.roots[:, 0].transpose(0, 2, 1)
     width, own = state.users.shape.width, state.users
@@ -284,8 +285,8 @@ def test_a_training_user_is_folded_in_where_training_left_him(ratings, covarianc
 
 def test_the_posterior_can_all_that_is_asked_of_a_belief(fitted):
     posterior = fitted.posterior_
-    for capability in (Uncertain, InnerProduct, Embeddings, Inquires, Remembers, DrawsQueries):
-        assert isinstance(posterior, capability)
+    assert all(abilities_of(posterior).values())
+    assert not posterior.keeps_users
     assert not posterior.items_are_certain
 
 
@@ -295,10 +296,11 @@ def test_the_variance_of_a_score_is_the_closed_form(ratings, covariance, biases)
     model = VB(n_factors=3, covariance=covariance, biases=biases, passes=30, seed=1).fit(ratings)
     posterior, width = model.posterior_, 3 + biases
     users, items = ratings.user_rows[:20].copy(), np.arange(20, dtype=np.int32)
-    belief = posterior.known(users)
+    belief = believed(model, users)
     rows = np.arange(20, dtype=np.int32)
-    outlook = posterior.outlook(belief, rows, items, 1)
-    (_, some), *_ = belief.blocks(rows)
+    pairs = Pairs(rows, items)
+    outlook = belief.predictive(pairs)
+    (some, *_), *_ = belief.blocks(rows)
     scale, alpha = posterior.draws.scale, posterior.draws.alpha[0]
     for row in range(20):
         root = some.roots[row, 0].astype(np.float64)
@@ -311,23 +313,22 @@ def test_the_variance_of_a_score_is_the_closed_form(ratings, covariance, biases)
         assert_allclose(outlook.belief.mean()[row], posterior.draws.offset + scale * mean, rtol=1e-4)
         assert_allclose(outlook.belief.sd()[row], scale * variance**0.5, rtol=1e-3)
         assert_allclose(outlook.rating.sd()[row], scale * (variance + 1 / alpha) ** 0.5, rtol=0.2)
-    mean, sd = posterior.summary(belief, rows, items, 1)
+    mean, sd = belief.uncertainty.summary(pairs)
     assert_allclose(mean, outlook.belief.mean(), rtol=1e-5)
     assert_allclose(sd, outlook.belief.sd(), rtol=1e-4)
-    assert_allclose(mean, posterior.predict(belief, rows, items, 1), rtol=1e-5)
+    assert_allclose(mean, belief.mean(pairs), rtol=1e-5)
 
 
 @pytest.mark.parametrize("covariance", FAMILIES)
 def test_drawn_scores_have_the_mean_and_spread_of_the_belief(ratings, covariance):
     model = VB(n_factors=3, covariance=covariance, passes=30, seed=1).fit(ratings)
-    posterior = model.posterior_
-    belief = posterior.known(np.array([4], np.int32))
+    belief = believed(model, [4])
     n, items = 20_000, np.arange(ratings.n_items, dtype=np.int32)
-    scores = posterior.draw_scores(belief, 0, n, generator(0)).astype(np.float64)
-    mean, sd = posterior.summary(belief, np.zeros(len(items), np.int32), items, 1)
+    scores = belief.draw_scores(0, n, generator(0)).astype(np.float64)
+    mean, sd = belief.summary(Pairs.of_one(0, items))
     assert np.abs((scores.mean(0) - mean) / (sd / n**0.5)).max() < 5
     assert np.abs(scores.std(0) / sd - 1).max() < 0.05
-    some = posterior.draw_scores(belief, 0, 7, generator(0), items[3:9])
+    some = belief.draw_scores(0, 7, generator(0), items[3:9])
     assert some.shape == (7, 6)
 
 
@@ -337,9 +338,8 @@ def test_an_item_that_little_is_known_of_is_less_certain():
     rare = observed.item_rows == 3
     keep = ~rare | (np.cumsum(rare) <= 2)
     model = VB(n_factors=2, passes=50, seed=0).fit(observed.masked(keep))
-    posterior = model.posterior_
     users, items = (part.ravel().astype(np.int32) for part in np.indices((60, 20)))
-    variances = posterior._variance_of_items(posterior.known(np.arange(60, dtype=np.int32)), users, items, 1)
+    variances = believed(model, range(60))._variance_of_items(Pairs(users, items))
     assert np.argmax(variances.reshape(60, 20).mean(axis=0)) == model.ratings_.items.rows_of([3])[0]
 
 
@@ -490,8 +490,7 @@ def test_it_is_surer_of_itself_than_sampling_on_ratings_drawn_from_the_model():
         "bpmf": BPMF(n_factors=2, seed=0),
     }.items():
         predicted = model.fit(observed)
-        belief = predicted.posterior_.known(np.arange(200, dtype=np.int32))
-        mean, sd = predicted.posterior_.summary(belief, users, items, 1)
+        mean, sd = believed(predicted, range(200)).summary(Pairs(users, items))
         shares[name] = np.mean(np.abs(mean - expected) <= 1.6449 * sd)
     assert 0.88 < shares["bpmf"] < 0.93
     assert shares["diagonal"] <= shares["full"] + 0.005

@@ -57,7 +57,7 @@ def nearest_are_alike(places: np.ndarray, kind: np.ndarray, n: int = 5) -> float
 
 def test_principal_components_are_those_of_the_singular_values(points):
     shown = taste_map(points, "pca")
-    centred = points.posterior_.item_places().astype(np.float64)
+    centred = points.posterior_.embeddings.astype(np.float64)
     centred = centred - centred.mean(axis=0)
     left, values, directions = np.linalg.svd(centred, full_matrices=False)
     expected = left[:, :2] * values[:2]

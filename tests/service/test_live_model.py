@@ -224,7 +224,7 @@ def test_something_newer_is_not_replaced(own_settings):
         asking.get("/v1/users/3/recommendations")
         loaded = app.state.context.live.current
         (newer,) = loaded._users.values()
-        loaded.keep("3", Known(newer.version - 1, newer.request))
+        loaded.keep("3", Known(newer.version - 1, newer.query))
         assert loaded.known("3", newer.version) is newer
 
 

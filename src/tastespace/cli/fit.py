@@ -40,7 +40,6 @@ from tastespace.evaluation.report import Report
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models import MODELS, PMF, Recommender
 from tastespace.models.base.parameters import check_number
-from tastespace.models.base.posterior import Remembers
 from tastespace.models.base.resuming import resumable
 from tastespace.models.base.update import UpdateSummary
 from tastespace.randomness import resolve
@@ -332,7 +331,7 @@ def _fit(
     }
     feedback = "ratings" if recommender.not_rated is None else "interactions"
     example = f"--user {observed.users.ids[0]}"
-    if saving.without_ratings and isinstance(recommender.posterior_, Remembers):
+    if saving.without_ratings and not recommender.posterior_.keeps_users:
         example = "--history FILE (without ratings this model knows no users)"
     console.print_result(
         json,

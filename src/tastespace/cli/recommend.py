@@ -86,7 +86,7 @@ def recommend(
         ]
         console.print_json({"users": lists, "found_by": ranking.found_by})
         return
-    is_certain = ranking.sureness is None
+    is_certain = ranking.uncertainty is None
     are_probabilities = recommender.not_rated is not None and bool(ranking.level_names)
     columns = {"": "{rank}", "title": "{title}", "item": "{item}", "score": "{score:.2f}"}
     if not is_certain:

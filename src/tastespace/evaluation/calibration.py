@@ -17,7 +17,7 @@ from tastespace.evaluation.groups import GROUP_SCHEMA, Group, Grouping, group_re
 from tastespace.evaluation.metrics.rating import Loss, Predicted, squared_errors
 from tastespace.evaluation.resampling import Interval, Sums, those_of
 from tastespace.evaluation.tables import EMPTY, counted, figure
-from tastespace.models.base.posterior import Prediction
+from tastespace.models.base.results import Prediction
 from tastespace.tables import Table, TextTables, frame_of
 
 COVERAGES = (0.5, 0.8, 0.9, 0.95)  # of the intervals

@@ -23,7 +23,7 @@ from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import Sums, intervals, those_of
 from tastespace.models import Recommender
 from tastespace.models.base.parameters import check_int
-from tastespace.models.base.query import Asked, asked_users
+from tastespace.models.base.query import Query
 from tastespace.progress import Observer, silent
 from tastespace.randomness import resolve
 
@@ -116,11 +116,9 @@ def evaluate(
     _check_anything(task, chosen, ranking)
     relevance = None if ranking is False else relevance_of(relevant, task, recommender, part)
     # In the order of the ids, whatever the order of the file: so that reports can be compared user by user.
-    asked = asked_users(
-        trained, part.users.ids.sort(), history, recommender.history_range, takes_choices=recommender.takes_choices
-    )
+    asked = recommender.about(part.users.ids.sort(), history=history)
     matched = Matched.of(trained, part, asked)
-    listed, answers = ListMeasures(), unasked(asked.cold[matched.users] | (matched.items < 0))
+    listed, answers = ListMeasures(), unasked(asked.people.cold[matched.users] | (matched.items < 0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # What is to be said of the history has been said just now.
         if chosen or not task.is_of_lists:
@@ -138,7 +136,7 @@ def evaluate(
     seen = int(np.count_nonzero(matched.is_seen))
     if seen:
         warn(f"{seen:,} of {len(part):,} test ratings are of pairs that the model was fitted on: they are no test")
-    predicted = Predicted.of(matched.users, len(asked.users), answers.mean, part.values, chosen, _scores(answers))
+    predicted = Predicted.of(matched.users, len(asked.people), answers.mean, part.values, chosen, _scores(answers))
     measured, groupings = predicted, list[Grouping]()
     if groups and predicted.names:
         groupings = _groupings(trained, part, asked, matched)
@@ -148,7 +146,7 @@ def evaluate(
     bins = reliability_sums(predicted) if task.is_of_answers and calibration else {}
     order: dict[str, Sums] = {}
     if task.is_of_stars and metrics is None:
-        low, n_users = recommender.rating_range_[0], len(asked.users)
+        low, n_users = recommender.rating_range_[0], len(asked.people)
         order = order_sums(answers.unclipped, part.values, matched.users, n_users, lowest=low, ks=ks)
     assessment = None if answers.outcomes is None else Assessment.of(answers.outcomes, predicted, groupings)
     sums = predicted.sums() | auc | order | listed.sums
@@ -206,18 +204,18 @@ def _parts(recommender: Recommender, test: Ratings | Split) -> tuple[Ratings, Ra
     return test, None
 
 
-def _groupings(trained: Ratings, test: Ratings, asked: Asked, matched: Matched, which: Any = ...) -> list[Grouping]:
+def _groupings(trained: Ratings, test: Ratings, asked: Query, matched: Matched, which: Any = ...) -> list[Grouping]:
     """By users, of whom a history counts like training ratings, and by items; of these test ratings."""
     item_counts = np.append(trained.by_item.counts, 0)  # row -1, a cold item, has none
     users, items = matched.users[which], matched.items[which]
     return [
-        Grouping("users", asked.seen.counts[users], users),
+        Grouping("users", asked.people.history.counts[users], users),
         Grouping("items", item_counts[items], test.item_rows[which]),
     ]
 
 
 def _found(
-    listed: ListMeasures, relevance: Relevance, trained: Ratings, test: Ratings, asked: Asked, matched: Matched
+    listed: ListMeasures, relevance: Relevance, trained: Ratings, test: Ratings, asked: Query, matched: Matched
 ) -> tuple[Predicted, list[Grouping]]:
     """Whether each choice was in its user's list."""
     assert listed.places is not None
@@ -225,7 +223,7 @@ def _found(
     which = np.flatnonzero(matched.is_relevant(relevance))
     places, true = listed.places[which], matched.values[which]
     held = {f"found@{k}": Loss((places >= 0) & (places < k)) for k in listed.made.k}
-    measured = Predicted.of(matched.users[which], len(asked.users), true, true, {}, held)
+    measured = Predicted.of(matched.users[which], len(asked.people), true, true, {}, held)
     return measured, _groupings(trained, test, asked, matched, which)
 
 

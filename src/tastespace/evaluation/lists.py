@@ -20,8 +20,8 @@ from tastespace.evaluation.relevance import Matched, Relevance, RelevantItems
 from tastespace.evaluation.report import ListsMade
 from tastespace.evaluation.resampling import Interval, Sums, jackknife
 from tastespace.models import Recommender
-from tastespace.models.base.query import Asked
-from tastespace.models.base.ranking import Ranking
+from tastespace.models.base.query import Query
+from tastespace.models.base.results import Ranking
 from tastespace.progress import Observer, Progress
 
 
@@ -115,18 +115,18 @@ class ListMeasures:
 
 def measure_lists(
     recommender: Recommender,
-    asked: Asked,  # the test users
+    asked: Query,  # the test users
     matched: Matched,
     history: Ratings | None,
     wanted: Wanted,
     observer: Observer,
 ) -> ListMeasures:
     """All measures of lists."""
-    trained, n_users = recommender.ratings_, len(asked.users)
+    trained, n_users = recommender.ratings_, len(asked.people)
     known = Catalogue(trained)
     sought = RelevantItems.of(matched, n_users, trained.n_items, wanted.relevance)
     item_rows, by_user = _ranked(
-        recommender, sought, asked.users.at(sought.positions), history, known, wanted, observer
+        recommender, sought, asked.each.at(sought.positions), history, known, wanted, observer
     )
     spread = {name: _spread(values, sought, n_users) for name, values in by_user.items()}
     sums = {name: Sums.of_values(values) for name, values in spread.items()}
@@ -155,7 +155,7 @@ def measure_lists(
             graded=wanted.relevance.is_graded,
             users=len(sought),
             users_without_relevant=n_users - len(sought),
-            cold_users=int(np.count_nonzero(asked.cold[sought.positions])),
+            cold_users=int(np.count_nonzero(asked.people.cold[sought.positions])),
             relevant_ratings=int(sought.n_relevant.sum()),
             cold_relevant_ratings=int(sought.n_relevant.sum() - np.count_nonzero(sought.is_relevant)),
         ),
@@ -253,10 +253,10 @@ def _spread(values: DoubleArray, sought: RelevantItems, n_users: int) -> DoubleA
     return spread
 
 
-def _profiles(asked: Asked, shares: DoubleArray) -> DoubleArray:
+def _profiles(asked: Query, shares: DoubleArray) -> DoubleArray:
     """The mean popularity of what each test user is known to have rated."""
-    totals = np.bincount(asked.seen.rows(), shares[asked.seen.columns], minlength=len(asked.users))
-    return ranking.divided(totals, asked.seen.counts)
+    totals = np.bincount(asked.people.history.rows(), shares[asked.people.history.columns], minlength=len(asked.people))
+    return ranking.divided(totals, asked.people.history.counts)
 
 
 def _in_order(names: Iterable[str], ks: Sequence[int]) -> list[str]:

@@ -18,7 +18,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.metrics.binary import YES_NO
 from tastespace.evaluation.metrics.rating import STANDARD, Metric
 from tastespace.models import Recommender
-from tastespace.models.base.query import Asked
+from tastespace.models.base.query import Query
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,12 @@ class Matched:
     is_seen: BoolArray  # whether the model knows a rating of the same pair already
 
     @classmethod
-    def of(cls, trained: Ratings, test: Ratings, asked: Asked) -> Matched:
+    def of(cls, trained: Ratings, test: Ratings, asked: Query) -> Matched:
         """Match by id; `asked` are the test users, with what they are known to have rated."""
-        users = asked.users.rows_of(test.users.ids)[test.user_rows]
+        users = asked.each.rows_of(test.users.ids)[test.user_rows]
         items = trained.items.rows_of(test.items.ids)[test.item_rows]
-        seen = _keys(asked.seen.rows(), asked.seen.columns, trained.n_items)  # ascending, as the seen items are
+        history = asked.people.history
+        seen = _keys(history.rows(), history.columns, trained.n_items)  # ascending, as the seen items are
         return cls(users, items, test.values, _found(_keys(users, items, trained.n_items), seen)[0])
 
     def is_relevant(self, relevance: Relevance) -> BoolArray:

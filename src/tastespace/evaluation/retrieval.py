@@ -20,7 +20,7 @@ from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import BASELINE, N_TH, Truth, time_batch, time_single
 from tastespace.index.tuner import Tuned, tune
 from tastespace.models.base.parameters import check_int, check_number
-from tastespace.models.base.posterior import InnerProduct, Posterior, Remembers, Reweighs
+from tastespace.models.base.posterior import Belief, People
 from tastespace.models.base.recommender import Recommender
 from tastespace.progress import Observer, silent
 from tastespace.randomness import generator
@@ -50,13 +50,13 @@ class SampledQueries:
 def item_vectors(recommender: Recommender) -> FloatMatrix:
     """What an index is built over; a model that scores otherwise is an error."""
     recommender.require_fitted()
-    posterior = recommender.posterior_
-    if not isinstance(posterior, InnerProduct):
+    vectors = recommender.posterior_.item_vectors
+    if vectors is None:
         raise InvalidParameterError(
             f"{type(recommender).__name__} has no item vectors, so that no index can search them; expected a model "
             "that scores by inner products, such as ALS, BPMF or ImplicitALS"
         )
-    return posterior.item_vectors()
+    return vectors
 
 
 def sampled_queries(
@@ -67,10 +67,9 @@ def sampled_queries(
     At most so many of each. A model without its ratings has no strangers, and one that answers from them nobody at all,
     which is an error.
     """
-    item_vectors(recommender)
-    posterior: Posterior[Any] = recommender.posterior_
+    n_dimensions, posterior = item_vectors(recommender).shape[1], recommender.posterior_
     ratings, rng = recommender.ratings_, randomness.generator(seed)
-    if isinstance(posterior, Remembers) and not len(ratings):
+    if not posterior.keeps_users and not len(ratings):
         raise InvalidParameterError(
             f"this {type(recommender).__name__} was saved without its ratings, so that there is nobody to ask about; "
             "expected a model saved with them"
@@ -78,15 +77,15 @@ def sampled_queries(
     order = rng.permutation(ratings.n_users).astype(np.int32)
     threads = thread_counts.resolve(recommender.threads)
     known = np.sort(order[:users])
-    parts = [_query_vectors(posterior, posterior.known(rows, threads)) for rows in _blocks(known, posterior)]
+    parts = [
+        _query_vectors(posterior.believe(People.known(rows, ratings.by_user), threads))
+        for rows in _blocks(known, n_dimensions)
+    ]
     # Others than those above, as long as there are any.
     met = np.sort(np.roll(order, -users)[:strangers]) if len(ratings) else order[:0]
-    for rows in _blocks(met, posterior):
-        history = _part_of(ratings.by_user.take(rows), rng)
-        belief = posterior.fold_in(history, threads)
-        if isinstance(posterior, Reweighs):
-            belief = posterior.reweighed(belief, _nothing(len(rows)))
-        parts.append(_query_vectors(posterior, belief))
+    for rows in _blocks(met, n_dimensions):
+        people = People.strangers(_part_of(ratings.by_user.take(rows), rng))
+        parts.append(_query_vectors(posterior.believe(people, threads)))
     return SampledQueries(np.concatenate(parts), len(known), len(met))
 
 
@@ -126,20 +125,15 @@ def tune_index(
     return replace(tuned, notes=queries.notes)
 
 
-def _query_vectors(posterior: Any, belief: Any) -> FloatMatrix:
-    vectors: FloatMatrix = np.asarray(posterior.query_vectors(belief), np.float32)
-    return vectors
+def _query_vectors(belief: Belief) -> FloatMatrix:
+    assert belief.queries is not None  # There are item vectors.
+    return np.asarray(belief.queries.vectors, np.float32)
 
 
-def _blocks(rows: IntArray, posterior: Any) -> list[IntArray]:
+def _blocks(rows: IntArray, n_dimensions: int) -> list[IntArray]:
     """Some users at a time: beliefs of many draws are large."""
-    step = max(1, BLOCK // max(posterior.item_vectors().shape[1], 1))
+    step = max(1, BLOCK // max(n_dimensions, 1))
     return [rows[start : start + step] for start in range(0, len(rows), step)]
-
-
-def _nothing(n: int) -> CSR:
-    """What training has seen of strangers."""
-    return CSR(np.zeros(n + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 
 def _part_of(ratings: CSR, rng: Generator) -> CSR:

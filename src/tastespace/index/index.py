@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from math import isfinite
 from numbers import Real
@@ -29,7 +30,7 @@ from tastespace.index.search import (
 )
 from tastespace.index.tail import Rows, State, Tail, saved_rows
 
-__all__ = ["Excluded", "Index", "Neighbours", "few_allowed", "inner_arrays", "set_threads", "unbuilt"]
+__all__ = ["Excluded", "Index", "Neighbours", "few_allowed", "inner_arrays", "set_threads", "unbuilt", "with_threads"]
 
 INNER = "inner."  # what names of arrays begin with that belong to a structure inside another
 
@@ -279,3 +280,16 @@ def set_threads(index: Any, threads: int | None) -> None:
         inner = getattr(index, field.name)
         if hasattr(inner, "search") and hasattr(inner, "threads"):
             set_threads(inner, threads)
+
+
+def with_threads(index: Index, threads: int | None) -> Any:
+    """The same index for so many threads, with the structures inside it; what was built is shared, and unchanged."""
+    if index.threads == threads:
+        return index
+    changed = copy(index)
+    changed.threads = threads
+    for field in fields(index):
+        inner = getattr(index, field.name)
+        if isinstance(inner, Index):
+            setattr(changed, field.name, with_threads(inner, threads))
+    return changed

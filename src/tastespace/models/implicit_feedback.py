@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 import numpy as np
 
 from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
-from tastespace.data.vocabulary import Ids
-from tastespace.errors import DataError, InvalidParameterError
-from tastespace.models.base.query import Request
+from tastespace.errors import DataError
 from tastespace.models.base.recommender import Recommender
 
 NOT_CHOSEN = 0.0
@@ -38,11 +35,6 @@ class OneClass(Recommender):
     def check_ratings(self, ratings: Ratings) -> None:
         self.require_choices(ratings)
 
-    def _request(self, user_ids: Ids | Request | None, history: Any, verb: str, *, instead: bool = False) -> Request:
-        request = super()._request(user_ids, history, verb, instead=instead)
-        require_chosen(request)
-        return request
-
     def require_choices(self, ratings: Ratings) -> None:
         """Refuse what cannot be a count."""
         require_choices(ratings, type(self).__name__)
@@ -61,15 +53,3 @@ def require_choices(ratings: Ratings, name: str) -> None:
         expected=f"how often something was chosen, for {name}: leave out pairs that were not. For yes and no (1 and "
         "0), or ratings that may be negative, use BPMF: see its likelihood",
     )
-
-
-def require_chosen(request: Request) -> None:
-    """Refuse a history that has something else than choices."""
-    seen = request.asked.seen
-    wrong = np.flatnonzero(~(seen.values > 0))
-    if len(wrong):
-        item = request.trained.items.ids[int(seen.columns[wrong[0]])]
-        raise InvalidParameterError(
-            f"the history has item {item!r} with {seen.values[wrong[0]]:g}; expected what was chosen, each above 0: "
-            "leave out what was not"
-        )

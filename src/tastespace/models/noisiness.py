@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
 from tastespace.arrays import FloatArray, FloatMatrix, OffsetArray
-from tastespace.frames import to_pandas
-
-if TYPE_CHECKING:
-    import pandas as pd
+from tastespace.models.base.results import Table
 
 
-@dataclass(frozen=True, eq=False)
-class Noisiness:
-    """Of users or items, how far ratings fall from what tastes say.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Noisiness(Table):
+    """How far the ratings of users, or of items, fall from what tastes say, noisiest first.
 
     `noise_sd` is the standard deviation of a rating around its expectation, in rating units, of a user for an average
     item, or of an item by an average user: the posterior mean, with a 90 % interval from `low` to `high`. `probability`
@@ -60,6 +57,10 @@ class Noisiness:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def heading(self) -> str:
+        return f"The {len(self)} noisiest {self.side}{'s' if len(self) != 1 else ''}"
+
     def to_polars(self) -> pl.DataFrame:
         """One row each, noisiest first."""
         columns: dict[str, Any] = {self.side: self.ids}
@@ -67,11 +68,3 @@ class Noisiness:
             columns["title"] = self.titles
         columns |= {"ratings": self.n_ratings, "noise_sd": self.noise_sd, "low": self.low, "high": self.high}
         return pl.DataFrame(columns | {"probability": self.probability})
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The same table as a pandas frame."""
-        return to_pandas(self.to_polars())
-
-    def __repr__(self) -> str:
-        with pl.Config(tbl_rows=10, tbl_hide_dataframe_shape=True):
-            return f"The {len(self)} noisiest {self.side}{'s' if len(self) != 1 else ''}\n{self.to_polars()}"

@@ -21,9 +21,8 @@ from tastespace.errors import DataError, InvalidParameterError
 from tastespace.evaluation.evaluate import evaluate
 from tastespace.models import Recommender
 from tastespace.models.base.attribution import Explanation
-from tastespace.models.base.posterior import Embeddings
-from tastespace.models.base.query import Request
-from tastespace.models.base.ranking import Ranking
+from tastespace.models.base.query import Query
+from tastespace.models.base.results import Ranking, rounded
 from tastespace.progress import Observer, Progress, silent
 from tastespace.report import page
 from tastespace.report.model_story import model_story, plain
@@ -34,7 +33,7 @@ from tastespace.version import __version__
 REASONS = 3  # ratings that are named as speaking for an item
 
 
-def listed(recommender: Recommender, request: Request, n: int) -> list[dict[str, Any]]:
+def listed(recommender: Recommender, request: Query, n: int) -> list[dict[str, Any]]:
     """The best items for the one user of a request, with reasons."""
     ranking = recommender.recommend(request, n)
     explanation = None
@@ -45,33 +44,12 @@ def listed(recommender: Recommender, request: Request, n: int) -> list[dict[str,
 
 def entries(ratings: Ratings, ranking: Ranking, explanation: Explanation | None) -> list[dict[str, Any]]:
     """The entries of the first list of a ranking."""
-    titles = None if ranking.titles is None else ranking.titles.to_list()
-    items, sure, levels = ranking.item_ids.to_list(), ranking.sureness, ranking.level_names
-    about = attributes_of(ratings, ranking.item_rows[0][ranking.item_rows[0] >= 0])
-    scores = ranking.scores[0].tolist()
-    figures = {} if sure is None else {name: getattr(sure, name)[0].tolist() for name in sure.NAMES}
-    found: list[dict[str, Any]] = []
-    for place, row in enumerate(ranking.item_rows[0].tolist()):
-        if row < 0:
-            continue
-        entry: dict[str, Any] = {
-            "rank": len(found) + 1,
-            "item": str(items[place]),
-            "title": None if titles is None else titles[place],
-            "attributes": about[len(found)],
-            "score": rounded(scores[place]),
-        }
-        if sure is not None:
-            entry["belief_sd"] = rounded(figures["belief_sd"][place])
-            entry["rating_sd"] = rounded(figures["rating_sd"][place])
-            entry["interval"] = [rounded(figures["low"][place]), rounded(figures["high"][place])]
-            entry["top_n_probability"] = rounded(figures["top_n_probability"][place])
-            if sure.level_probabilities is not None:
-                chances = sure.level_probabilities[0, place].tolist()
-                entry["levels"] = {name: rounded(p) for name, p in zip(levels, chances, strict=True)}
+    found = ranking.one_to_dict(0, levels=True)["items"]
+    about = attributes_of(ratings, ranking.item_rows[0][: len(found)])
+    for place, entry in enumerate(found):
+        entry |= {"item": str(entry["item"]), "attributes": about[place]}
         if explanation is not None:
-            entry["because"] = _reasons(explanation, len(found))
-        found.append(entry)
+            entry["because"] = _reasons(explanation, place)
     return found
 
 
@@ -85,12 +63,6 @@ def attributes_of(ratings: Ratings, rows: IntArray) -> list[dict[str, Any]]:
     else:
         found = about[rows].rows(named=True)
     return [{name: _value(cell) for name, cell in row.items()} for row in found]
-
-
-def rounded(value: Any) -> float | None:
-    """A number that JSON knows, with as many digits as mean something."""
-    number = float(value)
-    return round(number, 5) if isfinite(number) else None
 
 
 def _value(cell: Any) -> Any:
@@ -188,7 +160,7 @@ def _content(shown: Shown, users: list[str], test: Ratings | None, method: str) 
     story = model_story(recommender, shown.manifest)
     if test is not None:
         story["measures"] = {"test": plain(evaluate(recommender, test, bootstrap=0).to_dict())}
-    has_map = isinstance(recommender.posterior_, Embeddings) and recommender.ratings_.n_items >= MIN_ITEMS
+    has_map = recommender.posterior_.embeddings is not None and recommender.ratings_.n_items >= MIN_ITEMS
     drawn = taste_map(recommender, method) if has_map else None
     lists = []
     for user in users:

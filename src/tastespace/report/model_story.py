@@ -13,7 +13,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.inference.diagnostics import diagnose, names_of
 from tastespace.inference.trace import NOISE, Trace
 from tastespace.models import Recommender
-from tastespace.models.base.posterior import Embeddings, Inquires, Latent, Uncertain
+from tastespace.models.base.posterior import abilities_of
 from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.noisiness import Noisiness
 
@@ -73,8 +73,7 @@ def plain(value: Any) -> Any:
 
 def _levels(recommender: Recommender) -> list[float] | None:
     """What ratings can be, where they are few: those of the model, or else those that were observed."""
-    posterior = recommender.posterior_
-    known = posterior.levels if isinstance(posterior, Latent) else None
+    known = recommender.posterior_.levels
     if known is None:
         known = np.unique(recommender.ratings_.values)
     found: list[float] | None = plain(known) if 0 < len(known) <= BARS else None
@@ -82,12 +81,9 @@ def _levels(recommender: Recommender) -> list[float] | None:
 
 
 def _abilities(recommender: Recommender) -> dict[str, bool]:
-    posterior = recommender.posterior_
-    return {
-        "uncertainty": isinstance(posterior, Uncertain),
-        "ask": isinstance(posterior, Inquires) and len(recommender.ratings_) > 0,  # What to ask about goes by counts.
-        "map": isinstance(posterior, Embeddings),
-    }
+    can = abilities_of(recommender.posterior_)
+    asks = can["ask"] and len(recommender.ratings_) > 0  # What to ask about goes by counts.
+    return {"uncertainty": can["uncertainty"], "ask": asks, "map": can["map"]}
 
 
 def _attributes(recommender: Recommender) -> dict[str, dict[str, Any]]:

@@ -12,8 +12,8 @@ from numpy.random import Generator
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.errors import InvalidParameterError, MissingExtraError
 from tastespace.models import Recommender
-from tastespace.models.base.posterior import Embeddings, Posterior, Uncertain
-from tastespace.models.base.query import Request
+from tastespace.models.base.posterior import Belief, Pairs, People
+from tastespace.models.base.query import Query
 from tastespace.randomness import generator
 from tastespace.report.model_story import common_values, plain
 from tastespace.threads import one_thread
@@ -59,7 +59,8 @@ def taste_map(recommender: Recommender, method: str = "pca", *, max_items: int =
         raise InvalidParameterError(f"the method is {method!r}; expected one of {', '.join(METHODS)}")
     recommender.require_fitted()
     posterior, ratings = recommender.posterior_, recommender.ratings_
-    if not isinstance(posterior, Embeddings):
+    embeddings = posterior.embeddings
+    if embeddings is None:
         raise InvalidParameterError(
             f"{type(recommender).__name__} has no taste space to draw a map of; expected a model with factors, such as "
             "BPMF"
@@ -68,28 +69,28 @@ def taste_map(recommender: Recommender, method: str = "pca", *, max_items: int =
     if len(rows) < MIN_ITEMS:
         raise InvalidParameterError(f"there are {len(rows)} items; expected at least {MIN_ITEMS} for a map")
     with one_thread():  # The same numbers on every machine, and a service has other things to do meanwhile.
-        coordinates, explained = _principal(posterior.item_places()[rows])
+        coordinates, explained = _principal(embeddings[rows])
         places = coordinates[:, :2] if method == "pca" else _neighbours_together(coordinates)
-    usual = _scores(posterior, posterior.known(np.array([-1], np.int32), 1), rows, NEW_USERS, generator(0))
+    usual = _scores(posterior.believe(People.nobody(), 1), rows, NEW_USERS, generator(0))
     return TasteMap(method, rows, _scaled(places), usual.mean(axis=0), explained if method == "pca" else None)
 
 
-def user_place(shown: TasteMap, request: Request) -> UserPlace:
-    """Where the user of a request is on a map.
+def user_place(shown: TasteMap, query: Query) -> UserPlace:
+    """Where the user of a query is on a map.
 
     In each draw of what is believed, items are put in order of what the user would give them beyond what anybody would;
     their place is the middle of the best. What they have rated themselves counts as well.
     """
-    own = _scores(request.posterior, request.belief, shown.item_rows, DRAWS, request.rng_of("place")(0))
+    own = _scores(query.belief, shown.item_rows, DRAWS, query.rng_of("place")(0))
     middles = _middles(shown, own - shown.usual)
     return UserPlace(middles.mean(axis=0, dtype=np.float64), middles if len(middles) > 1 else None)
 
 
-def _scores(posterior: Posterior[Any], belief: Any, rows: IntArray, n: int, rng: Generator) -> FloatMatrix:
+def _scores(belief: Belief, rows: IntArray, n: int, rng: Generator) -> FloatMatrix:
     """What the items would score for the user of a belief, in each draw; one row for a model of points."""
-    if isinstance(posterior, Uncertain):
-        return posterior.draw_scores(belief, 0, n, rng, rows)
-    return posterior.predict(belief, np.zeros(len(rows), np.int32), rows, 1)[np.newaxis]
+    if belief.uncertainty is not None:
+        return belief.uncertainty.draw_scores(0, n, rng, rows)
+    return belief.mean(Pairs.of_one(0, rows))[np.newaxis]
 
 
 def _most_rated(counts: Any, n: int) -> IntArray:

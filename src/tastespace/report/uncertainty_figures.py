@@ -14,8 +14,7 @@ import numpy as np
 from tastespace.arrays import FloatArray
 from tastespace.errors import DataError, MissingExtraError
 from tastespace.evaluation.report import Report
-from tastespace.models.base.posterior import Prediction
-from tastespace.models.base.ranking import Ranking
+from tastespace.models.base.results import Prediction, Ranking
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import ACCENT, GRID, INK, LOOKS, PALE, RUST, Picture
 
@@ -29,7 +28,7 @@ ROW = 0.34  # inches that an entry of a list takes
 
 def list_picture(ranking: Ranking, position: int = 0) -> Picture:
     """A user's list: the expected ratings, one belief sd to either side of them, and where 90 % of ratings lie."""
-    _require(ranking.sureness is not None)
+    _require(ranking.uncertainty is not None)
     rows = [row | {"title": _name(row)} for row in ranking.of(position).rows(named=True)]
     figure, (axes,) = plot.new_figure(1, (8.4, 1.2 + ROW * len(rows)))
     axes.grid(visible=False, axis="y")
@@ -111,7 +110,7 @@ def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> No
     _draw_dots(left, names, errors, [PALE] * (len(names) - 1) + [ACCENT], "{:.3f}")
     plot.set_title(left, "RMSE on held-out ratings (less is better)", 10)
     _draw_list(right, ranking.of(0).rows(named=True))
-    shown = "predicted rating" if ranking.sureness is None else "expected rating, 90 % interval"
+    shown = "predicted rating" if ranking.uncertainty is None else "expected rating, 90 % interval"
     plot.set_title(right, f"For user {ranking.user_ids[0]}: {shown}", 10)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)

@@ -11,9 +11,9 @@ import polars as pl
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import InvalidParameterError, UnknownIdError
 from tastespace.models.base.policies import policy_of
-from tastespace.models.base.posterior import Prediction
-from tastespace.models.base.query import Request
-from tastespace.report.model_page import attributes_of, entries, rounded
+from tastespace.models.base.query import Query
+from tastespace.models.base.results import Lists
+from tastespace.report.model_page import attributes_of, entries
 from tastespace.report.taste_map import TasteMap, place_content, user_place
 from tastespace.service.live_model import Known, Loaded
 from tastespace.service.messages import About, Curious, Guess, Wanted
@@ -53,118 +53,88 @@ class Answerer:
             return kept
         answer = as_json(self._recommended(wanted, told))
         if told.known is not None:
-            told.known.answered(question, answer)
+            self.loaded.keep_answer(told.known, question, answer)
         return answer
 
     def _recommended(self, wanted: Wanted, told: Told) -> dict[str, Any]:
-        with self.loaded.asking() as remarks:
-            request, model = self._about(wanted, told), self.loaded.recommender
-            ranking = model.recommend(
-                request,
-                wanted.n,
-                policy=wanted.policy,
-                exclude=wanted.exclude or "seen",
-                include_seen=wanted.include_seen,
-                only=wanted.only,
-                where=wanted.where,
-                diversity=wanted.diversity,
-                popularity_damping=wanted.popularity_damping,
-                uncertainty=wanted.uncertainty,
-            )
-            explanation = None
-            if wanted.explain and (ranking.item_rows >= 0).any():
-                explanation = model.explain(request, ranking.item_ids.drop_nulls())
+        query, model = self._about(wanted, told), self.loaded.recommender
+        ranking = model.recommend(
+            query,
+            wanted.n,
+            policy=wanted.policy,
+            exclude=wanted.exclude or "seen",
+            include_seen=wanted.include_seen,
+            only=wanted.only,
+            where=wanted.where,
+            diversity=wanted.diversity,
+            popularity_damping=wanted.popularity_damping,
+            uncertainty=wanted.uncertainty,
+        )
+        explanation = None
+        if wanted.explain and (ranking.item_rows >= 0).any():
+            explanation = model.explain(query, ranking.item_ids.drop_nulls())
         return {
             "user": wanted.user,
             "cold": bool(ranking.cold[0]),
             "policy": type(policy_of(wanted.policy)).__name__.lower(),
             "model": self.loaded.version,
             "found_by": ranking.found_by,
-            "remarks": remarks,
+            "remarks": ranking.remarks,
             "items": entries(model.ratings_, ranking, explanation),
         }
 
     def predictions(self, guess: Guess) -> dict[str, Any]:
         self._limit("the number of items", len(guess.items))
         told = self._told(guess)
-        with self.loaded.asking() as remarks:
-            prediction = self.loaded.recommender.predict(self._about(guess, told), guess.items)
-            items = _predicted(prediction, guess.coverage)
+        prediction = self.loaded.recommender.predict(self._about(guess, told), guess.items)
+        rows = prediction.to_dict(guess.coverage)["predictions"]
+        for row in rows:
+            del row["user"]
         return {
             "user": guess.user,
             "model": self.loaded.version,
             "coverage": guess.coverage,
-            "remarks": remarks,
-            "items": items,
+            "remarks": prediction.remarks,
+            "items": [{**row, "item": str(row["item"])} for row in rows],
         }
 
     def questions(self, curious: Curious) -> dict[str, Any]:
         self._limit("n", curious.n, MOST_QUESTIONS)
         told = self._told(curious)
-        with self.loaded.asking() as remarks:
-            questions = self.loaded.recommender.ask(
-                self._about(curious, told),
-                curious.n,
-                exclude=curious.exclude or "seen",
-                only=curious.only,
-                where=curious.where,
-                goal=curious.goal,
-            )
-        rows = questions.of(0).rows(named=True)
-        trained = self.loaded.recommender.ratings_
-        about = attributes_of(trained, trained.items.rows_of([row["item"] for row in rows]))
-        return {
-            "user": curious.user,
-            "cold": bool(questions.cold[0]),
-            "sd": rounded(questions.sd[0]),
-            "model": self.loaded.version,
-            "remarks": remarks,
-            "items": [
-                {
-                    "rank": row["rank"],
-                    "item": str(row["item"]),
-                    "title": row.get("title"),
-                    "attributes": about[place],
-                    "reduction": rounded(row["reduction"]),
-                    "sd": rounded(row["sd"]),
-                }
-                for place, row in enumerate(rows)
-            ],
-        }
+        questions = self.loaded.recommender.ask(
+            self._about(curious, told),
+            curious.n,
+            exclude=curious.exclude or "seen",
+            only=curious.only,
+            where=curious.where,
+            goal=curious.goal,
+        )
+        answer = self._listed(questions) | {"user": curious.user}
+        trained, items = self.loaded.recommender.ratings_, answer["items"]
+        about = attributes_of(trained, trained.items.rows_of([item["item"] for item in items]))
+        items = [{**item, "attributes": attributes} for item, attributes in zip(items, about, strict=True)]
+        return answer | {"items": items}
 
     def similar(self, item: str, n: int, where: str | None) -> dict[str, Any]:
         self._limit("n", n)
-        with self.loaded.asking() as remarks:
-            similar = self.loaded.recommender.similar_items([item], n, where=where)
-        return {
-            "item": item,
-            "title": None if similar.titles is None else similar.titles[0],
-            "cold": bool(similar.cold[0]),
-            "model": self.loaded.version,
-            "remarks": remarks,
-            "items": [
-                {
-                    "rank": row["rank"],
-                    "item": str(row["item"]),
-                    "title": row.get("title"),
-                    "similarity": rounded(row["similarity"]),
-                }
-                for row in similar.of(0).rows(named=True)
-            ],
-        }
+        answer = self._listed(self.loaded.recommender.similar_items([item], n, where=where))
+        return {"title": None, **answer, "item": item}
+
+    def _listed(self, lists: Lists) -> dict[str, Any]:
+        """The first list of an answer, with what is said beside it."""
+        answer = lists.one_to_dict(0)
+        items = [{**entry, "item": str(entry["item"])} for entry in answer["items"]]
+        return answer | {"items": items, "model": self.loaded.version, "remarks": lists.remarks}
 
     def place(self, about: About, shown: TasteMap) -> dict[str, Any]:
-        told = self._told(about)
-        with self.loaded.asking() as remarks:
-            request = self._about(about, told)
-            found = place_content(user_place(shown, request))
+        query = self._about(about, self._told(about))
         return {
             "user": about.user,
             "model": self.loaded.version,
             "method": shown.method,
-            "remarks": remarks,
-            "cold": bool(request.cold[0]),
-            **found,
+            "remarks": query.remarks,
+            "cold": bool(query.cold[0]),
+            **place_content(user_place(shown, query)),
         }
 
     def _told(self, about: About) -> Told:
@@ -183,15 +153,15 @@ class Answerer:
         known = self.loaded.known(about.user, version)
         return Told(version, known) if known is not None else Told(version, history=self.store.history(about.user))
 
-    def _about(self, about: About, told: Told) -> Request:
-        """The user with his ratings; within `asking`."""
+    def _about(self, about: About, told: Told) -> Query:
+        """The user with their ratings."""
         if about.user is None:
             return self.loaded.about(NOBODY, told.history, is_sent=True)
         self.metrics.believed(was_kept=told.known is not None)
         if told.known is None:
             told.known = Known(told.version, self.loaded.about(about.user, told.history))
             self.loaded.keep(about.user, told.known)
-        return told.known.request
+        return told.known.query
 
     def _limit(self, name: str, n: int, most: int | None = None) -> None:
         most = self.most_items if most is None else min(most, self.most_items)
@@ -214,25 +184,3 @@ def known_item(loaded: Loaded, item: str) -> int:
 
 def ids_of(vocabulary: Vocabulary, rows: Any) -> list[str]:
     return vocabulary.at(rows).cast(pl.String).to_list()
-
-
-def _predicted(prediction: Prediction, coverage: float) -> list[dict[str, Any]]:
-    table = prediction.to_polars(coverage, levels=prediction.levels is not None)
-    entries = []
-    for row in table.rows(named=True):
-        entry = {
-            "item": str(row["item"]),
-            "title": row.get("title"),
-            "mean": rounded(row["mean"]),
-            "cold": row["cold"],
-        }
-        if prediction.is_uncertain:
-            entry |= {
-                "belief_sd": rounded(row["belief_sd"]),
-                "rating_sd": rounded(row["rating_sd"]),
-                "interval": [rounded(row["low"]), rounded(row["high"])],
-            }
-        if prediction.levels is not None:
-            entry["levels"] = {name: rounded(row[f"p_{name}"]) for name in prediction.level_names}
-        entries.append(entry)
-    return entries

@@ -6,10 +6,8 @@ import hashlib
 import logging
 import shutil
 import threading
-import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,9 +18,9 @@ import polars as pl
 
 from tastespace import artifact
 from tastespace.data.ratings import Ratings
-from tastespace.errors import ArtifactError, DataWarning, InvalidParameterError, TastespaceError, TastespaceWarning
+from tastespace.errors import ArtifactError, InvalidParameterError, TastespaceError
 from tastespace.models import Recommender
-from tastespace.models.base.query import Request
+from tastespace.models.base.query import Query
 from tastespace.report.model_story import model_outline, model_story
 from tastespace.service.store import Activation, Store
 from tastespace.storage import link, replace_folder
@@ -80,32 +78,24 @@ class Versions:
 
 
 log = logging.getLogger("tastespace.service")
-# One request at a time asks, also of two versions: remarks are collected through what all threads share.
-_ASKING = threading.Lock()
-
-
 MOST_ANSWERS, LONGEST_ANSWER = 8, 1 << 16  # kept of a user; letters of one, with its question
 
 
 @dataclass(eq=False)
 class Known:
-    """What is believed of a user, concluded from one version of his ratings, and what was answered from it."""
+    """What is believed of a user, concluded from one version of their ratings, and what was answered from it."""
 
     version: int
-    request: Request
+    query: Query
     answers: OrderedDict[str, str] = field(default_factory=OrderedDict)
-
-    def answered(self, question: str, answer: str) -> None:
-        if len(question) + len(answer) > LONGEST_ANSWER:
-            return
-        self.answers[question] = answer
-        while len(self.answers) > MOST_ANSWERS:
-            self.answers.popitem(last=False)
 
 
 @dataclass(eq=False)
 class Loaded:
-    """One version in memory, with the users that were asked about last. One request at a time asks it."""
+    """One version in memory, with the users that were asked about last. Any number of requests ask it at a time.
+
+    The lock is held for a moment, to look up or to keep something, and never while an answer is made.
+    """
 
     version: str
     activation: int
@@ -113,38 +103,38 @@ class Loaded:
     manifest: dict[str, Any]
     most_users: int
     _users: OrderedDict[str, Known] = field(default_factory=OrderedDict)
-
-    @contextmanager
-    def asking(self) -> Iterator[list[str]]:
-        """Nobody else asks meanwhile; what the model has to remark is collected, each remark once."""
-        remarks: list[str] = []
-        with _ASKING, warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", TastespaceWarning)
-            yield remarks
-        remarks += dict.fromkeys(
-            str(warning.message) for warning in caught if issubclass(warning.category, TastespaceWarning)
-        )
+    _keeping: threading.Lock = field(default_factory=threading.Lock)
 
     def known(self, user: str, version: int) -> Known | None:
-        """What is kept of a user, if it was concluded from this version of his ratings: he is the last asked about."""
-        entry = self._users.get(user)
-        if entry is None or entry.version != version:
-            return None
-        with suppress(KeyError):  # Another thread may have dropped him meanwhile.
-            self._users.move_to_end(user)
-        return entry
+        """What is kept of a user, if it was concluded from this version of their ratings."""
+        with self._keeping:
+            entry = self._users.get(user)
+            if entry is None or entry.version != version:
+                return None
+            self._users.move_to_end(user)  # They are the last asked about.
+            return entry
 
     def keep(self, user: str, known: Known) -> None:
-        """Unless something newer is kept; within `asking`."""
-        before = self._users.get(user)
-        if before is not None and before.version > known.version:
-            return
-        self._users[user] = known
-        self._users.move_to_end(user)
-        while len(self._users) > self.most_users:
-            self._users.popitem(last=False)
+        """Unless something newer is kept."""
+        with self._keeping:
+            before = self._users.get(user)
+            if before is not None and before.version > known.version:
+                return
+            self._users[user] = known
+            self._users.move_to_end(user)
+            while len(self._users) > self.most_users:
+                self._users.popitem(last=False)
 
-    def about(self, user: str, history: dict[str, float], *, is_sent: bool = False) -> Request:
+    def keep_answer(self, known: Known, question: str, answer: str) -> None:
+        """Unless it is very long; with few others of the same user."""
+        if len(question) + len(answer) > LONGEST_ANSWER:
+            return
+        with self._keeping:
+            known.answers[question] = answer
+            while len(known.answers) > MOST_ANSWERS:
+                known.answers.popitem(last=False)
+
+    def about(self, user: str, history: dict[str, float], *, is_sent: bool = False) -> Query:
         """A user with exactly these ratings; those of items that the model does not know tell it nothing.
 
         Ratings that were stored have been looked at then; those that are sent must be such as the model knows.
@@ -154,9 +144,7 @@ class Loaded:
             given = Ratings.from_arrays([user] * len(history), list(history), list(history.values()))
         if given is not None and is_sent:
             self.recommender.check_ratings(given)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)
-            return self.recommender.about([user], history=given, instead=True)
+        return self.recommender.about([user], history=given, instead=True)
 
     @cached_property
     def titles(self) -> pl.Series | None:
@@ -172,8 +160,7 @@ class Loaded:
     @cached_property
     def story(self) -> dict[str, Any]:
         """What the model says of itself."""
-        with _ASKING:
-            return model_story(self.recommender, self.manifest)
+        return model_story(self.recommender, self.manifest)
 
     @cached_property
     def popularity(self) -> Any:
@@ -316,6 +303,7 @@ class LiveModel:
     def _load(self, version: str, activation: int) -> Loaded:
         path = self._versions.path(version)
         recommender = artifact.load(path).set_params(threads=1)
+        recommender.warns = False  # Remarks are part of the answers.
         loaded = Loaded(version, activation, recommender, artifact.read_manifest(path), self._most_users)
         self._try_out(loaded)
         return loaded
@@ -325,7 +313,6 @@ class LiveModel:
         ratings = loaded.recommender.ratings_
         if not ratings.n_items:
             raise ArtifactError(f"the version {loaded.version} knows no items; expected a model fitted on ratings")
-        with loaded.asking():
-            ranking = loaded.recommender.recommend(loaded.about("", {}), 1)
+        ranking = loaded.recommender.recommend(loaded.about("", {}), 1)
         if not np.isfinite(ranking.scores[ranking.item_rows >= 0]).all():
             raise ArtifactError(f"the version {loaded.version} gives scores that are no numbers; fit it again")

@@ -6,14 +6,15 @@
 
 A personal model (one that learns tastes) also gets the checkerboard right; set `is_personal = False` for one
 that tells everybody the same. Set `explanations_add_up = False` for one whose predictions are not linear in a user's
-ratings, given what he rated.
+ratings, given what they rated.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator
+import pickle
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,14 +28,19 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import DataError, InvalidParameterError, NotFittedError, UnknownIdError
 from tastespace.index.structures.exact import Exact
 from tastespace.models import Recommender
-from tastespace.models.base.candidates import score_blocks
-from tastespace.models.base.posterior import ComparesItems, ComparesUsers, Embeddings, InnerProduct, Latent
+from tastespace.models.base.posterior import Belief, Pairs, People, abilities_of, score_blocks
 from tastespace.models.base.similarity import Similar
 from tastespace.randomness import generator
 from tastespace.testing.toys import checkerboard, tastes
 
 
-def _require_likeness(found: Similar) -> None:
+def believed(fitted: Recommender, users: Sequence[int] | None = None) -> Belief:
+    """What is believed of training users, given as rows (None: of all); row -1 is somebody never seen."""
+    rows = np.array(range(fitted.ratings_.n_users) if users is None else users, np.int32)
+    return fitted.posterior_.believe(People.known(rows, fitted.ratings_.by_user), 1)
+
+
+def _require_similarity(found: Similar) -> None:
     """From 1 down to -1, without repeats, and nothing is like itself."""
     for position, table in enumerate(found):
         similarity = table["similarity"].to_numpy()
@@ -95,6 +101,13 @@ class RecommenderConformance:
         clone = base.clone(recommender)
         assert type(clone) is type(recommender)
         assert clone.get_params() == recommender.get_params()
+
+    def test_fields_of_parameters_are_parameters(self) -> None:
+        """Those of a parameter that is an object have its name and theirs."""
+        recommender = self.make(seed=7)
+        for name, value in recommender.get_params(deep=True).items():
+            recommender.set_params(**{name: value})
+        assert recommender.get_params(deep=True) == self.make(seed=7).get_params(deep=True)
 
     def test_unknown_parameters_are_refused_by_name(self) -> None:
         with pytest.raises(InvalidParameterError, match="wibble"):
@@ -291,14 +304,14 @@ class RecommenderConformance:
 
     def _all_scores(self, fitted: Recommender, ratings: Ratings) -> Iterator[tuple[tuple[int, int], float]]:
         """What lists show: the scores, or where these are latent the expected ratings."""
-        if isinstance(fitted.posterior_, Latent) and fitted.posterior_.is_latent:
+        belief = believed(fitted)
+        if belief.is_latent:
             users = np.arange(ratings.n_users).repeat(ratings.n_items)
             items = np.tile(np.arange(ratings.n_items), ratings.n_users)
             mean = fitted.predict(ratings.users.ids.gather(users), ratings.items.ids.gather(items)).mean
             yield from zip(zip(users.tolist(), items.tolist(), strict=True), mean.tolist(), strict=True)
             return
-        belief = fitted.posterior_.known(np.arange(ratings.n_users, dtype=np.int32))
-        for rows, block in score_blocks(fitted.posterior_, belief, ratings.n_users, ratings.n_items, 1):
+        for rows, block in score_blocks(belief, ratings.n_users, ratings.n_items):
             for (place, item), score in np.ndenumerate(block):
                 yield (int(rows[place]), item), float(score)
 
@@ -312,25 +325,25 @@ class RecommenderConformance:
             assert len(set(diverse.item_rows[row])) == 5
             assert not set(diverse.item_rows[row]) & set(ratings.by_user.take(np.array([row], np.int32)).columns)
 
-    # Likeness and reasons
+    # Similarity and reasons
 
     def test_similar_items_or_their_refusal(self, fitted: Recommender, ratings: Ratings) -> None:
-        if not isinstance(fitted.posterior_, Embeddings | ComparesItems):
-            with pytest.raises(InvalidParameterError, match="how alike items are"):
+        if not abilities_of(fitted.posterior_)["similar_items"]:
+            with pytest.raises(InvalidParameterError, match="how similar items are"):
                 fitted.similar_items([0])
             return
         found = fitted.similar_items(ratings.items.ids, ratings.n_items)
-        _require_likeness(found)
+        _require_similarity(found)
         with pytest.raises(UnknownIdError, match="nowhere"):
             fitted.similar_items(["nowhere"])
 
     def test_similar_users_or_their_refusal(self, fitted: Recommender, ratings: Ratings) -> None:
-        if not isinstance(fitted.posterior_, Embeddings | ComparesUsers):
-            with pytest.raises(InvalidParameterError, match="how alike users are"):
+        if not abilities_of(fitted.posterior_)["similar_users"]:
+            with pytest.raises(InvalidParameterError, match="how similar users are"):
                 fitted.similar_users([0])
             return
         found = fitted.similar_users(ratings.users.ids, ratings.n_users)
-        _require_likeness(found)
+        _require_similarity(found)
         stranger = fitted.similar_users(["nobody", "new"], history=Ratings.from_arrays(["new"] * 2, [0, 1], [5.0, 1.0]))
         assert stranger.cold.tolist() == [True, False]
         assert stranger.of(0).height == 0
@@ -356,36 +369,30 @@ class RecommenderConformance:
     def test_scores_agree_with_predictions_in_order(self, fitted: Recommender, ratings: Ratings) -> None:
         """The scan and the pairwise scores are two kernels for one number."""
         ranking = fitted.recommend([0], ratings.n_items, exclude=None)
-        belief = fitted.posterior_.known(np.array([0], np.int32))
         rows, of_all = ranking.item_rows[0], dict(self._all_scores(fitted, ratings))
         found = [of_all[0, item] for item in rows.tolist()]
         np.testing.assert_allclose(ranking.scores[0], found, rtol=1e-5, atol=1e-5)
         if self.scores_are_ratings:
-            predicted = fitted.posterior_.predict(belief, np.zeros(len(rows), np.int32), rows, 1)
+            predicted = believed(fitted).mean(Pairs.of_one(0, rows))
             np.testing.assert_allclose(ranking.scores[0], predicted, rtol=1e-5, atol=1e-5)
 
     def test_an_index_of_ones_own(self, fitted: Recommender) -> None:
-        if not isinstance(fitted.posterior_, InnerProduct):
+        vectors = fitted.posterior_.item_vectors
+        if vectors is None:
             with pytest.raises(InvalidParameterError, match="no item vectors"):
                 fitted.recommend([0], index=Exact(threads=1).build(np.ones((3, 2), np.float32)))
             return
-        index = Exact(threads=1).build(fitted.posterior_.item_vectors())
+        index = Exact(threads=1).build(vectors)
         assert_array_equal(fitted.recommend([0, 1], index=index).item_rows, fitted.recommend([0, 1]).item_rows)
 
     # History
 
     def test_a_training_user_folded_in_stays_in_place(self, fitted: Recommender, ratings: Ratings) -> None:
-        """What training believes about a user is what his ratings alone say, given the items."""
+        """What training believes about a user is what their ratings alone say, given the items."""
         rows = np.arange(ratings.n_users, dtype=np.int32)
-        known = fitted.posterior_.known(rows)
-        folded = fitted.posterior_.fold_in(ratings.by_user, 1)
-        items = np.zeros(len(rows), np.int32)
-        np.testing.assert_allclose(
-            fitted.posterior_.predict(folded, rows, items, 1),
-            fitted.posterior_.predict(known, rows, items, 1),
-            rtol=1e-3,
-            atol=1e-3,
-        )
+        folded = fitted.posterior_.believe(People.strangers(ratings.by_user), 1)
+        pairs = Pairs(rows, np.zeros(len(rows), np.int32))
+        np.testing.assert_allclose(folded.mean(pairs), believed(fitted).mean(pairs), rtol=1e-3, atol=1e-3)
 
     def test_a_stranger_with_a_history_is_not_cold(self, fitted: Recommender) -> None:
         ranking = fitted.recommend(history={0: 5.0, 1: 1.0}, n=5)
@@ -446,6 +453,32 @@ class RecommenderConformance:
             return
         assert_array_equal(loaded.predict([0, 1], [2, 3]).mean, fitted.predict([0, 1], [2, 3]).mean)
         assert not loaded.recommend([0]).cold[0]
+
+    def test_copies_answer_the_same(self, fitted: Recommender, ratings: Ratings) -> None:
+        """A pickle is made and read within one program here: never load one that you have not made."""
+        expected, folded = fitted.recommend(ratings.users.ids), fitted.recommend(history={0: 5.0})
+        for other in (copy.deepcopy(fitted), pickle.loads(pickle.dumps(fitted))):
+            assert other.posterior_ is not fitted.posterior_
+            assert_array_equal(other.recommend(ratings.users.ids).item_rows, expected.item_rows)
+            assert_array_equal(other.recommend(ratings.users.ids).scores, expected.scores)
+            assert_array_equal(other.recommend(history={0: 5.0}).scores, folded.scores)
+
+    def test_asking_changes_nothing(self, fitted: Recommender, ratings: Ratings) -> None:
+        """What was asked before, and of whom, is in nobody's way."""
+        before = {name: array.copy() for name, array in fitted.posterior_.arrays().items()}
+        first = fitted.recommend([0, 1], 3)
+        fitted.recommend([2], history={0: 5.0}, popularity_damping=0.5)
+        fitted.predict([3], [4])
+        assert_array_equal(fitted.recommend([0, 1], 3).scores, first.scores)
+        for name, array in fitted.posterior_.arrays().items():
+            assert_array_equal(array, before[name])
+
+    def test_remarks_travel_with_answers(self, fitted: Recommender) -> None:
+        with pytest.warns(UserWarning, match="nowhere"):
+            ranking = fitted.recommend(history={"nowhere": 5.0, 1: 4.0})
+        assert len(ranking.remarks) == 1
+        assert "nowhere" in ranking.remarks[0]
+        assert fitted.recommend([0]).remarks == ()
 
     # Taste
 

@@ -13,12 +13,14 @@ from scipy.stats import kendalltau
 from tastespace import ALS, MonotoneMF, Ratings, evaluate, load, random_split, save
 from tastespace.errors import ConvergenceWarning, InvalidParameterError
 from tastespace.inference.drivers import ascend, never
+from tastespace.models.base.posterior import Pairs
 from tastespace.models.factorization.als.sweep import ALSState
 from tastespace.models.factorization.monotone.clusters import CurvePerUser, OneCurve
 from tastespace.models.factorization.monotone.curves import FAINT, Scale, isotonic, moments
 from tastespace.models.factorization.monotone.posterior import DrawnMonotonePosterior
 from tastespace.progress import silent
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 from tastespace.testing.distortions import SHAPES, distorted, misfit
 from tastespace.testing.toys import tastes
 
@@ -48,8 +50,8 @@ def clusters(split):
 def taus(model, test):
     """Kendall's tau-b of each user with a few test ratings, by predictions that are not clipped."""
     users, items = model.ratings_.users.rows_of(test.user_ids()), model.ratings_.items.rows_of(test.item_ids())
-    belief = model.posterior_.known(users)
-    scores = model.posterior_.predict(belief, np.arange(len(users), dtype=np.int32), items, 1)
+    belief = believed(model, users)
+    scores = belief.mean(Pairs(np.arange(len(users), dtype=np.int32), items))
     rows = [np.flatnonzero(test.user_rows == user) for user in range(test.n_users)]
     return np.array([kendalltau(test.values[own], scores[own])[0] for own in rows if len(set(test.values[own])) > 1])
 
@@ -209,8 +211,8 @@ def test_half_stars_and_any_numbers():
 def test_lists_have_the_order_of_the_scores_and_of_the_ratings(clusters, split):
     posterior = clusters.posterior_
     ranking = clusters.recommend(split.train.users.ids.head(20), 8)
-    belief = posterior.known(np.arange(20, dtype=np.int32))
-    scores = posterior.query_vectors(belief) @ posterior.item_vectors().T + posterior.offsets(belief)[:, None]
+    queries = believed(clusters, range(20)).queries
+    scores = queries.vectors @ posterior.item_vectors.T + queries.offsets[:, None]
     own = np.take_along_axis(scores, ranking.item_rows, axis=1)
     assert (np.diff(own, axis=1) <= 0).all()
     assert (np.diff(ranking.scores, axis=1) <= 0).all()

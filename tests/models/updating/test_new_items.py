@@ -18,6 +18,7 @@ from tastespace.models.factorization.likelihoods.base import GaussianNoise, Nois
 from tastespace.models.factorization.priors.normal_wishart import NormalPopulation
 from tastespace.models.factorization.rows import Factors, RatingBlock
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -169,7 +170,7 @@ def test_raters_of_a_new_item_are_drawn_and_not_guessed(model):
     assert drawn.shape == (n, 3)
     draws, rng = model.posterior_.draws, generator(11)
     kept = KeptDraw.of(model.posterior_, 19, N_ITEMS - N_NEW, np.float64)
-    belief = next(model.posterior_.known(np.arange(6, dtype=np.int32)).blocks(np.arange(6)))[1]
+    belief = next(believed(model, range(6)).blocks(np.arange(6)))[0]
     standard = (np.array(values) - draws.offset) / draws.scale
     moments = []
     for spread in (1.0, 0.0):

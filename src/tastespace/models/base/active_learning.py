@@ -4,38 +4,31 @@ A rating tells something about every other item that the user may like, and how 
 `tastespace.models.factorization.gibbs.information`). Two things are chosen here: what may be asked, and what is to be
 known.
 
-What may be asked: a person can only rate what he knows. The items that would tell most in theory are often ones that
+What may be asked: a person can only rate what they know. The items that would tell most in theory are often ones that
 hardly anybody has heard of; so the question is chosen among those most rated in training.
 
-What is to be known: by default the ratings of whatever he may rate, among what the rules of the request allow. An item
-counts as often as others have rated it; but where `only` names what he can be asked about, these are things that he
-knows and may be expected to care for, and all count alike. The other goal is the best of his list, under the same
-rules.
+What is to be known: by default the ratings of whatever they may rate, among what the filters of the request allow. An
+item counts as often as others have rated it; but where `only` names what they can be asked about, these are things that
+they know and may be expected to care for, and all count the same. The other goal is the best of their list, under the
+same filters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
-from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray
-from tastespace.data.csr import CSR
-from tastespace.data.ratings import Ratings
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.errors import InvalidParameterError
-from tastespace.frames import to_pandas
 from tastespace.index.structures.exact import Exact
-from tastespace.models.base.candidates import best_items
 from tastespace.models.base.parameters import check_int, check_option
-from tastespace.models.base.posterior import Inquires
-from tastespace.models.base.ranking import Rules
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from tastespace.models.base.posterior import Information
+from tastespace.models.base.query import Filters, Query
+from tastespace.models.base.results import Lists, plural, rounded, titled
+from tastespace.models.base.top_n import best_items
 
 Goal = Literal["ratings", "list"]
 AMONG = 500  # items to ask about, unless told otherwise: few people know none of a dozen of these
@@ -43,8 +36,8 @@ RATED = 500  # most rated items that the goal "ratings" counts: more change hard
 LISTED = 50  # best items that the goal "list" counts
 
 
-@dataclass(frozen=True, eq=False)
-class Questions:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Questions(Lists):
     """The items that each user should be asked to rate, in this order.
 
     `sds` is how uncertain the ratings to be known still are, on average (root mean square), after the answers up to
@@ -54,7 +47,6 @@ class Questions:
     """
 
     user_ids: pl.Series  # one a user
-    cold: BoolArray  # one a user
     sd: FloatArray  # one a user
     item_rows: IntArray  # users x n, -1 where there is nothing left to ask
     reductions: FloatMatrix  # users x n
@@ -62,60 +54,39 @@ class Questions:
     item_ids: pl.Series  # users * n, null where there is nothing left to ask
     titles: pl.Series | None  # users * n
 
-    def __len__(self) -> int:
-        return len(self.user_ids)
+    cold_note = "the questions for anybody"
+    empty_note = "nothing left to ask"
 
-    def __iter__(self) -> Iterator[pl.DataFrame]:
-        """One table a user."""
-        return (self.of(position) for position in range(len(self)))
+    @property
+    def rows(self) -> IntArray:
+        return self.item_rows
 
-    def of(self, position: int) -> pl.DataFrame:
-        """The questions for the user at this position: rank, item, title, reduction, sd."""
-        if not 0 <= position < len(self):
-            raise InvalidParameterError(f"position is {position}; expected one from 0 to {len(self) - 1}")
-        n = self.item_rows.shape[1]
-        here = slice(position * n, (position + 1) * n)
-        columns: dict[str, Any] = {"rank": np.arange(1, n + 1), "item": self.item_ids[here]}
-        if self.titles is not None:
-            columns["title"] = self.titles[here]
-        columns |= {"reduction": self.reductions[position], "sd": self.sds[position]}
-        return pl.DataFrame(columns).filter(pl.Series(self.item_rows[position] >= 0))
+    @property
+    def heading(self) -> str:
+        return f"Questions for {plural(len(self), 'user')}"
 
-    def to_polars(self) -> pl.DataFrame:
-        """One row a question: user, cold, rank, item, title, reduction, sd."""
-        n_users, n = self.item_rows.shape
-        columns: dict[str, Any] = {
-            "user": self.user_ids.gather(pl.Series(np.repeat(np.arange(n_users), n))),
-            "cold": np.repeat(self.cold, n),
-            "rank": np.tile(np.arange(1, n + 1), n_users),
-            "item": self.item_ids,
-        }
+    def asked(self) -> dict[str, Any]:
+        return {"user": self.user_ids, "cold": self.cold}
+
+    def entries(self) -> dict[str, Any]:
+        """Item, title, reduction and sd."""
+        columns: dict[str, Any] = {"item": self.item_ids}
         if self.titles is not None:
             columns["title"] = self.titles
-        columns |= {"reduction": self.reductions.reshape(-1), "sd": self.sds.reshape(-1)}
-        return pl.DataFrame(columns).filter(pl.Series(self.item_rows.reshape(-1) >= 0))
+        return columns | {"reduction": self.reductions.reshape(-1), "sd": self.sds.reshape(-1)}
 
-    def to_pandas(self) -> pd.DataFrame:
-        """The same table as a pandas frame."""
-        return to_pandas(self.to_polars())
+    def title_line(self, position: int) -> str:
+        return f"{super().title_line(position)}, sd {self.sd[position]:.3f}"
 
-    def __repr__(self) -> str:
-        lines = [f"Questions for {len(self)} user{'s' if len(self) != 1 else ''}"]
-        for position in range(min(len(self), 3)):
-            note = " (cold: the questions for anybody)" if self.cold[position] else ""
-            lines.append(f"user {self.user_ids[position]}{note}, sd {self.sd[position]:.3f}")
-            if not (self.item_rows[position] >= 0).any():
-                lines.append("  nothing left to ask")
-            for row in self.of(position).head(10).iter_rows(named=True):
-                name = f"{row['title']} [{row['item']}]" if row.get("title") else f"{row['item']}"
-                lines.append(f"  {row['rank']:>3}  {row['reduction']:6.1%}  sd {row['sd']:.3f}  {name}")
-        if len(self) > 3:
-            lines.append(f"… and {len(self) - 3} more; to_polars() has them all")
-        return "\n".join(lines)
+    def line(self, row: dict[str, Any]) -> str:
+        return f"{row['reduction']:6.1%}  sd {row['sd']:.3f}  {titled(row['item'], row.get('title'))}"
+
+    def one_to_dict(self, position: int, **options: Any) -> dict[str, Any]:
+        return super().one_to_dict(position, **options) | {"sd": rounded(self.sd[position])}
 
 
 @dataclass(frozen=True)
-class Inquiries:
+class QuestionOptions:
     """How many questions, among how many of the most rated items (None: among all), and to what end."""
 
     n: int
@@ -131,108 +102,76 @@ class Inquiries:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """What to ask each user of a request."""
-
-    item_rows: IntArray  # users x n, -1 where there is nothing left to ask
-    reductions: DoubleArray  # users x n, of the variance
-    variance: DoubleArray  # one a user, before
-
-
-@dataclass(frozen=True, eq=False)
-class Asker:
+class QuestionSearch:
     """Everything that the questions of a request are found by."""
 
-    posterior: Inquires[Any]
-    belief: Any
-    seen: CSR  # what each user has rated
-    rules: Rules  # what may be asked, and is to be known
-    are_listed: bool  # the rules name the items, so that all of these count alike
-    counts: DoubleArray | None  # ratings of each item; None where the model was saved without
-    n_items: int
+    query: Query
+    information: Information
+    filters: Filters  # what may be asked, and is to be known
+    are_listed: bool  # the filters name the items, so that all of these count the same
     exact: Exact | None
-    threads: int
 
-    def questions(self, wanted: Inquiries) -> Found:
+    @property
+    def counts(self) -> DoubleArray | None:
+        """Ratings of each item; None where the model was saved without."""
+        trained = self.query.trained
+        return trained.by_item.counts.astype(np.float64) if len(trained) else None
+
+    def questions(self, options: QuestionOptions, remarks: tuple[str, ...]) -> Questions:
         """The best questions, user by user."""
-        self._require_counts(wanted)
-        n_users, n = len(self.seen), min(wanted.n, max(self.n_items, 1))
-        found = Found(np.full((n_users, n), -1, np.int32), np.zeros((n_users, n)), np.zeros(n_users))
-        best = self._best(n_users) if wanted.goal == "list" else None
-        for user in range(n_users):
-            allowed = self._allowed(user)
-            targets = self._unseen(user, allowed) if best is None else best[user][best[user] >= 0]
-            importance = self._importance(targets, alike=best is not None or self.are_listed)
-            askable = self._most_rated(allowed, wanted.among)
-            inquiry = self.posterior.inquire(self.belief, user, askable, targets, importance, n)
-            asked = len(inquiry.items)
-            found.item_rows[user, :asked] = inquiry.items
-            found.reductions[user, :asked] = inquiry.reductions
-            found.variance[user] = inquiry.variance
-        return found
-
-    def _allowed(self, user: int) -> IntArray:
-        """The items that the user may be asked about."""
-        rules, own = self.rules, self.rules.own
-        if own is not None:  # already without what is excluded
-            return own.columns[own.offsets[user] : own.offsets[user + 1]]
-        flags = np.ones(self.n_items, np.bool_) if rules.allowed is None else rules.allowed.copy()
-        if rules.excluded is not None:
-            flags[rules.excluded.items[rules.excluded.offsets[user] : rules.excluded.offsets[user + 1]]] = False
-        return np.flatnonzero(flags).astype(np.int32)
-
-    def _unseen(self, user: int, allowed: IntArray) -> IntArray:
-        """Of these, what he may rate next: the most rated that he has not rated."""
-        seen = self.seen.columns[self.seen.offsets[user] : self.seen.offsets[user + 1]]
-        return self._most_rated(allowed[~np.isin(allowed, seen)], RATED)
-
-    def _importance(self, targets: IntArray, alike: bool) -> DoubleArray:
-        """What each target counts; 1 together."""
-        weights = np.ones(len(targets)) if alike or self.counts is None else self.counts[targets]
-        return weights / max(float(weights.sum()), 1.0)
-
-    def _best(self, n_users: int) -> IntArray:
-        """The best items of each user under the rules."""
-        return best_items(
-            self.posterior,  # type: ignore[arg-type]
-            self.belief,
-            n_users,
-            min(LISTED, self.n_items),
-            n_items=self.n_items,
-            excluded=self.rules.excluded,
-            allowed=self.rules.allowed,
-            own=self.rules.own,
-            index=self.exact,
-            threads=self.threads,
-        ).items
-
-    def _most_rated(self, items: IntArray, n: int | None) -> IntArray:
-        if self.counts is None:
-            return items
-        return items[np.argsort(-self.counts[items], kind="stable")[:n]]
-
-    def _require_counts(self, wanted: Inquiries) -> None:
-        needs = wanted.among is not None or (wanted.goal == "ratings" and not self.are_listed)
-        if self.counts is None and needs:
+        query, n_items, counts = self.query, self.query.trained.n_items, self.counts
+        if counts is None and (options.among is not None or (options.goal == "ratings" and not self.are_listed)):
             raise InvalidParameterError(
                 "the model was saved without its ratings, so that nothing is known of popularity; expected among=None "
                 "together with goal='list' or only, or a model saved with its ratings"
             )
+        n_users, n = len(query.people), min(options.n, max(n_items, 1))
+        items, reductions = np.full((n_users, n), -1, np.int32), np.zeros((n_users, n))
+        variance, history = np.zeros(n_users), query.people.history
+        best = self._best(n_items) if options.goal == "list" else None
+        for user in range(n_users):
+            allowed = self.filters.items_for(user, n_items)
+            if best is None:  # What they may rate next: the most rated that they have not rated.
+                seen = history.columns[history.offsets[user] : history.offsets[user + 1]]
+                targets = _most_rated(allowed[~np.isin(allowed, seen)], counts, RATED)
+            else:
+                targets = best[user][best[user] >= 0]
+            counted = best is None and not self.are_listed and counts is not None
+            weights = counts[targets] if counted and counts is not None else np.ones(len(targets))
+            importance = weights / max(float(weights.sum()), 1.0)
+            askable = _most_rated(allowed, counts, options.among)
+            inquiry = self.information.inquire(user, askable, targets, importance, n)
+            items[user, : len(inquiry.items)] = inquiry.items
+            reductions[user, : len(inquiry.items)] = inquiry.reductions
+            variance[user] = inquiry.variance
+        return self._as_read(items, reductions, variance, remarks)
+
+    def _best(self, n_items: int) -> IntArray:
+        """The best items of each user under the filters."""
+        belief = self.query.belief
+        return best_items(belief, len(belief), n_items, min(LISTED, n_items), self.filters, self.exact).items
+
+    def _as_read(
+        self, items: IntArray, reductions: DoubleArray, variance: DoubleArray, remarks: tuple[str, ...]
+    ) -> Questions:
+        """As a person reads it: one row for each user asked about."""
+        query, trained, positions = self.query, self.query.trained, self.query.positions
+        before = variance[:, None]
+        shares = np.divide(reductions, before, out=np.zeros_like(reductions), where=before > 0)
+        left = np.sqrt(np.maximum(before - np.cumsum(reductions, axis=1), 0))
+        item_rows = items[positions]
+        return Questions(
+            user_ids=query.users,
+            cold=query.cold[positions],
+            sd=np.sqrt(variance).astype(np.float32)[positions],
+            item_rows=item_rows,
+            reductions=shares.astype(np.float32)[positions],
+            sds=left.astype(np.float32)[positions],
+            item_ids=trained.items.at(item_rows.reshape(-1)),
+            titles=None if trained.item_titles is None else trained.title_of(item_rows.reshape(-1)),
+            remarks=remarks,
+        )
 
 
-def questions_of(found: Found, ratings: Ratings, users: pl.Series, positions: IntArray, cold: BoolArray) -> Questions:
-    """As a person reads it; `positions` are those of the users in what was found."""
-    before = found.variance[:, None]
-    shares = np.divide(found.reductions, before, out=np.zeros_like(found.reductions), where=before > 0)
-    left = np.sqrt(np.maximum(before - np.cumsum(found.reductions, axis=1), 0))
-    item_rows = found.item_rows[positions]
-    return Questions(
-        user_ids=users,
-        cold=cold[positions],
-        sd=np.sqrt(found.variance).astype(np.float32)[positions],
-        item_rows=item_rows,
-        reductions=shares.astype(np.float32)[positions],
-        sds=left.astype(np.float32)[positions],
-        item_ids=ratings.items.at(item_rows.reshape(-1)),
-        titles=None if ratings.item_titles is None else ratings.title_of(item_rows.reshape(-1)),
-    )
+def _most_rated(items: IntArray, counts: DoubleArray | None, n: int | None) -> IntArray:
+    return items if counts is None else items[np.argsort(-counts[items], kind="stable")[:n]]

@@ -2,19 +2,19 @@
 
 The contribution of a rating is the difference that it makes: the predicted rating of the item, less the one that would
 be predicted if the user had rated that one thing as a stranger would be predicted to. Where a prediction is linear in
-the user's ratings, given what he rated (ALS, biases), the contributions add up exactly to the prediction less that for
-a stranger. Proof: let f(y) be the prediction from ratings y, and b those of the stranger. Then f(y) - f(b) =
+the user's ratings, given what they rated (ALS, biases), the contributions add up exactly to the prediction less that
+for a stranger. Proof: let f(y) be the prediction from ratings y, and b those of the stranger. Then f(y) - f(b) =
 sum_j g_j (y_j - b_j), and replacing y_j alone by b_j changes f by g_j (y_j - b_j). Elsewhere they are effects of one
 rating at a time, and what does not add up is told as the remainder.
 
 One prediction for each rating takes long where there are many: of a user with more than `FEW` ratings, models with
-draws take the slopes g_j at his ratings instead, all at once. For even Gaussian noise these are the same.
+draws take the slopes g_j at those ratings instead, all at once. For even Gaussian noise these are the same.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,22 +22,17 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import FloatArray, FloatMatrix, IntArray
 from tastespace.data.csr import CSR
-from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.frames import to_pandas
-from tastespace.models.base.posterior import Influenced, Posterior, Reweighs
-from tastespace.models.base.ranking import known_items
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from tastespace.models.base.posterior import Pairs, People
+from tastespace.models.base.query import Query, known_items
+from tastespace.models.base.results import SHOWN, Table, as_entries, plural, rounded, titled
 
 FEW = 20  # ratings that are tried out one by one
 BLOCK_RATINGS = 1 << 21  # of histories that differ in one rating, and predictions from them, held at once
 
 
-@dataclass(frozen=True, eq=False)
-class Explanation:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Explanation(Table):
     """What each of a user's ratings did for the prediction of some items.
 
     `scores` are predicted ratings, not clipped; `base` what a stranger would be predicted. `others` is what the
@@ -62,6 +57,11 @@ class Explanation:
         return len(self.item_ids)
 
     @property
+    def noun(self) -> str:
+        """What a rating is called."""
+        return "choice" if self.are_choices else "rating"
+
+    @property
     def others(self) -> FloatArray:
         """What the ratings that are not shown did, all together."""
         shown = [self.contributions[place, self._largest(place)].sum(dtype=np.float64) for place in range(len(self))]
@@ -77,56 +77,64 @@ class Explanation:
         if not 0 <= position < len(self):
             raise InvalidParameterError(f"position is {position}; expected one from 0 to {len(self) - 1}")
         largest = self._largest(position)
-        columns: dict[str, Any] = {"item": self.rated_ids.gather(largest)}
-        if self.rated_titles is not None:
-            columns["title"] = self.rated_titles.gather(largest)
-        columns |= {"rating": self.ratings[largest], "contribution": self.contributions[position, largest]}
-        return pl.DataFrame(columns)
+        return self._rated(largest, "item", "title", self.contributions[position, largest])
 
     def to_polars(self) -> pl.DataFrame:
         """One row a contribution that is shown: the item explained, its score and base, and the rating that did it."""
-        shown = min(self.n, len(self.ratings))
-        owners = np.repeat(np.arange(len(self)), shown)
+        owners = np.repeat(np.arange(len(self)), min(self.n, len(self.ratings)))
         largest = np.array([self._largest(place) for place in range(len(self))], np.intp).reshape(-1)
         columns: dict[str, Any] = {"item": self.item_ids.gather(owners)}
         if self.titles is not None:
             columns["title"] = self.titles.gather(owners)
-        columns |= {"score": self.scores[owners], "base": self.base[owners], "rated": self.rated_ids.gather(largest)}
-        if self.rated_titles is not None:
-            columns["rated_title"] = self.rated_titles.gather(largest)
-        columns |= {"rating": self.ratings[largest], "contribution": self.contributions[owners, largest]}
-        return pl.DataFrame(columns)
+        columns |= {"score": self.scores[owners], "base": self.base[owners]}
+        rated = self._rated(largest, "rated", "rated_title", self.contributions[owners, largest])
+        return pl.DataFrame(columns).hstack(rated)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """The same table as a pandas frame."""
-        return to_pandas(self.to_polars())
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it: the largest contributions to each item, and what the others did."""
+        entries = [
+            {
+                "item": self.item_ids[place],
+                "title": None if self.titles is None else self.titles[place],
+                "score": rounded(self.scores[place]),
+                "base": rounded(self.base[place]),
+                "because": as_entries(self.of(place)),
+                "others": rounded(self.others[place]),
+                "remainder": rounded(self.remainder[place]),
+            }
+            for place in range(len(self))
+        ]
+        return {"user": self.user_id, "cold": self.cold, "items": entries}
+
+    @property
+    def heading(self) -> str:
+        cold = f" (cold: there are no {self.noun}s to explain by)" if self.cold else ""
+        return f"Explanation of {plural(len(self), 'item')} for user {self.user_id}{cold}"
 
     def __repr__(self) -> str:
-        lines = [f"Explanation of {len(self)} item{'s' if len(self) != 1 else ''} for user {self.user_id}"]
-        if self.cold:
-            lines[0] += f" (cold: there are no {self.noun}s to explain by)"
-        for place in range(min(len(self), 3)):
-            title = None if self.titles is None else self.titles[place]
-            name = f"{title} [{self.item_ids[place]}]" if title else f"{self.item_ids[place]}"
+        lines = [self.heading]
+        for place in range(min(len(self), SHOWN)):
+            name = titled(self.item_ids[place], None if self.titles is None else self.titles[place])
             lines.append(f"{name}: {self.scores[place]:.2f}, for a stranger {self.base[place]:.2f}")
             for row in self.of(place).iter_rows(named=True):
-                rated = f"{row['title']} [{row['item']}]" if row.get("title") else f"{row['item']}"
                 deed = f"chosen {times(row['rating'])}" if self.are_choices else f"rated {row['rating']:g}"
+                rated = titled(row["item"], row.get("title"))
                 lines.append(f"  {row['contribution']:+7.3f}  because {rated} was {deed}")
-            n_others = len(self.ratings) - min(self.n, len(self.ratings))
-            if n_others:
+            if n_others := len(self.ratings) - min(self.n, len(self.ratings)):
                 noun = self.noun + ("s" if n_others != 1 else "")
                 lines.append(f"  {self.others[place]:+7.3f}  because of {n_others} other {noun}")
             if abs(self.remainder[place]) >= 0.001:
                 lines.append(f"  {self.remainder[place]:+7.3f}  that no single {self.noun} accounts for")
-        if len(self) > 3:
-            lines.append(f"… and {len(self) - 3} more; to_polars() has them all")
+        if len(self) > SHOWN:
+            lines.append(f"… and {len(self) - SHOWN} more; to_polars() has them all")
         return "\n".join(lines)
 
-    @property
-    def noun(self) -> str:
-        """What a rating is called."""
-        return "choice" if self.are_choices else "rating"
+    def _rated(self, which: NDArray[np.intp], item: str, title: str, contributions: FloatArray) -> pl.DataFrame:
+        """Ratings of the user, with what they did."""
+        columns: dict[str, Any] = {item: self.rated_ids.gather(which)}
+        if self.rated_titles is not None:
+            columns[title] = self.rated_titles.gather(which)
+        return pl.DataFrame(columns | {"rating": self.ratings[which], "contribution": contributions})
 
     def _largest(self, place: int) -> NDArray[np.intp]:
         """The ratings that are shown, largest contribution first whatever its sign."""
@@ -140,29 +148,18 @@ def times(count: float) -> str:
     return f"{count:.0f} times" if count == round(count) else f"with a weight of {count:.3g}"
 
 
-def explain(
-    ratings: Ratings,
-    posterior: Posterior[Any],
-    user: Any,
-    rated: CSR,
-    items: pl.Series,
-    n: int,
-    threads: int,
-    trained: CSR | None = None,
-    instead: float | None = None,
-    belief: Any = None,
-) -> Explanation:
-    """The explanation of these items, which the model must know, for a user with these ratings (one row).
+def explain(query: Query, items: pl.Series, n: int, instead: float | None) -> Explanation:
+    """The explanation of these items, which the model must know, for the one user of a query.
 
-    `trained` are those of his ratings that the model was fitted on; `instead` is what each of them is compared with:
-    None for what a stranger would be predicted to rate, 0 where it says that something was not chosen. `belief` is what
-    is believed of the user, if it is known already.
+    `instead` is what each rating is compared with: None for what a stranger would be predicted to rate, 0 where it says
+    that something was not chosen.
     """
+    ratings, rated = query.trained, query.people.history
     rows = known_items(ratings, items)
-    scores, base, effects = contributions(posterior, rated, rows, threads, trained, instead, belief)
+    scores, base, effects = contributions(query, rows, instead)
     has_titles = ratings.item_titles is not None
     return Explanation(
-        user_id=user,
+        user_id=query.each.ids[0],
         cold=not len(rated.columns),
         item_ids=items,
         titles=ratings.title_of(rows) if has_titles else None,
@@ -174,48 +171,29 @@ def explain(
         contributions=effects,
         n=n,
         are_choices=instead is not None,
+        remarks=query.remarks,
     )
 
 
-def contributions(
-    posterior: Posterior[Any],
-    rated: CSR,
-    item_rows: IntArray,
-    threads: int,
-    trained: CSR | None = None,
-    instead: float | None = None,
-    belief: Any = None,
-) -> tuple[FloatArray, FloatArray, FloatMatrix]:
-    """The score of each item for a user with these ratings (one row), that for a stranger, and items x ratings."""
-
-    def folded(ratings: CSR) -> Any:
-        belief = posterior.fold_in(ratings, threads)
-        if trained is None or not isinstance(posterior, Reweighs):
-            return belief
-        return posterior.reweighed(belief, trained.take(np.zeros(len(ratings), np.int32)))
-
-    stranger = posterior.known(np.array([-1], np.int32))
-    nobody = np.zeros(len(item_rows), np.int32)
-    base = posterior.predict(stranger, nobody, item_rows, threads)
-    n_rated = len(rated.columns)
-    if instead is None:
-        usual = posterior.predict(stranger, np.zeros(n_rated, np.int32), rated.columns, threads)
-    else:
-        usual = np.full(n_rated, instead, np.float32)
-    whole = folded(rated) if belief is None else belief
-    scores = posterior.predict(whole, nobody, item_rows, threads)
-    if n_rated > FEW and instead is None and isinstance(posterior, Influenced):
-        moved = posterior.influences(whole, item_rows)
+def contributions(query: Query, items: IntArray, instead: float | None) -> tuple[FloatArray, FloatArray, FloatMatrix]:
+    """The score of each item for the one user of a query, that for a stranger, and items x ratings."""
+    posterior, belief, people, threads = query.posterior, query.belief, query.people, query.threads
+    stranger, rated = posterior.believe(People.nobody(), 1), people.history
+    base, n_rated = stranger.mean(Pairs.of_one(0, items)), len(rated.columns)
+    usual = stranger.mean(Pairs.of_one(0, rated.columns)) if instead is None else np.full(n_rated, instead, np.float32)
+    scores = belief.mean(Pairs.of_one(0, items))
+    if n_rated > FEW and instead is None and belief.influence is not None:
+        moved = belief.influence.influences(items)
         return scores, base, np.asarray(moved * (rated.values - usual), np.float32)
-    effects = np.zeros((len(item_rows), n_rated), np.float32)
-    step = max(1, BLOCK_RATINGS // max(n_rated, len(item_rows), 1))
+    effects = np.zeros((len(items), n_rated), np.float32)
+    step = max(1, BLOCK_RATINGS // max(n_rated, len(items), 1))
     for start in range(0, n_rated, step):
         replaced = np.arange(start, min(start + step, n_rated))
-        changed = _with_one_replaced(rated, usual, replaced)
-        belief = folded(changed)
-        users = np.repeat(np.arange(len(replaced), dtype=np.int32), len(item_rows))
-        without = posterior.predict(belief, users, np.tile(item_rows, len(replaced)), threads)
-        effects[:, replaced] = scores[:, None] - without.reshape(len(replaced), len(item_rows)).T
+        n = len(replaced)
+        seen = None if people.trained is None else people.trained.take(np.zeros(n, np.int32))
+        changed = posterior.believe(People.strangers(_with_one_replaced(rated, usual, replaced), seen), threads)
+        without = changed.mean(Pairs(np.repeat(np.arange(n, dtype=np.int32), len(items)), np.tile(items, n)))
+        effects[:, replaced] = scores[:, None] - without.reshape(n, len(items)).T
     return scores, base, effects
 
 

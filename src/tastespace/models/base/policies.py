@@ -19,7 +19,7 @@ from numpy.random import Generator
 from tastespace.arrays import FloatArray, FloatMatrix, IntArray
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.parameters import check_int, check_number
-from tastespace.models.base.posterior import Uncertain
+from tastespace.models.base.posterior import Belief, Pairs, ScoreUncertainty
 
 MOST_SDS = 1e6  # far beyond what makes a difference, and what single precision can hold
 RngOf = Callable[[int], Generator]  # of a user of the belief
@@ -33,10 +33,10 @@ class Candidates:
     items: IntArray  # users x items; -1 for none
     are_all: bool = False  # every item there is, in order
 
-    def pairs(self) -> tuple[IntArray, IntArray]:
+    def pairs(self) -> Pairs:
         """One a user and item."""
         there = self.items >= 0
-        return np.repeat(self.users, there.sum(axis=1)), self.items[there]
+        return Pairs(np.repeat(self.users, there.sum(axis=1)), self.items[there])
 
     def shaped(self, values: FloatArray) -> FloatMatrix:
         """Values of the pairs in rows; minus infinity where there is no item."""
@@ -63,11 +63,8 @@ class Cautious:
     def check(self) -> None:
         check_number("c", self.c, least=0, below=MOST_SDS)
 
-    def scores(
-        self, posterior: Uncertain[Any], belief: Any, some: Candidates, rng_of: RngOf, threads: int
-    ) -> FloatMatrix:
-        pairs = some.pairs()
-        mean, sd = posterior.summary(belief, *pairs, threads)
+    def scores(self, belief: Belief, uncertainty: ScoreUncertainty, some: Candidates, rng_of: RngOf) -> FloatMatrix:
+        mean, sd = uncertainty.summary(some.pairs())
         return some.shaped(mean + np.float32(self.sign * self.c) * sd)
 
 
@@ -88,11 +85,9 @@ class Likely:
         if self.at_least is not None:
             check_number("at_least", self.at_least)
 
-    def scores(
-        self, posterior: Uncertain[Any], belief: Any, some: Candidates, rng_of: RngOf, threads: int
-    ) -> FloatMatrix:
-        threshold = posterior.usual_rating if self.at_least is None else self.at_least
-        low, high = posterior.rating_range
+    def scores(self, belief: Belief, uncertainty: ScoreUncertainty, some: Candidates, rng_of: RngOf) -> FloatMatrix:
+        threshold = uncertainty.usual_rating if self.at_least is None else self.at_least
+        low, high = uncertainty.rating_range
         if threshold > high or (threshold <= low < high):
             raise InvalidParameterError(
                 f"at_least is {threshold:g}, and ratings go from {low:g} to {high:g}; expected above {low:g}, at most "
@@ -102,10 +97,11 @@ class Likely:
         for place, user in enumerate(some.users):  # One at a time: the whole distribution of every rating is looked at.
             there = np.flatnonzero(some.items[place] >= 0)
             items = some.items[place, there]
-            outlook = posterior.outlook(belief, np.full(len(items), user, np.int32), items, threads)
-            chances = outlook.rating.at_least(threshold).astype(np.float32)
+            predictive = belief.predictive(Pairs.of_one(int(user), items))
+            assert predictive is not None  # Whoever knows how uncertain scores are knows it of ratings.
+            chances = predictive.rating.at_least(threshold).astype(np.float32)
             # Positions, not probabilities: where these are alike, as near 0 and 1, the mean decides.
-            order = np.lexsort((items, -outlook.belief.mean(), -chances))
+            order = np.lexsort((items, -predictive.belief.mean(), -chances))
             scores[place, there[order]] = np.arange(len(items), 0, -1)
         return scores
 
@@ -119,14 +115,12 @@ class Thompson:
     def check(self) -> None:
         check_int("request", self.request, least=0)
 
-    def scores(
-        self, posterior: Uncertain[Any], belief: Any, some: Candidates, rng_of: RngOf, threads: int
-    ) -> FloatMatrix:
+    def scores(self, belief: Belief, uncertainty: ScoreUncertainty, some: Candidates, rng_of: RngOf) -> FloatMatrix:
         scores = np.full(some.items.shape, -np.inf, np.float32)
         for place, user in enumerate(some.users):
             there = np.flatnonzero(some.items[place] >= 0)
             items = None if some.are_all else some.items[place, there]
-            scores[place, there] = posterior.draw_scores(belief, int(user), 1, rng_of(int(user)), items)[0]
+            scores[place, there] = uncertainty.draw_scores(int(user), 1, rng_of(int(user)), items)[0]
         return scores
 
 
@@ -145,17 +139,18 @@ class PolicyScores:
     """The scores of a policy, as the search for the best items takes them."""
 
     policy: Cautious | Curious | Likely | Thompson
-    posterior: Uncertain[Any]
+    belief: Belief
+    uncertainty: ScoreUncertainty
     n_items: int
     rng_of: RngOf
 
-    def scores(self, belief: Any, belief_rows: IntArray, threads: int) -> FloatMatrix:
-        every = np.broadcast_to(np.arange(self.n_items, dtype=np.int32), (len(belief_rows), self.n_items))
-        return self.of(belief, Candidates(belief_rows, every, are_all=True), threads)
+    def scores(self, rows: IntArray) -> FloatMatrix:
+        every = np.broadcast_to(np.arange(self.n_items, dtype=np.int32), (len(rows), self.n_items))
+        return self.of(Candidates(rows, every, are_all=True))
 
-    def of(self, belief: Any, some: Candidates, threads: int) -> FloatMatrix:
+    def of(self, some: Candidates) -> FloatMatrix:
         """Of some items of each user; minus infinity where there is none."""
-        return self.policy.scores(self.posterior, belief, some, self.rng_of, threads)
+        return self.policy.scores(self.belief, self.uncertainty, some, self.rng_of)
 
 
 def policy_of(asked: Policy | str) -> Policy:

@@ -1,31 +1,167 @@
-"""Who is asked about, and what they are known to have rated: in training, and since."""
+"""A query: who is asked about, what they are known to have rated, in training and since, and what may be shown."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from tastespace import randomness
-from tastespace.arrays import BoolArray, IntArray
+from tastespace.arrays import BoolArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.data.kinds import CHOICES, strange
 from tastespace.data.ratings import Ratings
 from tastespace.data.tables import USUAL_NAMES, is_pandas, usual_column
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series, listed
-from tastespace.errors import DataError, InvalidParameterError, named, warn
-from tastespace.models.base.posterior import Latent, Posterior, Remembers, Reweighs
+from tastespace.errors import DataError, InvalidParameterError, UnknownIdError, named
+from tastespace.index.index import Excluded
+from tastespace.models.base.posterior import Belief, People, Posterior, empty_history
 
 # Ratings of any users, {item: rating} of one, or the items that one chose.
 History = Ratings | Mapping[Any, float] | Sequence[Any]
+Remarks = tuple[str, ...]  # what whoever asks should know, in sentences
 
 
-def plain_history(history: Any) -> History | None:
+@dataclass(frozen=True, eq=False)
+class Query:
+    """The users of one request, with all that answers about them start from."""
+
+    trained: Ratings
+    posterior: Posterior
+    seed: int  # of the model
+    users: pl.Series  # in the order they were asked about; one may be there twice
+    each: Vocabulary  # the same users, each once: those that a belief is about
+    positions: IntArray  # where each of the users is among them
+    people: People
+    threads: int
+    remarks: Remarks = ()
+
+    @property
+    def belief(self) -> Belief:
+        """What is believed of the people: concluded once, when it is first needed."""
+        found: Belief | None = self.__dict__.get("_belief")
+        if found is None:
+            found = self.__dict__["_belief"] = self.posterior.believe(self.people, self.threads)
+        return found
+
+    @property
+    def cold(self) -> BoolArray:
+        """Who has nothing to go by: also those whose ratings the model would need, and was saved without."""
+        has_nothing = np.diff(self.people.history.offsets) == 0
+        if not self.posterior.keeps_users and not len(self.trained.values):
+            return has_nothing
+        return (self.people.rows < 0) & has_nothing
+
+    def rng_of(self, *purpose: object) -> Callable[[int], Generator]:
+        """Random numbers of each user: the same for the same model, user and purpose."""
+
+        def generator(user: int) -> Generator:
+            row = int(self.people.rows[user])  # By their own ids: typed at a terminal, 7 is a text.
+            known = self.each.ids[user] if row < 0 else self.trained.users.ids[row]
+            return randomness.derive(self.seed, *purpose, known)
+
+        return generator
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a model expects of the ratings of a history."""
+
+    low: float
+    high: float
+    kind: str = "stars"  # of the training ratings
+    takes_choices: bool = True  # that something was chosen, without a value, says something
+    are_choices: bool = False  # nothing else can be said
+    is_only_that: bool = False  # how often, or how many stars, says nothing more
+
+
+def find_people(
+    trained: Ratings, each: Vocabulary, history: Any, expected: Expected, *, instead: bool = False
+) -> tuple[People, Remarks]:
+    """Users with what they rated before and since; the newer rating of an item wins, counts add up.
+
+    With `instead` the history is all that they rated: they are strangers with this history.
+    """
+    rows = trained.users.rows_of(each.ids)
+    before = trained.by_user.take(rows) if len(trained.values) else empty_history(len(rows))
+    remarks: list[str] = []
+    given = _as_ratings(_plain(history), each)
+    since = None if given is None else _since(trained, each, given, expected, remarks)
+    nothing = np.zeros(len(rows), np.bool_)
+    if since is None or not len(since[0]):
+        if not instead:
+            return People(rows, before, before, nothing), tuple(remarks)
+        empty, strangers = empty_history(len(rows)), np.full(len(rows), -1, np.int32)
+        return People(strangers, empty, empty, nothing), tuple(remarks)
+    if instead:
+        own, strangers = _merged(*since, len(rows)), np.full(len(rows), -1, np.int32)
+        return People(strangers, own, _still_there(before, own), np.asarray(own.counts > 0)), tuple(remarks)
+    is_new = nothing
+    is_new[since[0]] = True
+    if not len(trained.values) and (rows[is_new] >= 0).any():
+        remarks.append(
+            "the model was saved without its ratings, so that for users with a history only the history counts"
+        )
+    both = (np.concatenate(parts) for parts in zip((before.rows(), before.columns, before.values), since, strict=True))
+    return People(rows, _merged(*both, len(rows), adds_up=expected.kind == "counts"), before, is_new), tuple(remarks)
+
+
+def check_history(posterior: Posterior, people: People, items: Vocabulary, expected: Expected) -> None:
+    """Refuse ratings that a model of levels, or one of choices, does not know; numbers may be any."""
+    values = people.history.values
+    if not people.is_new.any() or not len(values):
+        return
+    if expected.are_choices:
+        wrong = np.flatnonzero(~(values > 0))
+        if len(wrong):
+            item = items.ids[int(people.history.columns[wrong[0]])]
+            raise InvalidParameterError(
+                f"the history has item {item!r} with {values[wrong[0]]:g}; expected what was chosen, each above 0: "
+                "leave out what was not"
+            )
+    levels = posterior.history_levels
+    if levels is None:
+        return
+    wrong = np.flatnonzero(strange(values, levels))
+    if len(wrong):
+        shown = ", ".join(f"{level:g}" for level in levels[:12]) + (" …" if len(levels) > 12 else "")
+        raise InvalidParameterError(
+            f"the history has a rating of {values[wrong[0]]:g}; expected one of the model's levels: {shown}"
+        )
+
+
+def users_of(trained: Ratings, user_ids: Ids | None, history: Any, verb: str) -> pl.Series:
+    """Those asked about; or else those of the history."""
+    if user_ids is None:
+        if history is None:
+            raise InvalidParameterError(f"{verb} got neither users nor a history; expected at least one")
+        history = _plain(history)
+        user_ids = history.users.ids if isinstance(history, Ratings) else [new_name(trained)]
+    return id_series(listed(user_ids), "user")
+
+
+def each_once(users: pl.Series) -> tuple[Vocabulary, IntArray]:
+    """The users, each once, and where each of them is among those."""
+    if len(users) == 1:
+        return Vocabulary(users), np.zeros(1, np.int32)
+    each = Vocabulary(users.unique(maintain_order=True))
+    return each, each.rows_of(users)
+
+
+def new_name(trained: Ratings) -> str:
+    """A name for somebody whom the training ratings do not know."""
+    name = "you"
+    while trained.users.rows_of([name])[0] >= 0:
+        name += "'"
+    return name
+
+
+def _plain(history: Any) -> History | None:
     """A table of polars or pandas as what it stands for: ratings, or those of one person where it names no users.
 
     Items alone, in a table or not, are what one person chose.
@@ -43,96 +179,8 @@ def plain_history(history: Any) -> History | None:
     return dict(zip(own.item_ids(), own.values.tolist(), strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """The users of one request, each once; `rows` are theirs in the training ratings, -1 for strangers."""
-
-    users: Vocabulary
-    rows: IntArray
-    before: CSR  # items each has rated in training, ascending
-    seen: CSR  # the same and those of the history together
-    has_history: BoolArray  # who rated something since training that the model can use
-
-    @property
-    def cold(self) -> BoolArray:
-        """Who has nothing to go by."""
-        return np.asarray((self.rows < 0) & (self.seen.counts == 0))
-
-
-def asked_users(
-    trained: Ratings,
-    user_ids: Ids,
-    history: History | None,
-    rating_range: tuple[float, float],
-    *,
-    takes_choices: bool = True,
-    instead: bool = False,
-) -> Asked:
-    """The users asked about, with what they rated before and since; the newer rating of an item wins, counts add up.
-
-    With `instead` the history is all that they rated: they are strangers with this history.
-    """
-    ids = id_series(user_ids, "user")
-    users = Vocabulary(ids if len(ids) == 1 else ids.unique(maintain_order=True))
-    rows = trained.users.rows_of(users.ids)
-    before = trained.by_user.take(rows) if len(trained) else _nothing(len(users))
-    since = _since(trained, users, _named(history, users), rating_range, takes_choices)
-    if instead:
-        return _instead(users, before, since)
-    has_history: BoolArray = np.zeros(len(users), np.bool_)
-    if since is None or not since.height:
-        return Asked(users, rows, before, before, has_history)
-    has_history[since["user"].to_numpy()] = True
-    if not len(trained) and (rows[has_history] >= 0).any():
-        warn("the model was saved without its ratings, so that for users with a history only the history counts")
-    both = pl.concat([_frame(before.rows(), before.columns, before.values), since])
-    if trained.kind == "counts":
-        both = both.group_by("user", "item").agg(pl.col("value").sum()).sort("user", "item")
-    else:
-        both = both.unique(["user", "item"], keep="last", maintain_order=True).sort("user", "item")
-    columns = (both["user"].to_numpy(), both["item"].to_numpy(), both["value"].to_numpy())
-    return Asked(users, rows, before, CSR.group(*columns, len(users)), has_history)
-
-
-def _instead(users: Vocabulary, before: CSR, since: pl.DataFrame | None) -> Asked:
-    """Users with nothing but their history; of what they rated in training, what is still in it."""
-    strangers = np.full(len(users), -1, np.int32)
-    if since is None or not since.height:
-        nothing = _nothing(len(users))
-        return Asked(users, strangers, nothing, nothing, np.zeros(len(users), np.bool_))
-    rows, items, values = (since[name].to_numpy() for name in ("user", "item", "value"))
-    width = 1 + max(int(items.max()), int(before.columns.max(initial=0)))
-    keys = rows.astype(np.int64) * width + items  # one number a pair
-    order = np.argsort(keys, kind="stable")
-    last = order[np.append(keys[order][1:] != keys[order][:-1], True)]  # of each pair the newest
-    rows, items, values, keys = rows[last], items[last], values[last], keys[last]
-    then = before.rows().astype(np.int64) * width + before.columns
-    places = np.searchsorted(then, keys)
-    found = np.minimum(places, max(len(then) - 1, 0))
-    still = np.zeros(len(keys), np.bool_)
-    if len(then):
-        still = (then[found] == keys) & (before.values[found] == values)
-    seen = CSR.group(rows, items, values, len(users))
-    before = CSR.group(rows[still], items[still], values[still], len(users))
-    return Asked(users, strangers, before, seen, np.asarray(seen.counts > 0))
-
-
-def require_levels(posterior: Any, asked: Asked) -> None:
-    """Refuse a history with ratings that a model of levels does not know; numbers may be any."""
-    if not isinstance(posterior, Latent) or not posterior.is_latent or posterior.history_levels is None:
-        return
-    wrong = np.flatnonzero(strange(asked.seen.values, posterior.history_levels))
-    if len(wrong):
-        shown = ", ".join(f"{level:g}" for level in posterior.history_levels[:12]) + (
-            " …" if len(posterior.history_levels) > 12 else ""
-        )
-        raise InvalidParameterError(
-            f"the history has a rating of {asked.seen.values[wrong[0]]:g}; expected one of the model's levels: {shown}"
-        )
-
-
-def _named(history: History | None, users: Vocabulary) -> Ratings | None:
-    """A history as ratings of users: that of one person is his."""
+def _as_ratings(history: History | None, each: Vocabulary) -> Ratings | None:
+    """A history as ratings of users: that of one person is theirs."""
     if history is None or isinstance(history, Ratings):
         return history
     if not isinstance(history, Mapping | Sequence) or isinstance(history, str | bytes):
@@ -140,123 +188,250 @@ def _named(history: History | None, users: Vocabulary) -> Ratings | None:
             f"history is of type {type(history).__name__}; expected Ratings, a table, {{item: rating}} of one user, or "
             "the items that one chose"
         )
-    if len(users) != 1:
+    if len(each.ids) != 1:
         raise InvalidParameterError(
-            f"history maps items to ratings for {len(users)} users; expected one user, or Ratings with user ids"
+            f"history maps items to ratings for {len(each)} users; expected one user, or Ratings with user ids"
         )
     if not history:
         return None
     values = list(history.values()) if isinstance(history, Mapping) else None
     try:
-        return Ratings.from_arrays([users.ids[0]] * len(history), list(history), values)
+        return Ratings.from_arrays([each.ids[0]] * len(history), list(history), values)
     except (TypeError, ValueError) as error:
         form = "items that were chosen" if values is None else "{item: rating}"
         raise DataError(f"the history is not {form}: {error}") from error
 
 
 def _since(
-    trained: Ratings,
-    users: Vocabulary,
-    history: Ratings | None,
-    rating_range: tuple[float, float],
-    takes_choices: bool,
-) -> pl.DataFrame | None:
-    """The history as (position in users, item row, value), less what the model cannot use."""
-    if history is None:
-        return None
-    if history.declared_kind in CHOICES and not takes_choices:
+    trained: Ratings, each: Vocabulary, history: Ratings, expected: Expected, remarks: list[str]
+) -> tuple[IntArray, IntArray, NDArray[Any]]:
+    """The history as (positions of users, item rows, values), less what the model cannot use."""
+    if history.declared_kind in CHOICES and not expected.takes_choices:
         raise InvalidParameterError(
             f"the history says what was chosen ({history.kind_and_reason.reason}), and the model was fitted on "
-            f"{trained.kind}; expected items with ratings"
+            f"{expected.kind}; expected items with ratings"
         )
-    rows = trained.items.rows_of(history.items.ids)
+    rows, places = trained.items.rows_of(history.items.ids), each.rows_of(history.users.ids)
     if (rows < 0).any():
         unknown = history.items.ids.filter(pl.Series(rows < 0))
-        warn(
+        remarks.append(
             f"{len(unknown)} of {len(rows)} items in the history are unknown to the model and tell it nothing: "
             f"{named(unknown)}"
         )
-    places = users.rows_of(history.users.ids)
     if (places < 0).all():
-        warn(f"the history has no ratings of the users asked about, only of {named(history.users.ids)}")
+        remarks.append(f"the history has no ratings of the users asked about, only of {named(history.users.ids)}")
     positions, items = places[history.user_rows], rows[history.item_rows]
     keep = (positions >= 0) & (items >= 0)
-    values, (low, high) = history.values[keep], rating_range
-    if _says_only_that(trained):
+    values = history.values[keep]
+    if expected.is_only_that:
         values = np.where(values > 0, np.float32(1), values)
-    if len(values) and (values.min() < low or values.max() > high):
+    if len(values) and (values.min() < expected.low or values.max() > expected.high):
         spread = f"{values.min():g} to {values.max():g}"
-        warn(f"the history has ratings from {spread}; the model was fitted on {low:g} to {high:g}")
-    return _frame(positions[keep], items[keep], values)
+        remarks.append(
+            f"the history has ratings from {spread}; the model was fitted on {expected.low:g} to {expected.high:g}"
+        )
+    return positions[keep], items[keep], values
 
 
-def _says_only_that(trained: Ratings) -> bool:
-    """Whether training knew only that things were chosen: how often, or how many stars, then says nothing more."""
-    return trained.kind == "one-class" and (not len(trained) or trained.range == (1, 1))
+def _merged(rows: IntArray, items: IntArray, values: NDArray[Any], n: int, *, adds_up: bool = False) -> CSR:
+    """Ratings by user, items ascending: of each pair the last, or where counts add up their sum."""
+    keys = (rows.astype(np.int64) << 32) + items  # one number a pair
+    order = np.argsort(keys, kind="stable")
+    is_last = np.append(keys[order][1:] != keys[order][:-1], True)
+    last = order[is_last]
+    if adds_up:
+        sums = np.add.reduceat(values[order], np.flatnonzero(np.append(True, is_last[:-1])))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows[last], minlength=n))]).astype(np.int64)
+    kept = np.asarray(sums if adds_up else values[last], np.float32)
+    return CSR(offsets, np.asarray(items[last], np.int32), kept)
 
 
-def _frame(users: Any, items: Any, values: Any) -> pl.DataFrame:
-    return pl.DataFrame({"user": users, "item": items, "value": values})
-
-
-def _nothing(n: int) -> CSR:
-    return CSR(np.zeros(n + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+def _still_there(before: CSR, history: CSR) -> CSR:
+    """Of a history what training has seen, with the same values."""
+    then, keys = ((part.rows().astype(np.int64) << 32) + part.columns for part in (before, history))
+    still = np.zeros(len(keys), np.bool_)
+    if len(then):
+        found = np.minimum(np.searchsorted(then, keys), len(then) - 1)
+        still = (then[found] == keys) & (before.values[found] == history.values)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(history.rows()[still], minlength=len(history)))])
+    return CSR(offsets.astype(np.int64), history.columns[still], history.values[still])
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
-    """What every answer about users starts from."""
+class Filters:
+    """What may be shown to whom in one request. All of it holds together."""
 
-    trained: Ratings
-    posterior: Posterior[Any]
-    seed: int  # of the model
-    users: pl.Series  # in the order they were asked about; one may be there twice
-    asked: Asked  # the same users, each once: those that a belief is about
-    threads: int
+    excluded: Excluded | None = None  # items that each of the people must not be shown
+    allowed: BoolArray | None = None  # a flag an item; None for all
+    own: CSR | None = None  # items that each of the people chooses from, less the above; None for all
 
-    @property
-    def positions(self) -> IntArray:
-        """Where each of the users is among those asked about."""
-        return self.asked.users.rows_of(self.users)
+    def forbid(self, scores: FloatMatrix, rows: IntArray) -> None:
+        """Write minus infinity where an item must not be found; `rows` are consecutive rows of the people."""
+        if self.allowed is not None:
+            scores[:, ~self.allowed] = -np.inf
+        if self.excluded is not None:
+            offsets, items = self.excluded.offsets, self.excluded.items
+            counts = np.diff(offsets[rows[0] : rows[-1] + 2])
+            banned = items[offsets[rows[0]] : offsets[rows[-1] + 1]]
+            scores[np.repeat(np.arange(len(rows)), counts), banned] = -np.inf
 
-    @cached_property
-    def belief(self) -> Any:
-        """As training left it, or folded in where there is news."""
-        asked, posterior = self.asked, self.posterior
-        if not asked.has_history.any():
-            return posterior.known(asked.rows, self.threads)
-        require_levels(posterior, asked)
-        known = posterior.known(asked.rows, self.threads)
-        folded = posterior.fold_in(asked.seen, self.threads)
-        if isinstance(posterior, Reweighs):
-            folded = posterior.reweighed(folded, asked.before)
-        return posterior.choose(asked.has_history, folded, known)
+    def forbid_to(self, scores: FloatMatrix, row: int) -> None:
+        """Write minus infinity where an item must not be shown to one person; one row of scores a draw."""
+        if self.own is not None:
+            others = np.ones(scores.shape[1], np.bool_)
+            others[self.own.columns[self.own.offsets[row] : self.own.offsets[row + 1]]] = False
+            scores[:, others] = -np.inf
+            return
+        if self.allowed is not None:
+            scores[:, ~self.allowed] = -np.inf
+        if self.excluded is not None:
+            scores[:, self.excluded.items[self.excluded.offsets[row] : self.excluded.offsets[row + 1]]] = -np.inf
 
-    @property
-    def cold(self) -> BoolArray:
-        """Who has nothing to go by: also those whose ratings the model would need, and was saved without."""
-        if isinstance(self.posterior, Remembers) and not len(self.trained):
-            return np.asarray(self.asked.seen.counts == 0)
-        return self.asked.cold
-
-    def rng_of(self, *purpose: object) -> Callable[[int], Generator]:
-        """Random numbers of each user: the same for the same model, user and purpose."""
-        known = self.trained.users.at(self.asked.rows)  # by their own ids: typed at a terminal, 7 is a text
-        return lambda user: randomness.derive(self.seed, *purpose, known[user] or self.asked.users.ids[user])
+    def items_for(self, row: int, n_items: int) -> IntArray:
+        """The items that one person may be shown."""
+        if self.own is not None:  # already without what is excluded
+            return self.own.columns[self.own.offsets[row] : self.own.offsets[row + 1]]
+        flags = np.ones(n_items, np.bool_) if self.allowed is None else self.allowed.copy()
+        if self.excluded is not None:
+            flags[self.excluded.items[self.excluded.offsets[row] : self.excluded.offsets[row + 1]]] = False
+        return np.flatnonzero(flags).astype(np.int32)
 
 
-def users_meant(trained: Ratings, user_ids: Ids | None, history: History | None, verb: str) -> pl.Series:
-    """Those asked about; or else those of the history."""
-    if user_ids is None:
-        if history is None:
-            raise InvalidParameterError(f"{verb} got neither users nor a history; expected at least one")
-        user_ids = history.users.ids if isinstance(history, Ratings) else [stranger(trained)]
-    return id_series(listed(user_ids), "user")
+def filters_of(
+    trained: Ratings,
+    each: Vocabulary,
+    seen: CSR,
+    *,
+    exclude: Any = "seen",
+    include_seen: bool = False,
+    only: Any = None,
+    matching: BoolArray | None = None,
+) -> Filters:
+    """The filters for these users, from what a caller may say (see `Recommender.recommend`).
+
+    `seen` has one row a user; `matching` are the items that fulfil a condition.
+    """
+    excluded, allowed = _excluded(trained, each, None if include_seen else seen, exclude, matching)
+    if only is None:
+        return Filters(excluded, allowed)
+    of_users, items = pairs_of(only, "only")
+    rows, n_items = known_items(trained, items), trained.n_items
+    if of_users is None:
+        chosen = np.zeros(n_items, np.bool_)
+        chosen[rows] = True
+        return Filters(excluded, chosen if allowed is None else chosen & allowed)
+    own = _keys(each.rows_of(of_users), rows, n_items)
+    if allowed is not None:
+        own = own[allowed[own % n_items]]
+    if excluded is not None:
+        own = own[~_are_among(own, _keys_of(excluded, n_items))]
+    offsets, columns = _grouped(own, len(each), n_items)
+    return Filters(excluded, allowed, CSR(offsets, columns, np.zeros(len(columns), np.float32)))
 
 
-def stranger(trained: Ratings) -> str:
-    """A name for somebody whom the training ratings do not know."""
-    name = "you"
-    while trained.users.rows_of([name])[0] >= 0:
-        name += "'"
-    return name
+def _excluded(
+    trained: Ratings, each: Vocabulary, seen: CSR | None, exclude: Any, allowed: BoolArray | None
+) -> tuple[Excluded | None, BoolArray | None]:
+    """Lists of what each user must not be shown (`seen` too, if given), and flags of what anybody may be."""
+    if exclude is None:
+        return None, allowed
+    has_seen = None if seen is None else Excluded(seen.offsets, seen.columns)
+    if isinstance(exclude, str):
+        if exclude != "seen":
+            raise InvalidParameterError(
+                f"exclude is {exclude!r}; expected 'seen', None, or items: for one item write exclude=[{exclude!r}]"
+            )
+        return has_seen, allowed
+    of_users, items = pairs_of(exclude, "exclude")
+    # Unknown items in such a list are fine: it often names things that nobody has rated yet.
+    rows, n_items = trained.items.rows_of(items), trained.n_items
+    if of_users is None:
+        remaining = np.ones(n_items, np.bool_) if allowed is None else allowed.copy()
+        remaining[rows[rows >= 0]] = False
+        return has_seen, remaining
+    pairs = _keys(each.rows_of(of_users), rows, n_items)
+    if has_seen is not None:
+        pairs = _ascending(np.concatenate([pairs, _keys_of(has_seen, n_items)]))
+    return Excluded(*_grouped(pairs, len(each), n_items)), allowed
+
+
+def allowed_items(trained: Ratings, *, exclude: Any, only: Any, matching: BoolArray | None) -> BoolArray | None:
+    """A flag an item, where no user is asked about whom filters could concern; None for all."""
+    if isinstance(exclude, str):
+        raise InvalidParameterError(f"exclude is {exclude!r}; expected items: for one item write exclude=[{exclude!r}]")
+    for name, rule in (("exclude", exclude), ("only", only)):
+        if rule is not None and pairs_of(rule, name)[0] is not None:
+            raise InvalidParameterError(f"{name} is a table with a column of users; expected items alone")
+    nobody = Vocabulary(pl.Series([], dtype=pl.Int64))
+    return filters_of(trained, nobody, empty_history(0), exclude=exclude, only=only, matching=matching).allowed
+
+
+def pairs_of(what: Any, name: str) -> tuple[pl.Series | None, pl.Series]:
+    """The users (None: everybody) and the items that a list, a series, or a table with their columns names."""
+    if isinstance(what, Ratings):
+        return what.user_ids(), what.item_ids()
+    if isinstance(what, Mapping):
+        raise InvalidParameterError(
+            f"{name} is of type {type(what).__name__}; expected a list of items, or a table with the columns user and "
+            "item where users have their own, such as polars.DataFrame({'user': [1, 1], 'item': [2, 3]})"
+        )
+    columns = _columns_of(what)
+    if columns is None:
+        return None, id_series(listed(what), name)
+    user, item = (usual_column(list(columns), USUAL_NAMES[part]) for part in ("user", "item"))
+    if item is None:
+        raise InvalidParameterError(
+            f"{name} is a table with the columns {', '.join(columns)}; expected one called item, and perhaps user"
+        )
+    items = id_series(columns[item], f"{name}, column {item!r}")
+    return (None if user is None else id_series(columns[user], f"{name}, column {user!r}")), items
+
+
+def _columns_of(what: Any) -> dict[str, Any] | None:
+    """The columns of a table of polars (also lazy), pandas or Arrow; None for anything else."""
+    if is_pandas(what):
+        return {str(label): what.iloc[:, place] for place, label in enumerate(what.columns)}
+    if isinstance(what, pl.LazyFrame):
+        what = what.collect()
+    elif hasattr(what, "__arrow_c_stream__") and hasattr(what, "columns"):
+        what = pl.DataFrame(what)
+    return {column.name: column for column in what} if isinstance(what, pl.DataFrame) else None
+
+
+def known_items(trained: Ratings, asked: pl.Series) -> IntArray:
+    """The rows of items; an unknown one is an error that names it."""
+    rows = trained.items.rows_of(asked)
+    if (rows < 0).any():
+        unknown = asked.filter(pl.Series(rows < 0))
+        raise UnknownIdError(f"the model knows no item {named(unknown)}", expected="items of the training ratings")
+    return rows
+
+
+def _keys(user_positions: IntArray, item_rows: IntArray, n_items: int) -> NDArray[np.int64]:
+    """One number a pair, ascending, each once; pairs of users not asked about or of unknown items are left out."""
+    known = (user_positions >= 0) & (item_rows >= 0)
+    return _ascending(user_positions[known].astype(np.int64) * n_items + item_rows[known])
+
+
+def _ascending(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each once, in order; numpy's own function takes ten times as long over a million."""
+    keys = np.sort(keys)
+    is_new: BoolArray = np.ones(len(keys), np.bool_)
+    is_new[1:] = keys[1:] != keys[:-1]
+    return keys[is_new]
+
+
+def _are_among(keys: NDArray[np.int64], others: NDArray[np.int64]) -> BoolArray:
+    """Which keys are also among others, which ascend."""
+    places = np.searchsorted(others, keys)
+    return np.asarray(np.append(others, -1)[places] == keys)
+
+
+def _keys_of(lists: Excluded, n_items: int) -> NDArray[np.int64]:
+    owners = np.repeat(np.arange(len(lists.offsets) - 1, dtype=np.int64), np.diff(lists.offsets))
+    return owners * n_items + lists.items
+
+
+def _grouped(keys: NDArray[np.int64], n_users: int, n_items: int) -> tuple[OffsetArray, IntArray]:
+    offsets = np.searchsorted(keys, np.arange(n_users + 1, dtype=np.int64) * n_items)
+    return contiguous(offsets, np.int64), contiguous(keys % n_items, np.int32)

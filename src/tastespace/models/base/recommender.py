@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.random import Generator
@@ -17,24 +17,33 @@ from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids, id_series, listed
 from tastespace.errors import InvalidParameterError, NotFittedError, warn
-from tastespace.index.index import Index, set_threads
+from tastespace.index.index import Index, with_threads
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import StoredIndex
 from tastespace.inference.checkpoints import Checkpoints
-from tastespace.models.base.active_learning import AMONG, Asker, Goal, Inquiries, Questions, questions_of
+from tastespace.models.base.active_learning import AMONG, Goal, QuestionOptions, Questions, QuestionSearch
 from tastespace.models.base.attribution import Explanation, explain
-from tastespace.models.base.candidates import score_blocks
 from tastespace.models.base.parameters import check_int
-from tastespace.models.base.policies import Policy, policy_of
-from tastespace.models.base.posterior import Inquires, Posterior, Prediction, Remembers, Uncertain
-from tastespace.models.base.prepared import Prepared, grown_index
-from tastespace.models.base.query import Request, asked_users, plain_history, stranger, users_meant
-from tastespace.models.base.ranking import Ranking, allowed_items, rules_of
+from tastespace.models.base.policies import Mean, Policy, policy_of
+from tastespace.models.base.posterior import Pairs, Posterior, score_blocks
+from tastespace.models.base.query import (
+    Expected,
+    Query,
+    Remarks,
+    allowed_items,
+    check_history,
+    each_once,
+    filters_of,
+    find_people,
+    new_name,
+    users_of,
+)
+from tastespace.models.base.results import Prediction, Ranking, Table
 from tastespace.models.base.resuming import infer_with_checkpoints, resumable, start_of, startable
 from tastespace.models.base.search_space import SearchSpace
 from tastespace.models.base.similarity import Similar, similar_items, similar_users
-from tastespace.models.base.top_n import Listing, ListOptions
-from tastespace.models.base.uncertainty import Sure
+from tastespace.models.base.top_n import ListOptions, Prepared, TopN, grown_index
+from tastespace.models.base.uncertainty import uncertainty_of
 from tastespace.models.base.update import (
     Sweeps,
     TrainingSummary,
@@ -48,6 +57,8 @@ from tastespace.models.base.update import (
 )
 from tastespace.progress import Observer, silent
 from tastespace.threads import instruction_set
+
+Answer = TypeVar("Answer", bound=Table)
 
 
 @dataclass(kw_only=True)
@@ -65,11 +76,12 @@ class Recommender(ABC):
     search_space: ClassVar[SearchSpace] = {}  # what `tune` searches of this model
     scores_are_ratings: ClassVar[bool] = True  # those of lists are expected ratings, or chances of a choice
     is_its_ratings: ClassVar[bool] = False  # the posterior holds the training ratings, and is nothing without them
+    warns = True  # remarks of answers become Python warnings, for people at a prompt
 
     @abstractmethod
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
-    ) -> Posterior[Any]:
+    ) -> Posterior:
         """Conclude from the ratings: all that a subclass writes. `held_out` may be watched, never learned from."""
 
     def check(self) -> None:
@@ -125,13 +137,12 @@ class Recommender(ABC):
             sampler = resumable(self, checkpoints)
             seed, posterior = infer_with_checkpoints(sampler, observed, held_out, observer, checkpoints)
         # Declared levels may reach further than those in use.
-        rating_range = posterior.rating_range if isinstance(posterior, Uncertain) else observed.range
-        return self.restore(observed, posterior, seed, rating_range)
+        return self.restore(observed, posterior, seed, posterior.rating_range or observed.range)
 
     def restore(
         self,
         observed: Ratings,
-        posterior: Posterior[Any],
+        posterior: Posterior,
         seed: int,
         rating_range: tuple[float, float],
         seen: TrainingSummary | None = None,
@@ -142,15 +153,13 @@ class Recommender(ABC):
         """
         instruction_set()
         self.ratings_ = observed  # the ids at least; an artifact may have been saved without the ratings
-        if isinstance(posterior, Remembers):
-            posterior = posterior.remembering(observed.by_user)
         self.posterior_ = posterior
         self.seed_ = seed
         self.rating_range_ = rating_range
         self.seen_ = TrainingSummary.of(observed) if seen is None else seen
         self.news_: UpdateSummary | None = None  # what an update brought
         self.index_: StoredIndex | None = None  # the one chosen for these items
-        self._prepared = Prepared(posterior, observed)
+        self._prepared, self._expected = Prepared(posterior, observed), self._expected_of(observed)
         return self
 
     def update(self, new_ratings: Any, *, sweeps: Sweeps = "auto", observer: Observer = silent) -> Self:
@@ -185,8 +194,7 @@ class Recommender(ABC):
         (low, high), (least, most) = self.rating_range_, merged.ratings.range
         # Most models have checked that new ratings are within the range; choices may be made more often than before.
         widened = min(low, least), max(high, most)
-        rating_range = posterior.rating_range if isinstance(posterior, Uncertain) else widened
-        other.restore(merged.ratings, posterior, self.seed_, rating_range, seen)
+        other.restore(merged.ratings, posterior, self.seed_, posterior.rating_range or widened, seen)
         other.news_ = news
         other.index_ = grown_index(self.index_, self.posterior_, posterior)
         return other
@@ -219,17 +227,18 @@ class Recommender(ABC):
     def is_fitted(self) -> bool:
         return "posterior_" in self.__dict__
 
-    def about(self, user_ids: Ids | None = None, *, history: Any = None, instead: bool = False) -> Request:
-        """Users as a request is about them: what is believed of them is concluded once, when it is first needed.
+    def about(self, user_ids: Ids | None = None, *, history: Any = None, instead: bool = False) -> Query:
+        """Users as a query is about them: what is believed of them is concluded once, when it is first needed.
 
         Where several things are asked about the same users, give what this returns in place of `user_ids`. `history`
         is as in `recommend`; with `instead` it is all that counts, in place of what the users rated in training: for
-        whoever keeps the ratings himself, and may have lost some.
+        whoever keeps the ratings themselves, and may have lost some.
         """
-        self.require_fitted()
-        return self._request(user_ids, history, "about", instead=instead)
+        query = self._query(user_ids, history, "about", instead=instead)
+        self._tell(query.remarks)
+        return replace(query, remarks=())
 
-    def predict(self, user_ids: Ids | Request, item_ids: Ids, *, history: Any = None) -> Prediction:
+    def predict(self, user_ids: Ids | Query, item_ids: Ids, *, history: Any = None) -> Prediction:
         """Predicted ratings of pairs, within the range of the training ratings.
 
         Unknown users and items get the prior's answer and are flagged cold. `history` are ratings that the
@@ -237,36 +246,41 @@ class Recommender(ABC):
         """
         self.require_fitted()
         items = id_series(listed(item_ids), "item")
-        if isinstance(user_ids, Request) and len(user_ids.users) == 1:
-            users = user_ids.users.gather(np.zeros(len(items), np.uint32))
+        if isinstance(user_ids, Query):
+            query = self._query(user_ids, history, "predict")
+            users, positions = query.users, query.positions
+            if len(users) == 1:
+                users, positions = users.gather(np.zeros(len(items), np.uint32)), np.repeat(positions, len(items))
         else:
-            users = user_ids.users if isinstance(user_ids, Request) else id_series(listed(user_ids), "user")
+            users = id_series(listed(user_ids), "user")
         if len(users) != len(items):
             raise InvalidParameterError(f"{len(users)} users and {len(items)} items; expected as many of each")
-        request = self._request(user_ids if isinstance(user_ids, Request) else users, history, "predict")
-        positions, item_rows = request.asked.users.rows_of(users), self.ratings_.items.rows_of(items)
-        belief, posterior, outlook = request.belief, self.posterior_, None
-        if isinstance(posterior, Uncertain):
-            outlook = posterior.outlook(belief, positions, item_rows, request.threads)
-            mean = outlook.belief.mean().astype(np.float32)
-        else:
-            mean = posterior.predict(belief, positions, item_rows, request.threads)
+        if not isinstance(user_ids, Query):
+            query = self._query(users, history, "predict")
+            positions = query.positions
+        item_rows = self.ratings_.items.rows_of(items)
+        belief, pairs = query.belief, Pairs(positions, item_rows)
+        predictive = belief.predictive(pairs)
+        mean = belief.mean(pairs) if predictive is None else predictive.belief.mean().astype(np.float32)
         low, high = self.prediction_range
-        return Prediction(
-            user_ids=users,
-            item_ids=items,
-            titles=None if self.ratings_.item_titles is None else self.ratings_.title_of(item_rows),
-            mean=np.clip(mean, low, high),
-            cold=request.cold[positions] | (item_rows < 0),
-            belief_sd=None if outlook is None else outlook.belief.sd().astype(np.float32),
-            rating_sd=None if outlook is None else outlook.rating.sd().astype(np.float32),
-            rating=None if outlook is None else outlook.rating,
-            unclipped=mean,
+        return self._told(
+            Prediction(
+                user_ids=users,
+                item_ids=items,
+                titles=None if self.ratings_.item_titles is None else self.ratings_.title_of(item_rows),
+                mean=np.clip(mean, low, high),
+                cold=query.cold[positions] | (item_rows < 0),
+                belief_sd=None if predictive is None else predictive.belief.sd().astype(np.float32),
+                rating_sd=None if predictive is None else predictive.rating.sd().astype(np.float32),
+                rating=None if predictive is None else predictive.rating,
+                unclipped=mean,
+                remarks=query.remarks,
+            )
         )
 
     def recommend(
         self,
-        user_ids: Ids | Request | None = None,
+        user_ids: Ids | Query | None = None,
         n: int = 10,
         *,
         history: Any = None,
@@ -295,7 +309,7 @@ class Recommender(ABC):
         All filters hold together. `exclude="seen"` leaves out what a user has rated, None nothing, items (a list,
         or a table with a column item) these and the seen ones; a table with the columns user and item leaves out
         those pairs and the seen ones. With `include_seen` the seen ones are not left out. `only` are items to choose
-        from; an unknown one is an error. A table of users and items gives each user his own to choose from, and a
+        from; an unknown one is an error. A table of users and items gives each user their own to choose from, and a
         user who is not in it none. `where` is a condition on titles and attributes, such as
         ``genre = Comedy and year >= 1990`` (see `tastespace.data.filters`).
 
@@ -308,7 +322,7 @@ class Recommender(ABC):
         vectors. It is used under every policy: "cautious", "curious" and "likely" put the best 20 n (at least 200) by
         expected rating in order. "thompson" searches its own draw: by the index where items are the same in all draws
         (`ImplicitALS`, `LogisticMF`), or else all items of the draw are looked at, which no index over the mean could
-        find the best of. Every item is also looked at where each user has a list of his own to choose from, and where
+        find the best of. Every item is also looked at where each user has a list of their own to choose from, and where
         damping meets another policy than "mean". `found_by` says how it was.
 
         If the model knows how sure it is, each entry says so: an interval that holds a rating with a probability of
@@ -318,50 +332,47 @@ class Recommender(ABC):
         for `BPMF` with its 100 draws, or 2 with an index; `uncertainty=False` leaves it out.
         """
         self.require_fitted()
-        wishes = ListOptions(n, policy_of(policy), diversity, popularity_damping)
-        wishes.check()
-        request = self._request(user_ids, history, "recommend")
-        asked = request.asked
-        rules = rules_of(
+        chosen = Mean() if policy == "mean" else policy_of(policy)
+        options = ListOptions(n, chosen, diversity, popularity_damping)
+        options.check()
+        query = self._query(user_ids, history, "recommend")
+        people, belief = query.people, query.belief
+        matching, doubts = self._matching(where)
+        filters = filters_of(
             self.ratings_,
-            asked.users,
-            asked.seen,
+            query.each,
+            people.history,
             exclude=exclude,
             include_seen=include_seen,
             only=only,
-            matching=self._matching(where),
+            matching=matching,
         )
-        lists = Listing(
-            posterior=self.posterior_,
-            belief=request.belief,
-            n_users=len(asked.users),
-            n_items=self.ratings_.n_items,
-            rules=rules,
-            prepared=self._prepared,
-            index=self._index(index),
-            rng_of=request.rng_of("policy", getattr(wishes.policy, "request", 0)),
-            threads=request.threads,
-        ).lists(wishes, with_pool=uncertainty and isinstance(self.posterior_, Uncertain))
-        found, sureness = lists.found, None
-        if uncertainty and isinstance(self.posterior_, Uncertain):
-            sure = Sure(self.posterior_, request.belief, rules, request.rng_of("top n"), request.threads)
-            sureness = sure.of(found.items, n, lists.pool)
-        positions = request.positions
-        item_rows = found.items[positions]
-        return Ranking(
-            user_ids=request.users,
-            cold=request.cold[positions],
-            item_rows=item_rows,
-            scores=found.scores[positions],
-            item_ids=self.ratings_.items.at(item_rows.reshape(-1)),
-            titles=None if self.ratings_.item_titles is None else self.ratings_.title_of(item_rows.reshape(-1)),
-            sureness=None if sureness is None else sureness.take(positions),
-            found_by=lists.how,
+        searched, scan = self._index(index)
+        rng_of = query.rng_of("policy", getattr(options.policy, "request", 0))
+        n_items = len(self.ratings_.items.ids)
+        top = TopN(belief, filters, self._prepared, n_items, searched, rng_of, self.threads, query.threads, scan)
+        lists = top.lists(options, with_pool=uncertainty and belief.uncertainty is not None)
+        sure = None
+        if uncertainty:
+            sure = uncertainty_of(belief, lists.found.items, n, filters, query.rng_of("top n"), lists.pool)
+        item_rows = lists.found.items[query.positions]
+        return self._told(
+            Ranking(
+                user_ids=query.users,
+                cold=query.cold[query.positions],
+                item_rows=item_rows,
+                scores=lists.found.scores[query.positions],
+                item_ids=self.ratings_.items.at(item_rows.reshape(-1)),
+                titles=None if self.ratings_.item_titles is None else self.ratings_.title_of(item_rows.reshape(-1)),
+                uncertainty=None if sure is None else sure.take(query.positions),
+                found_by=lists.how,
+                remarks=query.remarks + doubts,
+            )
         )
 
     def ask(
         self,
-        user_ids: Ids | Request | None = None,
+        user_ids: Ids | Query | None = None,
         n: int = 5,
         *,
         history: Any = None,
@@ -371,49 +382,36 @@ class Recommender(ABC):
         among: int | None = AMONG,
         goal: Goal = "ratings",
     ) -> Questions:
-        """What each user should be asked to rate next, so that what he may like is known soonest.
+        """What each user should be asked to rate next, so that what they may like is known soonest.
 
         Without `user_ids` and `history` somebody is meant of whom nothing is known. `history`, `exclude`, `only` and
         `where` are as in `recommend`; the last three say what may be asked, and what is to be known. A person can only
-        rate what he knows: questions are chosen `among` so many of the allowed items, those most rated in training
+        rate what they know: questions are chosen `among` so many of the allowed items, those most rated in training
         (None: among all).
 
         `goal` is what is to be known: "ratings", those of whatever people rate (each item counts as often; those
-        named by `only` all alike), or "list", the best of his list (see `tastespace.models.base.active_learning`). A
+        named by `only` all the same), or "list", the best of the list (see `tastespace.models.base.active_learning`). A
         model without a posterior is an error.
         """
         self.require_fitted()
-        wanted = Inquiries(n, among, goal)
-        wanted.check()
-        posterior = self.posterior_
-        if not isinstance(posterior, Inquires):
+        options = QuestionOptions(n, among, goal)
+        options.check()
+        if user_ids is None and history is None:
+            user_ids = [new_name(self.ratings_)]
+        query = self._query(user_ids, history, "ask")
+        information = query.belief.information
+        if information is None:
             raise InvalidParameterError(
                 f"{type(self).__name__} predicts a point and does not know what an answer would tell; expected a model "
                 f"with a posterior, such as {'ImplicitALS' if self.takes_choices else 'BPMF'}"
             )
-        if user_ids is None and history is None:
-            user_ids = [stranger(self.ratings_)]
-        request = self._request(user_ids, history, "ask")
-        asked = request.asked
-        found = Asker(
-            posterior=posterior,
-            belief=request.belief,
-            seen=asked.seen,
-            rules=rules_of(
-                self.ratings_,
-                asked.users,
-                asked.seen,
-                exclude=exclude,
-                only=only,
-                matching=self._matching(where),
-            ),
-            are_listed=only is not None,
-            counts=self.ratings_.by_item.counts.astype(np.float64) if len(self.ratings_) else None,
-            n_items=self.ratings_.n_items,
-            exact=self._prepared.exact if goal == "list" else None,
-            threads=request.threads,
-        ).questions(wanted)
-        return questions_of(found, self.ratings_, request.users, request.positions, request.cold)
+        matching, doubts = self._matching(where)
+        filters = filters_of(
+            self.ratings_, query.each, query.people.history, exclude=exclude, only=only, matching=matching
+        )
+        exact = self._prepared.exact if goal == "list" else None
+        search = QuestionSearch(query, information, filters, only is not None, exact)
+        return self._told(search.questions(options, query.remarks + doubts))
 
     def scores(self, user_ids: Ids, *, history: Any = None) -> Iterator[tuple[IntArray, FloatMatrix]]:
         """What lists are ordered by, for measures over whole rankings: the scores of all items, in bounded memory.
@@ -423,11 +421,10 @@ class Recommender(ABC):
         and not as a straight line (levels, yes and no), these are the scores; lists put the best of them in order of
         the expected rating, which is almost the same.
         """
-        self.require_fitted()
-        request = self._request(user_ids, history, "scores")
-        n_users, n_items = len(request.asked.users), self.ratings_.n_items
-        for rows, block in score_blocks(self.posterior_, request.belief, n_users, n_items, request.threads):
-            seen = request.asked.seen.take(rows)
+        query = self._query(user_ids, history, "scores")
+        self._tell(query.remarks)
+        for rows, block in score_blocks(query.belief, len(query.people), self.ratings_.n_items):
+            seen = query.people.history.take(rows)
             block[seen.rows(), seen.columns] = -np.inf
             yield rows, block
 
@@ -436,18 +433,19 @@ class Recommender(ABC):
     ) -> Similar:
         """The items most like each of these: those in the same direction of the taste space.
 
-        A bias is no part of it: likeness is about the kind of a thing, not about how good it is. `exclude`, `only`
+        A bias is no part of it: similarity is about the kind of a thing, not about how good it is. `exclude`, `only`
         and `where` filter as in `recommend`. An item with nothing to be compared by gets an empty list and is flagged
         cold. An unknown item is an error, and so is a model without tastes.
         """
         self.require_fitted()
         check_int("n", n, least=1)
         items = id_series(listed(item_ids), "item")
-        allowed = allowed_items(self.ratings_, exclude=exclude, only=only, matching=self._matching(where))
-        likeness = self._prepared.item_likeness
-        return similar_items(self.ratings_, likeness, items, n, allowed, threads.resolve(self.threads))
+        matching, doubts = self._matching(where)
+        allowed = allowed_items(self.ratings_, exclude=exclude, only=only, matching=matching)
+        n_threads = threads.resolve(self.threads)
+        return self._told(similar_items(self.ratings_, self._prepared.items, items, n, allowed, n_threads, doubts))
 
-    def similar_users(self, user_ids: Ids | Request | None = None, n: int = 10, *, history: Any = None) -> Similar:
+    def similar_users(self, user_ids: Ids | Query | None = None, n: int = 10, *, history: Any = None) -> Similar:
         """The training users most like each of these, who may be strangers with a history (see `recommend`).
 
         Somebody without any ratings, or with nothing to be compared by, gets an empty list and is flagged cold. A
@@ -455,8 +453,8 @@ class Recommender(ABC):
         """
         self.require_fitted()
         check_int("n", n, least=1)
-        request, likeness = self._request(user_ids, history, "similar_users"), self._prepared.user_likeness
-        return similar_users(self.ratings_, likeness, request.asked, request.belief, request.users, n, request.threads)
+        query = self._query(user_ids, history, "similar_users")
+        return self._told(similar_users(query, lambda: self._prepared.users, n))
 
     def explain(self, user_id: Any | None, item_ids: Ids, *, history: Any = None, n: int = 5) -> Explanation:
         """Which of the user's own ratings pushed these items up or down, and how much: the `n` largest of each.
@@ -464,49 +462,47 @@ class Recommender(ABC):
         `user_id` may be None where a history is of one user. Somebody without ratings is flagged cold.
 
         The contribution of a rating is what the prediction would lose, had the user rated that one thing as a
-        stranger would be predicted to (see `tastespace.models.base.attribution`); that of a choice, had he not made it.
+        stranger would be predicted to (see `tastespace.models.base.attribution`); that of a choice, had they not made
+        it.
         """
         self.require_fitted()
         check_int("n", n, least=1)
-        named = user_id is None or isinstance(user_id, Request)
-        request = self._request(user_id if named else [user_id], history, "explain")
-        asked = request.asked
-        if len(request.users) != 1:
+        named = user_id is None or isinstance(user_id, Query)
+        query = self._query(user_id if named else [user_id], history, "explain")
+        if len(query.users) != 1:
             raise InvalidParameterError(
-                f"explain got a history of {len(request.users)} users; expected to be told which one"
+                f"explain got a history of {len(query.users)} users; expected to be told which one"
             )
-        if not len(self.ratings_) and not asked.cold[0] and not asked.seen.counts[0]:
+        people = query.people
+        if not len(self.ratings_) and not people.cold[0] and not people.history.counts[0]:
             raise InvalidParameterError(
                 "the model was saved without its ratings, so that there is nothing to explain by; expected a history, "
                 "or a model saved with its ratings"
             )
-        items, user = id_series(listed(item_ids), "item"), asked.users.ids[0]
-        return explain(
-            self.ratings_,
-            self.posterior_,
-            user,
-            asked.seen,
-            items,
-            n,
-            request.threads,
-            trained=asked.before,
-            instead=self.not_rated,
-            belief=request.belief,
-        )
+        return self._told(explain(query, id_series(listed(item_ids), "item"), n, self.not_rated))
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name, as scikit-learn asks for them."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+    def get_params(self, deep: bool = False) -> dict[str, Any]:
+        """The parameters by name, as scikit-learn asks for them: those that the constructor takes.
+
+        With `deep` also the fields of parameters that are objects, as `name__field`.
+        """
+        params = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, value in list(params.items()) if deep else ():
+            if is_dataclass(value) and not isinstance(value, type):
+                params |= {f"{name}__{field.name}": getattr(value, field.name) for field in fields(value)}
+        return params
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters; takes effect at the next fit."""
-        known = self.get_params()
-        for name, value in params.items():
+        """Change parameters, or as `name__field` the fields of one that is an object; takes effect at the next fit."""
+        known = self.get_params(deep=True)
+        for name in params:
             if name not in known:
                 raise InvalidParameterError(
                     f"{type(self).__name__} has no parameter {name!r}; expected one of {', '.join(known)}"
                 )
-            setattr(self, name, value)
+        for name in sorted(params, key=lambda name: "__" in name):  # An object first, and then what is inside it.
+            outer, _, inner = name.partition("__")
+            setattr(self, outer, replace(getattr(self, outer), **{inner: params[name]}) if inner else params[name])
         return self
 
     def require_fitted(self) -> None:
@@ -514,50 +510,58 @@ class Recommender(ABC):
         if not self.is_fitted:
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(ratings) first")
 
-    def _request(self, user_ids: Ids | Request | None, history: Any, verb: str, *, instead: bool = False) -> Request:
+    def _query(self, user_ids: Ids | Query | None, history: Any, verb: str, *, instead: bool = False) -> Query:
         """Who is meant by users and a history, and what they rated in training and since."""
-        if isinstance(user_ids, Request):
-            return self._made(user_ids, history, verb)
-        history = plain_history(history)
-        users = users_meant(self.ratings_, user_ids, history, verb)
-        asked = asked_users(
-            self.ratings_, users, history, self.history_range, takes_choices=self.takes_choices, instead=instead
-        )
-        return Request(self.ratings_, self.posterior_, self.seed_, users, asked, threads.resolve(self.threads))
+        self.require_fitted()
+        if isinstance(user_ids, Query):
+            if user_ids.posterior is not self.posterior_:
+                raise InvalidParameterError(
+                    f"{verb} got users as another model sees them; expected about() of this model"
+                )
+            if history is not None:
+                raise InvalidParameterError(f"{verb} got a history beside about(); expected about(..., history=...)")
+            return user_ids
+        users = users_of(self.ratings_, user_ids, history, verb)
+        each, positions = each_once(users)
+        people, remarks = find_people(self.ratings_, each, history, self._expected, instead=instead)
+        check_history(self.posterior_, people, self.ratings_.items, self._expected)
+        n_threads = threads.resolve(self.threads)
+        return Query(self.ratings_, self.posterior_, self.seed_, users, each, positions, people, n_threads, remarks)
 
-    def _made(self, request: Request, history: Any, verb: str) -> Request:
-        """A request that was made before, by this very model."""
-        if request.posterior is not self.posterior_:
-            raise InvalidParameterError(f"{verb} got users as another model sees them; expected about() of this model")
-        if history is not None:
-            raise InvalidParameterError(f"{verb} got a history beside about(); expected about(..., history=...)")
-        return request
+    def _expected_of(self, observed: Ratings) -> Expected:
+        """What the ratings of a history may be expected to be."""
+        low, high = self.history_range
+        # Where training knew only that things were chosen, a history can say no more.
+        is_only_that = observed.kind == "one-class" and (not len(observed) or observed.range == (1, 1))
+        return Expected(low, high, observed.kind, self.takes_choices, self.not_rated is not None, is_only_that)
 
-    def _index(self, asked: Index | Literal["auto"] | None) -> Index | None:
-        """The index meant."""
+    def _index(self, asked: Index | Literal["auto"] | None) -> tuple[Index | None, Exact | None]:
+        """The index meant, with as many threads as the model may use; or the scan that was chosen for this model."""
         if isinstance(asked, str):
             if asked != "auto":
                 raise InvalidParameterError(f"index is {asked!r}; expected 'auto', None, or a built index")
-            return None if self.index_ is None else self._chosen(self.index_.index)
+            if self.index_ is None:
+                return None, None
+            chosen = self.index_.index
+            return (None, chosen) if isinstance(chosen, Exact) else (with_threads(chosen, self.threads), None)
         if asked is not None and (isinstance(asked, type) or not hasattr(asked, "n_items_")):
             raise InvalidParameterError(
-                f"index is {asked!r}; expected 'auto', None, or an index that is built over posterior_.item_vectors()"
+                f"index is {asked!r}; expected 'auto', None, or an index that is built over posterior_.item_vectors"
             )
-        return asked
+        return asked, None
 
-    def _chosen(self, index: Index) -> Index | None:
-        """The index chosen for this model, with as many threads as the model may use."""
-        if isinstance(index, Exact):
-            self._prepared.take_exact(index)
-            return None
-        set_threads(index, self.threads)
-        return index
-
-    def _matching(self, where: str | None) -> BoolArray | None:
-        """The items that fulfil a condition; what is doubtful about it brings a warning."""
+    def _matching(self, where: str | None) -> tuple[BoolArray | None, Remarks]:
+        """The items that fulfil a condition, and what is doubtful about it."""
         if where is None:
-            return None
+            return None, ()
         matching, doubts = Condition(where).matches(self._prepared.attributes)
-        for doubt in doubts:
-            warn(doubt)
-        return matching
+        return matching, tuple(dict.fromkeys(doubts))
+
+    def _told(self, answer: Answer) -> Answer:
+        """The answer of a public call, whose remarks become warnings."""
+        self._tell(answer.remarks)
+        return answer
+
+    def _tell(self, remarks: Remarks) -> None:
+        for remark in remarks if self.warns else ():
+            warn(remark)

@@ -73,7 +73,7 @@ class Resumable(Protocol):
 
     seed: int | None
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+    def get_params(self, deep: bool = False) -> dict[str, Any]: ...
 
     def infer_resumably(
         self,
@@ -82,7 +82,7 @@ class Resumable(Protocol):
         observer: Observer,
         held_out: Ratings | None,
         checkpoints: RunCheckpoints | None,
-    ) -> Posterior[Any]:
+    ) -> Posterior:
         """As `infer`, and to the same end, with checkpoints."""
         ...
 
@@ -104,7 +104,7 @@ def resumable(recommender: Any, checkpoints: Checkpoints) -> Resumable:
 
 def infer_with_checkpoints(
     recommender: Resumable, observed: Ratings, held_out: Ratings | None, observer: Observer, checkpoints: Checkpoints
-) -> tuple[int, Posterior[Any]]:
+) -> tuple[int, Posterior]:
     """The seed, and what was concluded."""
     # Without a seed, the run that goes on has that of the run that began.
     began_with = checkpoints.seed() if recommender.seed is None and checkpoints.resume else None
@@ -157,7 +157,7 @@ class Startable(Protocol):
 
     def infer_from(
         self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> Posterior[Any]: ...
+    ) -> Posterior: ...
 
 
 def startable(recommender: Any) -> Startable:

@@ -1,4 +1,4 @@
-"""How alike items are, or users: by their directions in a taste space, or by what a model says itself.
+"""How similar items are, or users: by their directions in a taste space, or by what a model says itself.
 
 What is asked about is cold if there is nothing to compare it by: it lies at the origin, or is similar to nothing at all
 (a model's own similarity of 0 stands for that). It gets an empty list, and is in no other's list.
@@ -6,9 +6,9 @@ What is asked about is cold if there is nothing to compare it by: it lies at the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
@@ -18,16 +18,157 @@ from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.frames import to_pandas
-from tastespace.index.index import Excluded, Neighbours
+from tastespace.index.index import Excluded, Neighbours, with_threads
 from tastespace.index.structures.exact import Exact
-from tastespace.models.base.candidates import BLOCK_SCORES, best_of_scores, forbid
-from tastespace.models.base.posterior import ComparesItems, ComparesUsers, Embeddings, Posterior, Remembers
-from tastespace.models.base.query import Asked
-from tastespace.models.base.ranking import known_items
+from tastespace.models.base.posterior import BLOCK_SCORES, Posterior
+from tastespace.models.base.query import Filters, Query, known_items
+from tastespace.models.base.results import Lists, plural, titled
 
-if TYPE_CHECKING:
-    import pandas as pd
+BLOCK_NUMBERS = 1 << 22  # held at once for comparing: 16 MB
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Similar(Lists):
+    """The items (or users) that are most similar to each one asked about, most similar first, never itself.
+
+    `similarities` are from -1 to 1; in a taste space they are cosines. `cold` ones have nothing to be compared by,
+    and an empty list.
+    """
+
+    side: Literal["item", "user"]
+    ids: pl.Series  # one asked about
+    titles: pl.Series | None  # one asked about; None for users
+    similar_rows: IntArray  # asked x n, -1 where there is nothing
+    similarities: FloatMatrix  # asked x n
+    similar_ids: pl.Series  # asked * n, null where there is nothing
+    similar_titles: pl.Series | None  # asked * n
+
+    cold_note = "nothing to compare by"
+
+    @property
+    def rows(self) -> IntArray:
+        return self.similar_rows
+
+    @property
+    def heading(self) -> str:
+        return f"Similar to {plural(len(self), self.side)}"
+
+    def asked(self) -> dict[str, Any]:
+        return {self.side: self.ids} if self.titles is None else {self.side: self.ids, "title": self.titles}
+
+    def entries(self) -> dict[str, Any]:
+        """Item or user, title, and similarity."""
+        columns: dict[str, Any] = {self.side: self.similar_ids}
+        if self.similar_titles is not None:
+            columns["title"] = self.similar_titles
+        return columns | {"similarity": self.similarities.reshape(-1)}
+
+    def name_beside(self, name: str) -> str:
+        return {self.side: "similar", "title": "similar_title"}.get(name, name)
+
+    def line(self, row: dict[str, Any]) -> str:
+        return f"{row['similarity']:6.3f}  {titled(row[self.side], row.get('title'))}"
+
+
+class Nearest(NamedTuple):
+    """What is most similar to each one asked about, and which of these have nothing to be compared by."""
+
+    found: Neighbours
+    cold: BoolArray  # one asked about
+
+
+Compare = Callable[[NDArray[Any]], FloatMatrix]  # a position in each list -> similarity of all its entries to that one
+
+
+class ComparesLists(Protocol):
+    """Compares the entries of lists, so that these can be made diverse."""
+
+    def numbers_held(self, length: int) -> int:
+        """How many numbers comparing takes for each list of this length, so that the caller can bound memory."""
+        ...
+
+    def among(self, lists: IntArray, threads: int) -> Compare:
+        """Compares the entries of each list (one row a list of item rows) with one of them."""
+        ...
+
+
+class Directions:
+    """Points of a taste space, compared by the cosine; one at the origin, of which nothing is known, is like none."""
+
+    def __init__(self, embeddings: FloatMatrix) -> None:
+        self.vectors = directions(embeddings)
+        self._index = Exact().build(self.vectors)
+        self._placed = _are_placed(self.vectors)
+
+    def nearest(
+        self, queries: FloatMatrix, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
+    ) -> Nearest:
+        """The k most similar to each query (a direction), found exactly."""
+        if not self._placed.all():
+            allowed = self._placed if allowed is None else self._placed & allowed
+        found = with_threads(self._index, threads).search(queries, k, excluded=excluded, allowed=allowed)
+        cold = ~_are_placed(queries)
+        found.items[cold], found.scores[cold] = -1, -np.inf
+        # Rounding takes the cosine of two equal directions a little above 1.
+        return Nearest(Neighbours(found.items, np.minimum(found.scores, np.float32(1))), cold)
+
+    def nearest_to(
+        self, rows: IntArray, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
+    ) -> Nearest:
+        """The k most similar to each of these points."""
+        return self.nearest(self.vectors[rows], k, excluded, allowed, threads)
+
+    def numbers_held(self, length: int) -> int:
+        return length * int(self.vectors.shape[1])
+
+    def among(self, lists: IntArray, threads: int) -> Compare:
+        gathered, here = self.vectors[lists], np.arange(len(lists))
+        return lambda positions: np.einsum("ncd,nd->nc", gathered, gathered[here, positions])
+
+
+@dataclass(frozen=True)
+class ComparedItems:
+    """Items of a model that says itself how similar they are."""
+
+    similarities: Callable[[IntArray, int], FloatMatrix]  # see `Posterior.item_similarities`
+    n_items: int
+
+    def nearest_to(
+        self, rows: IntArray, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
+    ) -> Nearest:
+        def some(positions: IntArray) -> FloatMatrix:
+            return self.similarities(rows[positions], threads)
+
+        return nearest_by(some, len(rows), self.n_items, k, excluded, allowed)
+
+    def numbers_held(self, length: int) -> int:
+        return self.n_items
+
+    def among(self, lists: IntArray, threads: int) -> Compare:
+        here = np.arange(len(lists))
+
+        def compare(positions: NDArray[Any]) -> FloatMatrix:
+            rows, which = np.unique(lists[here, positions], return_inverse=True)
+            return self.similarities(rows.astype(np.int32), threads)[which[:, None], lists]
+
+        return compare
+
+
+@dataclass(frozen=True, eq=False)
+class CoRatedItems:
+    """Items compared by who rated them: for lists of different things, where the model knows no better."""
+
+    raters: CSR  # of each item
+    n_users: int
+
+    def numbers_held(self, length: int) -> int:
+        return 2 * length * n_words(self.n_users)  # a word takes as much room as two numbers
+
+    def among(self, lists: IntArray, threads: int) -> Compare:
+        rows, places = np.unique(lists, return_inverse=True)
+        bits = RaterBits.of(self.raters.take(rows.astype(np.int32)), self.n_users)
+        places, here = places.reshape(lists.shape), np.arange(len(lists))
+        return lambda positions: bits.cosines(places, places[here, positions][:, None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,170 +201,17 @@ def n_words(n_users: int) -> int:
     return -(-n_users // 64)
 
 
-Compare = Callable[[NDArray[Any]], FloatMatrix]  # a position in each list -> similarity of all its entries to that one
+def compared_items(posterior: Posterior, n_items: int) -> Directions | ComparedItems | None:
+    """What tells how similar items are; None for a model without tastes, which cannot say."""
+    if posterior.item_similarities is not None:
+        return ComparedItems(posterior.item_similarities, n_items)
+    return None if posterior.embeddings is None else Directions(posterior.embeddings)
 
 
-class Nearest(NamedTuple):
-    """What is most like each one asked about, and which of these have nothing to be compared by."""
-
-    found: Neighbours
-    cold: BoolArray  # one asked about
-
-
-class Directions:
-    """Places of a taste space, compared by the cosine; one at the origin, of which nothing is known, is like none."""
-
-    def __init__(self, places: FloatMatrix) -> None:
-        self.vectors = directions(places)
-        self._index = Exact().build(self.vectors)
-        self._placed = _are_placed(self.vectors)
-
-    def nearest(
-        self, queries: FloatMatrix, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
-    ) -> Nearest:
-        """The k likest of each query (directions), found exactly."""
-        if not self._placed.all():
-            allowed = self._placed if allowed is None else self._placed & allowed
-        self._index.threads = threads
-        found = self._index.search(queries, k, excluded=excluded, allowed=allowed)
-        cold = ~_are_placed(queries)
-        found.items[cold], found.scores[cold] = -1, -np.inf
-        # Rounding takes the cosine of two equal directions a little above 1.
-        return Nearest(Neighbours(found.items, np.minimum(found.scores, np.float32(1))), cold)
-
-
-class PlacedItems:
-    """Items of a taste space."""
-
-    def __init__(self, places: FloatMatrix) -> None:
-        self.directions = Directions(places)
-
-    def nearest(
-        self, item_rows: IntArray, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
-    ) -> Nearest:
-        """The k items most like each of these."""
-        return self.directions.nearest(self.directions.vectors[item_rows], k, excluded, allowed, threads)
-
-    def numbers_held(self, length: int) -> int:
-        """How many numbers comparing takes for each list of this length, so that the caller can bound memory."""
-        return length * int(self.directions.vectors.shape[1])
-
-    def among(self, lists: IntArray, threads: int) -> Compare:
-        """Compares the entries of each list (one row a list of item rows) with one of them."""
-        gathered, here = self.directions.vectors[lists], np.arange(len(lists))
-        return lambda positions: np.einsum("ncd,nd->nc", gathered, gathered[here, positions])
-
-
-@dataclass(frozen=True)
-class ComparedItems:
-    """Items of a model that says itself how alike they are."""
-
-    posterior: ComparesItems
-    n_items: int
-
-    def nearest(
-        self, item_rows: IntArray, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
-    ) -> Nearest:
-        def similarities(positions: IntArray) -> FloatMatrix:
-            return self.posterior.item_similarities(item_rows[positions], threads)
-
-        return _nearest(similarities, len(item_rows), self.n_items, k, excluded, allowed)
-
-    def numbers_held(self, length: int) -> int:
-        return self.n_items
-
-    def among(self, lists: IntArray, threads: int) -> Compare:
-        here = np.arange(len(lists))
-
-        def compare(positions: NDArray[Any]) -> FloatMatrix:
-            rows, which = np.unique(lists[here, positions], return_inverse=True)
-            similarities = self.posterior.item_similarities(rows.astype(np.int32), threads)
-            return similarities[which[:, None], lists]
-
-        return compare
-
-
-@dataclass(frozen=True, eq=False)
-class CoRatedItems:
-    """Items compared by who rated them: for lists of different things, where the model knows no better."""
-
-    raters: CSR  # of each item
-    n_users: int
-
-    def numbers_held(self, length: int) -> int:
-        return 2 * length * n_words(self.n_users)  # a word takes as much room as two numbers
-
-    def among(self, lists: IntArray, threads: int) -> Compare:
-        rows, places = np.unique(lists, return_inverse=True)
-        bits = RaterBits.of(self.raters.take(rows.astype(np.int32)), self.n_users)
-        places, here = places.reshape(lists.shape), np.arange(len(lists))
-        return lambda positions: bits.cosines(places, places[here, positions][:, None])
-
-
-@dataclass(frozen=True)
-class PlacedUsers:
-    """Users of a taste space."""
-
-    posterior: Embeddings[Any]
-    directions: Directions
-
-    def nearest(self, belief: Any, n_asked: int, k: int, excluded: Excluded, threads: int) -> Nearest:
-        """The k training users most like each user of the belief."""
-        return self.directions.nearest(directions(self.posterior.user_places(belief)), k, excluded, None, threads)
-
-
-@dataclass(frozen=True)
-class ComparedUsers:
-    """Users of a model that says itself how alike they are."""
-
-    posterior: ComparesUsers[Any]
-    n_users: int
-
-    def nearest(self, belief: Any, n_asked: int, k: int, excluded: Excluded, threads: int) -> Nearest:
-        def similarities(positions: IntArray) -> FloatMatrix:
-            return self.posterior.user_similarities(belief, positions, threads)
-
-        return _nearest(similarities, n_asked, self.n_users, k, excluded, None)
-
-
-ItemLikeness = PlacedItems | ComparedItems
-PoolLikeness = ItemLikeness | CoRatedItems
-UserLikeness = PlacedUsers | ComparedUsers
-
-
-def compares_items(posterior: Posterior[Any]) -> bool:
-    """Whether this model knows how alike items are."""
-    return isinstance(posterior, Embeddings | ComparesItems)
-
-
-def item_likeness(posterior: Posterior[Any], n_items: int) -> ItemLikeness:
-    """How alike this model's items are; a model without tastes cannot say."""
-    if isinstance(posterior, Embeddings):
-        return PlacedItems(posterior.item_places())
-    if isinstance(posterior, ComparesItems):
-        return ComparedItems(posterior, n_items)
-    raise _no_tastes("items")
-
-
-def user_likeness(posterior: Posterior[Any], n_users: int) -> UserLikeness:
-    """How alike this model's users are; a model without tastes cannot say."""
-    if isinstance(posterior, Remembers) and not posterior.remembers:
-        raise InvalidParameterError(
-            "the model was saved without its ratings, which are all that it knows its users by; expected a model saved "
-            "with its ratings"
-        )
-    if isinstance(posterior, Embeddings):
-        everybody = posterior.known(np.arange(n_users, dtype=np.int32))
-        return PlacedUsers(posterior, Directions(posterior.user_places(everybody)))
-    if isinstance(posterior, ComparesUsers):
-        return ComparedUsers(posterior, n_users)
-    raise _no_tastes("users")
-
-
-def directions(places: FloatMatrix) -> FloatMatrix:
-    """Places scaled to length 1; one at the origin stays there."""
-    lengths = np.sqrt(np.einsum("nd,nd->n", places, places, dtype=np.float64))
-    return (places / np.where(lengths > 0, lengths, 1.0)[:, None]).astype(np.float32)
+def directions(embeddings: FloatMatrix) -> FloatMatrix:
+    """Points scaled to length 1; one at the origin stays there."""
+    lengths = np.sqrt(np.einsum("nd,nd->n", embeddings, embeddings, dtype=np.float64))
+    return (embeddings / np.where(lengths > 0, lengths, 1.0)[:, None]).astype(np.float32)
 
 
 def _are_placed(vectors: FloatMatrix) -> BoolArray:
@@ -231,7 +219,7 @@ def _are_placed(vectors: FloatMatrix) -> BoolArray:
     return np.asarray((vectors != 0).any(axis=1))
 
 
-def _nearest(
+def nearest_by(
     similarities: Callable[[IntArray], FloatMatrix],
     n_asked: int,
     n_others: int,
@@ -239,7 +227,7 @@ def _nearest(
     excluded: Excluded,
     allowed: BoolArray | None,
 ) -> Nearest:
-    """The k likest of each by a model's own similarities, some of those asked about at a time."""
+    """The k most similar to each by a model's own similarities, some of those asked about at a time."""
     cold: BoolArray = np.empty(n_asked, np.bool_)
     found = Neighbours(np.full((n_asked, k), -1, np.int32), np.full((n_asked, k), -np.inf, np.float32))
     step = max(1, BLOCK_SCORES // max(n_others, 1))
@@ -247,131 +235,139 @@ def _nearest(
         positions = np.arange(start, min(start + step, n_asked), dtype=np.int32)
         block = similarities(positions)
         block[block == 0] = -np.inf
-        forbid(block, positions, excluded, None)
+        Filters(excluded).forbid(block, positions)
         cold[positions] = ~np.isfinite(block).any(axis=1)  # whatever may be shown of the rest
-        found.items[positions], found.scores[positions] = best_of_scores(block, positions, k, None, allowed)
+        Filters(None, allowed).forbid(block, positions)
+        found.items[positions], found.scores[positions] = top_k(block, k)
     return Nearest(found, cold)
 
 
-def _no_tastes(side: str) -> InvalidParameterError:
+def top_k(scores: FloatMatrix, k: int) -> tuple[IntArray, FloatMatrix]:
+    """The best k of each row, best first; of equal scores the lower item, as the exact scan has it."""
+    n = scores.shape[1]
+    items, best = np.full((len(scores), k), -1, np.int32), np.full((len(scores), k), -np.inf, np.float32)
+    kept = min(k, n)
+    if kept < n:
+        # All that reach the k-th score, so that ties at the edge are settled by the item and not by chance.
+        edge = -np.partition(-scores, kept - 1, axis=1)[:, kept - 1]
+    else:
+        edge = np.full(len(scores), -np.inf, np.float32)
+    for row, (line, limit) in enumerate(zip(scores, edge, strict=True)):
+        candidates = np.flatnonzero((line >= limit) & (line > -np.inf))
+        chosen = candidates[np.argsort(-line[candidates], kind="stable")[:k]]
+        items[row, : len(chosen)], best[row, : len(chosen)] = chosen, line[chosen]
+    return items, best
+
+
+def no_tastes(side: str) -> InvalidParameterError:
     return InvalidParameterError(
-        f"this model does not know how alike {side} are; expected one that learns tastes, such as als"
+        f"this model does not know how similar {side} are; expected one that learns tastes, such as als"
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Similar:
-    """The items (or users) that are most like each one asked about, likest first, never itself.
-
-    `similarities` are from -1 to 1; in a taste space they are cosines. `cold` ones have nothing to be compared by,
-    and an empty list.
-    """
-
-    side: Literal["item", "user"]
-    ids: pl.Series  # one asked about
-    titles: pl.Series | None  # one asked about; None for users
-    cold: BoolArray  # one asked about
-    rows: IntArray  # asked x n, -1 where there is nothing
-    similarities: FloatMatrix  # asked x n
-    similar_ids: pl.Series  # asked * n, null where there is nothing
-    similar_titles: pl.Series | None  # asked * n
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __iter__(self) -> Iterator[pl.DataFrame]:
-        """One table for each that was asked about."""
-        return (self.of(position) for position in range(len(self)))
-
-    def of(self, position: int) -> pl.DataFrame:
-        """What is like the one at this position: rank, item or user, title, similarity."""
-        if not 0 <= position < len(self):
-            raise InvalidParameterError(f"position is {position}; expected one from 0 to {len(self) - 1}")
-        n = self.rows.shape[1]
-        here = slice(position * n, (position + 1) * n)
-        columns: dict[str, Any] = {"rank": np.arange(1, n + 1), self.side: self.similar_ids[here]}
-        if self.similar_titles is not None:
-            columns["title"] = self.similar_titles[here]
-        columns["similarity"] = self.similarities[position]
-        return pl.DataFrame(columns).filter(pl.Series(self.rows[position] >= 0))
-
-    def to_polars(self) -> pl.DataFrame:
-        """One row a pair: the one asked about, rank, the similar one and perhaps its title, similarity."""
-        n_asked, n = self.rows.shape
-        asked = pl.Series(np.repeat(np.arange(n_asked), n))
-        columns: dict[str, Any] = {self.side: self.ids.gather(asked)}
-        if self.titles is not None:
-            columns["title"] = self.titles.gather(asked)
-        columns |= {"rank": np.tile(np.arange(1, n + 1), n_asked), "similar": self.similar_ids}
-        if self.similar_titles is not None:
-            columns["similar_title"] = self.similar_titles
-        columns["similarity"] = self.similarities.reshape(-1)
-        return pl.DataFrame(columns).filter(pl.Series(self.rows.reshape(-1) >= 0))
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The same table as a pandas frame."""
-        return to_pandas(self.to_polars())
-
-    def __repr__(self) -> str:
-        lines = [f"Similar to {len(self)} {self.side}{'s' if len(self) != 1 else ''}"]
-        for position in range(min(len(self), 3)):
-            title = None if self.titles is None else self.titles[position]
-            lines.append(
-                f"{self.side} {_named(self.ids[position], title)}"
-                + (" (cold: nothing to compare by)" if self.cold[position] else "")
-            )
-            for row in self.of(position).head(10).iter_rows(named=True):
-                lines.append(
-                    f"  {row['rank']:>3}  {row['similarity']:6.3f}  {_named(row[self.side], row.get('title'))}"
-                )
-        if len(self) > 3:
-            lines.append(f"… and {len(self) - 3} more; to_polars() has them all")
-        return "\n".join(lines)
-
-
-def _named(entry: Any, title: str | None) -> str:
-    return f"{title} [{entry}]" if title else f"{entry}"
-
-
 def similar_items(
-    ratings: Ratings, likeness: ItemLikeness, items: pl.Series, n: int, allowed: BoolArray | None, threads: int
+    ratings: Ratings,
+    compared: Directions | ComparedItems | None,
+    items: pl.Series,
+    n: int,
+    allowed: BoolArray | None,
+    threads: int,
+    remarks: tuple[str, ...],
 ) -> Similar:
-    """The n items most like each of these, which the model must know."""
+    """The n items most similar to each of these, which the model must know."""
+    if compared is None:
+        raise no_tastes("items")
     rows = known_items(ratings, items)
-    found, cold = likeness.nearest(rows, min(n, ratings.n_items), _oneself(rows), allowed, threads)
+    found, cold = compared.nearest_to(rows, min(n, ratings.n_items), _oneself(rows), allowed, threads)
     has_titles = ratings.item_titles is not None
     return Similar(
         side="item",
         ids=items,
         titles=ratings.title_of(rows) if has_titles else None,
         cold=cold,
-        rows=found.items,
+        similar_rows=found.items,
         similarities=found.scores,
         similar_ids=ratings.items.at(found.items.reshape(-1)),
         similar_titles=ratings.title_of(found.items.reshape(-1)) if has_titles else None,
+        remarks=remarks,
     )
 
 
-def similar_users(
-    ratings: Ratings, likeness: UserLikeness, asked: Asked, belief: Any, users: pl.Series, n: int, threads: int
-) -> Similar:
-    """The n training users most like each of these; somebody with nothing to be compared by is like nobody."""
-    found, cold = likeness.nearest(belief, len(asked.users), min(n, ratings.n_users), _oneself(asked.rows), threads)
-    found.items[asked.cold], found.scores[asked.cold] = -1, -np.inf
-    positions = asked.users.rows_of(users)
-    rows = found.items[positions]
+def similar_users(query: Query, trained: Callable[[], Directions], n: int) -> Similar:
+    """The n training users most similar to each of these; somebody with nothing to be compared by is like nobody.
+
+    `trained` gives the training users of a taste space.
+    """
+    ratings, people, belief = query.trained, query.people, query.belief
+    if not query.posterior.keeps_users and not len(ratings):
+        raise InvalidParameterError(
+            "the model was saved without its ratings, which are all that it knows its users by; expected a model saved "
+            "with its ratings"
+        )
+    k, oneself = min(n, ratings.n_users), _oneself(people.rows)
+    if belief.embeddings is not None:
+        found, cold = trained().nearest(directions(belief.embeddings), k, oneself, None, query.threads)
+    elif belief.user_similarities is not None:
+        found, cold = nearest_by(belief.user_similarities, len(people), ratings.n_users, k, oneself, None)
+    else:
+        raise no_tastes("users")
+    found.items[people.cold], found.scores[people.cold] = -1, -np.inf
+    rows = found.items[query.positions]
     return Similar(
         side="user",
-        ids=users,
+        ids=query.users,
         titles=None,
-        cold=(asked.cold | cold)[positions],
-        rows=rows,
-        similarities=found.scores[positions],
+        cold=(people.cold | cold)[query.positions],
+        similar_rows=rows,
+        similarities=found.scores[query.positions],
         similar_ids=ratings.users.at(rows.reshape(-1)),
         similar_titles=None,
+        remarks=query.remarks,
     )
 
 
 def _oneself(rows: IntArray) -> Excluded:
-    """Nobody is compared with himself; row -1 is in nobody's way."""
+    """Nobody is compared with themselves; row -1 is in nobody's way."""
     return Excluded(np.concatenate([[0], np.cumsum(rows >= 0)]).astype(np.int64), rows[rows >= 0])
+
+
+def diversify(found: Neighbours, n: int, diversity: float, compared: ComparesLists, threads: int) -> Neighbours:
+    """The n of each user's pool (best first, padded with -1) that are chosen, in the order of choice."""
+    n_users, size = found.items.shape
+    n = min(n, size)
+    chosen = np.empty((n_users, n), np.intp)
+    step = max(1, BLOCK_NUMBERS // max(compared.numbers_held(size), 1))
+    for start in range(0, n_users, step):
+        here = slice(start, start + step)
+        block = Neighbours(found.items[here], found.scores[here])
+        chosen[here] = _choices(block, n, diversity, compared, threads)
+    return Neighbours(np.take_along_axis(found.items, chosen, axis=1), np.take_along_axis(found.scores, chosen, axis=1))
+
+
+def _choices(pool: Neighbours, n: int, diversity: float, compared: ComparesLists, threads: int) -> NDArray[np.intp]:
+    """The positions in each pool that are chosen, one after another; padding comes last, as it was."""
+    users = np.arange(len(pool.items))
+    is_there = pool.items >= 0
+    compare = compared.among(np.maximum(pool.items, 0), threads)
+    merit = np.where(is_there, (1 - diversity) * _relevance(pool.scores, is_there), -np.inf).astype(np.float32)
+    nearest = np.full(merit.shape, -np.inf, np.float32)
+    value = merit.copy()
+    choices = np.empty((len(users), n), np.intp)
+    for step in range(n):
+        choice = value.argmax(axis=1)  # of equal values the one that was better before
+        choices[:, step] = choice
+        np.maximum(nearest, compare(choice), out=nearest)
+        merit[users, choice] = -np.inf
+        value = merit - np.float32(diversity) * nearest
+    # Where all that is there has been chosen, argmax has taken anything: the padding is what is left.
+    short = np.arange(n) >= is_there.sum(axis=1)[:, None]
+    return np.where(short, pool.items.shape[1] - 1, choices)
+
+
+def _relevance(scores: FloatMatrix, is_there: BoolArray) -> FloatMatrix:
+    """From 0 to 1 over each pool; 0 for padding."""
+    worst = np.where(is_there, scores, np.inf).min(axis=1, keepdims=True)
+    above = np.where(is_there, scores, worst) - np.where(np.isfinite(worst), worst, 0)
+    above[~is_there] = 0
+    spread = above.max(axis=1, keepdims=True)
+    return (above / np.where(spread > 0, spread, 1)).astype(np.float32)

@@ -1,26 +1,65 @@
-"""From beliefs to lists: the best items under the rules, and second thoughts about popularity and sameness."""
+"""From beliefs to lists: the best items under the filters, in the order of a policy, less popular or more diverse.
+
+The best are found by an index over the item vectors, or by looking at every item, in blocks.
+
+Popularity damping moves down what everybody knows anyway:
+
+    value_ij = score_ij - strength * spread_i * standing_j
+
+`standing_j` is log(1 + number of ratings of item j), less its mean over the items, divided by its standard deviation.
+`spread_i` is the standard deviation of the scores of user i over all items. The strength therefore has no unit: with
+1, an item one standard deviation more popular than usual loses one standard deviation of the user's own scores. Scores
+that are shifted or stretched as a whole give the same order.
+
+Where scores are inner products with item vectors v_j, spread_i^2 = q_i' C q_i with C the covariance of the v_j, and the
+value is again an inner product: of (q_i, -strength * spread_i) and (v_j, standing_j). So the best are found exactly, by
+the same scan.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tastespace.arrays import FloatArray, FloatMatrix, IntArray
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
+from tastespace.data.attributes import Attributes
+from tastespace.data.csr import CSR
+from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.index.index import Index, Neighbours, few_allowed
+from tastespace.index.index import Index, Neighbours, few_allowed, with_threads
 from tastespace.index.structures.exact import Exact
-from tastespace.models.base.candidates import Searchable, best_items, pair_scores
+from tastespace.index.trials import StoredIndex
 from tastespace.models.base.parameters import check_int
 from tastespace.models.base.policies import Candidates, Likely, Mean, Policy, PolicyScores, RngOf, Thompson
-from tastespace.models.base.posterior import DrawsQueries, InnerProduct, Latent, Posterior, Uncertain
-from tastespace.models.base.prepared import Prepared
-from tastespace.models.base.ranking import Rules
-from tastespace.models.base.reranking import DampedScores, diversified, pool_size, sorted_by
+from tastespace.models.base.posterior import (
+    BLOCK_SCORES,
+    Belief,
+    Pairs,
+    People,
+    Posterior,
+    Queries,
+    Scored,
+    score_blocks,
+)
+from tastespace.models.base.query import Filters
+from tastespace.models.base.similarity import (
+    ComparedItems,
+    ComparesLists,
+    CoRatedItems,
+    Directions,
+    compared_items,
+    diversify,
+    top_k,
+)
 
 MOST_DAMPING = 1000  # popularity alone decides long before; far beyond, the values would overflow
+SAMPLED = 500  # items that stand for all where vectors are longer than that
 
 
 @dataclass(frozen=True)
@@ -34,7 +73,8 @@ class ListOptions:
 
     def check(self) -> None:
         """Refuse what makes no sense."""
-        check_int("n", self.n, least=1)
+        if type(self.n) is not int or self.n < 1:  # Everything else costs a look.
+            check_int("n", self.n, least=1)
         _from_zero("popularity_damping", self.popularity_damping, MOST_DAMPING)
         _from_zero("diversity", self.diversity, 1)
 
@@ -48,63 +88,131 @@ class Lists:
     pool: IntArray | None  # the best by expected rating, more than are listed; None where every item was looked at
 
 
+class Prepared:
+    """What a fitted recommender makes once, when it is first needed, and keeps for all requests."""
+
+    def __init__(self, posterior: Posterior, ratings: Ratings) -> None:
+        self._posterior, self._ratings = posterior, ratings
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy makes its own."""
+        return Prepared, (self._posterior, self._ratings)
+
+    @cached_property
+    def exact(self) -> Exact | None:
+        """The scan of all items; None for a posterior without item vectors."""
+        vectors = self._posterior.item_vectors
+        return None if vectors is None else Exact().build(vectors)
+
+    @cached_property
+    def attributes(self) -> Attributes:
+        return Attributes(self._ratings)
+
+    @cached_property
+    def damping(self) -> Damping:
+        if not len(self._ratings):
+            raise InvalidParameterError(
+                "the model was saved without its ratings, so that nothing is known of popularity; expected "
+                "popularity_damping=0, or a model saved with its ratings"
+            )
+        counts = np.bincount(self._ratings.item_rows, minlength=self._ratings.n_items)
+        return Damping(self._posterior.item_vectors, counts)
+
+    @cached_property
+    def items(self) -> Directions | ComparedItems | None:
+        """What tells how similar items are; None where the model does not know."""
+        return compared_items(self._posterior, self._ratings.n_items)
+
+    @cached_property
+    def lists(self) -> ComparesLists:
+        """What lists are made diverse by; a model that does not know what is similar goes by who rated what."""
+        if self.items is not None:
+            return self.items
+        if not len(self._ratings):
+            raise InvalidParameterError(
+                "this model does not know how similar items are, and was saved without the ratings that could say; "
+                "expected diversity=0, or a model saved with its ratings"
+            )
+        return CoRatedItems(self._ratings.by_item, self._ratings.n_users)
+
+    @cached_property
+    def users(self) -> Directions:
+        """The training users of a taste space."""
+        everybody = People.known(np.arange(self._ratings.n_users, dtype=np.int32), self._ratings.by_user)
+        embeddings = self._posterior.believe(everybody, 1).embeddings
+        assert embeddings is not None  # Whoever asks has seen that there are some.
+        return Directions(embeddings)
+
+
 @dataclass(frozen=True, eq=False)
-class Listing:
+class TopN:
     """Everything that the lists of a request are made from."""
 
-    posterior: Posterior[Any]
-    belief: Any
-    n_users: int
-    n_items: int
-    rules: Rules
+    belief: Belief
+    filters: Filters
     prepared: Prepared
+    n_items: int
     index: Index | None  # over the posterior's item vectors; None to look at every item
     rng_of: RngOf  # of a user of the belief: where a policy draws
-    threads: int
-    found: dict[int, Neighbours] = field(default_factory=dict)  # so many of the best: asked for more than once
+    asked_threads: int | None  # of the model: None for all cores
+    threads: int  # so many are that
+    scan: Exact | None = None  # of all items, where there is one already
+    candidates: dict[int, Neighbours] = field(default_factory=dict)  # so many of the best: asked for more than once
 
-    def lists(self, wishes: ListOptions, *, with_pool: bool = False) -> Lists:
-        """As wished; with the pool, if one is wanted and an index was used."""
-        self._check_index()
-        n = min(wishes.n, max(self.n_items, 1))
-        likeness = self.prepared.pool_likeness if wishes.diversity > 0 else None
-        size = n if likeness is None else pool_size(n, self.n_items)
-        by_policy = self._by_policy(wishes.policy)
-        if wishes.popularity_damping > 0:
-            found = self._damped(size, wishes, by_policy)
+    def lists(self, options: ListOptions, *, with_pool: bool = False) -> Lists:
+        """As the options say; with the pool, if one is wanted and an index was used."""
+        if self.index is not None and self.belief.queries is not None and self.index.n_items_ != self.n_items:
+            raise InvalidParameterError(
+                f"the index has {self.index.n_items_} items, and the model {self.n_items}; expected an index built "
+                "over the item vectors of this model: build it again after an update"
+            )
+        n = min(options.n, max(self.n_items, 1))
+        compared = self.prepared.lists if options.diversity > 0 else None
+        size = n if compared is None else pool_size(n, self.n_items)
+        by_policy = self._by_policy(options.policy)
+        if options.popularity_damping > 0:
+            found = self._damped(size, options, by_policy)
         elif by_policy is not None:
             found = self._by_values(by_policy, size)
-            if isinstance(wishes.policy, Likely):
+            if isinstance(options.policy, Likely):
                 found = by_position(found)
         else:
             found = self._by_mean(size)
-        if likeness is not None:
-            found = diversified(found, n, float(wishes.diversity), likeness, self.threads)
-        if wishes.popularity_damping > 0 or by_policy is not None:
+        if compared is not None:
+            found = diversify(found, n, float(options.diversity), compared, self.threads)
+        if options.popularity_damping > 0 or by_policy is not None:
             found = Neighbours(found.items, self._shown(found))
-        pool = self._candidates(n).items if with_pool and self._is_indexed else None
-        return Lists(found, self._how(wishes, by_policy, size), pool)
+        pool = self._best_by_mean(n).items if with_pool and self._is_indexed else None
+        return Lists(found, self._how(options, by_policy, size), pool)
 
     def _by_mean(self, size: int) -> Neighbours:
         """The best by expected rating."""
-        if not self._is_latent:
-            return self._best(self.posterior, size, self._searched)
+        searched = self.index or self._exact(self.scan or self.prepared.exact)
+        if not self.belief.is_latent:
+            return self._best(self.belief, size, searched)
         # Order by score is almost that by expected rating: the best of more than are wanted, put in order here.
-        found = self._best(self.posterior, pool_size(size, self.n_items), self._searched)
-        found = sorted_by(found, self._shown(found))
-        return Neighbours(found.items[:, :size], found.scores[:, :size])
+        found = self._best(self.belief, pool_size(size, self.n_items), searched)
+        return first(sorted_by(found, self._shown(found)), size)
 
     def _by_values(self, by_policy: PolicyScores, size: int) -> Neighbours:
         """The best by what a policy goes by: of all items, or of those that an index finds."""
         if not self._is_indexed or self._looks_at_draws(by_policy.policy):
             return self._best(by_policy, size, None)
         if isinstance(by_policy.policy, Thompson):
-            drawn = DrawnProduct.of(self.posterior, self.belief, self.n_users, self.rng_of)
-            return self._best(drawn, size, self.index)
-        candidates = self._candidates(size)
-        some = Candidates(np.arange(self.n_users, dtype=np.int32), candidates.items)
-        found = sorted_by(candidates, by_policy.of(self.belief, some, self.threads))
-        return Neighbours(found.items[:, :size], found.scores[:, :size])
+            return self._best(self._drawn_queries(by_policy), size, self.index)
+        candidates = self._best_by_mean(size)
+        some = Candidates(np.arange(len(self.belief), dtype=np.int32), candidates.items)
+        return first(sorted_by(candidates, by_policy.of(some)), size)
+
+    def _drawn_queries(self, by_policy: PolicyScores) -> Queries:
+        """The scores of one draw a user, as an index finds them."""
+        expected = self.belief.queries
+        assert expected is not None  # There is an index, and so there are item vectors.
+        drawn = Queries(np.empty_like(expected.vectors), np.empty_like(expected.offsets), expected.items)
+        for user in range(len(self.belief)):
+            vectors, offsets = by_policy.uncertainty.draw_queries(user, 1, self.rng_of(user))
+            drawn.vectors[user], drawn.offsets[user] = vectors[0], offsets[0]
+        return drawn
 
     def _looks_at_draws(self, policy: Policy) -> bool:
         """Whether the best of a draw are sought where items differ from draw to draw.
@@ -113,145 +221,141 @@ class Listing:
         true best 10 of a draw one found a third where items had under two ratings each, and nine tenths where they had
         five. So all items of the draw are looked at.
         """
-        if not isinstance(policy, Thompson):
-            return False
-        return not (isinstance(self.posterior, DrawsQueries) and self.posterior.items_are_certain)
+        uncertainty = self.belief.uncertainty
+        return isinstance(policy, Thompson) and not (uncertainty is not None and uncertainty.items_are_certain)
 
-    def _candidates(self, size: int) -> Neighbours:
+    def _best_by_mean(self, size: int) -> Neighbours:
         """The best by expected rating, among which are nearly all of the best by any policy that minds the mean."""
         k = candidate_count(size, self.n_items)
-        if k not in self.found:
-            self.found[k] = self._best(self.posterior, k, self.index)
-        return self.found[k]
-
-    @property
-    def _searched(self) -> Index | None:
-        """What finds the best by expected rating; None where they are not found by an index at all."""
-        return self._threaded(self.prepared.exact) if self.index is None else self.index
+        if k not in self.candidates:
+            self.candidates[k] = self._best(self.belief, k, self.index)
+        return self.candidates[k]
 
     @property
     def _is_indexed(self) -> bool:
         """Whether items are left out unseen: a user's own allow-list is always looked at as a whole."""
-        return self.index is not None and self.rules.own is None
+        return self.index is not None and self.filters.own is None
 
-    @property
-    def _is_latent(self) -> bool:
-        return isinstance(self.posterior, Latent) and self.posterior.is_latent
-
-    def _check_index(self) -> None:
-        index = self.index
-        if index is None or not isinstance(self.posterior, InnerProduct):
-            return
-        if index.n_items_ != self.n_items:
-            raise InvalidParameterError(
-                f"the index has {index.n_items_} items, and the model {self.n_items}; expected an index built over the "
-                "item vectors of this model: build it anew after an update"
-            )
-
-    def _how(self, wishes: ListOptions, by_policy: PolicyScores | None, size: int) -> str:
-        """In words."""
-        if self.rules.own is not None:
+    def _how(self, options: ListOptions, by_policy: PolicyScores | None, size: int) -> str:
+        """How the lists were found, in words."""
+        if self.filters.own is not None:
             return "every item of the user's own list was looked at"
-        if self.index is None or (by_policy is not None and wishes.popularity_damping):
+        if self.index is None or (by_policy is not None and options.popularity_damping):
             return "every item was looked at"
-        if self._looks_at_draws(wishes.policy):
+        if self._looks_at_draws(options.policy):
             return "every item of one draw was looked at"
-        few = few_allowed(self.rules.allowed)
+        few = few_allowed(self.filters.allowed)
         by = self.index.description if few is None else f"a look at each of the {len(few)} items allowed"
-        is_final = by_policy is None or isinstance(wishes.policy, Thompson)
-        if is_final and not wishes.popularity_damping and not self._is_latent:
+        is_final = by_policy is None or isinstance(options.policy, Thompson)
+        if is_final and not options.popularity_damping and not self.belief.is_latent:
             return f"by {by}"
         n = candidate_count(size, self.n_items) if by_policy is not None else pool_size(size, self.n_items)
         return f"the best {n} by {by}; put in order one by one"
 
     def _shown(self, found: Neighbours) -> FloatMatrix:
         """What a list shows of items: their expected ratings."""
-        if not self._is_latent:
-            return self._scores(self.posterior, found)
-        users, places = np.nonzero(found.items >= 0)
-        shown = np.full(found.items.shape, -np.inf, np.float32)
-        items = found.items[users, places]
-        shown[users, places] = self.posterior.predict(self.belief, users.astype(np.int32), items, self.threads)
-        return shown
+        score = self.belief.mean if self.belief.is_latent else lambda pairs: pair_scores(self.belief, pairs)
+        return _of_found(found, score)
 
     def _by_policy(self, policy: Policy) -> PolicyScores | None:
         """What the policy orders by; None for the mean, which has faster ways."""
         if isinstance(policy, Mean):
             return None
-        if not isinstance(self.posterior, Uncertain):
+        if self.belief.uncertainty is None:
             raise InvalidParameterError(
                 f"the policy is {type(policy).__name__.lower()}, and this model does not know how sure it is; expected "
                 "the policy mean, or a model with a posterior: BPMF (bpmf), or ImplicitALS (implicit-als) for choices"
             )
-        return PolicyScores(policy, self.posterior, self.n_items, self.rng_of)
+        return PolicyScores(policy, self.belief, self.belief.uncertainty, self.n_items, self.rng_of)
 
-    def _damped(self, size: int, wishes: ListOptions, by_policy: PolicyScores | None) -> Neighbours:
+    def _damped(self, size: int, options: ListOptions, by_policy: PolicyScores | None) -> Neighbours:
         """The best after damping; their scores are the damped ones."""
-        damping, strength = self.prepared.damping, float(wishes.popularity_damping)
+        damping, strength = self.prepared.damping, float(options.popularity_damping)
         if by_policy is not None:
             return self._best(DampedScores(by_policy, damping.standing, strength), size, None)
-        damped = damping.of(strength)
+        damped = damping.of(self.belief, strength)
         if not self._is_indexed:
-            return self._best(damped, size, self._threaded(damping.exact))
+            return self._best(damped, size, self._exact(damping.exact))
         # An index knows nothing of popularity: more of its best are fetched, and put in order here.
-        found = self._best(self.posterior, max(size, pool_size(size, self.n_items)), self.index)
-        found = sorted_by(found, self._scores(damped, found))
-        return Neighbours(found.items[:, :size], found.scores[:, :size])
+        found = self._best(self.belief, max(size, pool_size(size, self.n_items)), self.index)
+        return first(sorted_by(found, _of_found(found, lambda pairs: pair_scores(damped, pairs))), size)
 
-    def _best(self, searched: Searchable, k: int, index: Index | None) -> Neighbours:
-        return best_items(
-            searched,
-            self.belief,
-            self.n_users,
-            k,
-            n_items=self.n_items,
-            excluded=self.rules.excluded,
-            allowed=self.rules.allowed,
-            own=self.rules.own,
-            index=index,
-            threads=self.threads,
-        )
+    def _best(self, scored: Scored, k: int, index: Index | None) -> Neighbours:
+        return best_items(scored, len(self.belief), self.n_items, k, self.filters, index)
 
-    def _threaded(self, exact: Exact | None) -> Exact | None:
+    def _exact(self, exact: Exact | None) -> Exact | None:
         """The scan with as many threads as this request may use."""
-        if exact is not None:
-            exact.threads = self.threads
-        return exact
-
-    def _scores(self, scored: Searchable, found: Neighbours) -> FloatMatrix:
-        """The scores of items that were found."""
-        users, places = np.nonzero(found.items >= 0)
-        scores = np.full(found.items.shape, -np.inf, np.float32)
-        scores[users, places] = pair_scores(
-            scored, self.belief, users.astype(np.int32), found.items[users, places], self.threads
-        )
-        return scores
+        same = exact is None or exact.threads == self.asked_threads
+        return exact if same else with_threads(exact, self.asked_threads)
 
 
-@dataclass(frozen=True, eq=False)
-class DrawnProduct:
-    """The scores of one draw a user, as an index finds them."""
+def best_items(
+    scored: Scored, n_people: int, n_items: int, k: int, filters: Filters, index: Index | None
+) -> Neighbours:
+    """The k best items of each person that the filters allow; scores include the person's offset."""
+    if filters.own is not None:
+        return _best_of_own(scored, filters.own, k)
+    if index is not None:
+        queries = scored.queries if isinstance(scored, Belief) else scored
+        if not isinstance(queries, Queries):
+            raise InvalidParameterError(
+                "this model has no item vectors, so that no index can search them; expected None"
+            )
+        found = index.search(queries.vectors, k, excluded=filters.excluded, allowed=filters.allowed)
+        return Neighbours(found.items, found.scores + queries.offsets[:, None])
+    items, scores = np.full((n_people, k), -1, np.int32), np.full((n_people, k), -np.inf, np.float32)
+    for rows, block in score_blocks(scored, n_people, n_items):
+        filters.forbid(block, rows)
+        items[rows], scores[rows] = top_k(block, k)
+    return Neighbours(items, scores)
 
-    inner: InnerProduct[Any]
-    queries: FloatMatrix
-    added: FloatArray
 
-    @classmethod
-    def of(cls, posterior: Any, belief: Any, n_users: int, rng_of: RngOf) -> DrawnProduct:
-        width = posterior.item_vectors().shape[1]
-        queries, added = np.empty((n_users, width), np.float32), np.empty(n_users, np.float32)
-        for user in range(n_users):
-            queries[user : user + 1], added[user : user + 1] = posterior.draw_queries(belief, user, 1, rng_of(user))
-        return cls(posterior, queries, added)
+def _best_of_own(scored: Scored, own: CSR, k: int) -> Neighbours:
+    """The same where each person chooses from items of their own, which are looked at one by one."""
+    users, columns = own.rows(), own.columns
+    scores = pair_scores(scored, Pairs(users, columns))
+    order = np.lexsort((columns, -scores, users))  # of equal scores the lower item, as everywhere
+    place = np.arange(len(order)) - np.repeat(own.offsets[:-1], own.counts)
+    order, users, place = order[place < k], users[place < k], place[place < k]
+    found = Neighbours(np.full((len(own), k), -1, np.int32), np.full((len(own), k), -np.inf, np.float32))
+    found.items[users, place], found.scores[users, place] = columns[order], scores[order]
+    return found
 
-    def query_vectors(self, belief: Any) -> FloatMatrix:
-        return self.queries
 
-    def item_vectors(self) -> FloatMatrix:
-        return self.inner.item_vectors()
+def pair_scores(scored: Scored, pairs: Pairs) -> FloatArray:
+    """What items are ordered by, for pairs whose rows ascend; in bounded memory."""
+    if isinstance(scored, Belief):
+        scored = scored.queries or scored
+    if isinstance(scored, Queries):
+        return scored.of_pairs(pairs)
+    scores, step, start = np.empty(len(pairs), np.float32), 1, 0
+    while start < len(scores):
+        rows = np.unique(pairs.rows[start : start + step]).astype(np.int32)
+        end = int(np.searchsorted(pairs.rows, rows[-1], side="right"))
+        block = scored.scores(rows)
+        scores[start:end] = block[np.searchsorted(rows, pairs.rows[start:end]), pairs.items[start:end]]
+        step, start = max(1, BLOCK_SCORES // max(block.shape[1], 1)), end
+    return scores
 
-    def offsets(self, belief: Any) -> FloatArray:
-        return self.added
+
+def _of_found(found: Neighbours, score: Callable[[Pairs], FloatArray]) -> FloatMatrix:
+    """Scores of items that were found, in their places."""
+    users, places = np.nonzero(found.items >= 0)
+    scores = np.full(found.items.shape, -np.inf, np.float32)
+    scores[users, places] = score(Pairs(users.astype(np.int32), found.items[users, places]))
+    return scores
+
+
+def sorted_by(found: Neighbours, values: FloatMatrix) -> Neighbours:
+    """The same items in the order of other values, best first; of equal ones the lower item."""
+    values = np.where(found.items < 0, -np.inf, values).astype(np.float32)
+    order = np.lexsort((found.items, -values), axis=1)
+    return Neighbours(np.take_along_axis(found.items, order, 1), np.take_along_axis(values, order, 1))
+
+
+def first(found: Neighbours, n: int) -> Neighbours:
+    """The first n of each list."""
+    return Neighbours(found.items[:, :n], found.scores[:, :n])
 
 
 def by_position(found: Neighbours) -> Neighbours:
@@ -264,6 +368,84 @@ def candidate_count(n: int, n_items: int) -> int:
     """How many of the best by expected rating a policy chooses a list of n from: the best 200 of the mean have 99 % of
     the best 10 of mean - 2 sd."""
     return min(max(20 * n, 200), max(n_items, 1))
+
+
+def pool_size(n: int, n_items: int) -> int:
+    """From how many of the best a list of n is chosen."""
+    return min(max(10 * n, 100), n_items)
+
+
+def standing_of(counts: NDArray[Any]) -> FloatArray:
+    """How popular each item is, among all: 0 on average, with a standard deviation of 1 (0 if all are equal)."""
+    popularity = np.log1p(counts.astype(np.float64))
+    spread = popularity.std()
+    return np.asarray((popularity - popularity.mean()) / (spread if spread > 0 else 1.0), np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class DampedScores:
+    """Scores of any kind, damped."""
+
+    inner: Scored
+    standing: FloatArray
+    strength: float
+
+    def scores(self, rows: IntArray) -> FloatMatrix:
+        scores = self.inner.scores(rows)
+        spread = scores.std(axis=1, dtype=np.float64)
+        return np.asarray(scores - self.strength * spread[:, None] * self.standing, np.float32)
+
+
+class Damping:
+    """All that damping needs and that is the same for every request; `vectors` are those of the items, if any."""
+
+    def __init__(self, vectors: FloatMatrix | None, counts: NDArray[Any]) -> None:
+        self.standing = standing_of(counts)
+        self.root: DoubleArray | None = None  # of the covariance of the item vectors: root^T root
+        self.exact: Exact | None = None
+        if vectors is not None:
+            self.root = _covariance_root(vectors)
+            self.exact = Exact().build(self._longer(vectors))
+
+    def of(self, belief: Belief, strength: float) -> Scored:
+        """The belief's scores, damped so much: where they are inner products, with one more coordinate."""
+        queries = belief.queries
+        if queries is None or self.root is None:
+            return DampedScores(belief, self.standing, strength)
+        # Not by BLAS, which may add in another order when a user is asked about alone.
+        products = np.einsum("nd,cd->nc", queries.vectors.astype(np.float64), self.root)
+        spread = np.sqrt(np.sum(products**2, axis=1))
+        vectors = np.hstack([queries.vectors, -strength * spread[:, None]]).astype(np.float32)
+        return Queries(vectors, queries.offsets, lambda: self._longer(queries.items()))
+
+    def _longer(self, vectors: FloatMatrix) -> FloatMatrix:
+        return np.hstack([vectors, self.standing[:, None]]).astype(np.float32)
+
+
+def _covariance_root(vectors: FloatMatrix) -> DoubleArray:
+    """A matrix whose product with itself is the covariance of the vectors: as few rows as will do.
+
+    Very long vectors (draws, stacked) would make a very large covariance: there, every so many-th item stands for all.
+    """
+    if vectors.shape[1] > SAMPLED:
+        vectors = vectors[:: max(1, len(vectors) // SAMPLED)]
+    centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
+    centred /= max(len(vectors), 1) ** 0.5
+    return np.asarray(centred if len(centred) <= centred.shape[1] else np.linalg.qr(centred, mode="r"))
+
+
+def grown_index(stored: StoredIndex | None, before: Posterior, after: Posterior) -> StoredIndex | None:
+    """The same index with the new items beside it; None where the old ones have moved, and it would mislead."""
+    old, new = before.item_vectors, after.item_vectors
+    if stored is None or old is None or new is None:
+        return None
+    # New items are drawn again whenever there are more of them: those that the index was built over must be the same.
+    n_built = stored.index.n_built_
+    if old.shape[1] != new.shape[1] or not np.array_equal(new[:n_built], old[:n_built]):
+        return None
+    if len(new) == n_built and not stored.index.can_change:
+        return stored
+    return replace(stored, index=stored.index.over(new))
 
 
 def _from_zero(name: str, value: Any, most: int) -> None:

@@ -124,7 +124,7 @@ class Merged:
 class KeepsUp(Protocol):
     """Capability of a recommender whose draws can be kept: new items get draws of their own, chains can go on."""
 
-    def kept_up(self, posterior: Any, merged: Merged, seen: TrainingSummary, seed: int) -> Posterior[Any]:
+    def kept_up(self, posterior: Any, merged: Merged, seen: TrainingSummary, seed: int) -> Posterior:
         """The same draws for all ratings there are now; items beyond those learned get theirs.
 
         Parameters that are not those of the fit are refused.
@@ -133,7 +133,7 @@ class KeepsUp(Protocol):
 
     def restarted(
         self, posterior: Any, observed: Ratings, seen: TrainingSummary, sweeps: int, seed: int, observer: Observer
-    ) -> Posterior[Any]:
+    ) -> Posterior:
         """New draws from chains that start where the old ones ended, after so many sweeps of warm-up."""
         ...
 
@@ -141,18 +141,18 @@ class KeepsUp(Protocol):
 class Infers(Protocol):
     """What any recommender does."""
 
-    def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> Posterior[Any]: ...
+    def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> Posterior: ...
 
 
 def conclude(
     recommender: Infers,
-    posterior: Posterior[Any],
+    posterior: Posterior,
     merged: Merged,
     seen: TrainingSummary,
     sweeps: Sweeps,
     seed: int,
     observer: Observer,
-) -> tuple[Posterior[Any], UpdateSummary]:
+) -> tuple[Posterior, UpdateSummary]:
     """What follows from all ratings, given what had been concluded and seen before; and how it was found."""
     news = merged.news
     if not isinstance(recommender, KeepsUp):

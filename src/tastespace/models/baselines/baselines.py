@@ -10,11 +10,11 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
-from tastespace.data.csr import CSR
+from tastespace.arrays import FloatArray, FloatMatrix
 from tastespace.data.kinds import Kind
 from tastespace.data.ratings import Ratings
 from tastespace.models.base.parameters import check_int, check_number
+from tastespace.models.base.posterior import Belief, Pairs, People, Posterior, Queries
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.search_space import Range
 from tastespace.models.biases import Baseline, damped_biases, taken
@@ -22,36 +22,25 @@ from tastespace.progress import Observer
 
 
 @dataclass(frozen=True, eq=False)
-class BiasPosterior:
+class BiasPosterior(Posterior):
     """rating = mean + user bias + item bias; items are ranked by their appeal."""
 
     mean: float
     user_bias: FloatArray
     item_bias: FloatArray
     item_appeal: FloatArray  # what `recommend` orders by, and shows
-    user_damping: float  # a user's bias is a sum over his ratings, divided by their number plus this
+    user_damping: float  # a user's bias is a sum over their ratings, divided by their number plus this
 
-    def known(self, user_rows: IntArray, threads: int = 1) -> FloatArray:
-        """The bias of each user; a stranger has none."""
-        return taken(self.user_bias, user_rows)
+    def believe(self, people: People, threads: int) -> BiasBelief:
+        bias = taken(self.user_bias, people.rows)  # a stranger has none
+        if people.is_new.any():
+            folded = Baseline(self.mean, self.item_bias, self.user_damping).user_bias(people.history)
+            bias = np.where(people.is_new, folded, bias)
+        return BiasBelief(self, bias)
 
-    def fold_in(self, history: CSR, threads: int) -> FloatArray:
-        return Baseline(self.mean, self.item_bias, self.user_damping).user_bias(history)
-
-    def predict(self, belief: FloatArray, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
-        return (self.mean + belief[belief_rows] + taken(self.item_bias, item_rows)).astype(np.float32)
-
-    def choose(self, which: BoolArray, one: FloatArray, other: FloatArray) -> FloatArray:
-        return np.where(which, one, other)
-
-    def query_vectors(self, belief: FloatArray) -> FloatMatrix:
-        return np.ones((len(belief), 1), np.float32)
-
+    @property
     def item_vectors(self) -> FloatMatrix:
         return self.item_appeal[:, None]
-
-    def offsets(self, belief: FloatArray) -> FloatArray:
-        return belief
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         return {
@@ -65,6 +54,26 @@ class BiasPosterior:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> BiasPosterior:
         mean, damping = (float(value) for value in arrays["constants"])
         return cls(mean, arrays["user_bias"], arrays["item_bias"], arrays["item_appeal"], damping)
+
+
+@dataclass(frozen=True, eq=False)
+class BiasBelief(Belief):
+    """Users with their biases."""
+
+    posterior: BiasPosterior
+    bias: FloatArray  # one a user
+
+    def __len__(self) -> int:
+        return len(self.bias)
+
+    def mean(self, pairs: Pairs) -> FloatArray:
+        of_items = taken(self.posterior.item_bias, pairs.items)
+        return (self.posterior.mean + self.bias[pairs.rows] + of_items).astype(np.float32)
+
+    @property
+    def queries(self) -> Queries:
+        ones: FloatMatrix = np.ones((len(self.bias), 1), np.float32)
+        return Queries(ones, self.bias, lambda: self.posterior.item_vectors)
 
 
 @dataclass(kw_only=True)

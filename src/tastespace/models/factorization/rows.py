@@ -71,6 +71,13 @@ class Factors:
         bias = None if self.bias is None else self.bias.mean(keepdims=True, dtype=np.float64).astype(self.bias.dtype)
         return Factors(self.factors.mean(axis=0, keepdims=True, dtype=np.float64).astype(self.factors.dtype), bias)
 
+    def where(self, which: BoolArray, others: Factors) -> Factors:
+        """These rows where `which`, those of the others elsewhere."""
+        factors = np.where(which[:, None], self.factors, others.factors)
+        if self.bias is None or others.bias is None:
+            return Factors(factors)
+        return Factors(factors, np.where(which, self.bias, others.bias))
+
     def averaged(self, where: BoolArray, others: Factors) -> Factors:
         """These rows, and those of a mask as the average of others."""
         if not where.any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -12,11 +12,12 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import threads
-from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from tastespace.arrays import FloatArray, FloatMatrix, IntArray
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.parameters import check_int, check_number
+from tastespace.models.base.posterior import Belief, Pairs, People, Posterior
 from tastespace.models.base.search_space import Range, thousand_users
 from tastespace.models.implicit_feedback import OneClass
 from tastespace.models.linear.ease import ItemWeights, bytes_needed, item_weights
@@ -27,69 +28,22 @@ TIE = np.float32(1e-9)  # Of scores of 0 the order; beside any other it is lost 
 
 
 @dataclass(frozen=True, eq=False)
-class LinearPosterior:
-    """score = sum of the weights from the items that a user has. A belief about users is what they have: 1 an item.
-
-    The ratings of the training users are not kept here but handed over by whoever has them (see `Remembers`).
-    """
+class LinearPosterior(Posterior):
+    """score = sum of the weights from the items that a user has. A belief about users is what they have: 1 an item."""
 
     weights: ItemWeights
     shares: FloatArray  # of the training users, who have each item: settles scores of 0
-    ratings: CSR | None = None  # of the training users, if they are at hand
+
+    keeps_users = False
 
     @property
     def n_items(self) -> int:
         return len(self.weights.matrix)
 
-    @property
-    def remembers(self) -> bool:
-        return self.ratings is not None and len(self.ratings.columns) > 0
-
-    def remembering(self, ratings: CSR) -> LinearPosterior:
-        """The same posterior with the training ratings at hand."""
-        return replace(self, ratings=ratings)
-
-    def known(self, user_rows: IntArray, threads: int = 1) -> CSR:
-        if self.ratings is None:
-            nothing = np.zeros(0, np.int32), np.zeros(0, np.float32)
-            return CSR(np.zeros(len(user_rows) + 1, np.int64), *nothing)
-        return self.fold_in(self.ratings.take(user_rows), threads)
-
-    def fold_in(self, history: CSR, threads: int) -> CSR:
+    def believe(self, people: People, threads: int) -> LinearBelief:
         """Whatever is above zero counts as 1. A zero stands for an item that the user has not: `explain` asks so."""
-        return CSR(history.offsets, history.columns, (history.values > 0).astype(np.float32))
-
-    def choose(self, which: BoolArray, one: CSR, other: CSR) -> CSR:
-        both = CSR(
-            np.concatenate([one.offsets, one.offsets[-1] + other.offsets[1:]]),
-            np.concatenate([one.columns, other.columns]),
-            np.concatenate([one.values, other.values]),
-        )
-        rows = np.arange(len(which), dtype=np.int32)
-        return both.take(np.where(which, rows, len(which) + rows))
-
-    def predict(self, belief: CSR, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
-        """The score of each pair; 0 for an item never seen."""
-        if len(item_rows) and item_rows.max() >= self.n_items:
-            raise IndexError(f"item row {item_rows.max()}; expected below {self.n_items}, the items with weights")
-        scores = np.empty(len(item_rows), np.float32)
-        for pairs in _blocks(belief.counts[belief_rows]):
-            has = belief.take(belief_rows[pairs])
-            owners = has.rows()  # of each weight, its pair
-            gathered = self.weights.matrix[has.columns, item_rows[pairs][owners]] * has.values
-            # One after the other and in double precision, so that the company of a pair changes nothing.
-            scores[pairs] = np.bincount(owners, gathered, minlength=len(has))
-        scores += TIE * self.shares[item_rows]
-        return np.where(item_rows < 0, np.float32(0), scores)
-
-    def scores(self, belief: CSR, belief_rows: IntArray, threads: int) -> FloatMatrix:
-        import scipy.sparse
-
-        has = belief.take(belief_rows)
-        users = scipy.sparse.csr_array((has.values, has.columns, has.offsets), shape=(len(has), self.n_items))
-        scores: FloatMatrix = np.asarray(users @ self.weights.matrix)
-        scores += TIE * self.shares
-        return scores
+        history = people.history
+        return LinearBelief(self, CSR(history.offsets, history.columns, (history.values > 0).astype(np.float32)))
 
     def item_similarities(self, item_rows: IntArray, threads: int) -> FloatMatrix:
         """Partial correlations (see `tastespace.models.linear.ease`)."""
@@ -110,6 +64,41 @@ class LinearPosterior:
         if shares.shape != unexplained.shape:
             raise ValueError(f"the shares are {shares.shape}, and the items {unexplained.shape}")
         return cls(ItemWeights(matrix, unexplained), shares)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearBelief(Belief):
+    """What users have."""
+
+    posterior: LinearPosterior
+    has: CSR  # 1 for each item
+
+    def __len__(self) -> int:
+        return len(self.has)
+
+    def mean(self, pairs: Pairs) -> FloatArray:
+        """The score of each pair; 0 for an item never seen."""
+        items, n_items = pairs.items, self.posterior.n_items
+        if len(items) and items.max() >= n_items:
+            raise IndexError(f"item row {items.max()}; expected below {n_items}, the items with weights")
+        scores = np.empty(len(items), np.float32)
+        for some in _blocks(self.has.counts[pairs.rows]):
+            has = self.has.take(pairs.rows[some])
+            owners = has.rows()  # of each weight, its pair
+            gathered = self.posterior.weights.matrix[has.columns, items[some][owners]] * has.values
+            # One after the other and in double precision, so that the company of a pair changes nothing.
+            scores[some] = np.bincount(owners, gathered, minlength=len(has))
+        scores += TIE * self.posterior.shares[items]
+        return np.where(items < 0, np.float32(0), scores)
+
+    def scores(self, rows: IntArray) -> FloatMatrix:
+        import scipy.sparse
+
+        has = self.has.take(rows)
+        users = scipy.sparse.csr_array((has.values, has.columns, has.offsets), shape=(len(has), self.posterior.n_items))
+        scores: FloatMatrix = np.asarray(users @ self.posterior.weights.matrix)
+        scores += TIE * self.posterior.shares
+        return scores
 
 
 def _blocks(counts: NDArray[Any]) -> Iterator[slice]:

@@ -16,6 +16,7 @@ from tastespace.arrays import FloatArray, FloatMatrix, IntArray
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.models.base.parameters import check_int, check_number
+from tastespace.models.base.posterior import People
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.search_space import Choice, Range, thousand_users
 from tastespace.models.biases import Baseline, damped_biases
@@ -53,13 +54,13 @@ class ItemNeighbours(NeighbourPosterior):
         neighbours = most_similar_to_each(by_item, others, rule, n_candidates, threads, observer)
         return cls(baseline, ratings, rule, neighbours)
 
-    def adjustments(self, belief: Histories, targets: Targets, threads: int) -> FloatArray:
+    def adjustments(self, belief: Histories, targets: Targets) -> FloatArray:
         residuals = self.baseline.residuals(belief.ratings, belief.bias)
-        return average_over_items(targets, self.neighbours, residuals, self.rule, threads)
+        return average_over_items(targets, self.neighbours, residuals, self.rule, belief.threads)
 
-    def adjustments_of_all(self, belief: Histories, threads: int) -> FloatMatrix:
+    def adjustments_of_all(self, belief: Histories) -> FloatMatrix:
         residuals = self.baseline.residuals(belief.ratings, belief.bias)
-        return average_over_items_of_all(self.neighbours, self.followers, residuals, self.rule, threads)
+        return average_over_items_of_all(self.neighbours, self.followers, residuals, self.rule, belief.threads)
 
     @cached_property
     def followers(self) -> CSR:
@@ -131,23 +132,28 @@ class UserNeighbours(NeighbourPosterior):
             by_item = self._less_item_means(self.ratings).transposed(self.n_items)
         return Others.of(by_item, len(self.ratings))
 
-    def adjustments(self, belief: Histories, targets: Targets, threads: int) -> FloatArray:
+    def adjustments(self, belief: Histories, targets: Targets) -> FloatArray:
         out = np.empty(len(targets.items), np.float32)
         for rows in self._blocks(belief):
-            alike, part = self.user_similarities(belief, rows, threads), targets.part(rows[0], rows[-1] + 1)
-            answers = average_over_users(part, alike, self.raters, self.rule, threads)
+            similar, part = self.similarities(belief, rows), targets.part(rows[0], rows[-1] + 1)
+            answers = average_over_users(part, similar, self.raters, self.rule, belief.threads)
             out[targets.offsets[rows[0]] : targets.offsets[rows[-1] + 1]] = answers
         return out
 
-    def adjustments_of_all(self, belief: Histories, threads: int) -> FloatMatrix:
+    def adjustments_of_all(self, belief: Histories) -> FloatMatrix:
         out = np.empty((len(belief.bias), self.n_items), np.float32)
         for rows in self._blocks(belief):
-            alike = self.user_similarities(belief, rows, threads)
-            out[rows] = average_over_users_of_all(alike, self.residuals, self.n_items, self.rule, threads)
+            similar = self.similarities(belief, rows)
+            out[rows] = average_over_users_of_all(similar, self.residuals, self.n_items, self.rule, belief.threads)
         return out
 
-    def user_similarities(self, belief: Histories, belief_rows: IntArray, threads: int) -> FloatMatrix:
-        return similarities(self._deviations(belief.take(belief_rows)), self.others, self.rule, threads)
+    def believe(self, people: People, threads: int) -> ComparedHistories:
+        belief = super().believe(people, threads)
+        return ComparedHistories(self, belief.ratings, belief.bias, threads)
+
+    def similarities(self, belief: Histories, rows: IntArray) -> FloatMatrix:
+        """How similar users of the belief are to all training users."""
+        return similarities(self._deviations(belief.take(rows)), self.others, self.rule, belief.threads)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> UserNeighbours:
@@ -173,6 +179,16 @@ class UserNeighbours(NeighbourPosterior):
         total = np.bincount(self.ratings.columns, self.ratings.values, minlength=self.n_items)
         counts = np.bincount(self.ratings.columns, minlength=self.n_items)
         return np.where(counts > 0, total / np.maximum(counts, 1), self.baseline.mean).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedHistories(Histories):
+    """The same of users who are compared with the training users."""
+
+    posterior: UserNeighbours
+
+    def user_similarities(self, rows: IntArray) -> FloatMatrix:
+        return self.posterior.similarities(self, rows)
 
 
 BIAS_SWEEPS = 20  # alternating steps for the biases; they have long settled by then

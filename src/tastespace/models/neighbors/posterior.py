@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,25 +10,44 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from tastespace.arrays import FloatArray, FloatMatrix, IntArray
 from tastespace.data.csr import CSR
+from tastespace.models.base.posterior import Belief, Pairs, People, Posterior
 from tastespace.models.biases import Baseline
 from tastespace.models.neighbors.kernels import Rule, Targets
 
 
 @dataclass(frozen=True, eq=False)
-class Histories:
+class Histories(Belief):
     """What is believed about users: that they rate as they did. Ratings (columns are item rows) and biases."""
 
+    posterior: NeighbourPosterior
     ratings: CSR
     bias: FloatArray  # one a user
+    threads: int
+
+    def __len__(self) -> int:
+        return len(self.bias)
 
     def take(self, rows: IntArray) -> Histories:
-        return Histories(self.ratings.take(rows), self.bias[rows])
+        return Histories(self.posterior, self.ratings.take(rows), self.bias[rows], self.threads)
+
+    def mean(self, pairs: Pairs) -> FloatArray:
+        order = np.argsort(pairs.rows, kind="stable")
+        rows, starts = np.unique(pairs.rows[order], return_index=True)
+        targets = Targets(np.append(starts, len(order)).astype(np.int64), pairs.items[order])
+        adjustments = np.empty(len(order), np.float32)
+        adjustments[order] = self.posterior.adjustments(self.take(rows), targets)
+        return self.posterior.baseline.ratings(self.bias[pairs.rows], pairs.items) + adjustments
+
+    def scores(self, rows: IntArray) -> FloatMatrix:
+        adjustments = self.posterior.adjustments_of_all(self.take(rows))
+        items = np.arange(self.posterior.n_items, dtype=np.int32)
+        return self.posterior.baseline.ratings(self.bias[rows, None], items) + adjustments
 
 
 @dataclass(frozen=True, eq=False)
-class NeighbourPosterior(ABC):
+class NeighbourPosterior(Posterior):
     """rating = baseline + what the neighbours say; a subclass asks its kind of neighbours."""
 
     baseline: Baseline
@@ -36,44 +55,19 @@ class NeighbourPosterior(ABC):
     rule: Rule
 
     @abstractmethod
-    def adjustments(self, belief: Histories, targets: Targets, threads: int) -> FloatArray:
+    def adjustments(self, belief: Histories, targets: Targets) -> FloatArray:
         """What neighbours add to the baseline, for each item that each user of the belief is asked about."""
 
     @abstractmethod
-    def adjustments_of_all(self, belief: Histories, threads: int) -> FloatMatrix:
+    def adjustments_of_all(self, belief: Histories) -> FloatMatrix:
         """The same for every item, one row a user of the belief."""
 
     @property
     def n_items(self) -> int:
         return len(self.baseline.item_bias)
 
-    def known(self, user_rows: IntArray, threads: int = 1) -> Histories:
-        return self.fold_in(self.ratings.take(user_rows), 1)
-
-    def fold_in(self, history: CSR, threads: int) -> Histories:
-        return Histories(history, self.baseline.user_bias(history))
-
-    def choose(self, which: BoolArray, one: Histories, other: Histories) -> Histories:
-        both = CSR(
-            np.concatenate([one.ratings.offsets, one.ratings.offsets[-1] + other.ratings.offsets[1:]]),
-            np.concatenate([one.ratings.columns, other.ratings.columns]),
-            np.concatenate([one.ratings.values, other.ratings.values]),
-        )
-        rows = np.arange(len(which), dtype=np.int32)
-        return Histories(both.take(np.where(which, rows, len(which) + rows)), np.where(which, one.bias, other.bias))
-
-    def predict(self, belief: Histories, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
-        order = np.argsort(belief_rows, kind="stable")
-        rows, starts = np.unique(belief_rows[order], return_index=True)
-        targets = Targets(np.append(starts, len(order)).astype(np.int64), item_rows[order])
-        adjustments = np.empty(len(order), np.float32)
-        adjustments[order] = self.adjustments(belief.take(rows), targets, threads)
-        return self.baseline.ratings(belief.bias[belief_rows], item_rows) + adjustments
-
-    def scores(self, belief: Histories, belief_rows: IntArray, threads: int) -> FloatMatrix:
-        adjustments = self.adjustments_of_all(belief.take(belief_rows), threads)
-        items = np.arange(self.n_items, dtype=np.int32)
-        return self.baseline.ratings(belief.bias[belief_rows, None], items) + adjustments
+    def believe(self, people: People, threads: int) -> Histories:
+        return Histories(self, people.history, self.baseline.user_bias(people.history), threads)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         return {

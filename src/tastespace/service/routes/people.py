@@ -149,8 +149,7 @@ def _check(loaded: Loaded, new: list[Rated], *, accepts_new: bool) -> None:
         if unknown:
             raise UnknownIdError(f"the model knows no item {named(dict.fromkeys(unknown))}")
     given = Ratings.from_arrays([one.user for one in new], items, [one.value for one in new])
-    with loaded.asking():
-        loaded.recommender.check_ratings(given)
+    loaded.recommender.check_ratings(given)
 
 
 def _fingerprint(new: Iterable[Rated]) -> str:

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.data.csr import CSR
+from tastespace.models.base.posterior import Belief, Pairs, People, Posterior, Queries
 from tastespace.models.base.resuming import ItemPoints
 from tastespace.models.factorization.als.sweep import Penalty, Strengths, Weighting
 from tastespace.models.factorization.rows import Factors, RatingBlock, score_pairs, solve_rows
 
 
 @dataclass(frozen=True, eq=False)
-class PointPosterior:
+class PointPosterior(Posterior):
     """rating = mean + user bias + item bias + user . item (no biases: None)."""
 
     mean: float
@@ -26,7 +27,8 @@ class PointPosterior:
     penalty: Penalty
     losses: DoubleArray  # after each sweep of the final fit
 
-    def known(self, user_rows: IntArray, threads: int = 1) -> Factors:
+    def known(self, user_rows: IntArray) -> Factors:
+        """Where training left users; row -1 is somebody never seen."""
         stranger = user_rows < 0
         factors = self.users.factors[np.maximum(user_rows, 0)]
         factors[stranger] = 0
@@ -37,44 +39,41 @@ class PointPosterior:
         return Factors(factors, bias)
 
     def fold_in(self, history: CSR, threads: int) -> Factors:
-        """The same update that training makes for a user: a training user with his own ratings stays in place."""
+        """The same update that training makes for a user: a training user with their own ratings stays in place."""
         dtype = self.items.factors.dtype
         side = RatingBlock.of(history, dtype, self.mean)
         prior = self.penalty.prior("users", self.items.factors.shape[1], history.counts, dtype)
         return solve_rows(side, self.items, prior, name="user", threads=threads).points
 
-    def choose(self, which: BoolArray, one: Factors, other: Factors) -> Factors:
-        factors = np.where(which[:, None], one.factors, other.factors)
-        if one.bias is None or other.bias is None:
-            return Factors(factors)
-        return Factors(factors, np.where(which, one.bias, other.bias))
+    def believe(self, people: People, threads: int) -> PointBelief:
+        points = self.known(people.rows)
+        if people.is_new.any():
+            points = self.fold_in(people.history, threads).where(people.is_new, points)
+        return PointBelief(self, points, threads)
 
-    def predict(self, belief: Factors, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
-        return score_pairs(belief, belief_rows, self.items, item_rows, self.mean, threads)
+    def predict(self, points: Factors, rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
+        """Expected ratings of pairs of users at these points and items."""
+        return score_pairs(points, rows, self.items, item_rows, self.mean, threads)
 
-    def query_vectors(self, belief: Factors) -> FloatMatrix:
-        ones = np.ones((len(belief.factors), 0 if self.items.bias is None else 1), np.float32)
-        return np.hstack([belief.factors, ones]).astype(np.float32)
+    @property
+    def is_latent(self) -> bool:
+        """Whether scores are no ratings, which follow from them."""
+        return False
 
+    @property
     def item_vectors(self) -> FloatMatrix:
         if self.items.bias is None:
             return contiguous(self.items.factors, np.float32)
         return np.hstack([self.items.factors, self.items.bias[:, None]]).astype(np.float32)
 
-    def offsets(self, belief: Factors) -> FloatArray:
-        bias = np.zeros(len(belief.factors), np.float32) if belief.bias is None else belief.bias
-        return (bias + self.mean).astype(np.float32)
+    @property
+    def embeddings(self) -> FloatMatrix:
+        return contiguous(self.items.factors, np.float32)
 
     def item_points(self) -> ItemPoints:
         factors = self.items.factors.astype(np.float64)
         bias = np.zeros(len(factors)) if self.items.bias is None else self.items.bias.astype(np.float64)
         return ItemPoints(factors, bias)
-
-    def item_places(self) -> FloatMatrix:
-        return contiguous(self.items.factors, np.float32)
-
-    def user_places(self, belief: Factors) -> FloatMatrix:
-        return contiguous(belief.factors, np.float32)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         arrays: dict[str, NDArray[Any]] = {
@@ -101,3 +100,34 @@ class PointPosterior:
             ),
             losses=arrays["losses"],
         )
+
+
+@dataclass(frozen=True, eq=False)
+class PointBelief(Belief):
+    """Users as points."""
+
+    posterior: PointPosterior
+    points: Factors
+    threads: int
+
+    def __len__(self) -> int:
+        return len(self.points.factors)
+
+    def mean(self, pairs: Pairs) -> FloatArray:
+        return self.posterior.predict(self.points, pairs.rows, pairs.items, self.threads)
+
+    @property
+    def is_latent(self) -> bool:
+        return self.posterior.is_latent
+
+    @property
+    def queries(self) -> Queries:
+        factors, bias = self.points.factors, self.points.bias
+        ones = np.ones((len(factors), 0 if self.posterior.items.bias is None else 1), np.float32)
+        bias = np.zeros(len(factors), np.float32) if bias is None else bias
+        offsets = (bias + self.posterior.mean).astype(np.float32)
+        return Queries(np.hstack([factors, ones]).astype(np.float32), offsets, lambda: self.posterior.item_vectors)
+
+    @property
+    def embeddings(self) -> FloatMatrix:
+        return contiguous(self.points.factors, np.float32)

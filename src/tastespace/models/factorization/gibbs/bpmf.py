@@ -12,14 +12,12 @@ from numpy.random import Generator
 from tastespace import threads
 from tastespace.data.kinds import CHOICES, MOST_LEVELS, Kind, levels_of
 from tastespace.data.ratings import Ratings
-from tastespace.data.vocabulary import Ids
 from tastespace.distributions.normal_gamma import Gamma, KnownMean, NormalGamma
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, warn
 from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.inference.diagnostics import Exactness, check_convergence
 from tastespace.inference.drivers import Schedule, sample
 from tastespace.models.base.parameters import check_ascending, check_int, check_int_or_auto, check_number, check_option
-from tastespace.models.base.query import Request
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.search_space import FACTORS
@@ -72,7 +70,7 @@ from tastespace.models.factorization.rank.column_search import (
     settled,
 )
 from tastespace.models.factorization.watch import Watch, Watched, trace_of
-from tastespace.models.implicit_feedback import CHOICES_RANGE, NOT_CHOSEN, require_choices, require_chosen
+from tastespace.models.implicit_feedback import CHOICES_RANGE, NOT_CHOSEN, require_choices
 from tastespace.models.noisiness import Noisiness
 from tastespace.progress import Observer
 from tastespace.randomness import derive
@@ -438,12 +436,6 @@ class BPMF(Recommender):
     @property
     def history_range(self) -> tuple[float, float]:
         return CHOICES_RANGE if self._took_choices else super().history_range
-
-    def _request(self, user_ids: Ids | Request | None, history: Any, verb: str, *, instead: bool = False) -> Request:
-        request = super()._request(user_ids, history, verb, instead=instead)
-        if self._took_choices:
-            require_chosen(request)
-        return request
 
     def check_ratings(self, ratings: Ratings) -> None:
         posterior = self.posterior_

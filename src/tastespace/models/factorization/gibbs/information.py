@@ -1,6 +1,6 @@
 """Which answers would tell most about a user: the items whose ratings leave least doubt about others.
 
-Given draw s, his factors and bias (u, c) are normal with covariance Sigma = T T^T, and the score of item j moves with
+Given draw s, their factors and bias (u, c) are normal with covariance Sigma = T T^T, and the score of item j moves with
 them as x_j = (v_j, 1). If a rating of j is a response around the score with the variance e_j, it lowers the variance of
 the score of t by
 
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.models.base.posterior import Inquiry
-from tastespace.models.factorization.gibbs.item_draws import Belief, ItemDraws
+from tastespace.models.factorization.gibbs.item_draws import ItemDraws, UserDraws
 from tastespace.models.factorization.likelihoods.kept_noise import Answers
 from tastespace.threads import one_blas_thread
 
@@ -40,7 +40,7 @@ BLOCK_NUMBERS, BLOCK_ITEMS = 1 << 18, 128
 
 def most_informative(
     draws: ItemDraws,
-    belief: Belief,
+    belief: UserDraws,
     row: int,
     askable: IntArray,
     targets: IntArray,
@@ -135,7 +135,7 @@ SLOWEST = 1e-6  # slope of an expected rating below which it hardly moves, as a 
 
 def influences(
     draws: ItemDraws,
-    belief: Belief,
+    belief: UserDraws,
     row: int,
     item_rows: IntArray,
     rated_rows: IntArray,

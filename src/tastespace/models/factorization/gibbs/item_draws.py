@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
-from tastespace.data.csr import CSR
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, contiguous
 from tastespace.inference.drivers import Schedule
 from tastespace.models.factorization.gibbs.sweep import GibbsState
 from tastespace.models.factorization.likelihoods.base import Noise
-from tastespace.models.factorization.likelihoods.kept_noise import KeptNoise, fold_in_normal, kept_noise
+from tastespace.models.factorization.likelihoods.kept_noise import KeptNoise, kept_noise
 from tastespace.models.factorization.priors.normal_wishart import Population, Sphere
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.generative_model import FactorModel
 
 
-BLOCK_BYTES = 1 << 26  # of beliefs held at once: 64 MB, whatever the number of users asked about
-
-
 @dataclass(frozen=True, eq=False)
-class Belief:
+class UserDraws:
     """Of some users, a normal a draw over (factors, bias) in units of the ratings' standard deviation.
 
     W is the number of factors, and one more where there are biases.
@@ -39,82 +35,6 @@ class Belief:
 
     def __len__(self) -> int:
         return len(self.means)
-
-
-@dataclass(eq=False)
-class UserBeliefs:
-    """The users of one request: computed some at a time, when they are needed; the latest block is kept."""
-
-    draws: ItemDraws
-    ratings: CSR  # of each user, by item row
-    threads: int
-    trained: CSR | None = None  # those that the draws have seen; None where all draws count alike
-    queries: tuple[FloatMatrix, FloatArray] | None = field(default=None, repr=False)  # as the posterior made them
-    _latest: tuple[int, Belief] | None = field(default=None, repr=False)
-
-    def __len__(self) -> int:
-        return len(self.ratings)
-
-    @property
-    def block(self) -> int:
-        """Users held at once."""
-        _, n_draws, width = self.draws.items.shape
-        return max(1, BLOCK_BYTES // int(4 * n_draws * width * (width + 1)))
-
-    def blocks(self, rows: IntArray) -> Iterator[tuple[slice, Belief]]:
-        """Beliefs about all users among these rows, block by block: which users, and what is believed."""
-        if len(self) <= self.block and len(rows):
-            yield slice(0, len(self)), self._at(0)
-            return
-        for number in np.unique(rows // self.block):
-            first = int(number) * self.block
-            yield slice(first, min(first + self.block, len(self))), self._at(first)
-
-    def means(self, first: int, last: int) -> tuple[FloatArray, FloatMatrix]:
-        """The means alone, which take less room, and the weights: users first..last."""
-        if self._latest is not None and self._latest[0] <= first and last <= self._latest[0] + len(self._latest[1]):
-            start, belief = self._latest
-            return belief.means[first - start : last - start], belief.weights[first - start : last - start]
-        ratings = _part(self.ratings, first, last)
-        folded = self.draws.noise.fold_in(self.draws, ratings, None, self.threads)
-        return folded.means, self._weights(first, last, ratings)
-
-    def _at(self, first: int) -> Belief:
-        if self._latest is not None and self._latest[0] == first:
-            return self._latest[1]
-        last = min(first + self.block, len(self))
-        ratings = _part(self.ratings, first, last)
-        _, n_draws, width = self.draws.items.shape
-        roots = np.empty((last - first, n_draws, width, width), np.float32)
-        folded = self.draws.noise.fold_in(self.draws, ratings, roots, self.threads)
-        belief = Belief(folded.means, roots, self._weights(first, last, ratings), folded.precision)
-        self._latest = (first, belief)
-        return belief
-
-    def _weights(self, first: int, last: int, ratings: CSR) -> FloatMatrix:
-        n_draws = self.draws.items.shape[1]
-        if self.trained is None:
-            return np.full((last - first, n_draws), 1 / n_draws, np.float32)
-        # What the draws have not seen says how good they are: p(all ratings | draw) / p(those seen | draw).
-        news = evidence(self.draws, ratings, self.threads)
-        news -= evidence(self.draws, _part(self.trained, first, last), self.threads)
-        weights = np.exp(news - news.max(axis=1, keepdims=True))
-        return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)
-
-
-def evidence(draws: ItemDraws, ratings: CSR, threads: int) -> DoubleArray:
-    """log p(ratings of a user | draw), users x draws; less what is the same for all draws. For even noise."""
-    shape = (len(ratings), draws.items.shape[1])
-    energy, log_determinant = np.empty(shape), np.empty(shape)
-    fold_in_normal(draws, ratings, None, threads, energy=energy, log_determinant=log_determinant)
-    counts = ratings.counts[:, None]
-    prior: DoubleArray = counts * np.log(draws.alpha) + draws.users.log_determinant - draws.users.constant
-    return np.asarray((prior - log_determinant) / 2 - energy)
-
-
-def _part(ratings: CSR, first: int, last: int) -> CSR:
-    start, end = int(ratings.offsets[first]), int(ratings.offsets[last])
-    return CSR(ratings.offsets[first : last + 1] - start, ratings.columns[start:end], ratings.values[start:end])
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +90,7 @@ class Populations:
     def linear(self) -> FloatMatrix:
         return contiguous(np.einsum("sij,sj->si", self.precisions, self.means), np.float32)
 
-    @property
+    @cached_property
     def bias_precision(self) -> DoubleArray:
         return self.bias_precisions
 
@@ -321,13 +241,13 @@ class ItemDraws:
         """Roots of the covariance of such an item's factors: covariance = root^T root; S x D x D."""
         return np.linalg.inv(np.linalg.cholesky(self.new_items.precisions))
 
-    def unknown_item_variance(self, belief: Belief, row: int) -> DoubleArray:
+    def unknown_item_variance(self, users: UserDraws, row: int) -> DoubleArray:
         """What not knowing an item adds to the variance of its score for a user, a figure a draw.
 
         E[(u.(v - mean))^2] over u and v: mean and covariance of u through the covariance of v.
         """
         n_factors = self.n_factors
-        through_mean = np.einsum("sij,sj->si", self.unknown_item_roots, belief.means[row, :, :n_factors])
-        through_root = self.unknown_item_roots @ belief.roots[row, :, :n_factors].astype(np.float64)
+        through_mean = np.einsum("sij,sj->si", self.unknown_item_roots, users.means[row, :, :n_factors])
+        through_root = self.unknown_item_roots @ users.roots[row, :, :n_factors].astype(np.float64)
         variance = np.sum(through_mean**2, axis=1) + np.sum(through_root**2, axis=(1, 2))
         return np.asarray(variance + (1 / self.new_items.bias_precisions if self.has_biases else 0.0))

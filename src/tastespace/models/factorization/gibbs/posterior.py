@@ -1,14 +1,13 @@
 """The posterior of Bayesian matrix factorization: draws of the items are kept, users are folded in.
 
 A draw is the items' factors and biases, the population of users, and the noise. All that is asked of a user follows
-from these and from his ratings, so that the posterior grows with the catalogue and not with the audience.
+from these and from their ratings, so that the posterior grows with the catalogue and not with the audience.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any, Self
 
@@ -17,36 +16,43 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import _native
-from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.inference.trace import Trace
-from tastespace.models.base.posterior import Inquiry, PredictiveDistribution
+from tastespace.models.base.posterior import (
+    Belief,
+    Inquiry,
+    Pairs,
+    People,
+    Posterior,
+    PredictiveDistribution,
+    Queries,
+    empty_history,
+)
 from tastespace.models.base.resuming import ItemPoints
 from tastespace.models.factorization.gibbs.information import influences, most_informative
-from tastespace.models.factorization.gibbs.item_draws import Belief, ItemDraws, Populations, UserBeliefs
+from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations, UserDraws
 from tastespace.models.factorization.likelihoods.confidence_cells import OfChoices
-from tastespace.models.factorization.likelihoods.kept_noise import Answers, ScoreDraws, Units
+from tastespace.models.factorization.likelihoods.kept_noise import Answers, ScoreDraws, Units, fold_in_normal
 from tastespace.models.factorization.likelihoods.kinds_of_noise import noise_from_arrays
 from tastespace.models.factorization.priors.normal_wishart import Sphere
 from tastespace.models.factorization.rows import Factors, score_pairs
 
-PLACES = 16  # draws that likeness goes by: more tell hardly more, and all would make every user a long vector
+BLOCK_BYTES = 1 << 26  # of beliefs held at once: 64 MB, whatever the number of users asked about
+PLACES = 16  # draws that similarity goes by: more tell hardly more, and all would make every user a long vector
 
 
 @dataclass(frozen=True, eq=False)
-class DrawsPosterior:
-    """What BPMF concluded. Ratings by user are the recommender's; they are lent to it, not saved with it."""
+class DrawsPosterior(Posterior):
+    """What BPMF concluded. Ratings by user are the recommender's: users are folded in by them whenever asked about."""
 
     draws: ItemDraws
     units: Units
     weighs_by_evidence: bool
     is_half_stored: bool  # items are written as float16
     trace: Trace | None  # of chains, if there were any
-    ratings: CSR | None = None
 
-    @property
-    def usual_rating(self) -> float:
-        return self.units.usual
+    keeps_users = False
 
     @property
     def rating_range(self) -> tuple[float, float]:
@@ -58,7 +64,7 @@ class DrawsPosterior:
 
     @property
     def history_levels(self) -> DoubleArray | None:
-        return None if isinstance(self.draws.noise, OfChoices) else self.units.levels
+        return self.units.levels if self.is_latent and not isinstance(self.draws.noise, OfChoices) else None
 
     @property
     def is_latent(self) -> bool:
@@ -66,188 +72,34 @@ class DrawsPosterior:
         return not self.draws.noise.is_linear
 
     @property
-    def remembers(self) -> bool:
-        return self.ratings is not None and len(self.ratings.columns) > 0
-
-    def remembering(self, ratings: CSR) -> Self:
-        """The same posterior with the training ratings at hand."""
-        return replace(self, ratings=ratings)
-
-    def known(self, user_rows: IntArray, threads: int = 1) -> UserBeliefs:
-        ratings = _empty(int(max(user_rows.max(initial=-1) + 1, 0))) if self.ratings is None else self.ratings
-        return UserBeliefs(self.draws, ratings.take(user_rows), threads)
-
-    def fold_in(self, history: CSR, threads: int) -> UserBeliefs:
-        """Of users the draws have seen nothing of, unless `reweighed` says otherwise."""
-        return UserBeliefs(self.draws, history, threads, _empty(len(history)) if self.weighs_by_evidence else None)
-
-    def reweighed(self, folded: UserBeliefs, trained: CSR) -> UserBeliefs:
-        return replace(folded, trained=trained) if self.weighs_by_evidence else folded
-
-    def choose(self, which: BoolArray, one: UserBeliefs, other: UserBeliefs) -> UserBeliefs:
-        rows = np.where(which, 0, len(which)) + np.arange(len(which), dtype=np.int32)
-        ratings = _joined(one.ratings, other.ratings).take(rows.astype(np.int32))
-        trained = None
-        if one.trained is not None or other.trained is not None:
-            # Who has no news has nothing that the draws have not seen.
-            seen = [belief.ratings if belief.trained is None else belief.trained for belief in (one, other)]
-            trained = _joined(*seen).take(rows.astype(np.int32))
-        return UserBeliefs(self.draws, ratings, max(one.threads, other.threads), trained)
-
-    def predict(self, belief: UserBeliefs, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
-        if self.is_latent:
-            return self.outlook(belief, belief_rows, item_rows, threads).belief.mean().astype(np.float32)
-        rows, places = np.unique(belief_rows, return_inverse=True)
-        mean = np.empty(len(belief_rows), np.float32)
-        for first in range(0, len(rows), belief.block):
-            some = rows[first : first + belief.block]
-            pairs = np.flatnonzero((places >= first) & (places < first + len(some)))
-            queries, offsets = self._queries(belief, some)
-            users = Factors(queries, offsets)
-            inside = (places[pairs] - first).astype(np.int32)
-            scores = score_pairs(users, inside, Factors(self._stacked), item_rows[pairs], 0.0, threads)
-            cold = np.flatnonzero(item_rows[pairs] < 0)
-            scores[cold] += queries[inside[cold]] @ self.draws.unknown_item.reshape(-1)
-            mean[pairs] = scores
-        return mean
-
-    def outlook(
-        self, belief: UserBeliefs, belief_rows: IntArray, item_rows: IntArray, threads: int
-    ) -> PredictiveDistribution:
-        """What pairs would be rated, with all uncertainty."""
-        foreseen = self._foreseen(belief, belief_rows, item_rows, threads)
-        return self.draws.noise.outlook(self.draws, foreseen, self.units)
-
-    def _foreseen(self, belief: UserBeliefs, belief_rows: IntArray, item_rows: IntArray, threads: int) -> ScoreDraws:
-        """The scores of pairs."""
-        draws, n_draws = self.draws, self.draws.items.shape[1]
-        means = np.empty((len(belief_rows), n_draws), np.float32)
-        sds, weights = np.empty_like(means), np.empty_like(means) if self.weighs_by_evidence else None
-        precision: FloatMatrix | None = None
-        for some, pairs, inside in by_block(belief, belief_rows):
-            items = item_rows[pairs]
-            of_means, of_sds = np.empty((len(pairs), n_draws), np.float32), np.empty((len(pairs), n_draws), np.float32)
-            _native.belief_pairs(
-                *(inside, contiguous(items, np.int32), draws.items, some.means, some.roots, draws.unknown_item),
-                *(of_means, of_sds),
-                biases=draws.has_biases,
-                threads=threads,
-            )
-            is_unknown = items < 0
-            for row in np.unique(inside[is_unknown]) if is_unknown.any() else ():
-                here = (inside == row) & is_unknown
-                of_sds[here] = np.sqrt(of_sds[here] ** 2 + draws.unknown_item_variance(some, int(row)))
-            means[pairs], sds[pairs] = of_means, of_sds
-            if weights is not None:
-                weights[pairs] = some.weights[inside]
-            if some.precision is not None:
-                precision = np.empty_like(means) if precision is None else precision
-                precision[pairs] = some.precision[inside]
-        return ScoreDraws(means, sds, weights, precision, item_rows)
-
-    def summary(
-        self, belief: UserBeliefs, belief_rows: IntArray, item_rows: IntArray, threads: int
-    ) -> tuple[FloatArray, FloatArray]:
-        draws = self.draws
-        mean, sd = np.empty(len(belief_rows), np.float32), np.empty(len(belief_rows), np.float32)
-        for some, pairs, inside in by_block(belief, belief_rows):
-            items = item_rows[pairs]
-            of_mean, of_sd = np.empty(len(pairs), np.float32), np.empty(len(pairs), np.float32)
-            _native.belief_summary(
-                *(inside, contiguous(items, np.int32), draws.items, some.means, some.roots, draws.unknown_item),
-                *(some.weights, of_mean, of_sd),
-                biases=draws.has_biases,
-                threads=threads,
-            )
-            mean[pairs], sd[pairs] = of_mean, of_sd
-        return (draws.offset + draws.scale * mean).astype(np.float32), (draws.scale * sd).astype(np.float32)
-
-    def draw_scores(
-        self, belief: UserBeliefs, belief_row: int, n: int, rng: Generator, items: IntArray | None = None
-    ) -> FloatMatrix:
-        draws = self.draws
-        chosen, vectors, biases = self._drawn(belief, belief_row, n, rng)
-        rows = np.arange(len(draws.items), dtype=np.int32) if items is None else contiguous(items, np.int32)
-        scores = np.empty((n, len(rows)), np.float32)
-        meeting, users = contiguous(chosen, np.int32), contiguous(vectors, np.float32)
-        _native.drawn_scores(draws.items, rows, meeting, users, scores, threads=belief.threads)
-        scores += biases[:, None]
-        scores *= np.float32(draws.scale)
-        scores += np.float32(draws.offset)
-        return scores
-
-    @property
     def items_are_certain(self) -> bool:
+        """Whether items are the same in every draw."""
         return int(self.draws.items.shape[1]) == 1
 
-    def draw_queries(
-        self, belief: UserBeliefs, belief_row: int, n: int, rng: Generator
-    ) -> tuple[FloatMatrix, FloatArray]:
-        """Where an item vector has the item's other draws, such a query is 0."""
-        draws, (_, n_draws, width) = self.draws, self.draws.items.shape
-        chosen, vectors, biases = self._drawn(belief, belief_row, n, rng)
-        queries = np.zeros((n, n_draws, width), np.float32)
-        queries[np.arange(n), chosen] = np.float32(draws.scale) * vectors
-        return queries.reshape(n, -1), (draws.offset + draws.scale * biases).astype(np.float32)
+    def believe(self, people: People, threads: int) -> DrawsBelief:
+        return DrawsBelief(self, people.history, threads, self.seen_of(people))
 
-    def _drawn(
-        self, belief: UserBeliefs, belief_row: int, n: int, rng: Generator
-    ) -> tuple[NDArray[np.intp], FloatMatrix, FloatArray]:
-        """A user in n draws: which draws of the items, the vectors that these are multiplied by, and the biases."""
-        draws, n_draws = self.draws, self.draws.items.shape[1]
-        (users, some), *_ = belief.blocks(np.array([belief_row]))
-        row, n_factors = belief_row - users.start, draws.n_factors
-        # Every draw as often as it counts, as far as n allows: systematic sampling.
-        edges = (np.arange(n) + rng.random()) / n
-        chosen = np.minimum(np.searchsorted(np.cumsum(some.weights[row], dtype=np.float64), edges), n_draws - 1)
-        means, roots = some.means[row], some.roots[row]
-        if n == n_draws and not self.weighs_by_evidence:
-            chosen = np.arange(n)  # each once, as they lie in memory
-        else:
-            means, roots = means[chosen], roots[chosen]
-        noise = rng.standard_normal((n, draws.items.shape[2]), np.float32)
-        people = means + np.einsum("sij,sj->si", roots, noise)
-        if not draws.has_biases:
-            return chosen, people, np.zeros(n, np.float32)
-        return chosen, np.hstack([people[:, :n_factors], np.ones((n, 1), np.float32)]), people[:, n_factors]
+    def seen_of(self, people: People) -> CSR | None:
+        """What draws have seen of people, where those that explain new ratings better count more; else None."""
+        if not self.weighs_by_evidence or not people.is_new.any():
+            return None
+        return empty_history(len(people)) if people.trained is None else people.trained
 
-    def query_vectors(self, belief: UserBeliefs) -> FloatMatrix:
-        return self._all_queries(belief)[0]
-
+    @property
     def item_vectors(self) -> FloatMatrix:
-        return self._stacked
+        """All draws of an item as one long vector: the mean over draws of inner products is one of these."""
+        return self.draws.items.reshape(len(self.draws.items), -1)
 
-    def offsets(self, belief: UserBeliefs) -> FloatArray:
-        return self._all_queries(belief)[1]
+    @property
+    def embeddings(self) -> FloatMatrix:
+        found = _seen_by(self.draws.items[:, self.places, : self.draws.n_factors], self.draws.users, self.places)
+        return found.reshape(len(found), len(self.places) * self.draws.n_factors)
 
-    def inquire(
-        self,
-        belief: UserBeliefs,
-        belief_row: int,
-        askable: IntArray,
-        targets: IntArray,
-        importance: DoubleArray,
-        n: int,
-    ) -> Inquiry:
-        (users, some), *_ = belief.blocks(np.array([belief_row]))
-        row, answers = belief_row - users.start, self._answers(belief, belief_row)
-        return most_informative(self.draws, some, row, askable, targets, importance, n, answers)
-
-    def influences(self, belief: UserBeliefs, item_rows: IntArray) -> FloatMatrix:
-        (_, some), *_ = belief.blocks(np.array([0]))
-        rated = contiguous(belief.ratings.columns[: belief.ratings.offsets[1]], np.int32)
-        return influences(self.draws, some, 0, item_rows, rated, self._answers(belief, 0))
-
-    def _answers(self, belief: UserBeliefs, belief_row: int) -> Callable[[IntArray], Answers]:
-        """What ratings of items by a user tell."""
-
-        def answers(items: IntArray) -> Answers:
-            rows = np.full(len(items), belief_row, np.int32)
-            return self.draws.noise.answers(
-                self.draws, lambda: self._foreseen(belief, rows, items, belief.threads), self.units
-            )
-
-        return answers
+    @property
+    def places(self) -> IntArray:
+        """Draws that similarity goes by, evenly spread over the chains."""
+        n_draws = self.draws.items.shape[1]
+        return np.unique(np.linspace(0, n_draws - 1, min(PLACES, n_draws)).round().astype(np.int32))
 
     def item_points(self) -> ItemPoints:
         """Those of the last draw: an average over draws would be of coordinates that each has for itself."""
@@ -255,19 +107,6 @@ class DrawsPosterior:
         last = draws.items[:, -1].astype(np.float64)
         bias = draws.scale * last[:, draws.n_factors] if draws.has_biases else np.zeros(len(last))
         return ItemPoints(sqrt(draws.scale) * last[:, : draws.n_factors], bias)
-
-    def item_places(self) -> FloatMatrix:
-        places = _seen_by(self.draws.items[:, self._places, : self.draws.n_factors], self.draws.users, self._places)
-        return places.reshape(len(places), len(self._places) * self.draws.n_factors)
-
-    def user_places(self, belief: UserBeliefs) -> FloatMatrix:
-        n_factors = self.draws.n_factors
-        places = np.empty((len(belief), len(self._places), n_factors), np.float32)
-        for first in range(0, len(belief), belief.block):
-            last = min(first + belief.block, len(belief))
-            means = belief.means(first, last)[0][:, self._places, :n_factors]
-            places[first:last] = _seen_by(means, self.draws.new_items, self._places)
-        return places.reshape(len(belief), len(self._places) * n_factors)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         draws, units = self.draws, self.units
@@ -305,69 +144,287 @@ class DrawsPosterior:
         units = Units(low, high, levels, usual)
         return cls(draws, units, weighs_by_evidence, is_half_stored, Trace.found_in(arrays))
 
-    @cached_property
-    def _stacked(self) -> FloatMatrix:
-        """All draws of an item as one long vector: the mean over draws of inner products is one of these."""
-        return self.draws.items.reshape(len(self.draws.items), -1)
 
-    @cached_property
-    def _places(self) -> IntArray:
-        """Draws that likeness goes by, evenly spread over the chains."""
-        n_draws = self.draws.items.shape[1]
-        return np.unique(np.linspace(0, n_draws - 1, min(PLACES, n_draws)).round().astype(np.int32))
+@dataclass(eq=False)
+class DrawsBelief(Belief):
+    """Users folded in by every draw: some at a time, when they are needed; the latest block is kept."""
 
-    def _all_queries(self, belief: UserBeliefs) -> tuple[FloatMatrix, FloatArray]:
-        """Those of everybody asked about, kept with the belief: vectors and offsets are asked for in turn."""
-        if belief.queries is None:
-            belief.queries = self._queries(belief, np.arange(len(belief), dtype=np.int32))
-        return belief.queries
+    posterior: DrawsPosterior
+    ratings: CSR  # of each user, by item row
+    threads: int
+    trained: CSR | None = None  # those that the draws have seen; None where all draws count the same
+    _queries: tuple[FloatMatrix, FloatArray] | None = field(default=None, repr=False)
+    _latest: tuple[int, UserDraws] | None = field(default=None, repr=False)
 
-    def _queries(self, belief: UserBeliefs, rows: IntArray) -> tuple[FloatMatrix, FloatArray]:
+    def __len__(self) -> int:
+        return len(self.ratings.offsets) - 1
+
+    @property
+    def block(self) -> int:
+        """Users held at once."""
+        _, n_draws, width = self.posterior.draws.items.shape
+        return max(1, BLOCK_BYTES // int(4 * n_draws * width * (width + 1)))
+
+    def means(self, first: int, last: int) -> tuple[FloatArray, FloatMatrix]:
+        """The means alone, which take less room, and the weights: users first..last."""
+        latest = self._latest
+        if latest is not None and latest[0] <= first and last <= latest[0] + len(latest[1].means):
+            start, users = latest
+            return users.means[first - start : last - start], users.weights[first - start : last - start]
+        draws, ratings = self.posterior.draws, _part(self.ratings, first, last)
+        folded = draws.noise.fold_in(draws, ratings, None, self.threads)
+        return folded.means, self._weights(first, last, ratings)
+
+    def blocks(self, rows: IntArray) -> Iterator[tuple[UserDraws, NDArray[np.intp], IntArray]]:
+        """Pairs by blocks of users: what is believed of a block, which pairs are its, and their rows inside it."""
+        block = self.block
+        for number in np.unique(rows // block):
+            which = np.flatnonzero(rows // block == number)
+            yield self.block_at(int(number) * block), which, (rows[which] - int(number) * block).astype(np.int32)
+
+    def block_of(self, row: int) -> tuple[UserDraws, int]:
+        """What is believed of the block of one user, and the row inside it."""
+        first = row - row % self.block
+        return self.block_at(first), row - first
+
+    def block_at(self, first: int) -> UserDraws:
+        """What is believed of the block that begins with a user."""
+        latest = self._latest
+        if latest is not None and latest[0] == first:
+            return latest[1]
+        last = min(first + self.block, len(self))
+        draws, ratings = self.posterior.draws, _part(self.ratings, first, last)
+        _, n_draws, width = draws.items.shape
+        roots = np.empty((last - first, n_draws, width, width), np.float32)
+        folded = draws.noise.fold_in(draws, ratings, roots, self.threads)
+        users = UserDraws(folded.means, roots, self._weights(first, last, ratings), folded.precision)
+        self._latest = (first, users)
+        return users
+
+    def _weights(self, first: int, last: int, ratings: CSR) -> FloatMatrix:
+        draws, n_draws = self.posterior.draws, self.posterior.draws.items.shape[1]
+        if self.trained is None:
+            return np.full((last - first, n_draws), 1 / n_draws, np.float32)
+        # What the draws have not seen says how good they are: p(all ratings | draw) / p(those seen | draw).
+        news = evidence(draws, ratings, self.threads)
+        news -= evidence(draws, _part(self.trained, first, last), self.threads)
+        weights = np.exp(news - news.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)
+
+    @property
+    def is_latent(self) -> bool:
+        return self.posterior.is_latent
+
+    @property
+    def uncertainty(self) -> Self:
+        return self
+
+    @property
+    def information(self) -> Self:
+        return self
+
+    @property
+    def influence(self) -> Self:
+        return self
+
+    def mean(self, pairs: Pairs) -> FloatArray:
+        if self.is_latent:
+            return self.predictive(pairs).belief.mean().astype(np.float32)
+        posterior, block = self.posterior, self.block
+        rows, places = np.unique(pairs.rows, return_inverse=True)
+        mean = np.empty(len(pairs.rows), np.float32)
+        for first in range(0, len(rows), block):
+            some = rows[first : first + block]
+            chosen = np.flatnonzero((places >= first) & (places < first + len(some)))
+            queries, offsets = self._queries_of(some)
+            inside, items = (places[chosen] - first).astype(np.int32), pairs.items[chosen]
+            users, vectors = Factors(queries, offsets), Factors(posterior.item_vectors)
+            scores = score_pairs(users, inside, vectors, items, 0.0, self.threads)
+            cold = np.flatnonzero(items < 0)
+            scores[cold] += queries[inside[cold]] @ posterior.draws.unknown_item.reshape(-1)
+            mean[chosen] = scores
+        return mean
+
+    def predictive(self, pairs: Pairs) -> PredictiveDistribution:
+        """What pairs would be rated, with all uncertainty."""
+        return self.posterior.draws.noise.outlook(self.posterior.draws, self.score_draws(pairs), self.posterior.units)
+
+    def score_draws(self, pairs: Pairs) -> ScoreDraws:
+        """The scores of pairs, given each draw."""
+        draws, n_draws = self.posterior.draws, self.posterior.draws.items.shape[1]
+        means = np.empty((len(pairs.rows), n_draws), np.float32)
+        sds, weights = np.empty_like(means), np.empty_like(means) if self.posterior.weighs_by_evidence else None
+        precision: FloatMatrix | None = None
+        for some, which, inside in self.blocks(pairs.rows):
+            items = contiguous(pairs.items[which], np.int32)
+            of_means, of_sds = np.empty((len(which), n_draws), np.float32), np.empty((len(which), n_draws), np.float32)
+            _native.belief_pairs(
+                *(inside, items, draws.items, some.means, some.roots, draws.unknown_item, of_means, of_sds),
+                biases=draws.has_biases,
+                threads=self.threads,
+            )
+            is_unknown = items < 0
+            for row in np.unique(inside[is_unknown]) if is_unknown.any() else ():
+                here = (inside == row) & is_unknown
+                of_sds[here] = np.sqrt(of_sds[here] ** 2 + draws.unknown_item_variance(some, int(row)))
+            means[which], sds[which] = of_means, of_sds
+            if weights is not None:
+                weights[which] = some.weights[inside]
+            if some.precision is not None:
+                precision = np.empty_like(means) if precision is None else precision
+                precision[which] = some.precision[inside]
+        return ScoreDraws(means, sds, weights, precision, pairs.items)
+
+    # How uncertain scores are
+
+    @property
+    def usual_rating(self) -> float:
+        return self.posterior.units.usual
+
+    @property
+    def rating_range(self) -> tuple[float, float]:
+        return self.posterior.rating_range
+
+    @property
+    def items_are_certain(self) -> bool:
+        return self.posterior.items_are_certain
+
+    def summary(self, pairs: Pairs) -> tuple[FloatArray, FloatArray]:
+        draws = self.posterior.draws
+        mean, sd = np.empty(len(pairs.rows), np.float32), np.empty(len(pairs.rows), np.float32)
+        for some, which, inside in self.blocks(pairs.rows):
+            items = contiguous(pairs.items[which], np.int32)
+            of_mean, of_sd = np.empty(len(which), np.float32), np.empty(len(which), np.float32)
+            _native.belief_summary(
+                *(inside, items, draws.items, some.means, some.roots, draws.unknown_item, some.weights, of_mean, of_sd),
+                biases=draws.has_biases,
+                threads=self.threads,
+            )
+            mean[which], sd[which] = of_mean, of_sd
+        return (draws.offset + draws.scale * mean).astype(np.float32), (draws.scale * sd).astype(np.float32)
+
+    def draw_scores(self, row: int, n: int, rng: Generator, items: IntArray | None = None) -> FloatMatrix:
+        draws = self.posterior.draws
+        chosen, vectors, biases = self.draw_users(row, n, rng)
+        rows = np.arange(len(draws.items), dtype=np.int32) if items is None else contiguous(items, np.int32)
+        scores = np.empty((n, len(rows)), np.float32)
+        meeting, users = contiguous(chosen, np.int32), contiguous(vectors, np.float32)
+        _native.drawn_scores(draws.items, rows, meeting, users, scores, threads=self.threads)
+        scores += biases[:, None]
+        scores *= np.float32(draws.scale)
+        scores += np.float32(draws.offset)
+        return scores
+
+    def draw_queries(self, row: int, n: int, rng: Generator) -> tuple[FloatMatrix, FloatArray]:
+        """Where an item vector has the item's other draws, such a query is 0."""
+        draws, (_, n_draws, width) = self.posterior.draws, self.posterior.draws.items.shape
+        chosen, vectors, biases = self.draw_users(row, n, rng)
+        queries = np.zeros((n, n_draws, width), np.float32)
+        queries[np.arange(n), chosen] = np.float32(draws.scale) * vectors
+        return queries.reshape(n, -1), (draws.offset + draws.scale * biases).astype(np.float32)
+
+    def draw_users(self, row: int, n: int, rng: Generator) -> tuple[NDArray[np.intp], FloatMatrix, FloatArray]:
+        """A user in n draws: which draws of the items, the vectors that these are multiplied by, and the biases."""
+        draws, n_draws = self.posterior.draws, self.posterior.draws.items.shape[1]
+        some, inside = self.block_of(row)
+        # Every draw as often as it counts, as far as n allows: systematic sampling.
+        edges = (np.arange(n) + rng.random()) / n
+        chosen = np.minimum(np.searchsorted(np.cumsum(some.weights[inside], dtype=np.float64), edges), n_draws - 1)
+        means, roots = some.means[inside], some.roots[inside]
+        if n == n_draws and not self.posterior.weighs_by_evidence:
+            chosen = np.arange(n)  # each once, as they lie in memory
+        else:
+            means, roots = means[chosen], roots[chosen]
+        noise = rng.standard_normal((n, draws.items.shape[2]), np.float32)
+        people = means + np.einsum("sij,sj->si", roots, noise)
+        if not draws.has_biases:
+            return chosen, people, np.zeros(n, np.float32)
+        return chosen, np.hstack([people[:, :-1], np.ones((n, 1), np.float32)]), people[:, -1]
+
+    # As vectors and points
+
+    @property
+    def queries(self) -> Queries:
+        """Those of everybody asked about, made once."""
+        found = self._queries
+        if found is None:
+            found = self._queries = self._queries_of(np.arange(len(self), dtype=np.int32))
+        return Queries(*found, lambda: self.posterior.item_vectors)
+
+    def _queries_of(self, rows: IntArray) -> tuple[FloatMatrix, FloatArray]:
         """The long vectors of some users, and what is added to all their scores; in rating units."""
-        _, n_draws, width = self.draws.items.shape
-        queries = np.empty((len(rows), n_draws, width), np.float32)
-        offsets = np.empty(len(rows), np.float32)
-        blocks = rows // belief.block
+        draws, block, n_users = self.posterior.draws, self.block, len(self)
+        _, n_draws, width = draws.items.shape
+        queries, offsets = np.empty((len(rows), n_draws, width), np.float32), np.empty(len(rows), np.float32)
+        blocks = rows // block
         for number in np.unique(blocks):
-            first = int(number) * belief.block
-            means, weights = belief.means(first, min(first + belief.block, len(belief)))
+            first = int(number) * block
+            means, weights = self.means(first, min(first + block, n_users))
             here = np.flatnonzero(blocks == number)
             mine, weight = means[rows[here] - first], weights[rows[here] - first]
-            if self.draws.has_biases:
+            if draws.has_biases:
                 offsets[here] = np.einsum("bs,bs->b", mine[:, :, -1], weight)
                 mine = np.concatenate([mine[:, :, :-1], np.ones((*mine.shape[:2], 1), np.float32)], axis=2)
             else:
                 offsets[here] = 0
-            queries[here] = mine * (weight * np.float32(self.draws.scale))[:, :, None]
-        total = self.draws.offset + self.draws.scale * offsets
+            queries[here] = mine * (weight * np.float32(draws.scale))[:, :, None]
+        total = draws.offset + draws.scale * offsets
         return queries.reshape(len(rows), n_draws * width), total.astype(np.float32)
 
+    @property
+    def embeddings(self) -> FloatMatrix:
+        draws, places, block = self.posterior.draws, self.posterior.places, self.block
+        found = np.empty((len(self), len(places), draws.n_factors), np.float32)
+        for first in range(0, len(self), block):
+            last = min(first + block, len(self))
+            means = self.means(first, last)[0][:, places, : draws.n_factors]
+            found[first:last] = _seen_by(means, draws.new_items, places)
+        return found.reshape(len(self), len(places) * draws.n_factors)
 
-def by_block(belief: UserBeliefs, belief_rows: IntArray) -> Iterator[tuple[Belief, NDArray[np.intp], IntArray]]:
-    """Pairs by blocks of users: what is believed of a block, which pairs are its, and their rows inside it."""
-    for users, some in belief.blocks(belief_rows):
-        pairs = np.flatnonzero((belief_rows >= users.start) & (belief_rows < users.stop))
-        yield some, pairs, (belief_rows[pairs] - users.start).astype(np.int32)
+    # What answers would tell, and ratings did
+
+    def inquire(self, row: int, askable: IntArray, targets: IntArray, importance: DoubleArray, n: int) -> Inquiry:
+        (some, inside), draws = self.block_of(row), self.posterior.draws
+        return most_informative(
+            draws, some, inside, askable, targets, importance, n, lambda items: self.inquiry_answers(row, items)
+        )
+
+    def influences(self, item_rows: IntArray) -> FloatMatrix:
+        ratings, (some, inside) = self.ratings, self.block_of(0)
+        rated = contiguous(ratings.columns[: ratings.offsets[1]], np.int32)
+        return influences(self.posterior.draws, some, inside, item_rows, rated, lambda items: self.answers(0, items))
+
+    def inquiry_answers(self, row: int, items: IntArray) -> Answers:
+        """What ratings of items by a user would tell."""
+        return self.answers(row, items)
+
+    def answers(self, row: int, items: IntArray) -> Answers:
+        """What ratings of items by a user tell."""
+        pairs = Pairs.of_one(row, items)
+        draws = self.posterior.draws
+        return draws.noise.answers(draws, lambda: self.score_draws(pairs), self.posterior.units)
 
 
 def _seen_by(factors: FloatArray, others: Populations, draws: IntArray) -> FloatArray:
     """Factors in coordinates in which the other side's population is round; n x places x D.
 
-    Inner products are then covariances of scores over that population: alike are items that the same people like.
+    Inner products are then covariances of scores over that population: items are similar that the same people like.
     The factors' own coordinates are a matter of chance, and stretched differently in every draw.
     """
     roots = np.linalg.cholesky(np.linalg.inv(others.precisions[draws]))
     return contiguous(np.einsum("nsd,sde->nse", factors, roots.astype(np.float32)), np.float32)
 
 
-def _empty(n: int) -> CSR:
-    return CSR(np.zeros(n + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+def evidence(draws: ItemDraws, ratings: CSR, threads: int) -> DoubleArray:
+    """log p(ratings of a user | draw), users x draws; less what is the same for all draws. For even noise."""
+    shape = (len(ratings), draws.items.shape[1])
+    energy, log_determinant = np.empty(shape), np.empty(shape)
+    fold_in_normal(draws, ratings, None, threads, energy=energy, log_determinant=log_determinant)
+    counts = ratings.counts[:, None]
+    prior: DoubleArray = counts * np.log(draws.alpha) + draws.users.log_determinant - draws.users.constant
+    return np.asarray((prior - log_determinant) / 2 - energy)
 
 
-def _joined(one: CSR, other: CSR) -> CSR:
-    """The rows of one, and after them those of the other."""
-    return CSR(
-        np.concatenate([one.offsets, one.offsets[-1] + other.offsets[1:]]),
-        np.concatenate([one.columns, other.columns]),
-        np.concatenate([one.values, other.values]),
-    )
+def _part(ratings: CSR, first: int, last: int) -> CSR:
+    start, end = int(ratings.offsets[first]), int(ratings.offsets[last])
+    return CSR(ratings.offsets[first : last + 1] - start, ratings.columns[start:end], ratings.values[start:end])

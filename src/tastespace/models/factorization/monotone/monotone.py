@@ -34,6 +34,7 @@ from tastespace.models.factorization.monotone.cross_fit import CrossFit, CurvedR
 from tastespace.models.factorization.monotone.curve_list import CurveList, curves_of_clusters, curves_of_users
 from tastespace.models.factorization.monotone.curves import Scale, values_at
 from tastespace.models.factorization.monotone.posterior import (
+    CurveBelief,
     CurvePosterior,
     CurveTable,
     DrawnMonotonePosterior,
@@ -230,11 +231,12 @@ class MonotoneMF(ALS):
         table = self._table
         if user_ids is None and history is None:
             return curves_of_clusters(table, derive(self.seed_, "curves"))
-        request = self._request(user_ids, history, "curves")
-        belief, rows = request.belief, request.positions
-        seen = request.asked.seen
+        query = self._query(user_ids, history, "curves")
+        self._tell(query.remarks)
+        belief, rows, seen = query.belief, query.positions, query.people.history
+        assert isinstance(belief, CurveBelief)
         counts = table.scale.counts(seen.rows(), table.scale.places(seen.values), len(seen))
-        return curves_of_users(table, belief.curves[rows], request.users, counts[rows])
+        return curves_of_users(table, belief.curves[rows], query.users, counts[rows])
 
     @property
     def _table(self) -> CurveTable:
@@ -301,7 +303,7 @@ class MonotoneMF(ALS):
         else:
             of_user = belief.table_rows
             table = replace(table, of_user=of_user, counts=by_cluster(counts, of_user, len(table.curves)))
-        return MonotonePosterior(replace(plain, users=belief.points), table)
+        return MonotonePosterior(replace(plain, users=belief.points.points), table)
 
     def _found(self, cross_fit: CrossFit, fitted: CurveState, rng: Generator, observer: Observer) -> Found:
         """The curves that were asked for, or those that are best."""

@@ -10,29 +10,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.inference.trace import Trace
+from tastespace.models.base.posterior import Belief, Pairs, People, Posterior, Queries
 from tastespace.models.base.resuming import ItemPoints
-from tastespace.models.factorization.als.posterior import PointPosterior
+from tastespace.models.factorization.als.posterior import PointBelief, PointPosterior
 from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning
-from tastespace.models.factorization.gibbs.item_draws import UserBeliefs
+from tastespace.models.factorization.gibbs.posterior import DrawsBelief
 from tastespace.models.factorization.monotone.cross_fit import Folding
 from tastespace.models.factorization.monotone.curves import Scale, inverted, ratings_of, values_at
-from tastespace.models.factorization.rows import Factors
 
 Way = Literal["one", "per-user", "clusters"]
 WAYS: tuple[Way, ...] = ("one", "per-user", "clusters")
-
-
-@dataclass(frozen=True, eq=False)
-class CurveBelief:
-    """Users as points, each with a curve."""
-
-    points: Factors
-    curves: DoubleArray  # users x levels
-    ratings: DoubleArray  # users x levels: what the values stand for
-    table_rows: IntArray  # the row of each user's curve in the posterior's table; -1 for one of his own
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,32 +54,29 @@ class CurveTable:
 
 
 @dataclass(frozen=True, eq=False)
-class MonotonePosterior:
+class MonotonePosterior(Posterior):
     """curve of the user (rating) = mean + user bias + item bias + user . item."""
 
     plain: PointPosterior  # in units of the curves
     table: CurveTable
 
-    @property
-    def is_latent(self) -> bool:
-        return True
-
-    @property
-    def levels(self) -> DoubleArray | None:
-        return None  # Predictions are numbers,
-
-    @property
-    def history_levels(self) -> DoubleArray | None:
-        return None  # and so may ratings be: between two levels a curve is a straight line.
-
-    def known(self, user_rows: IntArray, threads: int = 1) -> CurveBelief:
-        rows = np.where(user_rows < 0, 0, self.table.of_user[np.maximum(user_rows, 0)]).astype(np.int32)
+    def believe(self, people: People, threads: int) -> CurveBelief:
+        rows = np.where(people.rows < 0, 0, self.table.of_user[np.maximum(people.rows, 0)]).astype(np.int32)
+        points = PointBelief(self.plain, self.plain.known(people.rows), threads)
+        known = CurveBelief(self, points, self.table.curves[rows], self.table.ratings[rows], rows)
+        if not people.is_new.any():
+            return known
+        folded, which = self.fold_in(people.history, threads), people.is_new
         return CurveBelief(
-            self.plain.known(user_rows, threads), self.table.curves[rows], self.table.ratings[rows], rows
+            self,
+            PointBelief(self.plain, folded.points.points.where(which, points.points), threads),
+            np.where(which[:, None], folded.curves, known.curves),
+            np.where(which[:, None], folded.ratings, known.ratings),
+            np.where(which, folded.table_rows, known.table_rows),
         )
 
     def fold_in(self, history: CSR, threads: int) -> CurveBelief:
-        """The curve that suits the user's ratings, and where these put him on it: the last step of training, too."""
+        """The curve that suits the user's ratings, and where these put them on it: the last step of training, too."""
         table, items, penalty = self.table, self.plain.items, self.plain.penalty
         places = table.scale.places(history.values)
         folding = Folding(
@@ -110,38 +97,20 @@ class MonotonePosterior:
             if table.way == "clusters":
                 rows = folding.best_curves(table.curves, table.average)
             curves, ratings = table.curves[rows], table.ratings[rows]
-        return CurveBelief(folding.solve(values_at(curves, folding.rows, places)), curves, ratings, rows)
+        points = folding.solve(values_at(curves, folding.rows, places))
+        return CurveBelief(self, PointBelief(self.plain, points, threads), curves, ratings, rows)
 
-    def choose(self, which: BoolArray, one: CurveBelief, other: CurveBelief) -> CurveBelief:
-        return CurveBelief(
-            self.plain.choose(which, one.points, other.points),
-            np.where(which[:, None], one.curves, other.curves),
-            np.where(which[:, None], one.ratings, other.ratings),
-            np.where(which, one.table_rows, other.table_rows),
-        )
-
-    def predict(self, belief: CurveBelief, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
-        scores = self.plain.predict(belief.points, belief_rows, item_rows, threads)
-        return inverted(belief.curves, belief.ratings, belief_rows, scores).astype(np.float32)
-
-    def query_vectors(self, belief: CurveBelief) -> FloatMatrix:
-        return self.plain.query_vectors(belief.points)
-
+    @property
     def item_vectors(self) -> FloatMatrix:
-        return self.plain.item_vectors()
+        return self.plain.item_vectors
 
-    def offsets(self, belief: CurveBelief) -> FloatArray:
-        return self.plain.offsets(belief.points)
+    @property
+    def embeddings(self) -> FloatMatrix:
+        return self.plain.embeddings
 
     def item_points(self) -> ItemPoints:
         """Curves have the mean and variance of the ratings, and so are their units."""
         return self.plain.item_points()
-
-    def item_places(self) -> FloatMatrix:
-        return self.plain.item_places()
-
-    def user_places(self, belief: CurveBelief) -> FloatMatrix:
-        return self.plain.user_places(belief.points)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         table = self.table
@@ -169,14 +138,40 @@ class MonotonePosterior:
         return cls(PointPosterior.from_arrays(arrays), table)
 
 
-PREFIX = "drawn_"  # of the arrays of the draws, beside those of the point estimate that the curves are of
-
-
 @dataclass(frozen=True, eq=False)
-class DrawnCurveBelief(CurveBelief):
-    """The same, and what the draws believe of each user."""
+class CurveBelief(Belief):
+    """Users as points, each with a curve."""
 
-    drawn: UserBeliefs
+    posterior: MonotonePosterior
+    points: PointBelief
+    curves: DoubleArray  # users x levels
+    ratings: DoubleArray  # users x levels: what the values stand for
+    table_rows: IntArray  # the row of each user's curve in the posterior's table; -1 for one of their own
+    drawn: DrawsBelief | None = None  # what the draws believe of each user, where there are any
+
+    is_latent = True
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def scored(self) -> PointBelief | DrawsBelief:
+        """What scores on the curves come from."""
+        return self.points if self.drawn is None else self.drawn
+
+    def mean(self, pairs: Pairs) -> FloatArray:
+        return inverted(self.curves, self.ratings, pairs.rows, self.scored.mean(pairs)).astype(np.float32)
+
+    @property
+    def queries(self) -> Queries:
+        return self.scored.queries
+
+    @property
+    def embeddings(self) -> FloatMatrix:
+        return self.scored.embeddings
+
+
+PREFIX = "drawn_"  # of the arrays of the draws, beside those of the point estimate that the curves are of
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +184,8 @@ class DrawnMonotonePosterior(MonotonePosterior):
 
     drawn: EmpiricalPosterior  # in units of the curves
 
+    keeps_users = False
+
     @property
     def trace(self) -> Trace | None:
         return self.drawn.trace
@@ -197,57 +194,28 @@ class DrawnMonotonePosterior(MonotonePosterior):
     def learning(self) -> Learning:
         return self.drawn.learning
 
-    def remembering(self, ratings: CSR) -> DrawnMonotonePosterior:
-        """With the training ratings at hand, as they are on their users' curves."""
-        if not len(ratings.columns):
-            return replace(self, drawn=self.drawn.remembering(ratings))
-        curves = self.table.curves[self.table.of_user]
-        return replace(self, drawn=self.drawn.remembering(self._on(curves, ratings)))
+    def believe(self, people: People, threads: int) -> CurveBelief:
+        belief = super().believe(people, threads)
+        history = people.history
+        if len(history.columns):  # as it is on the users' curves
+            values = values_at(belief.curves, history.rows(), self.table.scale.places(history.values))
+            history = CSR(history.offsets, history.columns, contiguous(values, np.float32))
+        drawn = self.drawn.believe(replace(people, history=history, trained=None), threads)
+        return replace(belief, drawn=drawn)
 
     @property
-    def remembers(self) -> bool:
-        return self.drawn.remembers
-
-    def known(self, user_rows: IntArray, threads: int = 1) -> DrawnCurveBelief:
-        return _with(super().known(user_rows, threads), self.drawn.known(user_rows, threads))
-
-    def fold_in(self, history: CSR, threads: int) -> DrawnCurveBelief:
-        belief = super().fold_in(history, threads)
-        return _with(belief, self.drawn.fold_in(self._on(belief.curves, history), threads))
-
-    def choose(self, which: BoolArray, one: CurveBelief, other: CurveBelief) -> DrawnCurveBelief:
-        drawn = self.drawn.choose(which, _drawn_of(one), _drawn_of(other))
-        return _with(super().choose(which, one, other), drawn)
-
-    def predict(self, belief: CurveBelief, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
-        scores = self.drawn.predict(_drawn_of(belief), belief_rows, item_rows, threads)
-        return inverted(belief.curves, belief.ratings, belief_rows, scores).astype(np.float32)
-
-    def query_vectors(self, belief: CurveBelief) -> FloatMatrix:
-        return self.drawn.query_vectors(_drawn_of(belief))
-
     def item_vectors(self) -> FloatMatrix:
-        return self.drawn.item_vectors()
+        return self.drawn.item_vectors
 
-    def offsets(self, belief: CurveBelief) -> FloatArray:
-        return self.drawn.offsets(_drawn_of(belief))
+    @property
+    def embeddings(self) -> FloatMatrix:
+        return self.drawn.embeddings
 
     def item_points(self) -> ItemPoints:
         return self.drawn.item_points()
 
-    def item_places(self) -> FloatMatrix:
-        return self.drawn.item_places()
-
-    def user_places(self, belief: CurveBelief) -> FloatMatrix:
-        return self.drawn.user_places(_drawn_of(belief))
-
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         return {**super().arrays(), **{PREFIX + name: array for name, array in self.drawn.arrays().items()}}
-
-    def _on(self, curves: Any, ratings: CSR) -> CSR:
-        """Ratings as they are on curves, one a row."""
-        values = values_at(curves, ratings.rows(), self.table.scale.places(ratings.values))
-        return CSR(ratings.offsets, ratings.columns, contiguous(values, np.float32))
 
 
 class CurvePosterior:
@@ -260,12 +228,3 @@ class CurvePosterior:
         if not drawn:
             return point
         return DrawnMonotonePosterior(point.plain, point.table, EmpiricalPosterior.from_arrays(drawn))
-
-
-def _with(belief: CurveBelief, drawn: UserBeliefs) -> DrawnCurveBelief:
-    return DrawnCurveBelief(belief.points, belief.curves, belief.ratings, belief.table_rows, drawn)
-
-
-def _drawn_of(belief: CurveBelief) -> UserBeliefs:
-    assert isinstance(belief, DrawnCurveBelief)
-    return belief.drawn

@@ -107,16 +107,8 @@ class FormPosterior(PointPosterior):
         usual = points.factors @ np.asarray(user.factors[0], np.float64) + points.bias
         return ItemPoints(points.factors, usual - usual.mean())
 
-    @property
-    def levels(self) -> DoubleArray | None:
-        return None
-
-    @property
-    def history_levels(self) -> DoubleArray | None:
-        return None
-
-    def known(self, user_rows: IntArray, threads: int = 1) -> Factors:
-        found = super().known(user_rows, threads)
+    def known(self, user_rows: IntArray) -> Factors:
+        found = super().known(user_rows)
         return found.averaged(user_rows < 0, self.users) if self.form.has_no_mean else found
 
     def fold_in(self, history: CSR, threads: int) -> Factors:
@@ -148,11 +140,11 @@ class FormPosterior(PointPosterior):
         )
         return solve_rows(parabola, self.items, prior, name="user", alpha=MAX_CURVATURE, threads=threads).points
 
-    def predict(self, belief: Factors, belief_rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
-        scores = score_pairs(belief, belief_rows, self.items, item_rows, self.mean, threads)
+    def predict(self, points: Factors, rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
+        scores = score_pairs(points, rows, self.items, item_rows, self.mean, threads)
         if self.form.has_no_mean and (unknown := np.flatnonzero(item_rows < 0)).size:
             first = np.zeros(len(unknown), np.int32)
-            scores[unknown] = score_pairs(belief, belief_rows[unknown], self.items.average, first, self.mean, threads)
+            scores[unknown] = score_pairs(points, rows[unknown], self.items.average, first, self.mean, threads)
         return self.form.ratings(scores)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:

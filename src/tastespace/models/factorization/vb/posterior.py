@@ -8,13 +8,12 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
-from tastespace.models.base.posterior import Inquiry
+from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.base.resuming import ItemPoints
-from tastespace.models.factorization.gibbs.information import most_informative
-from tastespace.models.factorization.gibbs.item_draws import UserBeliefs
-from tastespace.models.factorization.gibbs.posterior import DrawsPosterior, by_block
+from tastespace.models.factorization.gibbs.posterior import DrawsBelief, DrawsPosterior
 from tastespace.models.factorization.likelihoods.kept_noise import Answers, ScoreDraws
 from tastespace.models.factorization.likelihoods.uncertain_items import UncertainItems
+from tastespace.threads import one_blas_thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,30 +38,8 @@ class VariationalPosterior(DrawsPosterior):
     def items_are_certain(self) -> bool:
         return False
 
-    def _foreseen(self, belief: UserBeliefs, belief_rows: IntArray, item_rows: IntArray, threads: int) -> ScoreDraws:
-        foreseen = super()._foreseen(belief, belief_rows, item_rows, threads)
-        of_items = self._variance_of_items(belief, belief_rows, item_rows, threads)
-        return replace(foreseen, sds=np.sqrt(foreseen.sds**2 + of_items[:, None]))
-
-    def summary(
-        self, belief: UserBeliefs, belief_rows: IntArray, item_rows: IntArray, threads: int
-    ) -> tuple[FloatArray, FloatArray]:
-        mean, sd = super().summary(belief, belief_rows, item_rows, threads)
-        of_items = self._variance_of_items(belief, belief_rows, item_rows, threads)
-        return mean, np.hypot(sd, np.float32(self.draws.scale) * np.sqrt(of_items))
-
-    def _variance_of_items(
-        self, belief: UserBeliefs, belief_rows: IntArray, item_rows: IntArray, threads: int
-    ) -> FloatArray:
-        """The part of the scores' variance that is not the users'."""
-        variance = np.empty(len(belief_rows), np.float32)
-        for some, pairs, inside in by_block(belief, belief_rows):
-            users, places = np.unique(inside, return_inverse=True)
-            roots = some.roots[users, 0]
-            weights = self.uncertain.weights_of(some.means[users, 0], roots @ roots.transpose(0, 2, 1))
-            items = contiguous(item_rows[pairs], np.int32)
-            variance[pairs] = self.uncertain.variance_seen_by(weights, places.astype(np.int32), items, threads)
-        return variance
+    def believe(self, people: People, threads: int) -> VariationalBelief:
+        return VariationalBelief(self, people.history, threads, self.seen_of(people))
 
     def item_points(self) -> ItemPoints:
         """Around the mean, also where ratings are not centred: what the usual user gives is the items' biases there."""
@@ -74,33 +51,45 @@ class VariationalPosterior(DrawsPosterior):
         usual += scale * stranger.mean[n_factors:].sum()
         return ItemPoints(points.factors, usual - (self.units.usual - self.draws.offset))
 
-    def draw_scores(
-        self, belief: UserBeliefs, belief_row: int, n: int, rng: Generator, items: IntArray | None = None
-    ) -> FloatMatrix:
-        draws, uncertain = self.draws, self.uncertain
-        _, vectors, biases = self._drawn(belief, belief_row, n, rng)
+
+@dataclass(eq=False)
+class VariationalBelief(DrawsBelief):
+    """Users given the items as they are expected; what is not known of the items is added."""
+
+    posterior: VariationalPosterior
+
+    def score_draws(self, pairs: Pairs) -> ScoreDraws:
+        expected = super().score_draws(pairs)
+        return replace(expected, sds=np.sqrt(expected.sds**2 + self._variance_of_items(pairs)[:, None]))
+
+    def summary(self, pairs: Pairs) -> tuple[FloatArray, FloatArray]:
+        mean, sd = super().summary(pairs)
+        return mean, np.hypot(sd, np.float32(self.posterior.draws.scale) * np.sqrt(self._variance_of_items(pairs)))
+
+    def _variance_of_items(self, pairs: Pairs) -> FloatArray:
+        """The part of the scores' variance that is not the users'."""
+        variance, uncertain = np.empty(len(pairs.rows), np.float32), self.posterior.uncertain
+        for some, which, inside in self.blocks(pairs.rows):
+            users, places = np.unique(inside, return_inverse=True)
+            roots = some.roots[users, 0]
+            weights = uncertain.weights_of(some.means[users, 0], roots @ roots.transpose(0, 2, 1))
+            items = contiguous(pairs.items[which], np.int32)
+            variance[which] = uncertain.variance_seen_by(weights, places.astype(np.int32), items, self.threads)
+        return variance
+
+    def draw_scores(self, row: int, n: int, rng: Generator, items: IntArray | None = None) -> FloatMatrix:
+        draws, uncertain = self.posterior.draws, self.posterior.uncertain
+        _, vectors, biases = self.draw_users(row, n, rng)
         meant = slice(None) if items is None else items
-        expected = vectors @ uncertain.items[meant].T + biases[:, None]
-        variance = uncertain.weights_of(vectors, None) @ uncertain.covariances[meant].T
+        with one_blas_thread():
+            expected = vectors @ uncertain.items[meant].T + biases[:, None]
+            variance = uncertain.weights_of(vectors, None) @ uncertain.covariances[meant].T
         noise = rng.standard_normal(expected.shape, np.float32)
         scores = expected + np.sqrt(np.maximum(variance, 0)) * noise
         return np.asarray(draws.offset + draws.scale * scores, np.float32)
 
-    def inquire(
-        self,
-        belief: UserBeliefs,
-        belief_row: int,
-        askable: IntArray,
-        targets: IntArray,
-        importance: DoubleArray,
-        n: int,
-    ) -> Inquiry:
-        def answers(items: IntArray) -> Answers:
-            """What is not known of an item is noise to an answer about it."""
-            rows = np.full(len(items), belief_row, np.int32)
-            of_items = self._variance_of_items(belief, rows, items, belief.threads).astype(np.float64)
-            return Answers(1 / self.draws.alpha[0] + of_items[:, None], np.full((1, 1), self.draws.scale))
-
-        (users, some), *_ = belief.blocks(np.array([belief_row]))
-        row = belief_row - users.start
-        return most_informative(self.draws, some, row, askable, targets, importance, n, answers)
+    def inquiry_answers(self, row: int, items: IntArray) -> Answers:
+        """What is not known of an item is noise to an answer about it."""
+        of_items = self._variance_of_items(Pairs.of_one(row, items)).astype(np.float64)
+        draws = self.posterior.draws
+        return Answers(1 / draws.alpha[0] + of_items[:, None], np.full((1, 1), draws.scale))

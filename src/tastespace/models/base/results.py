@@ -1,0 +1,366 @@
+"""What answers are: small frozen tables, whose columns are said once.
+
+From its columns a table makes `to_polars`, `to_pandas`, `to_dict` (as JSON has it, for command line, service and
+report), and how it looks at a prompt and in a notebook. `remarks` are what whoever asked should know, in sentences.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray
+from tastespace.data.kinds import level_names
+from tastespace.distributions.rating_distribution import RatingDistribution
+from tastespace.errors import InvalidParameterError
+from tastespace.frames import to_pandas
+from tastespace.models.base.parameters import check_number
+from tastespace.models.base.uncertainty import Uncertainty, level_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DIGITS = 5  # after the point, of the numbers of an answer
+RENAMED = {"sureness": "uncertainty"}  # attributes of the first edition
+SHOWN = 3  # lists that are shown at a prompt
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Table(ABC):
+    """A result that is a table. A subclass says its columns."""
+
+    remarks: tuple[str, ...] = ()
+
+    @abstractmethod
+    def to_polars(self) -> pl.DataFrame:
+        """One row an entry."""
+
+    def to_pandas(self, *args: Any, **options: Any) -> pd.DataFrame:
+        """The same table as a pandas frame."""
+        return to_pandas(self.to_polars(*args, **options))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it: one entry a row, numbers rounded."""
+        return {"rows": as_entries(self.to_polars())}
+
+    @property
+    @abstractmethod
+    def heading(self) -> str:
+        """What it is a table of, in a line."""
+
+    def __getattr__(self, name: str) -> Any:
+        """What was called otherwise in the first edition."""
+        if name not in RENAMED:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        message = f"{type(self).__name__}.{name} is called {RENAMED[name]} now"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(self, RENAMED[name])
+
+    def __repr__(self) -> str:
+        with pl.Config(tbl_rows=10, tbl_hide_dataframe_shape=True):
+            return f"{self.heading}\n{self.to_polars()}"
+
+    def _repr_html_(self) -> str:
+        with pl.Config(tbl_rows=10, tbl_hide_dataframe_shape=True):
+            return f"<p>{self.heading}</p>{self.to_polars()._repr_html_()}"
+
+
+def as_entries(table: pl.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table as JSON has them: an interval and the probabilities of levels as one entry each.
+
+    An item has a title even where none is known.
+    """
+    found = []
+    for row in table.rows(named=True):
+        entry: dict[str, Any] = {}
+        for name, value in row.items():
+            if name == "low":
+                entry["interval"] = [rounded(row["low"]), rounded(row["high"])]
+            elif name.startswith("p_"):
+                entry.setdefault("levels", {})[name.removeprefix("p_")] = rounded(value)
+            elif name != "high":
+                entry[name] = rounded(value) if isinstance(value, float) else value
+            if name == "item" and "title" not in row:
+                entry["title"] = None
+        found.append(entry)
+    return found
+
+
+def rounded(value: Any) -> float | None:
+    """A number that JSON knows, with as many digits as mean something."""
+    number = float(value)
+    return round(number, DIGITS) if isfinite(number) else None
+
+
+def titled(entry: Any, title: str | None) -> str:
+    """An id behind its title, if it has one."""
+    return f"{title} [{entry}]" if title else f"{entry}"
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Lists(Table):
+    """A list for each that was asked about. A subclass says the columns of those, and of the entries."""
+
+    cold: BoolArray  # one asked about
+
+    cold_note: ClassVar[str]
+    empty_note: ClassVar[str | None] = None
+
+    @property
+    @abstractmethod
+    def rows(self) -> IntArray:
+        """Asked about x n: rows of what is listed, -1 where there is nothing."""
+
+    @abstractmethod
+    def asked(self) -> dict[str, Any]:
+        """The columns of what was asked about, by name."""
+
+    @abstractmethod
+    def entries(self, **options: Any) -> dict[str, Any]:
+        """The columns of all entries, asked about * n, by name."""
+
+    @abstractmethod
+    def line(self, row: dict[str, Any]) -> str:
+        """An entry as it is shown at a prompt, behind its rank."""
+
+    def title_line(self, position: int) -> str:
+        """What is shown above a list."""
+        (name, ids), *others = self.asked().items()
+        title = dict(others).get("title")
+        shown = titled(ids[position], None if title is None else title[position])
+        return f"{name} {shown}" + (f" (cold: {self.cold_note})" if self.cold[position] else "")
+
+    def __len__(self) -> int:
+        return len(self.cold)
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        """One table for each that was asked about."""
+        return (self.of(position) for position in range(len(self)))
+
+    def of(self, position: int, **options: Any) -> pl.DataFrame:
+        """The list of the one at this position: rank, and the columns of the entries."""
+        if not 0 <= position < len(self):
+            raise InvalidParameterError(f"position is {position}; expected one from 0 to {len(self) - 1}")
+        n = self.rows.shape[1]
+        here = slice(position * n, (position + 1) * n)
+        columns = {name: column[here] for name, column in self.entries(**options).items()}
+        return pl.DataFrame({"rank": np.arange(1, n + 1), **columns}).filter(pl.Series(self.rows[position] >= 0))
+
+    def to_polars(self, **options: Any) -> pl.DataFrame:
+        """One row an entry: what was asked about, rank, and the columns of the entries."""
+        n_asked, n = self.rows.shape
+        owners = np.repeat(np.arange(n_asked), n)
+        columns: dict[str, Any] = {
+            name: column.gather(pl.Series(owners)) if isinstance(column, pl.Series) else column[owners]
+            for name, column in self.asked().items()
+        }
+        columns["rank"] = np.tile(np.arange(1, n + 1), n_asked)
+        for name, column in self.entries(**options).items():
+            columns[self.name_beside(name)] = column
+        return pl.DataFrame(columns).filter(pl.Series(self.rows.reshape(-1) >= 0))
+
+    def name_beside(self, name: str) -> str:
+        """The name of a column of entries beside those of what was asked about."""
+        return name
+
+    def to_dict(self, **options: Any) -> dict[str, Any]:
+        """As JSON has it: an entry for each that was asked about, with its list."""
+        return {"lists": self.to_dicts(**options), "remarks": list(self.remarks)}
+
+    def to_dicts(self, **options: Any) -> list[dict[str, Any]]:
+        """These entries. What was asked about may be called otherwise: ids by the name of their column."""
+        called = {name: options.pop(name) for name in ("user", "item") if name in options}
+        return [
+            self.one_to_dict(position, **options) | {name: ids[position] for name, ids in called.items()}
+            for position in range(len(self))
+        ]
+
+    def one_to_dict(self, position: int, **options: Any) -> dict[str, Any]:
+        """The same of one of them: what was asked about, whether it is cold, and the entries of its list."""
+        about = {name: column[position] for name, column in self.asked().items() if name != "cold"}
+        items = as_entries(self.of(position, **options))
+        return {**about, "cold": bool(self.cold[position]), "items": items}
+
+    def __repr__(self) -> str:
+        lines = [self.heading]
+        for position in range(min(len(self), SHOWN)):
+            lines.append(self.title_line(position))
+            table = self.of(position)
+            if self.empty_note is not None and not table.height:
+                lines.append(f"  {self.empty_note}")
+            lines += [f"  {row['rank']:>3}  {self.line(row)}" for row in table.head(10).iter_rows(named=True)]
+        if len(self) > SHOWN:
+            lines.append(f"… and {len(self) - SHOWN} more; to_polars() has them all")
+        return "\n".join(lines)
+
+
+def plural(n: int, noun: str) -> str:
+    """So many of something."""
+    return f"{n} {noun}{'s' if n != 1 else ''}"
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Ranking(Lists):
+    """The recommended items of each user, best first.
+
+    `scores` are predicted ratings, not clipped to the rating range, so that they keep the order; after diversity,
+    popularity damping or another policy than the mean the order is another one, the scores are the same. `cold` users
+    had no ratings to go by: theirs is the answer for anybody. A list shorter than `n` means that no other item was
+    allowed. `uncertainty` is there if the model knows how sure it is.
+    """
+
+    user_ids: pl.Series  # one a user
+    item_rows: IntArray  # users x n, -1 where there is no item
+    scores: FloatMatrix  # users x n
+    item_ids: pl.Series  # users * n, null where there is no item
+    titles: pl.Series | None  # users * n
+    uncertainty: Uncertainty | None = None
+    found_by: str = "every item was looked at"  # how the lists were found
+
+    cold_note = "the answer for anybody"
+    empty_note = "nothing left to recommend"
+
+    @property
+    def rows(self) -> IntArray:
+        return self.item_rows
+
+    @property
+    def heading(self) -> str:
+        return f"Ranking of {plural(len(self), 'user')}"
+
+    @property
+    def level_names(self) -> list[str]:
+        """The levels that ratings can be, as text, "1" and "1.5"; empty where they are not known."""
+        return [] if self.uncertainty is None else level_names(self.uncertainty.levels)
+
+    def asked(self) -> dict[str, Any]:
+        return {"user": self.user_ids, "cold": self.cold}
+
+    def entries(self, *, levels: bool = False) -> dict[str, Any]:
+        """Item, title, score, and how sure it is; with `levels`, also how likely each level of the ratings is."""
+        columns: dict[str, Any] = {"item": self.item_ids}
+        if self.titles is not None:
+            columns["title"] = self.titles
+        columns["score"] = self.scores.reshape(-1)
+        return columns if self.uncertainty is None else columns | self.uncertainty.columns(levels)
+
+    def line(self, row: dict[str, Any]) -> str:
+        sd = f" ± {row['belief_sd']:.2f}" if "belief_sd" in row else ""
+        return f"{row['score']:6.2f}{sd}  {titled(row['item'], row.get('title'))}"
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Prediction(Table):
+    """Predicted ratings of (user, item) pairs, within the rating range.
+
+    `cold` pairs have a user without ratings or an item never seen: theirs is the prior's answer.
+
+    A model with a posterior also says how sure it is: `belief_sd` is the uncertainty about the expected rating, which
+    more ratings would make smaller, and `rating_sd` that of a single rating, moods and misclicks included. `rating`
+    is its whole distribution. All three are None for a model that gives a point and no more.
+
+    `unclipped` is the mean before it is brought into the range, which tells apart what lies beyond its ends: what lists
+    are ordered by. None: the mean itself.
+    """
+
+    user_ids: pl.Series
+    item_ids: pl.Series
+    titles: pl.Series | None
+    mean: FloatArray
+    cold: BoolArray
+    belief_sd: FloatArray | None = None
+    rating_sd: FloatArray | None = None
+    rating: RatingDistribution | None = None
+    unclipped: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    @property
+    def effective_draws(self) -> DoubleArray | None:
+        """Where draws are weighed by evidence: how many equal ones each prediction rests on."""
+        return None if self.rating is None else self.rating.effective_draws
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether the model says how sure it is."""
+        return self.rating is not None
+
+    def quantiles(self, *probabilities: float) -> DoubleArray:
+        """What a rating falls below with each probability, within the range: one column each."""
+        if not probabilities:
+            raise InvalidParameterError("quantiles got no probability; expected at least one, such as 0.5")
+        for probability in probabilities:
+            check_number("probability", probability, above=0, below=1)
+        rating = self._known("quantiles")
+        return np.stack([rating.quantile(probability) for probability in probabilities], axis=1)
+
+    def interval(self, coverage: float = 0.9) -> DoubleArray:
+        """Between which two values a rating lies with this probability, equally often below as above: n x 2."""
+        check_number("coverage", coverage, above=0, below=1)
+        return self.quantiles((1 - coverage) / 2, (1 + coverage) / 2)
+
+    def probability_at_least(self, threshold: float) -> DoubleArray:
+        """How likely each rating is to reach a threshold; between two levels the higher one has to be reached."""
+        check_number("threshold", threshold)
+        return self._known("probabilities").at_least(threshold)
+
+    @property
+    def levels(self) -> DoubleArray | None:
+        """What ratings can be, ascending; None for a continuous scale, and for a model that gives a point."""
+        return None if self.rating is None else self.rating.levels
+
+    @property
+    def level_names(self) -> list[str]:
+        """The levels as text, "1" and "1.5"; empty where there are none."""
+        return level_names(self.levels)
+
+    def level_probabilities(self) -> DoubleArray:
+        """How likely each rating is to be each of the `levels`: one row a pair, 1 together, and one column a level."""
+        rating = self._known("probabilities")
+        if rating.levels is None:
+            raise InvalidParameterError(
+                "these ratings lie on a continuous scale and have no levels; expected ratings that are levels, such as "
+                "stars; for probabilities use probability_at_least"
+            )
+        return rating.level_probabilities()
+
+    @property
+    def heading(self) -> str:
+        return f"Prediction of {plural(len(self), 'rating')} ({int(np.count_nonzero(self.cold))} cold)"
+
+    def to_polars(self, coverage: float = 0.9, *, levels: bool = False) -> pl.DataFrame:
+        """One row a pair; `low` and `high` are the interval that holds a rating so often.
+
+        With `levels`, also how likely each level is, a column each: `p_1`, `p_2` and so on.
+        """
+        columns: dict[str, Any] = {"user": self.user_ids, "item": self.item_ids}
+        if self.titles is not None:
+            columns["title"] = self.titles
+        columns["mean"] = self.mean
+        if self.is_uncertain:
+            low, high = self.interval(coverage).T
+            columns |= {"belief_sd": self.belief_sd, "rating_sd": self.rating_sd, "low": low, "high": high}
+            if self.effective_draws is not None:
+                columns["effective_draws"] = self.effective_draws
+        if levels:
+            columns |= level_columns(self.levels, self.level_probabilities())
+        return pl.DataFrame(columns | {"cold": self.cold})
+
+    def to_dict(self, coverage: float = 0.9) -> dict[str, Any]:
+        return {"predictions": as_entries(self.to_polars(coverage, levels=self.levels is not None))}
+
+    def _known(self, what: str) -> RatingDistribution:
+        if self.rating is None:
+            raise InvalidParameterError(
+                f"this model predicts a point and gives no {what}; expected one with a posterior, such as BPMF, or "
+                "ImplicitALS for choices"
+            )
+        return self.rating
