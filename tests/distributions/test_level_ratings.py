@@ -9,8 +9,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import quad
 
-from tastespace.distributions.normal_mixture import NormalMixture
-from tastespace.distributions.rating_distribution import LevelRatings, NormalRatings
+from tastespace.distributions.normal_mixture import NormalMixture, NormalRatings
+from tastespace.distributions.rating_distribution import LevelRatings
 
 UNEVEN = np.array([1.0, 2, 5, 10])
 CHANCES = np.array([0.1, 0.2, 0.3, 0.4])

@@ -7,8 +7,7 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from tastespace.distributions.normal_mixture import NormalMixture
-from tastespace.distributions.rating_distribution import NormalRatings
+from tastespace.distributions.normal_mixture import NormalMixture, NormalRatings
 
 STARS = np.array([1.0, 2, 3, 4, 5])
 COVERAGES = (0.5, 0.8, 0.9, 0.95)

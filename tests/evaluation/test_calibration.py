@@ -12,8 +12,7 @@ from evaluation.uncertain import STARS, Oracle, drawn
 from scipy.stats import binom, kstest
 
 from tastespace import ALS, GlobalMean, Prediction, Ratings, compare_reports, evaluate, held_out_users
-from tastespace.distributions.normal_mixture import NormalMixture
-from tastespace.distributions.rating_distribution import NormalRatings
+from tastespace.distributions.normal_mixture import NormalMixture, NormalRatings
 from tastespace.errors import DataWarning, InvalidParameterError
 from tastespace.evaluation import predictions
 from tastespace.evaluation.calibration import PIT_PARTS, SHARES, distance_from_uniform, tenths

@@ -10,8 +10,7 @@ from scipy.special import ndtri
 
 from tastespace import GlobalMean, Prediction, Ratings, Split
 from tastespace.arrays import FloatMatrix
-from tastespace.distributions.normal_mixture import NormalMixture
-from tastespace.distributions.rating_distribution import NormalRatings
+from tastespace.distributions.normal_mixture import NormalMixture, NormalRatings
 
 STARS = np.array([1.0, 2, 3, 4, 5])
 N_ITEMS = 400

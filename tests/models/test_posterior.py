@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace import Prediction
-from tastespace.distributions.normal_mixture import NormalMixture
-from tastespace.distributions.rating_distribution import LevelRatings, NormalRatings
+from tastespace.distributions.normal_mixture import NormalMixture, NormalRatings
+from tastespace.distributions.rating_distribution import LevelRatings
 from tastespace.errors import InvalidParameterError
 
 CHANCES = np.array([[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1]])

@@ -192,17 +192,27 @@ def test_the_index_of_the_model_is_used_unless_told_otherwise(fitted):
         fitted.index_ = None
 
 
-def test_a_kept_scan_is_the_scan_of_the_model_and_threads_are_the_models(fitted):
+def test_a_kept_scan_is_the_scan_of_the_model_and_threads_are_the_models(fitted, monkeypatch):
     vectors = fitted.posterior_.item_vectors
     again, kept = copy(fitted), Exact().build(vectors)
     again.restore(fitted.ratings_, fitted.posterior_, fitted.seed_, fitted.rating_range_)
     again.index_ = StoredIndex(kept, None, (), None)
     assert again.recommend([0]).found_by == "every item was looked at"
-    assert again._prepared.exact is kept  # not made twice
+    assert "scan" not in vars(again._prepared)  # not made twice
     nested = Reduced(inner=InvertedFile(n_cells=9), n_coordinates=5).build(vectors)
     again.index_, again.threads = StoredIndex(nested, None, (), None), 3
+    searched = []
+    search = Reduced.search
+
+    def noting(index, *given, **more):
+        searched.append(index)
+        return search(index, *given, **more)
+
+    monkeypatch.setattr(Reduced, "search", noting)
     again.recommend([0], uncertainty=False)
-    assert nested.threads == nested.inner.threads == 3
+    (used,) = searched
+    assert used.threads == used.inner.threads == 3
+    assert nested.threads is nested.inner.threads is None  # A request changes nothing that others use.
 
 
 def test_an_index_grows_with_new_items_and_is_dropped_when_old_ones_move(fitted):

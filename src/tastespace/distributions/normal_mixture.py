@@ -1,4 +1,4 @@
-"""Mixtures of normals: what an average over posterior draws is, before anything is rounded off.
+"""Mixtures of normals: what an average over posterior draws is, and the ratings that follow from it.
 
 With components N(m_s, sd_s^2) of the weights w_s, and Phi, phi the standard normal:
 
@@ -15,7 +15,9 @@ is taken.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,13 +25,13 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr, ndtri
 
 from tastespace import _native
-from tastespace.arrays import DoubleArray, FloatMatrix, contiguous
+from tastespace.arrays import BoolArray, DoubleArray, FloatMatrix, contiguous
+from tastespace.distributions.rating_distribution import NO_LEVELS, SAME_LEVEL, SMALLEST, RatingDistribution
 
 BLOCK = 1 << 15  # components looked at together: they stay in the cache
 INTEGRATION_STEP = 0.75  # in sds of the narrowest component
 INTEGRATION_REACH = 5.0  # sds beyond which F (1 - F) is nothing
 TERM_COST = 8  # of a term of the double sum, in terms of the integral
-SMALLEST = float(np.finfo(np.float64).tiny)  # what a probability counts as at least when its logarithm is taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,3 +186,105 @@ def _mean_distance(distance: NDArray[Any], sds: NDArray[Any]) -> DoubleArray:
     standard = np.where(np.isnan(standard), 0.0, standard)  # no distance and no spread
     density = np.exp(-np.square(np.minimum(standard, 40.0)) / 2) / np.sqrt(2 * np.pi)
     return np.asarray(np.abs(distance) * (2 * ndtr(standard) - 1) + 2 * sds * density)
+
+
+@dataclass(frozen=True, eq=False)
+class NormalRatings(RatingDistribution):
+    """Normal ratings around uncertain tastes, known to lie within a range.
+
+    Where ratings are `levels` (stars), the density between the midpoints to the levels beside it belongs to a level;
+    the lowest and the highest have all that lies beyond.
+    """
+
+    mixture: NormalMixture  # of the rating: belief and noise
+    low: float
+    high: float
+    levels: DoubleArray | None = None  # ascending; None for a continuous scale
+
+    def __len__(self) -> int:
+        return len(self.mixture)
+
+    def take(self, rows: Any) -> NormalRatings:
+        return NormalRatings(self.mixture.take(rows), self.low, self.high, self.levels)
+
+    @property
+    def effective_draws(self) -> DoubleArray | None:  # type: ignore[override]
+        return None if self.mixture.weights is None else self.mixture.effective_components
+
+    def mean(self) -> DoubleArray:
+        """Of the normal before it is cut to range and levels."""
+        return self.mixture.mean()
+
+    def sd(self) -> DoubleArray:
+        """Of the normal before it is cut to range and levels."""
+        return self.mixture.sd()
+
+    def quantile(self, probability: float) -> DoubleArray:
+        return np.clip(self.mixture.quantile(probability), self.low, self.high)
+
+    def cdf(self, values: NDArray[Any]) -> DoubleArray:
+        """P(rating <= value), one value a rating, of the normal before it is cut to range and levels."""
+        return self.mixture.cdf(values)
+
+    def at_least(self, threshold: float) -> DoubleArray:
+        slack = SAME_LEVEL * max(abs(self.low), abs(self.high)) if self.levels is None else self._scale.slack
+        if threshold <= self.low + slack:
+            return np.ones(len(self))
+        if threshold > self.high + slack:
+            return np.zeros(len(self))
+        if self.levels is not None:
+            above = min(max(int(self._scale.first_reaching(threshold)), 1), len(self.levels) - 1)
+            threshold = float(self._scale.midpoints[above - 1])
+        return 1 - self.mixture.cdf(np.full(len(self), threshold))
+
+    def level_probabilities(self) -> DoubleArray:
+        # Each is right to 1e-6, so that of two that hardly differ the second may come out as the smaller one.
+        return np.maximum(np.diff(self._edges, axis=1), 0.0)
+
+    def log_score(self, values: NDArray[Any]) -> DoubleArray:
+        """The log probability of the level that each rating turned out to be, or else its log density.
+
+        Larger is better. A value that is no level counts as the nearest one. No probability counts as less than 2e-308,
+        and on a continuous scale no component as narrower than single precision, so that all scores are finite.
+        """
+        if self.levels is None:
+            width = float(np.finfo(np.float32).eps) * max(abs(self.low), abs(self.high), self.high - self.low, 1e-30)
+            return self.mixture.log_density(values, least_sd=width)
+        edges = np.concatenate([[-np.inf], self._scale.midpoints, [np.inf]])
+        nearest = self._scale.nearest(values)
+        return self.mixture.log_between(edges[nearest], edges[nearest + 1])
+
+    def crps(self, values: NDArray[Any]) -> DoubleArray:
+        """On a continuous scale it is that of the normal before it is cut to the range."""
+        return self.mixture.crps(values) if self.levels is None else super().crps(values)
+
+    def cdf_steps(self, values: NDArray[Any]) -> tuple[DoubleArray, DoubleArray]:
+        return self._both_sides(values) if self.levels is None else super().cdf_steps(values)
+
+    def contains(self, values: NDArray[Any], coverages: Sequence[float]) -> BoolArray:
+        """Whether each value lies in the central interval of each coverage, ends included; n x coverages.
+
+        The same as comparing with the quantiles, which lie within the range, but without looking for them.
+        """
+        # A quantile beyond the range is moved to its end, and so meets a value there.
+        below, up_to = self._both_sides(values)
+        passed, reached = np.where(values <= self.low, -np.inf, below), np.where(values >= self.high, np.inf, up_to)
+        tails = (1 - np.asarray(coverages, np.float64)) / 2
+        is_possible = (values >= self.low) & (values <= self.high)
+        return is_possible[:, None] & (reached[:, None] >= tails) & (passed[:, None] <= 1 - tails)
+
+    @cached_property
+    def _edges(self) -> DoubleArray:
+        """P(rating <= midpoint) between levels, from 0 below the lowest to 1 above the highest; n x (L + 1)."""
+        if self.levels is None:
+            raise ValueError(NO_LEVELS)
+        midpoints = (self.levels[1:] + self.levels[:-1]) / 2
+        edges = np.zeros((len(self), len(midpoints) + 2))
+        edges[:, 1:-1] = self.mixture.cdf(np.broadcast_to(midpoints, (len(self), len(midpoints))))
+        edges[:, -1] = 1.0
+        return edges
+
+    def _both_sides(self, values: NDArray[Any]) -> tuple[DoubleArray, DoubleArray]:
+        """P(rating < value) and P(rating <= value) before it is cut, which are the same where everything has spread."""
+        up_to = self.mixture.cdf(values)
+        return up_to if self.mixture.sds.all() else self.mixture.cdf(values, inclusive=False), up_to

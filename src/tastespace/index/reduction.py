@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from tastespace import _native
 from tastespace.arrays import DoubleArray, FloatMatrix, IntArray, contiguous
 from tastespace.errors import InvalidParameterError
-from tastespace.index.index import INNER, Index, inner_arrays, unbuilt
+from tastespace.index.index import INNER, Index, inner_arrays, unbuilt, with_threads
 from tastespace.index.search import Content, Neighbours, Search, best_of, check_number, require
 from tastespace.index.structures.exact import Exact
 from tastespace.randomness import generator
@@ -246,7 +246,7 @@ class Reduced(Index):
 
     def _search(self, content: Content, search: Search) -> Neighbours:
         reduction, _, inner = content.built
-        inner.threads = self.threads
+        inner = with_threads(inner, self.threads)  # Another request may search it with others.
         n_candidates = min(max(self.candidates, search.k), content.n_items)
         codes = reduction.queries(search.queries, search.threads)
         candidates = inner.search(codes, n_candidates, excluded=search.excluded, allowed=search.allowed).items
@@ -353,8 +353,8 @@ class Vote(Index):
         each = min(max(self.candidates, search.k), content.n_items)
         lists = []
         for part, queries in zip(content.built, self._split(search.queries), strict=True):
-            part.threads = self.threads
-            lists.append(part.search(queries, each, excluded=search.excluded, allowed=search.allowed).items)
+            mine = with_threads(part, self.threads)
+            lists.append(mine.search(queries, each, excluded=search.excluded, allowed=search.allowed).items)
         found = Neighbours.empty(len(search.queries), search.k)
         for row, (listed, query) in enumerate(zip(np.hstack(lists), search.queries, strict=True)):
             chosen = self._elected(listed, content, query[None], search)

@@ -407,7 +407,7 @@ class RecommenderConformance:
     def test_news_of_one_user_do_not_touch_another(self, fitted: Recommender, tmp_path: Path) -> None:
         save(fitted, tmp_path / "model", with_ratings=fitted.is_its_ratings)
         history = Ratings.from_arrays(["new"], [0], [5.0])
-        for recommender in (fitted, load(tmp_path / "model")):
+        for recommender in (fitted, load(tmp_path / "model", models=[type(fitted)])):
             alone = recommender.recommend([1], exclude=None)
             together = recommender.recommend(["new", 1], history=history, exclude=None)
             assert_array_equal(together.scores[1], alone.scores[0])
@@ -428,7 +428,7 @@ class RecommenderConformance:
 
     def test_saved_and_loaded_it_answers_the_same(self, fitted: Recommender, ratings: Ratings, tmp_path: Path) -> None:
         save(fitted, tmp_path / "model")
-        loaded = load(tmp_path / "model")
+        loaded = load(tmp_path / "model", models=[type(fitted)])
         assert type(loaded) is type(fitted)
         users = ratings.users.ids
         assert_array_equal(loaded.recommend(users).item_rows, fitted.recommend(users).item_rows)
@@ -445,7 +445,7 @@ class RecommenderConformance:
             assert not (tmp_path / "model").exists()
             return
         save(fitted, tmp_path / "model", with_ratings=False)
-        loaded = load(tmp_path / "model")
+        loaded = load(tmp_path / "model", models=[type(fitted)])
         if not self.keeps_users:
             strangers = fitted.predict(["nobody", "nobody"], [2, 3]).mean
             np.testing.assert_allclose(loaded.predict([0, 1], [2, 3]).mean, strangers, rtol=1e-5)

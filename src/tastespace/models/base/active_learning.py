@@ -23,7 +23,7 @@ import polars as pl
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.errors import InvalidParameterError
-from tastespace.index.structures.exact import Exact
+from tastespace.index.search import Scan
 from tastespace.models.base.parameters import check_int, check_option
 from tastespace.models.base.posterior import Information
 from tastespace.models.base.query import Filters, Query
@@ -109,7 +109,7 @@ class QuestionSearch:
     information: Information
     filters: Filters  # what may be asked, and is to be known
     are_listed: bool  # the filters name the items, so that all of these count the same
-    exact: Exact | None
+    scan: Scan | None  # of all items, for the best of the list
 
     @property
     def counts(self) -> DoubleArray | None:
@@ -149,7 +149,7 @@ class QuestionSearch:
     def _best(self, n_items: int) -> IntArray:
         """The best items of each user under the filters."""
         belief = self.query.belief
-        return best_items(belief, len(belief), n_items, min(LISTED, n_items), self.filters, self.exact).items
+        return best_items(belief, len(belief), n_items, min(LISTED, n_items), self.filters, self.scan).items
 
     def _as_read(
         self, items: IntArray, reductions: DoubleArray, variance: DoubleArray, remarks: tuple[str, ...]

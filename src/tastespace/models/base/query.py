@@ -19,7 +19,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.tables import USUAL_NAMES, is_pandas, usual_column
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series, listed
 from tastespace.errors import DataError, InvalidParameterError, UnknownIdError, named
-from tastespace.index.index import Excluded
+from tastespace.index.search import Excluded
 from tastespace.models.base.posterior import Belief, People, Posterior, empty_history
 
 # Ratings of any users, {item: rating} of one, or the items that one chose.

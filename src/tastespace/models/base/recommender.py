@@ -350,7 +350,7 @@ class Recommender(ABC):
         searched, scan = self._index(index)
         rng_of = query.rng_of("policy", getattr(options.policy, "request", 0))
         n_items = len(self.ratings_.items.ids)
-        top = TopN(belief, filters, self._prepared, n_items, searched, rng_of, self.threads, query.threads, scan)
+        top = TopN(belief, filters, self._prepared, n_items, searched, rng_of, query.threads, scan)
         lists = top.lists(options, with_pool=uncertainty and belief.uncertainty is not None)
         sure = None
         if uncertainty:
@@ -409,8 +409,9 @@ class Recommender(ABC):
         filters = filters_of(
             self.ratings_, query.each, query.people.history, exclude=exclude, only=only, matching=matching
         )
-        exact = self._prepared.exact if goal == "list" else None
-        search = QuestionSearch(query, information, filters, only is not None, exact)
+        scan = self._prepared.scan if goal == "list" else None
+        scan = None if scan is None else replace(scan, threads=query.threads)
+        search = QuestionSearch(query, information, filters, only is not None, scan)
         return self._told(search.questions(options, query.remarks + doubts))
 
     def scores(self, user_ids: Ids, *, history: Any = None) -> Iterator[tuple[IntArray, FloatMatrix]]:
@@ -542,8 +543,8 @@ class Recommender(ABC):
                 raise InvalidParameterError(f"index is {asked!r}; expected 'auto', None, or a built index")
             if self.index_ is None:
                 return None, None
-            chosen = self.index_.index
-            return (None, chosen) if isinstance(chosen, Exact) else (with_threads(chosen, self.threads), None)
+            chosen = with_threads(self.index_.index, self.threads)
+            return (None, chosen) if isinstance(chosen, Exact) else (chosen, None)
         if asked is not None and (isinstance(asked, type) or not hasattr(asked, "n_items_")):
             raise InvalidParameterError(
                 f"index is {asked!r}; expected 'auto', None, or an index that is built over posterior_.item_vectors"

@@ -7,7 +7,7 @@ What is asked about is cold if there is nothing to compare it by: it lies at the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -18,8 +18,7 @@ from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.index.index import Excluded, Neighbours, with_threads
-from tastespace.index.structures.exact import Exact
+from tastespace.index.search import Excluded, Neighbours, Scan
 from tastespace.models.base.posterior import BLOCK_SCORES, Posterior
 from tastespace.models.base.query import Filters, Query, known_items
 from tastespace.models.base.results import Lists, plural, titled
@@ -97,7 +96,7 @@ class Directions:
 
     def __init__(self, embeddings: FloatMatrix) -> None:
         self.vectors = directions(embeddings)
-        self._index = Exact().build(self.vectors)
+        self._scan = Scan.of(self.vectors)
         self._placed = _are_placed(self.vectors)
 
     def nearest(
@@ -106,7 +105,7 @@ class Directions:
         """The k most similar to each query (a direction), found exactly."""
         if not self._placed.all():
             allowed = self._placed if allowed is None else self._placed & allowed
-        found = with_threads(self._index, threads).search(queries, k, excluded=excluded, allowed=allowed)
+        found = replace(self._scan, threads=threads).search(queries, k, excluded=excluded, allowed=allowed)
         cold = ~_are_placed(queries)
         found.items[cold], found.scores[cold] = -1, -np.inf
         # Rounding takes the cosine of two equal directions a little above 1.

@@ -32,7 +32,8 @@ from tastespace.data.attributes import Attributes
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.index.index import Index, Neighbours, few_allowed, with_threads
+from tastespace.index.index import Index
+from tastespace.index.search import Neighbours, Scan, few_allowed
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import StoredIndex
 from tastespace.models.base.parameters import check_int
@@ -99,10 +100,10 @@ class Prepared:
         return Prepared, (self._posterior, self._ratings)
 
     @cached_property
-    def exact(self) -> Exact | None:
-        """The scan of all items; None for a posterior without item vectors."""
+    def scan(self) -> Scan | None:
+        """All items; None for a posterior without item vectors."""
         vectors = self._posterior.item_vectors
-        return None if vectors is None else Exact().build(vectors)
+        return None if vectors is None else Scan.of(vectors)
 
     @cached_property
     def attributes(self) -> Attributes:
@@ -154,8 +155,7 @@ class TopN:
     n_items: int
     index: Index | None  # over the posterior's item vectors; None to look at every item
     rng_of: RngOf  # of a user of the belief: where a policy draws
-    asked_threads: int | None  # of the model: None for all cores
-    threads: int  # so many are that
+    threads: int
     scan: Exact | None = None  # of all items, where there is one already
     candidates: dict[int, Neighbours] = field(default_factory=dict)  # so many of the best: asked for more than once
 
@@ -187,7 +187,7 @@ class TopN:
 
     def _by_mean(self, size: int) -> Neighbours:
         """The best by expected rating."""
-        searched = self.index or self._exact(self.scan or self.prepared.exact)
+        searched = self.index or self.scan or self._threaded(self.prepared.scan)
         if not self.belief.is_latent:
             return self._best(self.belief, size, searched)
         # Order by score is almost that by expected rating: the best of more than are wanted, put in order here.
@@ -275,22 +275,21 @@ class TopN:
             return self._best(DampedScores(by_policy, damping.standing, strength), size, None)
         damped = damping.of(self.belief, strength)
         if not self._is_indexed:
-            return self._best(damped, size, self._exact(damping.exact))
+            return self._best(damped, size, self._threaded(damping.scan))
         # An index knows nothing of popularity: more of its best are fetched, and put in order here.
         found = self._best(self.belief, max(size, pool_size(size, self.n_items)), self.index)
         return first(sorted_by(found, _of_found(found, lambda pairs: pair_scores(damped, pairs))), size)
 
-    def _best(self, scored: Scored, k: int, index: Index | None) -> Neighbours:
+    def _best(self, scored: Scored, k: int, index: Index | Scan | None) -> Neighbours:
         return best_items(scored, len(self.belief), self.n_items, k, self.filters, index)
 
-    def _exact(self, exact: Exact | None) -> Exact | None:
+    def _threaded(self, scan: Scan | None) -> Scan | None:
         """The scan with as many threads as this request may use."""
-        same = exact is None or exact.threads == self.asked_threads
-        return exact if same else with_threads(exact, self.asked_threads)
+        return None if scan is None else replace(scan, threads=self.threads)
 
 
 def best_items(
-    scored: Scored, n_people: int, n_items: int, k: int, filters: Filters, index: Index | None
+    scored: Scored, n_people: int, n_items: int, k: int, filters: Filters, index: Index | Scan | None
 ) -> Neighbours:
     """The k best items of each person that the filters allow; scores include the person's offset."""
     if filters.own is not None:
@@ -402,10 +401,10 @@ class Damping:
     def __init__(self, vectors: FloatMatrix | None, counts: NDArray[Any]) -> None:
         self.standing = standing_of(counts)
         self.root: DoubleArray | None = None  # of the covariance of the item vectors: root^T root
-        self.exact: Exact | None = None
+        self.scan: Scan | None = None
         if vectors is not None:
             self.root = _covariance_root(vectors)
-            self.exact = Exact().build(self._longer(vectors))
+            self.scan = Scan.of(self._longer(vectors))
 
     def of(self, belief: Belief, strength: float) -> Scored:
         """The belief's scores, damped so much: where they are inner products, with one more coordinate."""

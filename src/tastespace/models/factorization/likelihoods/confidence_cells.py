@@ -28,8 +28,7 @@ from scipy.linalg import solve_triangular
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, contiguous
 from tastespace.data.csr import CSR
-from tastespace.distributions.normal_mixture import NormalMixture
-from tastespace.distributions.rating_distribution import NormalRatings
+from tastespace.distributions.normal_mixture import NormalMixture, NormalRatings
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.implicit.alternating import Ridge
 from tastespace.models.factorization.implicit.cells import GROWTHS, Chosen, Confidence, Others, solve

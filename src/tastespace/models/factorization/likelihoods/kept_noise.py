@@ -28,8 +28,7 @@ from tastespace.distributions.latent_levels import (
     ordinal_information,
     ordinal_slope,
 )
-from tastespace.distributions.normal_mixture import NormalMixture
-from tastespace.distributions.rating_distribution import NormalRatings
+from tastespace.distributions.normal_mixture import NormalMixture, NormalRatings
 from tastespace.errors import NonFiniteStateError
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods.base import Likelihood, Noise
