@@ -203,7 +203,8 @@ def _rounded(value: Any) -> Any:
 
 
 def _indexed(model: Any) -> Any:
-    index = InvertedFile(n_cells=3, probes=2, seed=4, threads=1).build(model.posterior_.item_vectors())
+    vectors = model.posterior_.item_vectors  # a method in the first edition
+    index = InvertedFile(n_cells=3, probes=2, seed=4, threads=1).build(vectors() if callable(vectors) else vectors)
     trial = Trial("inverted-file", index.description, {"n_cells": 3}, 0.9, 1.0, 12, 11, 5.0, 3.0, 10.0, 0.1, 99)
     return StoredIndex(index, trial, (trial,), Target(0.9))
 

@@ -15,9 +15,9 @@ from tastespace.errors import DataWarning, InvalidParameterError, NotFittedError
 from tastespace.evaluation import lists
 from tastespace.evaluation.lists import LIST_METRICS
 from tastespace.models import MODELS
-from tastespace.models.base import candidates
-from tastespace.models.base.posterior import Latent
+from tastespace.models.base import posterior
 from tastespace.randomness import generator
+from tastespace.testing.conformance import believed
 from tastespace.testing.toys import tastes
 
 # Six items, of which p1 was rated most often, then p2 ... p5, p6; the model recommends by that. Mean rating 3.
@@ -170,7 +170,7 @@ def test_the_size_of_the_blocks_changes_nothing(fitted, monkeypatch):
     model, test = fitted
     whole = evaluate(model, test)
     monkeypatch.setattr(lists, "BLOCK_USERS", 7)
-    monkeypatch.setattr(candidates, "BLOCK_SCORES", 180)
+    monkeypatch.setattr(posterior, "BLOCK_SCORES", 180)
     parts = evaluate(model, test)
     assert parts.ranking == pytest.approx(whole.ranking, abs=1e-12)
     assert parts.to_dict()["groups"] == whole.to_dict()["groups"]
@@ -223,9 +223,9 @@ def test_measures_agree_with_a_plain_loop(fitted):
             continue
         seen = set(train.item_ids().filter(train.user_ids() == user))
         items = [item for item in train.items.ids if item not in seen]
-        vectors = model.posterior_.item_vectors()[train.items.rows_of(items)]
-        belief = model.posterior_.known(train.users.rows_of([user]))
-        scores = (vectors @ model.posterior_.query_vectors(belief)[0]).tolist()
+        vectors = model.posterior_.item_vectors[train.items.rows_of(items)]
+        belief = believed(model, train.users.rows_of([user]))
+        scores = (vectors @ belief.queries.vectors[0]).tolist()
         best = [item for _, item in sorted(zip(scores, items, strict=True), key=lambda pair: -pair[0])]
         values["precision"].append(sum(item in relevant for item in best[:5]) / 5)
         gains = [max(rated.get(item, -9) - train.range[0], 0) for item in best[:5]]
@@ -426,7 +426,7 @@ def test_every_model_is_measured(name):
     assert report["recall@30"] == pytest.approx(1 - report.lists.cold_relevant_ratings / report.lists.relevant_ratings)
     users = split.train.users.ids
     lists = model.recommend(users, 30).item_rows
-    is_latent = isinstance(model.posterior_, Latent) and model.posterior_.is_latent
+    is_latent = believed(model, [-1]).is_latent
     for rows, scores in model.scores(users):
         for row, line in zip(rows, scores, strict=True):
             shown = lists[row][lists[row] >= 0]

@@ -315,7 +315,7 @@ class Recommender(ABC):
 
         `diversity` (0 to 1) chooses the list among the best max(10 n, 100), each next item good and unlike those
         before it. `popularity_damping` (0 to 1000) moves down what everybody rates (see
-        `tastespace.models.base.reranking`). Both change the order, never the scores that are shown.
+        `tastespace.models.base.top_n`). Both change the order, never the scores that are shown.
 
         `index` finds the best without looking at every item: "auto" is the one that was chosen for this model
         (`tastespace index`, or `index_`), if any; None looks at every item; or one built over the posterior's item
