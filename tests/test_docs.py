@@ -15,8 +15,10 @@ from pages import BLOCK, OPTIONS, ROOT, agrees, fits_remembered, options_tables,
 
 # Those that take longest: in `make test-all`.
 LONG = (
+    "docs/how-to/command-line.md",
     "docs/how-to/compare-models.md",
     "docs/how-to/kinds-of-ratings.md",
+    "docs/how-to/reading-the-diagnostics.md",
     "docs/coming-from/implicit.md",
     "docs/how-to/evaluation-done-right.md",
     "docs/coming-from/lightfm.md",
