@@ -92,10 +92,21 @@ def rerun(page: str, folder: Path) -> str:
                 printed = _run_shell(block["code"])
             if block["mark"] or agrees(block["output"] or "", printed, block["format"]):
                 continue
-            at = (block.start("output"), block.end("output")) if block["format"] else (block.end(), block.end())
-            pieces += [text[end : at[0]], printed if block["format"] else f"\n\n```text\n{printed}```"]
-            end = at[1]
+            if block["format"]:
+                pieces += [text[end : block.start("output")], _updated(block["output"], printed)]
+                end = block.end("output")
+            else:
+                pieces += [text[end : block.end()], f"\n\n```text\n{printed}```"]
+                end = block.end()
     return "".join([*pieces, text[end:]])
+
+
+def _updated(shown: str, printed: str) -> str:
+    """What was printed, but for lines of the page that still agree: they may have three dots."""
+    before, after = shown.splitlines(keepends=True), printed.splitlines(keepends=True)
+    if len(before) != len(after):
+        return printed
+    return "".join(old if agrees(old, new) else new for old, new in zip(before, after, strict=True))
 
 
 def _run_python(code: str, page: str, line: int, module: types.ModuleType) -> str:
@@ -227,7 +238,11 @@ def main(names: list[str]) -> None:
         for page in names or pages():
             with tempfile.TemporaryDirectory() as folder:
                 write_files(Path(folder))
-                current = options_tables(rerun(page, Path(folder)))
+                try:
+                    current = options_tables(rerun(page, Path(folder)))
+                except Exception as error:  # The other pages can be brought up to date all the same.
+                    sys.stdout.write(f"FAILED {page}: {error!r}\n")
+                    continue
             path = ROOT / page
             lines = path.read_text().splitlines(), current.splitlines()
             sys.stdout.writelines(f"{line}\n" for line in difflib.unified_diff(*lines, page, page, lineterm="", n=0))
