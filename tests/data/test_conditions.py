@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tastespace.data.attributes import Attributes
-from tastespace.data.filters import MOST_NESTED, Condition
+from tastespace.data.filters import MAX_NESTED, Condition
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 
@@ -223,7 +223,7 @@ def test_something_else_than_a_text():
 
 
 def test_brackets_within_brackets():
-    assert found("(" * MOST_NESTED + "year = 1977" + ")" * MOST_NESTED) == [0]
+    assert found("(" * MAX_NESTED + "year = 1977" + ")" * MAX_NESTED) == [0]
     assert found(" and ".join(["(year = 1977)"] * 5000)) == [0]
     assert found("not " * 10_000 + "year = 1977") == [0]
     with pytest.raises(InvalidParameterError, match="at most 50 levels"):

@@ -11,7 +11,7 @@ from tastespace.data import synthetic as module
 from tastespace.data.formats.files import read
 from tastespace.data.shapes import SHAPES, Shape, gini
 from tastespace.data.splits import time_split
-from tastespace.data.synthetic import Crew, Race, draw_pairs, synthetic
+from tastespace.data.synthetic import BlockPool, Race, draw_pairs, synthetic
 from tastespace.errors import InvalidParameterError
 from tastespace.randomness import generator
 
@@ -117,7 +117,7 @@ def test_blocks_change_nothing_that_matters(n_users, n_items, data):
     before = module.BLOCK
     try:
         module.BLOCK = data.draw(st.integers(1, 5))
-        users, items = draw_pairs(Shape(n_users, n_items, n_ratings), Crew(generator(0)))
+        users, items = draw_pairs(Shape(n_users, n_items, n_ratings), BlockPool(generator(0)))
     finally:
         module.BLOCK = before
     assert len(set(zip(users.tolist(), items.tolist(), strict=True))) == n_ratings

@@ -40,7 +40,7 @@ def test_a_file_comes_back(tmp_path):
 
 def test_every_flipped_byte_and_every_cut_is_noticed(tmp_path):
     file = tmp_path / "one"
-    checkpoints.write(file, {"run": RUN}, {"draws": np.arange(20.0)})
+    checkpoints.write(file, {"step": 1}, np.float32(1.5))
     whole = file.read_bytes()
     for place in range(len(whole)):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])

@@ -12,7 +12,7 @@ import typer
 from tastespace.cli import console, options
 from tastespace.cli.data import SHARED, WAYS
 from tastespace.cli.evaluate import print_written, read_relevant, show_table, with_figures
-from tastespace.cli.options import Bootstrap, Json, RatingsFile, Relevance, Said, Threads, read_settings
+from tastespace.cli.options import Bootstrap, Json, RatingsFile, ReadOptions, Relevance, Threads, read_settings
 from tastespace.data.formats.files import read
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
@@ -77,7 +77,7 @@ def compare(
     bootstrap: Bootstrap = 1000,
     seed: Annotated[int, typer.Option(help="Same seed, same split, models and intervals.")] = 0,
     *,
-    said: Said,
+    said: ReadOptions,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -192,7 +192,7 @@ def _starts(typed: list[str], models: Mapping[str, type[Recommender]]) -> dict[s
 
 
 def _split(
-    observed: Ratings, holdout: float | None, by: str, test: Path | None, seed: int, said: Said
+    observed: Ratings, holdout: float | None, by: str, test: Path | None, seed: int, said: ReadOptions
 ) -> tuple[Split, dict[str, Any]]:
     """Both parts, and how they came about."""
     if test is not None:
@@ -263,7 +263,7 @@ def select_rank(
     figures: Annotated[Path | None, typer.Option(help="Folder to write loss.svg and posterior.svg to.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same split and ranks.")] = 0,
     *,
-    said: Said,
+    said: ReadOptions,
     threads: Threads = None,
     json: Json = False,
 ) -> None:

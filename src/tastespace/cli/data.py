@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tastespace.cli import console
-from tastespace.cli.options import OPTIONS, Json, Said, observe, reads
+from tastespace.cli.options import OPTIONS, Json, ReadOptions, observe, reads
 from tastespace.data.formats.writers import writer_of
 from tastespace.data.kinds import Kind
 from tastespace.data.ratings import Ratings
@@ -56,7 +56,7 @@ def split(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same split.")] = 0,
     *,
-    said: Said,
+    said: ReadOptions,
     json: Json = False,
 ) -> None:
     """Write a training part and a test part of ratings to two files (.csv, .tsv, .parquet, also .gz and .zst)."""
@@ -162,7 +162,7 @@ def describe(
     ratings: Annotated[str, typer.Argument(help="File of ratings, or name of a data set.", metavar="FILE_OR_NAME")],
     cache: Cache = None,
     *,
-    said: Said,
+    said: ReadOptions,
     json: Json = False,
 ) -> None:
     """Show how a file of ratings would be read, and what is in it; or what a data set is."""

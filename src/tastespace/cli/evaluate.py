@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.options import Bootstrap, Json, Model, Relevance, Said, Threads, reads
+from tastespace.cli.options import Bootstrap, Json, Model, ReadOptions, Relevance, Threads, reads
 from tastespace.data.formats.files import read
 from tastespace.data.splits import Split
 from tastespace.errors import InvalidParameterError
@@ -43,7 +43,7 @@ def evaluate(
     bootstrap: Bootstrap = 1000,
     seed: Annotated[int, typer.Option(help="Same seed, same intervals and p-values.")] = 0,
     *,
-    said: Said,
+    said: ReadOptions,
     threads: Threads = None,
     json: Json = False,
 ) -> None:

@@ -18,16 +18,16 @@ from tastespace.cli.options import (
     Json,
     Model,
     Pick,
-    Said,
+    ReadOptions,
     Threads,
     check_table,
     factors_of,
     observe,
-    picked,
+    pick_named,
+    pick_suitable,
     read_config,
     read_settings,
     reads,
-    told,
 )
 from tastespace.data.formats.files import read
 from tastespace.data.formats.layout import Layout
@@ -162,7 +162,7 @@ def fit(
         list[str] | None, typer.Option("--set", help="Model parameter as key=value; can be repeated.")
     ] = None,
     *,
-    said: Said,
+    said: ReadOptions,
     half_life: Annotated[
         float | None,
         typer.Option("--half-life", help="Days after which feedback counts half; needs times."),
@@ -208,7 +208,7 @@ def fit(
     parameters |= {key: value for key, value in flags.items() if value is not None}
     saving = Saving(out, without_ratings, checkpoint, every, resume)
     # A named model is checked before ratings are read; otherwise the model depends on them.
-    pick = None if named is None else told(named, parameters)
+    pick = None if named is None else pick_named(named, parameters)
     saving.check(None if pick is None else pick.recommender)
     said = check_table(settled.get("data", {})) | said
     if stream:
@@ -223,7 +223,7 @@ def fit(
     if half_life is not None:
         observed = observed.decayed(half_life)
     if pick is None:
-        pick = picked(observed, parameters)
+        pick = pick_suitable(observed, parameters)
         saving.check(pick.recommender)
     for doubt in pick.doubts(observed, fades=half_life is not None):
         warn(doubt)
@@ -361,7 +361,7 @@ def update(
     ] = "auto",
     threads: Threads = None,
     *,
-    said: Said,
+    said: ReadOptions,
     json: Json = False,
 ) -> None:
     """Update a model with new ratings."""

@@ -104,7 +104,7 @@ def make_model(name: str, parameters: Mapping[str, Any]) -> Recommender:
     return recommender
 
 
-Said = dict[str, Any]  # what was said about reading, as arguments of `read`; what was not said is left out
+ReadOptions = dict[str, Any]  # what was said about reading, as arguments of `read`; what was not said is left out
 Verb = Callable[..., None]
 
 # Arguments of `read`, and the options that say them.
@@ -167,7 +167,7 @@ def reads(*arguments: str) -> Callable[[Verb], Verb]:
     return with_options
 
 
-def check_table(table: Mapping[str, Any]) -> Said:
+def check_table(table: Mapping[str, Any]) -> ReadOptions:
     """The [data] table of a configuration, checked: the same arguments."""
     for key, value in table.items():
         if key not in OPTIONS:
@@ -208,12 +208,12 @@ def _counts_ones(recommender: Recommender) -> bool:
     return isinstance(recommender, EASE | Popular) or draws_negatives
 
 
-def told(name: str, parameters: Mapping[str, Any]) -> Pick:
+def pick_named(name: str, parameters: Mapping[str, Any]) -> Pick:
     """The model of this name."""
     return Pick(name, make_model(name, parameters))
 
 
-def picked(ratings: Ratings, parameters: Mapping[str, Any]) -> Pick:
+def pick_suitable(ratings: Ratings, parameters: Mapping[str, Any]) -> Pick:
     """The model that suits these ratings; `parameters` go before those that suit."""
     recommender, reason = suitable_model(ratings)
     name = MODELS.name_of(type(recommender)) or type(recommender).__name__

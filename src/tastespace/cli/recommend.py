@@ -10,7 +10,7 @@ import typer
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.options import History, Json, Model, Said, Threads, Where, history_of, ids, known_ids, reads
+from tastespace.cli.options import History, Json, Model, ReadOptions, Threads, Where, history_of, ids, known_ids, reads
 from tastespace.data.formats.files import read_item_list, read_pairs
 from tastespace.data.ratings import Ratings
 from tastespace.models import Recommender
@@ -123,7 +123,7 @@ def predict(
     model: Model,
     pairs: Annotated[Path, typer.Argument(help="File with a user and an item in each row.")],
     *,
-    said: Said,
+    said: ReadOptions,
     coverage: Annotated[float, typer.Option("--coverage", help="Probability that the interval holds a rating.")] = 0.9,
     at_least: Annotated[
         float | None, typer.Option("--at-least", help="Also the probability of a rating of at least this.")

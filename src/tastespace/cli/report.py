@@ -12,7 +12,7 @@ from rich.table import Table
 from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.evaluate import names_of, with_figures
-from tastespace.cli.options import Json, Model, Said, Threads, reads
+from tastespace.cli.options import Json, Model, ReadOptions, Threads, reads
 from tastespace.data.formats.files import read
 from tastespace.data.kinds import level_names
 from tastespace.data.sources import SOURCES
@@ -43,7 +43,7 @@ def report(
     users: Annotated[list[str] | None, typer.Option("--for", help="User whose list is shown; can be repeated.")] = None,
     map_by: Annotated[str, typer.Option("--map", help="How items come to a plane: pca or tsne.")] = "pca",
     *,
-    said: Said,
+    said: ReadOptions,
     threads: Threads = None,
     json: Json = False,
 ) -> None:

@@ -13,7 +13,7 @@ import typer
 from tastespace import artifact
 from tastespace.cli import console
 from tastespace.cli.evaluate import show_table
-from tastespace.cli.options import OPTIONS, Json, RatingsFile, Said, Threads, observe, read_settings, reads
+from tastespace.cli.options import OPTIONS, Json, RatingsFile, ReadOptions, Threads, observe, read_settings, reads
 from tastespace.errors import DataError, InvalidParameterError, warn
 from tastespace.evaluation.tables import display_name, figure
 from tastespace.models import MODELS
@@ -65,7 +65,7 @@ def tune(
     ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same trials.")] = 0,
     *,
-    said: Said,
+    said: ReadOptions,
     threads: Threads = None,
     json: Json = False,
 ) -> None:

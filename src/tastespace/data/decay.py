@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from tastespace.arrays import TimeArray
 from tastespace.data.kinds import CHOICES
 from tastespace.data.ratings import Ratings
 from tastespace.errors import DataError, InvalidParameterError
@@ -35,7 +34,8 @@ def decayed(ratings: Ratings, half_life_days: float, now: Any = None) -> Ratings
             "opinion, not an older one",
             expected="counts or one-class ratings: declare that kind (in Python kind=, else --kind) if they are",
         )
-    ratings, times = ratings.with_kind("counts"), _known_times(ratings)  # refuses zeros, which would not stay zeros
+    ratings = ratings.with_kind("counts")  # refuses zeros, which would not stay zeros
+    times = ratings.known_times("to tell how old it is")
     moment = times.max() if now is None else _moment(now)
     n_later = int(np.count_nonzero(times > moment))
     if n_later:
@@ -48,18 +48,6 @@ def decayed(ratings: Ratings, half_life_days: float, now: Any = None) -> Ratings
     values = np.maximum(weights, LEAST).astype(np.float32)
     reason = f"choices that fade by half in {half_life_days:g} days"
     return replace(ratings, values=values, kind_reason=reason)
-
-
-def _known_times(ratings: Ratings) -> TimeArray:
-    if ratings.times is None:
-        raise DataError("the ratings have no times", expected="a time of each rating, to tell how old it is")
-    unknown = int(np.count_nonzero(np.isnat(ratings.times)))
-    if unknown:
-        raise DataError(
-            f"{unknown:,} of {len(ratings):,} ratings have no time",
-            expected="a time of each rating, to tell how old it is",
-        )
-    return ratings.times
 
 
 def _moment(now: Any) -> np.datetime64:

@@ -27,7 +27,7 @@ from tastespace.arrays import BoolArray
 from tastespace.data.attributes import Attributes, Column, Value
 from tastespace.errors import InvalidParameterError, shortened
 
-MOST_NESTED = 50  # brackets within brackets: far more than anybody means, far less than the stack can take
+MAX_NESTED = 50  # brackets within brackets: far more than anybody means, far less than the stack can take
 _RESERVED = ("and", "or", "not", "in", "contains", "is")
 _OTHER_SPELLINGS = {"==": "=", "<>": "!="}
 _TOKEN = re.compile(
@@ -204,8 +204,8 @@ class _Parser:
     def bracketed(self) -> Node:
         opened = self.take()
         self.depth += 1
-        if self.depth > MOST_NESTED:
-            wrong(self.text, opened.start, "nests its brackets too deeply", f"at most {MOST_NESTED} levels")
+        if self.depth > MAX_NESTED:
+            wrong(self.text, opened.start, "nests its brackets too deeply", f"at most {MAX_NESTED} levels")
         condition = self.condition()
         if not self.accept(")"):
             self.fail("and, or, or )")

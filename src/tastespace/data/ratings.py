@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
 import os
@@ -303,12 +302,12 @@ class Ratings:
     @cached_property
     def by_user(self) -> CSR:
         """Grouped by user; the item rows of a user ascend."""
-        return CSR.group_ascending(self.user_rows, self.item_rows, self.values, self.n_users)
+        return _read_only(CSR.group_ascending(self.user_rows, self.item_rows, self.values, self.n_users))
 
     @cached_property
     def by_item(self) -> CSR:
         """Grouped by item; the user rows of an item ascend."""
-        return self.by_user.transposed(self.n_items)
+        return _read_only(self.by_user.transposed(self.n_items))
 
     @cached_property
     def by_user_with_times(self) -> CSR:
@@ -496,11 +495,20 @@ class Ratings:
 
     def _known_as(self, kind: Kind, reason: str | None) -> Ratings:
         """The same with a kind, and how that is known: None for what somebody declared."""
-        declared = copy.copy(self)  # with all that was grouped already, since the values are the same
-        declared.__dict__.pop("kind_and_reason", None)
-        object.__setattr__(declared, "declared_kind", kind)
-        object.__setattr__(declared, "kind_reason", reason)
+        declared = replace(self, declared_kind=kind, kind_reason=reason)
+        grouped = ("by_user", "by_item", "by_user_with_times", "by_item_with_times")  # the values are the same
+        declared.__dict__.update({name: self.__dict__[name] for name in grouped if name in self.__dict__})
         return declared
+
+    def known_times(self, purpose: str) -> TimeArray:
+        """The time of each rating; an error where one is unknown. `purpose` is what they are needed for."""
+        expected = f"a time of each rating, {purpose}"
+        if self.times is None:
+            raise DataError("the ratings have no times", expected=expected)
+        unknown = int(np.count_nonzero(np.isnat(self.times)))
+        if unknown:
+            raise DataError(f"{unknown:,} of {len(self):,} ratings have no time", expected=expected)
+        return self.times
 
     def _known_as_choices(self) -> Ratings:
         """Ones, or how often there was one, as what they are."""
@@ -542,6 +550,13 @@ class Ratings:
             times=None if self.times is None else self.times[index],
             merged=len(frame) - len(kept),
         )
+
+
+def _read_only(grouped: CSR) -> CSR:
+    """Whoever holds the ratings may rely on them."""
+    for array in (grouped.offsets, grouped.columns, grouped.values):
+        array.flags.writeable = False
+    return grouped
 
 
 def _are_dates_without_marks(times: TimeArray) -> bool:

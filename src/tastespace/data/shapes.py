@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
 HALF_STARS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0)
-MOST_ROWS = 2**31 - 1  # rows are 32-bit numbers
+MAX_ROWS = 2**31 - 1  # rows are 32-bit numbers
 STEEPNESS = (1e-3, 10.0)  # from hardly any inequality to more than is allowed
 STRETCH = 1.3
 N_PLACES = 500
 STEEPEST = 0.98  # Beyond this Gini coefficient a distribution is a few numbers and rounding errors.
 FAVOURITE = 0.6  # The most popular films are rated by half of the users or a little more, in all sets of films.
-MOST_LEVELS = 20  # as in a description: what has more distinct values is taken for continuous
+MAX_LEVELS = 20  # as in a description: what has more distinct values is taken for continuous
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ class Shape:
             activity=min(gini(by_user), STEEPEST),
             popularity=min(gini(by_item), STEEPEST),
             least=int(by_user.min()),
-            levels=tuple(float(level) for level in levels) if len(levels) <= MOST_LEVELS else None,
+            levels=tuple(float(level) for level in levels) if len(levels) <= MAX_LEVELS else None,
         )
 
     def scaled(self, scale: float) -> Shape:
-        """So many times the ratings: users in proportion, so that each keeps his number, and items with the root.
+        """So many times the ratings: users in proportion, so that each keeps their number, and items with the root.
 
         Smaller is therefore denser, and where one item would need more ratings than there are users, popularity
         is cut off.
@@ -215,8 +215,8 @@ def _whole(portions: DoubleArray, total: int) -> OffsetArray:
 def _check_count(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
         raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least 1")
-    if name in ("n_users", "n_items") and int(value) > MOST_ROWS:
-        raise InvalidParameterError(f"{name} is {value}; expected at most {MOST_ROWS}")
+    if name in ("n_users", "n_items") and int(value) > MAX_ROWS:
+        raise InvalidParameterError(f"{name} is {value}; expected at most {MAX_ROWS}")
 
 
 def _check_gini(name: str, value: Any) -> None:

@@ -61,7 +61,7 @@ def last_per_user(ratings: Ratings, k: int = 1) -> Split:
     """
     if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
         raise InvalidParameterError(f"k is {k!r}; expected a whole number of at least 1")
-    return _last_of_each_user(ratings, _known_times(ratings).astype(np.int64), int(k))
+    return _last_of_each_user(ratings, ratings.known_times("to split by time").astype(np.int64), int(k))
 
 
 def time_split(ratings: Ratings, share: float | None = None, *, at: Any = None) -> Split:
@@ -69,7 +69,7 @@ def time_split(ratings: Ratings, share: float | None = None, *, at: Any = None) 
 
     Ratings of the same second are never torn apart, so that the share may be missed by a few.
     """
-    times = _known_times(ratings)
+    times = ratings.known_times("to split by time")
     if (share is None) == (at is None):
         raise InvalidParameterError("time_split got both or neither of share and at; expected one of them")
     if share is not None:
@@ -141,17 +141,6 @@ def _rank_within_user(ratings: Ratings, key: NDArray[Any]) -> NDArray[np.int64]:
     rank = np.empty(len(ratings), np.int64)
     rank[order] = np.arange(len(ratings)) - starts[ratings.user_rows[order]]
     return rank
-
-
-def _known_times(ratings: Ratings) -> NDArray[np.datetime64]:
-    if ratings.times is None:
-        raise DataError("the ratings have no times", expected="a time of each rating, to split by time")
-    unknown = int(np.count_nonzero(np.isnat(ratings.times)))
-    if unknown:
-        raise DataError(
-            f"{unknown} of {len(ratings)} ratings have no time", expected="a time of each rating, to split by time"
-        )
-    return ratings.times
 
 
 def _check_share(name: str, share: float) -> None:

@@ -1,9 +1,10 @@
 """Synthetic ratings of a given shape: as many as wanted, as uneven as real ones, no pair twice.
 
 Who rated what: a user draws distinct items one after the other, in proportion to their weights. Popular items run out
-for him, so weights are not yet counts: they are fitted to the counts that the shape wants. Drawing without replacement
-is a race: item j arrives at an exponential time with rate w_j, and a user with n ratings takes the first n. By the time
-t he has taken item j with probability 1 - exp(-w_j t), and has n items at the t for which these sum to n.
+for each user, so weights are not yet counts: they are fitted to the counts that the shape wants. Drawing without
+replacement is a race: item j arrives at an exponential time with rate w_j, and a user with n ratings takes the first n.
+By the time t a user has taken item j with probability 1 - exp(-w_j t), and has n items at the t for which these sum
+to n.
 
 How: rating = centre + c_i + d_j + u_i . v_j + noise, all Gaussian, moved to the nearest level.
 
@@ -35,7 +36,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.randomness import generator
 
 BLOCK = 1 << 20  # ratings, about: large enough to keep numpy busy, small enough for several in memory
-LEAST_WEIGHT = 1e-100  # what nobody ever draws is drawn all the same, in the end
+MIN_WEIGHT = 1e-100  # what nobody ever draws is drawn all the same, in the end
 KNOTS = 200  # Weights are fitted for so many different counts; others lie between.
 ROUNDS = 25  # of that fit
 DEAR = 3  # Races among all items are cheaper than draws where these are more than a third of the items.
@@ -67,10 +68,10 @@ def synthetic(
     """
     chosen = shape_named(shape).scaled(scale)
     _check(n_factors, noise)
-    crew = Crew(generator(seed), cores.resolve(threads))
-    user_rows, item_rows = draw_pairs(chosen, crew)
-    values = _draw_values(chosen, user_rows, item_rows, int(n_factors), float(noise), crew)
-    stamps = _draw_times(chosen.n_users, user_rows, crew) if times else None
+    pool = BlockPool(generator(seed), cores.resolve(threads))
+    user_rows, item_rows = draw_pairs(chosen, pool)
+    values = _draw_values(chosen, user_rows, item_rows, int(n_factors), float(noise), pool)
+    stamps = _draw_times(chosen.n_users, user_rows, pool) if times else None
     users, items = numbered(chosen.n_users, "user"), numbered(chosen.n_items, "item")
     return Ratings(users, items, user_rows, item_rows, values, stamps)
 
@@ -81,25 +82,25 @@ def numbered(n: int, name: str) -> Vocabulary:
 
 
 @dataclass(frozen=True, eq=False)
-class Crew:
+class BlockPool:
     """Threads that fill blocks of an array. Each block has a generator of its own: who fills it does not matter."""
 
     rng: Generator
     threads: int = 1
 
     def fill(self, work: Callable[[slice, Generator], None], blocks: list[slice]) -> None:
-        with ThreadPoolExecutor(self.threads) as pool:
-            for _ in pool.map(work, blocks, self.rng.spawn(len(blocks))):
+        with ThreadPoolExecutor(self.threads) as threads:
+            for _ in threads.map(work, blocks, self.rng.spawn(len(blocks))):
                 pass  # raises what a worker has raised
 
 
-def draw_pairs(shape: Shape, crew: Crew) -> tuple[IntArray, IntArray]:
+def draw_pairs(shape: Shape, pool: BlockPool) -> tuple[IntArray, IntArray]:
     """Distinct pairs as user rows and item rows, grouped by user.
 
     Every user and every item occurs, if there are enough ratings for that.
     """
-    counts = shape.user_counts(crew.rng)
-    race = Race.fitted(shape.item_counts(crew.rng), counts)
+    counts = shape.user_counts(pool.rng)
+    race = Race.fitted(shape.item_counts(pool.rng), counts)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     item_rows = np.empty(shape.n_ratings, np.int32)
 
@@ -107,9 +108,9 @@ def draw_pairs(shape: Shape, crew: Crew) -> tuple[IntArray, IntArray]:
         item_rows[offsets[users.start] : offsets[users.stop]] = race.run(counts[users], rng)
 
     starts = np.unique(np.searchsorted(offsets[:-1], np.arange(0, shape.n_ratings, BLOCK))).tolist()
-    crew.fill(work, [slice(*ends) for ends in pairwise([*starts, shape.n_users])])
+    pool.fill(work, [slice(*ends) for ends in pairwise([*starts, shape.n_users])])
     if shape.n_ratings >= shape.n_items:
-        _fill_gaps(item_rows, shape.n_items, crew.rng)
+        _fill_gaps(item_rows, shape.n_items, pool.rng)
     return np.repeat(np.arange(shape.n_users, dtype=np.int32), counts), item_rows
 
 
@@ -132,7 +133,7 @@ class Race:
             moments = np.interp(users, sizes, draws)
             expected = -np.expm1(-np.outer(weights, moments)) @ sizes_of_users
             weights = weights * knots / expected
-            weights = np.maximum(weights / (weights @ sizes_of_knots), LEAST_WEIGHT)
+            weights = np.maximum(weights / (weights @ sizes_of_knots), MIN_WEIGHT)
         each = np.exp(np.interp(np.log(wanted), np.log(knots), np.log(weights)))
         return cls(each / each.sum(), *_progress(weights, sizes_of_knots))
 
@@ -236,7 +237,7 @@ def _fill_gaps(item_rows: IntArray, n_items: int, rng: Generator) -> None:
 
 
 def _draw_values(
-    shape: Shape, user_rows: IntArray, item_rows: IntArray, n_factors: int, noise: float, crew: Crew
+    shape: Shape, user_rows: IntArray, item_rows: IntArray, n_factors: int, noise: float, pool: BlockPool
 ) -> FloatArray:
     levels = np.array(STARS if shape.levels is None else shape.levels, np.float32)
     middles = (levels[1:] + levels[:-1]) / 2
@@ -245,7 +246,7 @@ def _draw_values(
     scale = (unit * FACTORS / n_factors**0.5) ** 0.5
 
     def normal(*size: int, sd: float) -> FloatArray:
-        return crew.rng.standard_normal(size, np.float32) * np.float32(sd)
+        return pool.rng.standard_normal(size, np.float32) * np.float32(sd)
 
     users, items = normal(shape.n_users, n_factors, sd=scale), normal(shape.n_items, n_factors, sd=scale)
     user_bias, item_bias = normal(shape.n_users, sd=unit * USER_BIAS), normal(shape.n_items, sd=unit * ITEM_BIAS)
@@ -258,22 +259,22 @@ def _draw_values(
         if shape.levels is not None:
             part[:] = levels[np.searchsorted(middles, part)]
 
-    crew.fill(work, _blocks(len(values)))
+    pool.fill(work, _blocks(len(values)))
     return values
 
 
-def _draw_times(n_users: int, user_rows: IntArray, crew: Crew) -> TimeArray:
-    """Users come throughout the span, and each rates at random moments until he leaves."""
+def _draw_times(n_users: int, user_rows: IntArray, pool: BlockPool) -> TimeArray:
+    """Users come throughout the span, and each rates at random moments until they leave."""
     span = int((LAST_DAY - FIRST_DAY).astype(np.int64))
-    come = crew.rng.random(n_users) * span
-    stay = np.minimum(crew.rng.standard_exponential(n_users) * STAY * span, span - come)
+    come = pool.rng.random(n_users) * span
+    stay = np.minimum(pool.rng.standard_exponential(n_users) * STAY * span, span - come)
     seconds = np.empty(len(user_rows), np.int64)
 
     def work(where: slice, rng: Generator) -> None:
         users = user_rows[where]
         seconds[where] = come.take(users) + rng.random(len(users)) * stay.take(users)
 
-    crew.fill(work, _blocks(len(seconds)))
+    pool.fill(work, _blocks(len(seconds)))
     seconds += FIRST_DAY.astype(np.int64)
     return seconds.view("datetime64[s]")
 

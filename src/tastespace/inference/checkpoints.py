@@ -30,7 +30,7 @@ class DamagedError(CheckpointError):
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """What a file holds; the value is put together only when it is asked for, by whoever knows that it is his."""
+    """What a file holds; the value is put together only when it is asked for, by whoever knows that it is theirs."""
 
     label: Mapping[str, Any]  # whose it is
     described: Any
@@ -143,7 +143,7 @@ class Checkpoints:
         if there and not self.resume:
             raise CheckpointError(
                 f"{self.path} holds checkpoints of a run ({_told(there)}); resume it (--resume on the command line), "
-                "start afresh in another folder, or delete this one"
+                "start again in another folder, or delete this one"
             )
 
     def begin(self, run: Mapping[str, Any]) -> RunCheckpoints:
@@ -296,5 +296,5 @@ def _require_same(there: Mapping[str, Any], here: Mapping[str, Any], folder: Pat
     more = f" (and {len(names) - MAX_DIFFERENCES} more)" if len(names) > MAX_DIFFERENCES else ""
     raise CheckpointError(
         f"the checkpoints in {folder} are of another run: {told}{more}. Repeat the call that they are of, or start "
-        "afresh in another folder"
+        "again in another folder"
     )

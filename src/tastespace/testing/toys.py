@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tastespace.arrays import DoubleArray, contiguous
 from tastespace.data.ratings import Ratings
 from tastespace.data.shapes import Shape
-from tastespace.data.synthetic import Crew, draw_pairs, numbered
+from tastespace.data.synthetic import BlockPool, draw_pairs, numbered
 from tastespace.errors import InvalidParameterError
 
 Observed = Literal["random", "skewed"]
@@ -213,7 +213,7 @@ def observed_pairs(n_users: int, n_items: int, density: float, observed: Observe
     n_pairs = round(density * n_users * n_items)
     if observed == "skewed":
         shape = Shape(n_users, n_items, max(n_pairs, n_users, n_items), activity=0.5, popularity=0.6)
-        return draw_pairs(shape, Crew(rng))
+        return draw_pairs(shape, BlockPool(rng))
     chosen = rng.choice(n_users * n_items, n_pairs, replace=False)
     lonely_users = np.setdiff1d(np.arange(n_users), chosen // n_items)
     lonely_items = np.setdiff1d(np.arange(n_items), chosen % n_items)

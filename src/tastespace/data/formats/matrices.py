@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # In these formats zeros fill up blocks and diagonals: a stored zero says nothing.
 PADDED = ("bsr", "dia")
-MOST_SHORT = 2**31 - 1
+MAX_SHORT = 2**31 - 1
 
 
 def from_sparse(
@@ -80,7 +80,7 @@ def to_sparse(ratings: Ratings) -> scipy.sparse.csr_array:
 
     by_user = ratings.by_user
     # Other libraries want short indices wherever these suffice, and scipy takes the longer of the two types.
-    index = np.int32 if len(ratings) <= MOST_SHORT else np.int64
+    index = np.int32 if len(ratings) <= MAX_SHORT else np.int64
     return scipy.sparse.csr_array(
         (by_user.values, by_user.columns.astype(index), by_user.offsets.astype(index)),
         shape=(ratings.n_users, ratings.n_items),

@@ -7,39 +7,31 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from tastespace.data.ratings import Ratings
+from tastespace.data.sources import movielens
 from tastespace.data.sources.books import BOOK_CROSSING, GOODBOOKS
 from tastespace.data.sources.jester import JESTER
 from tastespace.data.sources.lastfm import LASTFM_360K
-from tastespace.data.sources.movielens import (
-    ML_1M,
-    ML_10M,
-    ML_20M,
-    ML_25M,
-    ML_32M,
-    ML_100K,
-    ML_LATEST_SMALL,
-    MOVIELENS_DEMO,
-)
 from tastespace.data.sources.netflix_prize import NETFLIX
 from tastespace.data.sources.source import Source
 from tastespace.errors import InvalidParameterError
 from tastespace.progress import Observer, silent
 
-SOURCES: dict[str, Source] = {
-    "movielens-demo": MOVIELENS_DEMO,
-    "ml-100k": ML_100K,
-    "ml-1m": ML_1M,
-    "ml-10m": ML_10M,
-    "ml-20m": ML_20M,
-    "ml-25m": ML_25M,
-    "ml-32m": ML_32M,
-    "ml-latest-small": ML_LATEST_SMALL,
-    "jester": JESTER,
-    "goodbooks-10k": GOODBOOKS,
-    "book-crossing": BOOK_CROSSING,
-    "lastfm-360k": LASTFM_360K,
-    "netflix": NETFLIX,
-}
+_ALL = (
+    movielens.MOVIELENS_DEMO,
+    movielens.ML_100K,
+    movielens.ML_1M,
+    movielens.ML_10M,
+    movielens.ML_20M,
+    movielens.ML_25M,
+    movielens.ML_32M,
+    movielens.ML_LATEST_SMALL,
+    JESTER,
+    GOODBOOKS,
+    BOOK_CROSSING,
+    LASTFM_360K,
+    NETFLIX,
+)
+SOURCES: dict[str, Source] = {source.name: source for source in _ALL}
 
 
 def suggestion(name: str) -> str:

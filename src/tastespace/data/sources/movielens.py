@@ -29,136 +29,89 @@ _NEW_TERMS = (
 )
 
 
-def _read_tabs(folder: Path) -> Ratings:
-    return read(folder / "u.data")
+def _movielens(
+    name: str,
+    description: str,
+    sizes: tuple[int, int, int],  # ratings, users, items
+    page: str,
+    files: tuple[str, ...],  # that of the ratings first
+    checksum: str,
+    n_bytes: int,
+    terms: str = _NEW_TERMS,
+) -> Source:
+    def read_ratings(folder: Path) -> Ratings:
+        return read(folder / files[0])
+
+    archive = Archive(f"{_FILES}/{name}.zip", files[:1], files[1:], checksum, n_bytes)
+    return Source(name, description, *sizes, f"{_HOME}/{page}/", terms, read_ratings, archive)
 
 
-def _read_colons(folder: Path) -> Ratings:
-    return read(folder / "ratings.dat")
-
-
-def _read_csv(folder: Path) -> Ratings:
-    return read(folder / "ratings.csv")
-
-
-ML_100K = Source(
-    name="ml-100k",
-    description="films, 1 to 5 stars, 1997 to 1998",
-    n_ratings=100_000,
-    n_users=943,
-    n_items=1_682,
-    home=f"{_HOME}/100k/",
-    terms=_OLD_TERMS,
-    read=_read_tabs,
-    archive=Archive(
-        url=f"{_FILES}/ml-100k.zip",
-        ratings=("u.data",),
-        others=("u.item", "u.genre"),
-        checksum="md5:0e33842e24a9c977be4e0107933c0723",
-        n_bytes=4_924_029,
-    ),
+_TABS, _COLONS, _COMMAS = ("u.data", "u.item", "u.genre"), ("ratings.dat", "movies.dat"), ("ratings.csv", "movies.csv")
+ML_100K = _movielens(
+    "ml-100k",
+    "films, 1 to 5 stars, 1997 to 1998",
+    (100_000, 943, 1_682),
+    "100k",
+    _TABS,
+    "md5:0e33842e24a9c977be4e0107933c0723",
+    4_924_029,
+    _OLD_TERMS,
 )
-ML_1M = Source(
-    name="ml-1m",
-    description="films, 1 to 5 stars, 2000 to 2003",
-    n_ratings=1_000_209,
-    n_users=6_040,
-    n_items=3_706,
-    home=f"{_HOME}/1m/",
-    terms=_OLD_TERMS,
-    read=_read_colons,
-    archive=Archive(
-        url=f"{_FILES}/ml-1m.zip",
-        ratings=("ratings.dat",),
-        others=("movies.dat",),
-        checksum="md5:c4d9eecfca2ab87c1945afe126590906",
-        n_bytes=5_917_549,
-    ),
+ML_1M = _movielens(
+    "ml-1m",
+    "films, 1 to 5 stars, 2000 to 2003",
+    (1_000_209, 6_040, 3_706),
+    "1m",
+    _COLONS,
+    "md5:c4d9eecfca2ab87c1945afe126590906",
+    5_917_549,
+    _OLD_TERMS,
 )
-ML_10M = Source(
-    name="ml-10m",
-    description="films, half stars to 5, 1995 to 2009",
-    n_ratings=10_000_054,
-    n_users=69_878,
-    n_items=10_677,
-    home=f"{_HOME}/10m/",
-    terms=_OLD_TERMS,
-    read=_read_colons,
-    archive=Archive(
-        url=f"{_FILES}/ml-10m.zip",
-        ratings=("ratings.dat",),
-        others=("movies.dat",),
-        checksum="md5:ce571fd55effeba0271552578f2648bd",
-        n_bytes=65_566_137,
-    ),
+ML_10M = _movielens(
+    "ml-10m",
+    "films, half stars to 5, 1995 to 2009",
+    (10_000_054, 69_878, 10_677),
+    "10m",
+    _COLONS,
+    "md5:ce571fd55effeba0271552578f2648bd",
+    65_566_137,
+    _OLD_TERMS,
 )
-ML_20M = Source(
-    name="ml-20m",
-    description="films, half stars to 5, 1995 to 2015",
-    n_ratings=20_000_263,
-    n_users=138_493,
-    n_items=26_744,
-    home=f"{_HOME}/20m/",
-    terms=_NEW_TERMS,
-    read=_read_csv,
-    archive=Archive(
-        url=f"{_FILES}/ml-20m.zip",
-        ratings=("ratings.csv",),
-        others=("movies.csv",),
-        checksum="md5:cd245b17a1ae2cc31bb14903e1204af3",
-        n_bytes=198_702_078,
-    ),
+ML_20M = _movielens(
+    "ml-20m",
+    "films, half stars to 5, 1995 to 2015",
+    (20_000_263, 138_493, 26_744),
+    "20m",
+    _COMMAS,
+    "md5:cd245b17a1ae2cc31bb14903e1204af3",
+    198_702_078,
 )
-ML_25M = Source(
-    name="ml-25m",
-    description="films, half stars to 5, 1995 to 2019",
-    n_ratings=25_000_095,
-    n_users=162_541,
-    n_items=59_047,
-    home=f"{_HOME}/25m/",
-    terms=_NEW_TERMS,
-    read=_read_csv,
-    archive=Archive(
-        url=f"{_FILES}/ml-25m.zip",
-        ratings=("ratings.csv",),
-        others=("movies.csv",),
-        checksum="md5:6b51fb2759a8657d3bfcbfc42b592ada",
-        n_bytes=261_978_986,
-    ),
+ML_25M = _movielens(
+    "ml-25m",
+    "films, half stars to 5, 1995 to 2019",
+    (25_000_095, 162_541, 59_047),
+    "25m",
+    _COMMAS,
+    "md5:6b51fb2759a8657d3bfcbfc42b592ada",
+    261_978_986,
 )
-ML_32M = Source(
-    name="ml-32m",
-    description="films, half stars to 5, 1995 to 2023",
-    n_ratings=32_000_204,
-    n_users=200_948,
-    n_items=87_585,
-    home=f"{_HOME}/32m/",
-    terms=_NEW_TERMS,
-    read=_read_csv,
-    archive=Archive(
-        url=f"{_FILES}/ml-32m.zip",
-        ratings=("ratings.csv",),
-        others=("movies.csv",),
-        checksum="md5:d472be332d4daa821edc399621853b57",
-        n_bytes=238_950_008,
-    ),
+ML_32M = _movielens(
+    "ml-32m",
+    "films, half stars to 5, 1995 to 2023",
+    (32_000_204, 200_948, 87_585),
+    "32m",
+    _COMMAS,
+    "md5:d472be332d4daa821edc399621853b57",
+    238_950_008,
 )
-ML_LATEST_SMALL = Source(
-    name="ml-latest-small",
-    description="films, half stars to 5, 1996 to 2018",
-    n_ratings=100_836,
-    n_users=610,
-    n_items=9_724,
-    home=f"{_HOME}/latest/",
-    terms=_NEW_TERMS,
-    read=_read_csv,
-    archive=Archive(
-        url=f"{_FILES}/ml-latest-small.zip",
-        ratings=("ratings.csv",),
-        others=("movies.csv",),
-        checksum="sha256:696d65a3dfceac7c45750ad32df2c259311949efec81f0f144fdfb91ebc9e436",
-        n_bytes=978_202,
-    ),
+ML_LATEST_SMALL = _movielens(
+    "ml-latest-small",
+    "films, half stars to 5, 1996 to 2018",
+    (100_836, 610, 9_724),
+    "latest",
+    _COMMAS,
+    "sha256:696d65a3dfceac7c45750ad32df2c259311949efec81f0f144fdfb91ebc9e436",
+    978_202,
 )
 
 
@@ -186,20 +139,13 @@ def movielens_demo() -> Ratings:
     return described(ratings, films)
 
 
-def _read(folder: Path) -> Ratings:
-    return movielens_demo()  # from inside a package: there is no folder
-
-
 MOVIELENS_DEMO = Source(
     name="movielens-demo",
     description="films, half stars to 5, 1995 to 2016; no download",
     n_ratings=100_004,
     n_users=671,
     n_items=9_066,
-    home="https://grouplens.org/datasets/movielens/latest/",
-    terms=(
-        "For research. Name the source (Harper and Konstan 2015) in publications; redistribute only under the same "
-        "terms; no commercial use without permission of GroupLens, University of Minnesota."
-    ),
-    read=_read,
+    home=f"{_HOME}/latest/",
+    terms=_NEW_TERMS,
+    read=lambda folder: movielens_demo(),  # from inside a package: there is no folder
 )

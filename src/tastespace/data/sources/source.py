@@ -87,14 +87,14 @@ def _fetched(name: str, archive: Archive, folder: Path, observer: Observer) -> P
 
 
 def _compare(given: Path, archive: Archive) -> None:
-    """Say so if an archive is not the one that was published; it may be a copy packed anew."""
+    """Say so if an archive is not the one that was published; it may be a copy packed again."""
     if archive.checksum is None or not given.is_file():
         return
     algorithm, _, digest = archive.checksum.partition(":")
     got = digest_of(given, algorithm)
     if got != digest:
         warn(
-            f"{given} is not the published archive: its {algorithm} is {got}, not {digest}. Perhaps a copy packed anew"
+            f"{given} is not the published archive: its {algorithm} is {got}, not {digest}. Perhaps a copy packed again"
         )
 
 
