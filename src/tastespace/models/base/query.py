@@ -278,15 +278,9 @@ class Filters:
 
     def forbid_to(self, scores: FloatMatrix, row: int) -> None:
         """Write minus infinity where an item must not be shown to one person; one row of scores a draw."""
-        if self.own is not None:
-            others = np.ones(scores.shape[1], np.bool_)
-            others[self.own.columns[self.own.offsets[row] : self.own.offsets[row + 1]]] = False
-            scores[:, others] = -np.inf
-            return
-        if self.allowed is not None:
-            scores[:, ~self.allowed] = -np.inf
-        if self.excluded is not None:
-            scores[:, self.excluded.items[self.excluded.offsets[row] : self.excluded.offsets[row + 1]]] = -np.inf
+        banned = np.ones(scores.shape[1], np.bool_)
+        banned[self.items_for(row, scores.shape[1])] = False
+        scores[:, banned] = -np.inf
 
     def items_for(self, row: int, n_items: int) -> IntArray:
         """The items that one person may be shown."""

@@ -23,7 +23,7 @@ from tastespace.index.trials import StoredIndex
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models.base.active_learning import AMONG, Goal, QuestionOptions, Questions, QuestionSearch
 from tastespace.models.base.attribution import Explanation, explain
-from tastespace.models.base.parameters import check_int
+from tastespace.models.base.parameters import SearchSpace, check_int
 from tastespace.models.base.policies import Mean, Policy, policy_of
 from tastespace.models.base.posterior import Pairs, Posterior, score_blocks
 from tastespace.models.base.query import (
@@ -40,7 +40,6 @@ from tastespace.models.base.query import (
 )
 from tastespace.models.base.results import Prediction, Ranking, Table
 from tastespace.models.base.resuming import check_resumable, check_startable, infer_with_checkpoints, start_of
-from tastespace.models.base.search_space import SearchSpace
 from tastespace.models.base.similarity import Similar, similar_items, similar_users
 from tastespace.models.base.top_n import ListOptions, Prepared, TopN, grown_index
 from tastespace.models.base.uncertainty import uncertainty_of
