@@ -10,7 +10,7 @@ import pytest
 from tastespace import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.models import MODELS
-from tastespace.models.base.search_space import Choice, Range, cells, spread, thousand_users
+from tastespace.models.base.parameters import Choice, Range, cells, spread, thousand_users
 from tastespace.randomness import generator
 from tastespace.selection.tune import space_of, tunable_models
 from tastespace.testing.toys import tastes

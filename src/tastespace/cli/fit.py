@@ -40,7 +40,7 @@ from tastespace.evaluation.report import Report
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models import MODELS, PMF, Recommender
 from tastespace.models.base.parameters import check_number
-from tastespace.models.base.resuming import resumable
+from tastespace.models.base.resuming import check_resumable
 from tastespace.models.base.update import UpdateSummary
 from tastespace.randomness import resolve
 
@@ -122,7 +122,7 @@ class Saving:
             return None, None
         every = Checkpoints.every if self.every is None else self.every
         first = Checkpoints(self.checkpoint, every, resume=self.resume)
-        resumable(recommender, first)
+        check_resumable(recommender, first)
         second = replace(first, folder=self.checkpoint / "refit")
         second.check()
         return first, second

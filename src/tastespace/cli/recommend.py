@@ -18,6 +18,7 @@ from tastespace.models.base.active_learning import AMONG
 from tastespace.models.base.attribution import Explanation, times
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.policies import POLICIES
+from tastespace.models.base.results import as_entries
 
 Users = Annotated[list[str] | None, typer.Option("--user", "-u", help="User id; can be repeated.")]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Item never to show; can be repeated.")]
@@ -80,11 +81,7 @@ def recommend(
     )
     users = known_ids(recommender.ratings_.users, ranking.user_ids)
     if json:
-        lists = [
-            {"user": name, "cold": bool(ranking.cold[k]), "items": console.as_entries(ranking.of(k, levels=True))}
-            for k, name in enumerate(users)
-        ]
-        console.print_json({"users": lists, "found_by": ranking.found_by})
+        console.print_json({"users": ranking.to_dicts(users, levels=True), "found_by": ranking.found_by})
         return
     is_certain = ranking.uncertainty is None
     are_probabilities = recommender.not_rated is not None and bool(ranking.level_names)
@@ -146,7 +143,7 @@ def predict(
     frame = pl.concat(blocks)
     if json:
         names = (known_ids(recommender.ratings_.users, users), known_ids(recommender.ratings_.items, items))
-        entries = console.as_entries(frame, with_title=False)
+        entries = as_entries(frame)
         entries = [entry | {"user": user, "item": item} for entry, user, item in zip(entries, *names, strict=True)]
         console.print_json({"predictions": entries})
         return
@@ -200,10 +197,7 @@ def similar(
         asked = known_ids(recommender.ratings_.items, found.ids)
     titles = [None] * len(found) if found.titles is None else found.titles.to_list()
     if json:
-        lists = []
-        for k, name in enumerate(asked):
-            about = {"user": name} if about_users else {"item": name, "title": titles[k]}
-            lists.append({**about, "cold": bool(found.cold[k]), "similar": console.as_entries(found.of(k))})
+        lists = [{**entry, "similar": entry.pop("items")} for entry in found.to_dicts(asked)]
         console.print_json({f"{found.side}s": lists})
         return
     columns = {"": "{rank}", "title": "{title}", found.side: f"{{{found.side}}}", "similarity": "{similarity:.3f}"}
@@ -234,16 +228,9 @@ def explain(
     items = known_ids(recommender.ratings_.items, explanation.item_ids)
     titles = [None] * len(items) if explanation.titles is None else explanation.titles.to_list()
     if json:
-        figures = ("score", explanation.scores), ("base", explanation.base)
-        rest = ("others", explanation.others), ("remainder", explanation.remainder)
-        entries = [
-            {"item": one, "title": titles[k]}
-            | {figure: round(float(values[k]), 5) for figure, values in figures}
-            | {"because": console.as_entries(explanation.of(k))}
-            | {figure: round(float(values[k]), 5) for figure, values in rest}
-            for k, one in enumerate(items)
-        ]
-        console.print_json({"user": name, "cold": explanation.cold, "items": entries})
+        content = explanation.to_dict()
+        entries = [{**entry, "item": one} for entry, one in zip(content["items"], items, strict=True)]
+        console.print_json(content | {"user": name, "items": entries})
         return
     console.print_line(
         f"For user {name}" + (f": there are no {explanation.noun}s to explain by" if explanation.cold else "")
@@ -303,11 +290,7 @@ def ask(
     )
     users = known_ids(recommender.ratings_.users, questions.user_ids)
     if json:
-        lists = []
-        for k, name in enumerate(users):
-            about = {"user": name, "cold": bool(questions.cold[k]), "sd": round(float(questions.sd[k]), 5)}
-            lists.append({**about, "items": console.as_entries(questions.of(k))})
-        console.print_json({"users": lists})
+        console.print_json({"users": questions.to_dicts(users)})
         return
     columns = {"": "{rank}", "title": "{title}", "item": "{item}", "reduction": "{reduction:.1%}", "sd": "{sd:.3f}"}
     for k, name in enumerate(users):

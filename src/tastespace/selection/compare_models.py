@@ -20,7 +20,7 @@ from tastespace.evaluation.relevance import Relevant
 from tastespace.evaluation.report import Report
 from tastespace.models import MODELS, Recommender
 from tastespace.models.base.parameters import check_int
-from tastespace.models.base.resuming import startable
+from tastespace.models.base.resuming import check_startable
 from tastespace.models.registry import misfit, suited
 from tastespace.progress import Observer, Progress, silent
 from tastespace.randomness import resolve
@@ -168,7 +168,7 @@ def _reason(
 def _cannot_start(recommender: Recommender) -> str | None:
     """Why a model cannot begin from another; None if it can."""
     try:
-        startable(recommender)
+        check_startable(recommender)
     except TastespaceError as error:
         return str(error)
     return None

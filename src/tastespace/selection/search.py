@@ -27,7 +27,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import CheckpointError, CheckpointWarning, MissingExtraError, shortened, warn
-from tastespace.models.base.search_space import Choice, Range, SearchSpace
+from tastespace.models.base.parameters import Choice, Range, SearchSpace
 from tastespace.randomness import derive
 from tastespace.storage import LOCK, Lock
 

@@ -14,8 +14,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.splits import random_split
 from tastespace.errors import InvalidParameterError, TastespaceWarning
 from tastespace.models import MODELS, Recommender
-from tastespace.models.base.parameters import check_int, check_number
-from tastespace.models.base.search_space import Choice, Range, SearchSpace
+from tastespace.models.base.parameters import Choice, Range, SearchSpace, check_int, check_number
 from tastespace.models.registry import suited
 from tastespace.progress import Observer, Progress, silent
 from tastespace.randomness import resolve

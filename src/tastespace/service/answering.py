@@ -118,11 +118,11 @@ class Answerer:
     def similar(self, item: str, n: int, where: str | None) -> dict[str, Any]:
         self._limit("n", n)
         answer = self._listed(self.loaded.recommender.similar_items([item], n, where=where))
-        return {"title": None, **answer, "item": item}
+        return answer | {"item": item}
 
     def _listed(self, lists: Lists) -> dict[str, Any]:
         """The first list of an answer, with what is said beside it."""
-        answer = lists.one_to_dict(0)
+        (answer,) = lists.to_dicts()
         items = [{**entry, "item": str(entry["item"])} for entry in answer["items"]]
         return answer | {"items": items, "model": self.loaded.version, "remarks": lists.remarks}
 

@@ -24,7 +24,6 @@ from tastespace.evaluation.retrieval import tune_index
 from tastespace.evaluation.significance import compare_reports
 from tastespace.models import Recommender
 from tastespace.models.base.parameters import check_number
-from tastespace.models.base.resuming import HasItemPoints, Startable
 from tastespace.progress import Observer, silent
 
 SHARE = 0.2  # of the ratings that the old model has not seen, the latest
@@ -188,7 +187,7 @@ def _latest(ratings: Ratings, is_new: BoolArray, share: float) -> Any:
 def _fitted(old: Recommender, ratings: Ratings, start: Recommender, observer: Observer) -> Recommender:
     """The same kind of model with the same parameters; it begins from the items of another, where it can."""
     new = type(old)(**{**old.get_params(), "seed": old.seed_})
-    can_start = isinstance(new, Startable) and isinstance(start.posterior_, HasItemPoints)
+    can_start = new.infer_from is not None and start.posterior_.item_points is not None
     return new.fit(ratings, observer=observer, start=start if can_start else None)
 
 

@@ -15,6 +15,7 @@ same filters.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -68,7 +69,7 @@ class Questions(Lists):
     def asked(self) -> dict[str, Any]:
         return {"user": self.user_ids, "cold": self.cold}
 
-    def entries(self) -> dict[str, Any]:
+    def entries(self, *, levels: bool = False) -> dict[str, Any]:
         """Item, title, reduction and sd."""
         columns: dict[str, Any] = {"item": self.item_ids}
         if self.titles is not None:
@@ -81,8 +82,9 @@ class Questions(Lists):
     def line(self, row: dict[str, Any]) -> str:
         return f"{row['reduction']:6.1%}  sd {row['sd']:.3f}  {titled(row['item'], row.get('title'))}"
 
-    def one_to_dict(self, position: int, **options: Any) -> dict[str, Any]:
-        return super().one_to_dict(position, **options) | {"sd": rounded(self.sd[position])}
+    def to_dicts(self, names: Sequence[Any] | None = None, *, levels: bool = False) -> list[dict[str, Any]]:
+        entries = super().to_dicts(names, levels=levels)
+        return [entry | {"sd": rounded(sd)} for entry, sd in zip(entries, self.sd, strict=True)]
 
 
 @dataclass(frozen=True)

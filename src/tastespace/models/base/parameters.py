@@ -1,13 +1,21 @@
-"""Checks of parameters: one sentence that says what was got, what was expected."""
+"""Parameters of models: how they are checked, and what `tune` may search of them, declared in a model's own class."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tastespace.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from tastespace.data.ratings import Ratings
+
+Unit = Callable[[Any], float]  # of ratings: what the numbers of a setting are multiples of
 
 
 def check_int(name: str, value: Any, *, least: int) -> None:
@@ -58,3 +66,77 @@ def check_option(name: str, value: Any, options: Sequence[Any]) -> None:
 def is_word(value: Any, *words: str) -> bool:
     """Whether the value is one of these words, and not a number; arrays, too, are asked without a complaint."""
     return isinstance(value, str) and value in words
+
+
+def no_unit(ratings: Ratings) -> float:
+    """The unit of a setting that means the same whatever the ratings are."""
+    return 1.0
+
+
+def spread(ratings: Ratings) -> float:
+    """The unit of what is measured in ratings: their standard deviation."""
+    return float(np.std(ratings.values, dtype=np.float64)) or 1.0
+
+
+def thousand_users(ratings: Ratings) -> float:
+    """The unit of what is held against the number of users who have rated an item."""
+    return ratings.n_users / 1000
+
+
+def cells(ratings: Ratings) -> float:
+    """The unit of what is held against a whole row of users or of items."""
+    return float(np.sqrt(ratings.n_users * ratings.n_items))
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number from `low` to `high`, in multiples of the unit; tried evenly on a logarithmic scale."""
+
+    low: float
+    high: float
+    whole: bool = False
+    unit: Unit = no_unit
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low <= self.high < np.inf:
+            raise InvalidParameterError(
+                f"a range goes from {self.low:g} to {self.high:g}; expected numbers above 0, the lower one first"
+            )
+        if self.whole and not (float(self.low).is_integer() and float(self.high).is_integer()):
+            raise InvalidParameterError(
+                f"a range goes from {self.low:g} to {self.high:g}; expected whole numbers for this setting"
+            )
+
+    def value(self, searched: Any, ratings: Ratings) -> Any:
+        """What a model is given for these ratings: to three digits, so that it can be written down as it was tried."""
+        return int(searched) if self.whole else float(f"{searched * self.unit(ratings):.3g}")
+
+    def between(self, low: float, high: float, ratings: Ratings) -> Range:
+        """The same setting with other ends: what a model would be given for these ratings."""
+        unit = self.unit(ratings)
+        return Range(low / unit, high / unit, self.whole, self.unit)
+
+    def describe(self, ratings: Ratings) -> str:
+        """Both ends, for these ratings."""
+        return f"{self.value(self.low, ratings):g}..{self.value(self.high, ratings):g}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few values."""
+
+    values: tuple[Any, ...]
+
+    def value(self, searched: Any, ratings: Ratings) -> Any:
+        """What a model is given: the same for all ratings."""
+        return searched
+
+    def describe(self, ratings: Ratings) -> str:
+        """All values."""
+        return ", ".join(map(str, self.values))
+
+
+SearchSpace = Mapping[str, Range | Choice]  # by the name of the parameter
+
+FACTORS = Range(4, 128, whole=True)
+MANY_FACTORS = Range(8, 256, whole=True)

@@ -281,6 +281,8 @@ class Posterior(ABC):
         """Those that ratings of a history have to be; None for any numbers."""
         return None
 
+    # The items as factors and biases in units of ratings, which another fit can begin from (`resuming.ItemPoints`).
+    item_points: Callable[[], Any] | None = None
     # How similar items are, in a way of the model's own: from -1 to 1, one row an item asked about and one column an
     # item. 0 is nothing in common: such an item is not listed as similar. The caller may write into it.
     item_similarities: Callable[[IntArray, int], FloatMatrix] | None = None

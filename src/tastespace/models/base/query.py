@@ -53,9 +53,8 @@ class Query:
     def cold(self) -> BoolArray:
         """Who has nothing to go by: also those whose ratings the model would need, and was saved without."""
         has_nothing = np.diff(self.people.history.offsets) == 0
-        if not self.posterior.keeps_users and not len(self.trained.values):
-            return has_nothing
-        return (self.people.rows < 0) & has_nothing
+        is_unknown = not self.posterior.keeps_users and not len(self.trained.values)
+        return np.asarray(has_nothing if is_unknown else (self.people.rows < 0) & has_nothing)
 
     def rng_of(self, *purpose: object) -> Callable[[int], Generator]:
         """Random numbers of each user: the same for the same model, user and purpose."""
@@ -107,8 +106,10 @@ def find_people(
         remarks.append(
             "the model was saved without its ratings, so that for users with a history only the history counts"
         )
-    both = (np.concatenate(parts) for parts in zip((before.rows(), before.columns, before.values), since, strict=True))
-    return People(rows, _merged(*both, len(rows), adds_up=expected.kind == "counts"), before, is_new), tuple(remarks)
+    known = before.rows(), before.columns, before.values
+    who, what, values = (np.concatenate(parts) for parts in zip(known, since, strict=True))
+    both = _merged(who, what, values, len(rows), adds_up=expected.kind == "counts")
+    return People(rows, both, before, is_new), tuple(remarks)
 
 
 def check_history(posterior: Posterior, people: People, items: Vocabulary, expected: Expected) -> None:
@@ -277,15 +278,9 @@ class Filters:
 
     def forbid_to(self, scores: FloatMatrix, row: int) -> None:
         """Write minus infinity where an item must not be shown to one person; one row of scores a draw."""
-        if self.own is not None:
-            others = np.ones(scores.shape[1], np.bool_)
-            others[self.own.columns[self.own.offsets[row] : self.own.offsets[row + 1]]] = False
-            scores[:, others] = -np.inf
-            return
-        if self.allowed is not None:
-            scores[:, ~self.allowed] = -np.inf
-        if self.excluded is not None:
-            scores[:, self.excluded.items[self.excluded.offsets[row] : self.excluded.offsets[row + 1]]] = -np.inf
+        banned = np.ones(scores.shape[1], np.bool_)
+        banned[self.items_for(row, scores.shape[1])] = False
+        scores[:, banned] = -np.inf
 
     def items_for(self, row: int, n_items: int) -> IntArray:
         """The items that one person may be shown."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -23,7 +23,7 @@ from tastespace.index.trials import StoredIndex
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models.base.active_learning import AMONG, Goal, QuestionOptions, Questions, QuestionSearch
 from tastespace.models.base.attribution import Explanation, explain
-from tastespace.models.base.parameters import check_int
+from tastespace.models.base.parameters import SearchSpace, check_int
 from tastespace.models.base.policies import Mean, Policy, policy_of
 from tastespace.models.base.posterior import Pairs, Posterior, score_blocks
 from tastespace.models.base.query import (
@@ -39,8 +39,7 @@ from tastespace.models.base.query import (
     users_of,
 )
 from tastespace.models.base.results import Prediction, Ranking, Table
-from tastespace.models.base.resuming import infer_with_checkpoints, resumable, start_of, startable
-from tastespace.models.base.search_space import SearchSpace
+from tastespace.models.base.resuming import check_resumable, check_startable, infer_with_checkpoints, start_of
 from tastespace.models.base.similarity import Similar, similar_items, similar_users
 from tastespace.models.base.top_n import ListOptions, Prepared, TopN, grown_index
 from tastespace.models.base.uncertainty import uncertainty_of
@@ -76,6 +75,11 @@ class Recommender(ABC):
     search_space: ClassVar[SearchSpace] = {}  # what `tune` searches of this model
     scores_are_ratings: ClassVar[bool] = True  # those of lists are expected ratings, or chances of a choice
     is_its_ratings: ClassVar[bool] = False  # the posterior holds the training ratings, and is nothing without them
+    # What only some models do; None for the others.
+    infer_from: ClassVar[Callable[..., Posterior] | None] = None  # as `infer`, from the items of another model
+    infer_resumably: ClassVar[Callable[..., Posterior] | None] = None  # as `infer`, with checkpoints
+    kept_up: ClassVar[Callable[..., Posterior] | None] = None  # the same draws for all ratings there are now
+    restarted: ClassVar[Callable[..., Posterior] | None] = None  # chains that go on from where the old ones ended
     warns = True  # remarks of answers become Python warnings, for people at a prompt
 
     @abstractmethod
@@ -129,13 +133,15 @@ class Recommender(ABC):
             if checkpoints is not None:
                 raise InvalidParameterError("fit got a start and checkpoints; expected one of them, or neither")
             seed, begun = randomness.resolve(self.seed), start_of(start, observed)
-            posterior = startable(self).infer_from(begun, observed, randomness.generator(seed), observer, held_out)
+            check_startable(self)
+            assert self.infer_from is not None
+            posterior = self.infer_from(begun, observed, randomness.generator(seed), observer, held_out)
         elif checkpoints is None:
             seed = randomness.resolve(self.seed)
             posterior = self.infer(observed, randomness.generator(seed), observer, held_out)
         else:
-            sampler = resumable(self, checkpoints)
-            seed, posterior = infer_with_checkpoints(sampler, observed, held_out, observer, checkpoints)
+            check_resumable(self, checkpoints)
+            seed, posterior = infer_with_checkpoints(self, observed, held_out, observer, checkpoints)
         # Declared levels may reach further than those in use.
         return self.restore(observed, posterior, seed, posterior.rating_range or observed.range)
 

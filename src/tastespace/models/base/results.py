@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -123,8 +123,8 @@ class Lists(Table):
         """The columns of what was asked about, by name."""
 
     @abstractmethod
-    def entries(self, **options: Any) -> dict[str, Any]:
-        """The columns of all entries, asked about * n, by name."""
+    def entries(self, *, levels: bool = False) -> dict[str, Any]:
+        """The columns of all entries, asked about * n, by name; `levels` adds one for each level of the ratings."""
 
     @abstractmethod
     def line(self, row: dict[str, Any]) -> str:
@@ -144,17 +144,17 @@ class Lists(Table):
         """One table for each that was asked about."""
         return (self.of(position) for position in range(len(self)))
 
-    def of(self, position: int, **options: Any) -> pl.DataFrame:
-        """The list of the one at this position: rank, and the columns of the entries."""
+    def of(self, position: int, *, levels: bool = False) -> pl.DataFrame:
+        """The list of the one at this position: rank, and the columns of the entries (see there for `levels`)."""
         if not 0 <= position < len(self):
             raise InvalidParameterError(f"position is {position}; expected one from 0 to {len(self) - 1}")
         n = self.rows.shape[1]
         here = slice(position * n, (position + 1) * n)
-        columns = {name: column[here] for name, column in self.entries(**options).items()}
+        columns = {name: column[here] for name, column in self.entries(levels=levels).items()}
         return pl.DataFrame({"rank": np.arange(1, n + 1), **columns}).filter(pl.Series(self.rows[position] >= 0))
 
-    def to_polars(self, **options: Any) -> pl.DataFrame:
-        """One row an entry: what was asked about, rank, and the columns of the entries."""
+    def to_polars(self, *, levels: bool = False) -> pl.DataFrame:
+        """One row an entry: what was asked about, rank, and the columns of the entries (see there for `levels`)."""
         n_asked, n = self.rows.shape
         owners = np.repeat(np.arange(n_asked), n)
         columns: dict[str, Any] = {
@@ -162,7 +162,7 @@ class Lists(Table):
             for name, column in self.asked().items()
         }
         columns["rank"] = np.tile(np.arange(1, n + 1), n_asked)
-        for name, column in self.entries(**options).items():
+        for name, column in self.entries(levels=levels).items():
             columns[self.name_beside(name)] = column
         return pl.DataFrame(columns).filter(pl.Series(self.rows.reshape(-1) >= 0))
 
@@ -170,23 +170,20 @@ class Lists(Table):
         """The name of a column of entries beside those of what was asked about."""
         return name
 
-    def to_dict(self, **options: Any) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON has it: an entry for each that was asked about, with its list."""
-        return {"lists": self.to_dicts(**options), "remarks": list(self.remarks)}
+        return {"lists": self.to_dicts(), "remarks": list(self.remarks)}
 
-    def to_dicts(self, **options: Any) -> list[dict[str, Any]]:
-        """These entries. What was asked about may be called otherwise: ids by the name of their column."""
-        called = {name: options.pop(name) for name in ("user", "item") if name in options}
+    def to_dicts(self, names: Sequence[Any] | None = None, *, levels: bool = False) -> list[dict[str, Any]]:
+        """These entries: what was asked about, under other names if given, whether it is cold, and its list."""
+        (side, ids), *others = self.asked().items()
+        about = {"title": None, **dict(others)} if side == "item" else dict(others)
         return [
-            self.one_to_dict(position, **options) | {name: ids[position] for name, ids in called.items()}
-            for position in range(len(self))
+            {side: (ids if names is None else names)[place]}
+            | {name: None if column is None else column[place] for name, column in about.items()}
+            | {"cold": bool(self.cold[place]), "items": as_entries(self.of(place, levels=levels))}
+            for place in range(len(self))
         ]
-
-    def one_to_dict(self, position: int, **options: Any) -> dict[str, Any]:
-        """The same of one of them: what was asked about, whether it is cold, and the entries of its list."""
-        about = {name: column[position] for name, column in self.asked().items() if name != "cold"}
-        items = as_entries(self.of(position, **options))
-        return {**about, "cold": bool(self.cold[position]), "items": items}
 
     def __repr__(self) -> str:
         lines = [self.heading]

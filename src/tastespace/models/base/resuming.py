@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -15,11 +15,14 @@ from tastespace import randomness
 from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.inference.checkpoints import Checkpoints, RunCheckpoints
+from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models.base.posterior import Posterior
 from tastespace.progress import Observer
 from tastespace.threads import instruction_set
 from tastespace.version import __version__
+
+if TYPE_CHECKING:
+    from tastespace.models.base.recommender import Recommender
 
 NOT_PART_OF_IT = ("seed", "threads")  # the number of threads changes nothing; the seed is told as it was resolved
 
@@ -67,43 +70,22 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
 
 
-@runtime_checkable
-class Resumable(Protocol):
-    """Capability of a recommender: its inference can be interrupted, and go on later from a checkpoint."""
-
-    seed: int | None
-
-    def get_params(self, deep: bool = False) -> dict[str, Any]: ...
-
-    def infer_resumably(
-        self,
-        observed: Ratings,
-        rng: Generator,
-        observer: Observer,
-        held_out: Ratings | None,
-        checkpoints: RunCheckpoints | None,
-    ) -> Posterior:
-        """As `infer`, and to the same end, with checkpoints."""
-        ...
-
-
-def resumable(recommender: Any, checkpoints: Checkpoints) -> Resumable:
-    """The recommender; checkpoints that are none, that it cannot keep, or that are in the way, are refused."""
+def check_resumable(recommender: Recommender, checkpoints: Checkpoints) -> None:
+    """Refuse checkpoints that are none, that the recommender cannot keep, or that are in the way."""
     if not isinstance(checkpoints, Checkpoints):
         raise InvalidParameterError(
             f"checkpoints is {checkpoints!r}; expected Checkpoints, such as tastespace.Checkpoints('folder')"
         )
-    if not isinstance(recommender, Resumable):
+    if recommender.infer_resumably is None:
         raise InvalidParameterError(
             f"{type(recommender).__name__} keeps no checkpoints: it draws no samples, and is fitted in one go; "
             "expected none, or a model that samples, such as BPMF"
         )
     checkpoints.check()
-    return recommender
 
 
 def infer_with_checkpoints(
-    recommender: Resumable, observed: Ratings, held_out: Ratings | None, observer: Observer, checkpoints: Checkpoints
+    recommender: Recommender, observed: Ratings, held_out: Ratings | None, observer: Observer, checkpoints: Checkpoints
 ) -> tuple[int, Posterior]:
     """The seed, and what was concluded."""
     # Without a seed, the run that goes on has that of the run that began.
@@ -112,6 +94,7 @@ def infer_with_checkpoints(
     run = run_of(type(recommender).__name__, recommender.get_params(), seed, observed, held_out)
     rng = randomness.generator(seed)
     with checkpoints.begin(run) as begun:
+        assert recommender.infer_resumably is not None  # `check_resumable` has seen to it.
         return seed, recommender.infer_resumably(observed, rng, observer, held_out, begun)
 
 
@@ -121,13 +104,6 @@ class ItemPoints:
 
     factors: DoubleArray  # items x factors
     bias: DoubleArray  # one an item; 0 where there are none
-
-
-@runtime_checkable
-class HasItemPoints(Protocol):
-    """Capability of a posterior: another fit can begin from its items."""
-
-    def item_points(self) -> ItemPoints: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,29 +127,19 @@ class Start:
         return factors
 
 
-@runtime_checkable
-class Startable(Protocol):
-    """Capability of a recommender: its inference can begin from the items of another model."""
-
-    def infer_from(
-        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> Posterior: ...
-
-
-def startable(recommender: Any) -> Startable:
-    """The recommender; one that has no use for a start is refused."""
-    if not isinstance(recommender, Startable):
+def check_startable(recommender: Recommender) -> None:
+    """Refuse a recommender that has no use for a start."""
+    if recommender.infer_from is None:
         raise InvalidParameterError(
             f"{type(recommender).__name__} does not begin from another model; expected start=None, or a model of "
             "factors, such as BPMF"
         )
-    return recommender
 
 
 def start_of(other: Any, observed: Ratings) -> Start:
     """The items of a fitted recommender as the start of a fit to these ratings."""
     posterior = getattr(other, "posterior_", None)
-    if posterior is None or not isinstance(posterior, HasItemPoints):
+    if posterior is None or posterior.item_points is None:
         what = f"{type(other).__name__} that is not fitted" if hasattr(other, "fit") else type(other).__name__
         what = what if posterior is None else f"{type(other).__name__}, which has no factors in units of ratings"
         raise InvalidParameterError(f"start is a {what}; expected a fitted model with factors, such as ALS or BPMF")

@@ -55,7 +55,7 @@ class Similar(Lists):
     def asked(self) -> dict[str, Any]:
         return {self.side: self.ids} if self.titles is None else {self.side: self.ids, "title": self.titles}
 
-    def entries(self) -> dict[str, Any]:
+    def entries(self, *, levels: bool = False) -> dict[str, Any]:
         """Item or user, title, and similarity."""
         columns: dict[str, Any] = {self.side: self.similar_ids}
         if self.similar_titles is not None:

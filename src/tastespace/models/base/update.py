@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
-from numpy.random import Generator
 
 from tastespace.arrays import FIRST_INFINITE, BoolArray, DoubleArray, FloatArray, IntArray, TimeArray, contiguous
 from tastespace.data.kinds import CHOICES, strange
@@ -24,6 +23,9 @@ from tastespace.models.base.parameters import check_int
 from tastespace.models.base.posterior import Posterior
 from tastespace.progress import Observer
 from tastespace.randomness import generator
+
+if TYPE_CHECKING:
+    from tastespace.models.base.recommender import Recommender
 
 # Above this share of ratings that the draws have not learned from, a restart predicted better than none; between 5, 10
 # and 20 sweeps of warm-up there was no difference (docs/how-to/keep-up.md).
@@ -120,32 +122,8 @@ class Merged:
     is_touched: BoolArray  # one a user: who has a rating that the model did not have, in this update
 
 
-@runtime_checkable
-class KeepsUp(Protocol):
-    """Capability of a recommender whose draws can be kept: new items get draws of their own, chains can go on."""
-
-    def kept_up(self, posterior: Any, merged: Merged, seen: TrainingSummary, seed: int) -> Posterior:
-        """The same draws for all ratings there are now; items beyond those learned get theirs.
-
-        Parameters that are not those of the fit are refused.
-        """
-        ...
-
-    def restarted(
-        self, posterior: Any, observed: Ratings, seen: TrainingSummary, sweeps: int, seed: int, observer: Observer
-    ) -> Posterior:
-        """New draws from chains that start where the old ones ended, after so many sweeps of warm-up."""
-        ...
-
-
-class Infers(Protocol):
-    """What any recommender does."""
-
-    def infer(self, observed: Ratings, rng: Generator, observer: Observer) -> Posterior: ...
-
-
 def conclude(
-    recommender: Infers,
+    recommender: Recommender,
     posterior: Posterior,
     merged: Merged,
     seen: TrainingSummary,
@@ -155,7 +133,7 @@ def conclude(
 ) -> tuple[Posterior, UpdateSummary]:
     """What follows from all ratings, given what had been concluded and seen before; and how it was found."""
     news = merged.news
-    if not isinstance(recommender, KeepsUp):
+    if recommender.kept_up is None or recommender.restarted is None:
         if sweeps != "auto":
             raise InvalidParameterError(
                 f"sweeps is {sweeps}, and {type(recommender).__name__} has no chains to go on with: it is fitted again "

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from tastespace.arrays import FloatArray, FloatMatrix
 from tastespace.data.kinds import Kind
 from tastespace.data.ratings import Ratings
-from tastespace.models.base.parameters import check_int, check_number
+from tastespace.models.base.parameters import Range, check_int, check_number
 from tastespace.models.base.posterior import Belief, Pairs, People, Posterior, Queries
 from tastespace.models.base.recommender import Recommender
-from tastespace.models.base.search_space import Range
 from tastespace.models.biases import Baseline, damped_biases, taken
 from tastespace.progress import Observer
 

@@ -16,9 +16,8 @@ from tastespace.arrays import FloatArray, FloatMatrix, IntArray
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.models.base.parameters import check_int, check_number
+from tastespace.models.base.parameters import Range, check_int, check_number, thousand_users
 from tastespace.models.base.posterior import Belief, Pairs, People, Posterior
-from tastespace.models.base.search_space import Range, thousand_users
 from tastespace.models.implicit_feedback import OneClass
 from tastespace.models.linear.ease import ItemWeights, bytes_needed, item_weights
 from tastespace.progress import Observer

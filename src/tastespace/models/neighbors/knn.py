@@ -15,10 +15,9 @@ from tastespace import threads
 from tastespace.arrays import FloatArray, FloatMatrix, IntArray
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
-from tastespace.models.base.parameters import check_int, check_number
+from tastespace.models.base.parameters import Choice, Range, check_int, check_number, thousand_users
 from tastespace.models.base.posterior import People
 from tastespace.models.base.recommender import Recommender
-from tastespace.models.base.search_space import Choice, Range, thousand_users
 from tastespace.models.biases import Baseline, damped_biases
 from tastespace.models.neighbors.kernels import (
     Others,

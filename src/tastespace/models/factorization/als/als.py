@@ -14,10 +14,17 @@ from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, no_improvement, small_change
 from tastespace.inference.trace import HELD_OUT
 from tastespace.inference.transition import Measured
-from tastespace.models.base.parameters import check_int, check_int_or_auto, check_number, check_option
+from tastespace.models.base.parameters import (
+    FACTORS,
+    Range,
+    check_int,
+    check_int_or_auto,
+    check_number,
+    check_option,
+    spread,
+)
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
-from tastespace.models.base.search_space import FACTORS, Range, spread
 from tastespace.models.factorization.als.posterior import PointPosterior
 from tastespace.models.factorization.als.strength_search import DEFAULT_STRENGTH, search_strengths, standard, validated
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths

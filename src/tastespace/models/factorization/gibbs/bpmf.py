@@ -17,10 +17,16 @@ from tastespace.errors import ConvergenceWarning, InvalidParameterError, warn
 from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.inference.diagnostics import Exactness, check_convergence
 from tastespace.inference.drivers import Schedule, sample
-from tastespace.models.base.parameters import check_ascending, check_int, check_int_or_auto, check_number, check_option
+from tastespace.models.base.parameters import (
+    FACTORS,
+    check_ascending,
+    check_int,
+    check_int_or_auto,
+    check_number,
+    check_option,
+)
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
-from tastespace.models.base.search_space import FACTORS
 from tastespace.models.base.update import Merged, TrainingSummary, check_levels
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems

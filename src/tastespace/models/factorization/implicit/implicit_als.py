@@ -13,8 +13,7 @@ from tastespace import threads
 from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import ascend, small_change
-from tastespace.models.base.parameters import check_int, check_number, check_option
-from tastespace.models.base.search_space import MANY_FACTORS, Range, cells
+from tastespace.models.base.parameters import MANY_FACTORS, Range, cells, check_int, check_number, check_option
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState, Ridge, Solver

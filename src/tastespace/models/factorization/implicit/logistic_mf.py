@@ -28,8 +28,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import NonFiniteStateError
 from tastespace.inference.drivers import ascend, never
 from tastespace.inference.transition import Stats
-from tastespace.models.base.parameters import check_int, check_number, check_option
-from tastespace.models.base.search_space import MANY_FACTORS, Range
+from tastespace.models.base.parameters import MANY_FACTORS, Range, check_int, check_number, check_option
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence, Growth

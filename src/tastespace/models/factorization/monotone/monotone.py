@@ -13,9 +13,8 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids
 from tastespace.inference.drivers import Stop, ascend, small_change
 from tastespace.inference.transition import Stats
-from tastespace.models.base.parameters import check_int, check_number, check_option
+from tastespace.models.base.parameters import FACTORS, Range, check_int, check_number, check_option, spread
 from tastespace.models.base.resuming import Start
-from tastespace.models.base.search_space import FACTORS, Range, spread
 from tastespace.models.factorization.als.als import ALS
 from tastespace.models.factorization.als.posterior import PointPosterior
 from tastespace.models.factorization.als.sweep import ALSState

@@ -17,9 +17,8 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import ConvergenceWarning, DivergenceWarning, InvalidParameterError, warn
 from tastespace.inference.drivers import never, no_improvement
 from tastespace.inference.trace import HELD_OUT
-from tastespace.models.base.parameters import check_int, check_number, check_option, is_word
+from tastespace.models.base.parameters import FACTORS, Range, check_int, check_number, check_option, is_word, spread
 from tastespace.models.base.resuming import Start
-from tastespace.models.base.search_space import FACTORS, Range, spread
 from tastespace.models.base.update import TrainingSummary
 from tastespace.models.factorization.als.als import FindsStrengths
 from tastespace.models.factorization.als.strength_search import PLAIN, scaled

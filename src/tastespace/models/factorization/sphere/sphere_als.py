@@ -11,9 +11,8 @@ from numpy.random import Generator
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, small_change
-from tastespace.models.base.parameters import check_number
+from tastespace.models.base.parameters import FACTORS, Range, check_number, spread
 from tastespace.models.base.resuming import Start
-from tastespace.models.base.search_space import FACTORS, Range, spread
 from tastespace.models.factorization.als.als import ALS
 from tastespace.models.factorization.als.posterior import PointPosterior
 from tastespace.models.factorization.als.sweep import ALSState

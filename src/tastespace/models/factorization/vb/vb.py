@@ -19,10 +19,9 @@ from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, small_change
 from tastespace.inference.trace import HELD_OUT
 from tastespace.inference.transition import Measured
-from tastespace.models.base.parameters import check_int, check_int_or_auto, check_number, check_option
+from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number, check_option
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
-from tastespace.models.base.search_space import FACTORS
 from tastespace.models.factorization.gibbs.bpmf import (
     BIAS_RATE,
     BIAS_SHAPE,
