@@ -13,14 +13,15 @@ from scipy.stats import norm
 from tastespace.inference.samplers.reversible_jump import proposal_down, proposal_up
 from tastespace.models.factorization.rank.births import (
     BlindBirth,
+    Guide,
     InformedBirth,
+    Leftover,
     draw_direction,
     helmert,
     log_direction,
     reflection,
     spare_directions,
 )
-from tastespace.models.factorization.rank.leftover import Guide, Leftover
 from tastespace.models.factorization.rank.target import Precisions, RankTarget
 from tastespace.randomness import generator
 
