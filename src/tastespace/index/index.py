@@ -138,7 +138,7 @@ class Index(ABC):
 
     @property
     def n_bytes(self) -> int:
-        """Of memory, without the vectors that it was built over."""
+        """Bytes of memory, without the vectors that it was built over."""
         content = self.state_.content
         return self.state_.n_bytes + (0 if content.built is None else self._n_bytes(content))
 

@@ -119,7 +119,7 @@ class Mass:
     spread: DoubleArray  # D, or D x D: a row of noise times this is a momentum
 
     def momentum(self, shape: tuple[int, ...], rng: Generator) -> DoubleArray:
-        """From N(0, C^-1), for each chain."""
+        """Momenta from N(0, C^-1), one for each chain."""
         noise = rng.standard_normal(shape)
         return noise * self.spread if self.spread.ndim == 1 else noise @ self.spread
 
@@ -132,7 +132,7 @@ class Mass:
 
 
 def mass_of(covariance: ArrayLike, n_dimensions: int) -> Mass:
-    """With D variances, or a D x D covariance, as inverse."""
+    """The mass whose inverse are these D variances, or this D x D covariance."""
     inverse = np.array(covariance, np.float64)
     if inverse.shape not in {(n_dimensions,), (n_dimensions, n_dimensions)}:
         raise InvalidParameterError(

@@ -143,7 +143,7 @@ class _Local:
     inverse: DoubleArray  # ... x D x D
 
     def momentum(self, rng: Generator) -> DoubleArray:
-        """From N(0, G), for each chain."""
+        """Momenta from N(0, G), one for each chain."""
         return _times(self.vectors, np.sqrt(self.values) * rng.standard_normal(self.values.shape))
 
     def velocity(self, momentum: DoubleArray) -> DoubleArray:

@@ -207,7 +207,7 @@ class ALS(FindsStrengths):
         return self._learner(settings, self._known_factors()).infer(observed, rng, observer, held_out, given)
 
     def _sized(self, observed: Ratings, rng: Generator, observer: Observer, given: Start | None = None) -> Self:
-        """With a known number of factors: where it is to be found, by a short run of a sampler whose columns shrink."""
+        """The same with a known number of factors, found by a short run of a sampler whose columns shrink."""
         if self.n_factors != "auto":
             return self
         sampler = BPMF(

@@ -370,7 +370,7 @@ class AnnealedBirth(_OneFactor):
 
 
 def _scaled(points: Factors, gamma: float) -> Factors:
-    """With the last column times gamma."""
+    """The factors with the last column times gamma."""
     factors = np.array(points.factors)
     factors[:, -1] *= gamma
     return Factors(factors, points.bias)

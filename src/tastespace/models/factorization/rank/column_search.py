@@ -146,7 +146,7 @@ class ColumnSearch:
         return self._adapted(state, sweep, rng), {**stats, COLUMNS: float(columns)}
 
     def _sweep(self, columns: int) -> GibbsSweep:
-        """With fewer coordinates those of items on a sphere are larger, and the users' columns smaller."""
+        """The sweep: with fewer coordinates those of items on a sphere are larger, and the users' columns smaller."""
         sweep = self.settled.sweep
         sphere, prior = sweep.item_moves.sphere, sweep.user_prior
         if sphere is None or not isinstance(prior, Shrinks):
@@ -198,12 +198,12 @@ class RankSearch:
         return cls(columns, active, int(columns.max()))
 
     def array(self) -> DoubleArray:
-        """As a trace keeps it."""
+        """The search as the array that a trace keeps."""
         return np.array([self.columns, self.active], np.float64)
 
     @property
     def wanted_columns(self) -> int:
-        """With one to spare, so that chains can say that one more was of use, if there may be one."""
+        """Columns with one to spare, so that chains can say that one more was of use, if there may be one."""
         return min(self.n_factors + 1, self.most)
 
     @property
@@ -260,7 +260,7 @@ def _shrinking(sweep: GibbsSweep, state: GibbsState) -> tuple[Shrinks, Populatio
 def _grown(
     users: Factors, items: Factors, sphere: Sphere | None, least: float, rng: Generator
 ) -> tuple[Factors, Factors]:
-    """With one more column, next to nothing on the side that shrinks."""
+    """Both sides with one more column, next to nothing on the side that shrinks."""
     of_users, of_items = 1.0, sqrt(least)
     if sphere is not None:
         of_users, of_items = sqrt(least), sphere.radius / sqrt(users.factors.shape[1] + 1)
@@ -302,7 +302,7 @@ class FoundRank:
     search: RankSearch | None  # how many columns to take
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The result for JSON."""
         found: dict[str, Any] = {
             "n_factors": self.n_factors,
             "columns": self.columns,
@@ -314,7 +314,7 @@ class FoundRank:
 
 
 def found_rank(columns: int, trace: Trace | None) -> FoundRank:
-    """From what was watched of chains whose draws have so many columns."""
+    """The rank that was found, from what was watched of chains whose draws have so many columns."""
     if trace is None or ACTIVE not in trace.quantities:
         return FoundRank(columns, columns, {columns: 1.0}, None)
     counted = np.rint(trace.quantities[ACTIVE][:, trace.warmup :]).astype(np.int64)

@@ -57,7 +57,7 @@ class RankState:
 
     @property
     def tempered(self) -> Precisions:
-        """As they are at this temperature."""
+        """The precisions at this temperature."""
         return self.precisions.at(self.temperature)
 
     def with_factors(self, users: AnyFloats, items: AnyFloats) -> RankState:
@@ -70,11 +70,11 @@ class RankState:
         return self.with_factors(self.users.factors @ matrix, self.items.factors @ matrix)
 
     def widened(self, users: DoubleArray, items: DoubleArray) -> RankState:
-        """With more columns, behind those there are."""
+        """The state with more columns, behind those there are."""
         return self.with_factors(np.hstack([self.users.factors, users]), np.hstack([self.items.factors, items]))
 
     def narrowed(self, rank: int) -> RankState:
-        """With the first columns only."""
+        """The state with the first columns only."""
         return self.with_factors(self.users.factors[:, :rank], self.items.factors[:, :rank])
 
     def blocks(self, precisions: Precisions) -> list[tuple[float, AnyFloats]]:

@@ -68,7 +68,7 @@ class Side:
         return Factors(np.ascontiguousarray(self.rows.factors + steps[:, :rank]), bias)
 
     def log_density(self, rows: Factors) -> DoubleArray:
-        """Of each row given the other side, up to a constant."""
+        """The log density of each row given the other side, up to a constant."""
         with np.errstate(over="ignore", invalid="ignore"):  # A Cauchy step may leave the numbers: it is not taken.
             energy = self.noise * squared_errors(self.block, rows, self.other)
             energy = energy + self.precision * np.einsum("nd,nd->n", rows.factors, rows.factors)
@@ -138,7 +138,7 @@ WITHIN: dict[str, WithinMove] = {"gibbs": GibbsRows(), "heavy-tailed": HeavyTail
 
 
 def within_move(name: str, threads: int) -> WithinMove:
-    """By its name."""
+    """The move of this name."""
     if name not in WITHIN:
         raise InvalidParameterError(f"within is {name!r}; expected one of {', '.join(map(repr, WITHIN))}")
     return GibbsRows(threads) if name == "gibbs" else WITHIN[name]

@@ -33,7 +33,7 @@ Populations = tuple[VariationalPopulation, VariationalPopulation]
 
 @dataclass(frozen=True, eq=False)
 class PrunedState(VariationalState):
-    """With the number of passes."""
+    """The state with the number of passes."""
 
     passes: int = 0
 
@@ -65,7 +65,7 @@ class PruningAscent:
         return PrunedState(**{**vars(moved), "passes": passes}), {**stats, COLUMNS: float(moved.users.shape.n_factors)}
 
     def _pruned(self, state: PrunedState) -> PrunedState:
-        """Without the columns that have vanished; one stays in any case."""
+        """The state without the columns that have vanished; one stays in any case."""
         variances, to_users, to_items = canonical(state)
         kept = max(1, int((variances > self.least).sum()))
         if kept == len(variances):
