@@ -179,7 +179,7 @@ class Index(ABC):
         """The best of the items that the structure was built over."""
         if len(search.queries) == 0 or content.n_items == 0:
             return Neighbours.none(len(search.queries), search.k)
-        if self.scans_few and content.vectors is not None:
+        if search.allowed is not None and self.scans_few and content.vectors is not None:
             rows = few_allowed(search.allowed)
             if rows is not None:
                 return best_of(rows, content.vectors, search.queries, search.k, search.excluded, search.threads)
