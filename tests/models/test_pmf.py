@@ -24,6 +24,7 @@ from tastespace.progress import silent
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed
 from tastespace.testing.toys import tastes
+from tests.pairwise import pairwise
 from tests.reference.descent import Point, Problem, loss
 
 STRENGTHS = Strengths(users=0.3, items=0.7, user_bias=0.2, item_bias=0.5)
@@ -253,10 +254,9 @@ def test_held_out_ratings_are_watched_and_change_nothing(ratings):
 ENDINGS = [{}, {"refit": False}, {"early_stopping": False}, {"early_stopping": False, "epochs": 1}]
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("rate", [30.0, 1e30, 1e300])
-@pytest.mark.parametrize(("method", "batch_size"), WAYS)
-def test_a_rate_that_is_too_large_stops_says_so_and_keeps_the_best(ratings, method, batch_size, rate, ending):
+@pytest.mark.parametrize(("way", "rate", "ending"), pairwise(WAYS, [30.0, 1e30, 1e300], ENDINGS), ids=str)
+def test_a_rate_that_is_too_large_stops_says_so_and_keeps_the_best(ratings, way, rate, ending):
+    method, batch_size = way
     options = {"n_factors": 3, "regularisation": 0.05, "method": method, "batch_size": batch_size, "seed": 1}
     model = PMF(learning_rate=rate, **options, **ending)
     message = rf"diverged in epoch \d+: .* kept.* smaller learning_rate \(now {re.escape(format(rate, 'g'))}\)"

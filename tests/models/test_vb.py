@@ -249,9 +249,9 @@ def test_one_rating_ends_at_the_maximum_of_the_bound():
     assert_allclose(posterior.uncertain.covariances[0, 0], np.exp(found.x[3]), rtol=1e-4)
 
 
-@pytest.mark.parametrize("covariance", FAMILIES)
-@pytest.mark.parametrize("biases", [True, False])
-@pytest.mark.parametrize("hierarchical", [True, False])
+@pytest.mark.parametrize(
+    ("covariance", "biases", "hierarchical"), pairwise(FAMILIES, [True, False], [True, False]), ids=str
+)
 def test_a_training_user_is_folded_in_where_training_left_them(ratings, covariance, biases, hierarchical):
     model = VB(
         n_factors=3,
