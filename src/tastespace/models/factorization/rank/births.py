@@ -187,7 +187,7 @@ class BlindBirth:
         return f"blind births of {self.columns}"
 
     def can_go_up(self, state: RankState) -> bool:
-        return state.rank + self.columns <= self.target.most
+        return state.rank + self.columns <= self.target.max_rank
 
     def can_go_down(self, state: RankState) -> bool:
         return state.rank > self.columns
@@ -243,7 +243,7 @@ class _OneFactor:
     power: float = field(default=POWER, kw_only=True)
 
     def can_go_up(self, state: RankState) -> bool:
-        return state.rank < self.target.most
+        return state.rank < self.target.max_rank
 
     def can_go_down(self, state: RankState) -> bool:
         return state.rank > 1

@@ -134,7 +134,7 @@ class ColumnSearch:
     """The sweep of a model whose columns shrink, with their number adapted after each."""
 
     settled: SettledSweep
-    most: int  # columns
+    max_columns: int
 
     def init(self, rng: Generator) -> GibbsState:
         return self.settled.init(rng)
@@ -158,7 +158,7 @@ class ColumnSearch:
         prior, population = _shrinking(sweep, state)
         active = prior.active(population)
         chosen = _kept(active, 1 / np.diag(population.precision), spares=int(prior.adds_columns))
-        adds = prior.adds_columns and bool(active.all()) and len(active) < self.most
+        adds = prior.adds_columns and bool(active.all()) and len(active) < self.max_columns
         if not adds and len(chosen) == len(active):
             return state
         users, items, sphere = _take(state.users, chosen), _take(state.items, chosen), sweep.item_moves.sphere
@@ -182,12 +182,12 @@ class RankSearch:
 
     columns: NDArray[np.int64]
     active: NDArray[np.int64]
-    most: int  # columns that there may be
+    max_columns: int  # that there may be
 
     @classmethod
-    def of(cls, trace: Sequence[Stats], most: int) -> RankSearch:
+    def of(cls, trace: Sequence[Stats], max_columns: int) -> RankSearch:
         columns, active = (np.array([round(stats[name]) for stats in trace], np.int64) for name in (COLUMNS, ACTIVE))
-        return cls(columns, active, most)
+        return cls(columns, active, max_columns)
 
     @classmethod
     def found_in(cls, trace: Trace) -> RankSearch | None:
@@ -204,7 +204,7 @@ class RankSearch:
     @property
     def wanted_columns(self) -> int:
         """Columns with one to spare, so that chains can say that one more was of use, if there may be one."""
-        return min(self.n_factors + 1, self.most)
+        return min(self.n_factors + 1, self.max_columns)
 
     @property
     def n_factors(self) -> int:
@@ -214,14 +214,14 @@ class RankSearch:
 
 def search(
     settled: SettledSweep,
-    most: int,
+    max_columns: int,
     rng: Generator,
     observer: Observer,
     checkpoints: RunCheckpoints | None = None,
 ) -> RankSearch:
     """Run the chain."""
     (chain,) = sample(
-        ColumnSearch(settled, most),
+        ColumnSearch(settled, max_columns),
         rng,
         Schedule(chains=1, warmup=SWEEPS, draws=0),
         keeps=[_nothing],
@@ -231,7 +231,7 @@ def search(
         threads=1,  # of chains; the sweep has its own
         observer=observer,
     )
-    return RankSearch.of(chain.trace, most)
+    return RankSearch.of(chain.trace, max_columns)
 
 
 def most_columns(wanted: int, observed: Ratings) -> int:

@@ -168,7 +168,7 @@ class JumpSampler:
 
         def points(n: int) -> Factors:
             return Factors(
-                START_SD * rng.standard_normal((n, min(self.start_rank, self.target.most))),
+                START_SD * rng.standard_normal((n, min(self.start_rank, self.target.max_rank))),
                 np.zeros(n) if self.has_biases else None,
             )
 

@@ -93,14 +93,14 @@ class RankTarget:
     """The density of a state given ratings."""
 
     observed: Observations
-    most: int  # k_max
+    max_rank: int  # k_max
 
     @classmethod
-    def of(cls, ratings: Ratings, most: int) -> RankTarget:
+    def of(cls, ratings: Ratings, max_rank: int) -> RankTarget:
         """In double, centred, in units of the standard deviation of the ratings."""
         offset, scale = ratings.mean, ratings.standard_deviation or 1.0
         sides = (RatingBlock.of(side, np.float64, offset, scale) for side in (ratings.by_user, ratings.by_item))
-        return cls(Observations(*sides), most)
+        return cls(Observations(*sides), max_rank)
 
     @property
     def n_users(self) -> int:
@@ -127,7 +127,7 @@ class RankTarget:
         density = self._log_likelihood(precisions.noise, state)
         for precision, values in state.blocks(precisions):
             density += log_normal(values, precision)
-        return density - log(self.most)
+        return density - log(self.max_rank)
 
     def loss(self, state: RankState) -> float:
         """The energy: what a cooling chain brings down, the same at every temperature."""
