@@ -216,7 +216,7 @@ def test_draws_count_by_their_weights(scores):
     assert_allclose(only.sd(), alone.sd(), rtol=1e-4, atol=1e-5)
 
 
-def test_nobody_is_asked_about():
+def test_no_pairs_at_all():
     nothing = LatentScores(
         np.zeros((0, S), np.float32), np.zeros((0, S), np.float32), np.zeros((1, 1)), np.array([0.0, 1])
     )

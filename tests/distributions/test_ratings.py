@@ -103,7 +103,7 @@ def test_without_spread_everything_is_finite():
 
 
 def test_one_level():
-    """All ratings alike: everything beyond the only level belongs to it."""
+    """All ratings the same: everything beyond the only level belongs to it."""
     found = ratings(3, 0.4, np.array([3.0]), 3.0, 3.0)
     values = np.full(5, 3.0)
     assert found.level_probabilities().tolist() == [[1]] * 5

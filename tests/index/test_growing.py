@@ -134,7 +134,7 @@ def test_any_structure_can_grow(inner):
     assert np.mean(found == expected) > 0.9
 
 
-def test_built_anew_when_more_than_the_share_has_changed():
+def test_built_again_when_more_than_the_share_has_changed():
     items = whole(100, generator(1))
     index = InvertedFile(n_cells=4, probes=4, rebuild_at=0.2).build(items)
     first = index.built_

@@ -118,7 +118,7 @@ def test_the_rule_looks_after_every_block():
     n = len(chains[0].draws)
     assert looks == [3 + 2 * draws for draws in range(10, n + 1, 10)]
     assert [event.step for event in events] == list(range(1, 2 * (3 + 2 * n) + 1))
-    assert {event.total for event in events} == {None}, "nobody knows how long it will take"
+    assert {event.total for event in events} == {None}, "it is not known how long it will take"
 
 
 @pytest.mark.parametrize("kill_at", [5, 47, 60, 110, 200])

@@ -254,7 +254,7 @@ def test_held_out_ratings_are_watched_and_change_nothing(ratings):
 
 
 @pytest.mark.parametrize("transition", ["crank-nicolson", "autoregressive"])
-def test_other_transitions_answer_alike(ratings, fitted, transition):
+def test_other_transitions_answer_the_same(ratings, fitted, transition):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # They creep.
         settings = EmpiricalBayes(transition=transition, most_steps=60)

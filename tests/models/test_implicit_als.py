@@ -23,7 +23,7 @@ N_USERS, N_ITEMS = 30, 25
 
 
 def choices(n_users=N_USERS, n_items=N_ITEMS, seed=3):
-    """Two camps: a user chooses mostly what his camp likes, some of it often."""
+    """Two camps: a user chooses mostly what their camp likes, some of it often."""
     rng = generator(seed)
     likes = (np.arange(n_users)[:, None] % 2) == (np.arange(n_items) % 2)
     chosen = rng.random((n_users, n_items)) < np.where(likes, 0.5, 0.05)
@@ -174,8 +174,8 @@ def test_a_camp_gets_what_it_likes(parameters):
     assert found.scores.max() < 1.5
 
 
-def test_a_stranger_with_choices_is_where_training_would_put_him():
-    """What he chose counts at once; often counts more than once."""
+def test_a_new_user_with_choices_is_where_training_would_put_them():
+    """What they chose counts at once; often counts more than once."""
     model = fitted(growth="linear")
     noise = model.posterior_.draws.noise
     items = RATINGS.items.rows_of([0, 2])
@@ -211,11 +211,11 @@ def test_who_chose_nothing_is_anybody_of_the_audience():
     posterior, noise = model.posterior_, model.posterior_.draws.noise
     rows = believed(model).means(0, N_USERS)[0][:, 0]
     points = posterior.draws.items[:, 0]
-    stranger = model.predict(["nobody"] * N_ITEMS, RATINGS.items.ids)
-    assert stranger.cold.all()
-    assert_allclose(stranger.mean, np.clip((rows @ points.T).mean(0), 0, 1), atol=2e-3)
-    assert_allclose(stranger.belief_sd, (rows @ points.T).std(0), rtol=0.02, atol=2e-3)
-    # sigma^2 is matched: over all items, somebody who is held back by nothing but the unchosen varies as the audience.
+    new_user = model.predict(["nobody"] * N_ITEMS, RATINGS.items.ids)
+    assert new_user.cold.all()
+    assert_allclose(new_user.mean, np.clip((rows @ points.T).mean(0), 0, 1), atol=2e-3)
+    assert_allclose(new_user.belief_sd, (rows @ points.T).std(0), rtol=0.02, atol=2e-3)
+    # sigma^2 is matched: over all items, a user who is held back by nothing but the unchosen varies as the audience.
     gram = points.T.astype(float) @ points
     free = noise.variance * np.trace(np.linalg.solve(gram + np.eye(4), gram))
     assert_allclose(free, np.sum((rows @ points.T).var(0)), rtol=0.02)
@@ -245,7 +245,7 @@ def test_an_explanation_is_what_the_choices_do():
 
 
 @pytest.mark.parametrize("biases", [False, True])
-def test_without_its_only_choice_somebody_is_anybody(biases):
+def test_without_its_only_choice_a_user_is_like_any_other(biases):
     told = fitted(biases=biases).explain(None, [4], history={0: 3})
     assert_allclose(told.base + told.contributions[:, 0], told.scores, atol=1e-4)
 
@@ -424,7 +424,7 @@ def test_senseless_parameters_are_refused_by_name(name, value):
 
 
 def test_a_history_may_count_further_than_training():
-    """No warning: somebody may play a song more often than anybody has."""
+    """No warning: a user may play a song more often than anyone has."""
     assert np.isfinite(fitted().recommend(history={0: 100_000.0}, n=3).scores).all()
 
 

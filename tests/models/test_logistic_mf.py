@@ -22,7 +22,7 @@ from tests.models.fresh_negatives import off_by, world
 
 
 def choices(n_users=30, n_items=24, seed=3):
-    """Two camps: a user chooses mostly what his camp likes, some of it often."""
+    """Two camps: a user chooses mostly what their camp likes, some of it often."""
     rng = generator(seed)
     likes = (np.arange(n_users)[:, None] % 2) == (np.arange(n_items) % 2)
     chosen = rng.random((n_users, n_items)) < np.where(likes, 0.45, 0.05)
@@ -103,7 +103,7 @@ def test_it_gets_near_the_least_loss():
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_a_user_is_the_least_of_his_energy_and_its_curvature(law):
+def test_a_user_is_the_least_of_their_energy_and_its_curvature(law):
     model = LogisticMF(**SMALL, negatives=law, strength=0.5, growth="linear").fit(RATINGS)
     draws, user = model.posterior_.draws, 7
     items, offset = draws.items[:, 0].astype(float), draws.noise.offset
@@ -183,10 +183,10 @@ def test_with_popularity_an_item_gets_less_credit_for_being_known():
     assert 0 < slopes[1] < 0.7 * slopes[0]
 
 
-def test_somebody_of_whom_nothing_is_known_is_anybody():
+def test_a_user_of_whom_nothing_is_known_is_like_any_other():
     model = LogisticMF(**SMALL).fit(RATINGS)
-    stranger = believed(model, [-1])
-    (belief, *_), *_ = stranger.blocks(np.zeros(1, np.int32))
+    new_user = believed(model, [-1])
+    (belief, *_), *_ = new_user.blocks(np.zeros(1, np.int32))
     users = model.posterior_.draws.users
     assert_allclose(belief.means[0, 0], users.mean_row(0, True))
     assert_allclose(belief.roots[0, 0], users.root(0, True))
@@ -208,7 +208,7 @@ def test_the_more_is_known_the_less_is_left_open():
 
 
 def test_camps_are_told_apart_whoever_asks():
-    """By a training user, by a stranger, by policies, and by what to ask."""
+    """By a training user, by a new user, by policies, and by what to ask."""
     model = LogisticMF(n_factors=2, regularisation=1.0, n_negatives=5, epochs=80, seed=1).fit(choices(80, 40))
     for policy in ("mean", "cautious", "curious", "likely", "thompson"):
         listed = model.recommend([0, 1], 5, policy=policy)

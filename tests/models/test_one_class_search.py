@@ -101,7 +101,7 @@ def test_too_few_choices_to_hold_any_out():
 
 
 def test_it_finds_better_lists_than_the_extremes():
-    """On choices that nobody has seen."""
+    """On choices that were not seen."""
     everything = choices(200, 80, noise=0.05, seed=5)
     part = Validation.split(everything, 0.2, generator(2))
 

@@ -24,6 +24,7 @@ from tastespace.progress import silent
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed
 from tastespace.testing.toys import tastes
+from tests.pairwise import pairwise
 from tests.reference.descent import Point, Problem, loss
 
 STRENGTHS = Strengths(users=0.3, items=0.7, user_bias=0.2, item_bias=0.5)
@@ -175,7 +176,7 @@ def test_a_bold_driver_finds_a_rate_and_never_keeps_a_worse_epoch(ratings, metho
 
 @pytest.mark.parametrize(("method", "batch_size"), WAYS)
 def test_a_bold_driver_gets_as_far_as_a_constant_rate(ratings, method, batch_size):
-    """He does not stay where an epoch that was bad, and was noticed late, has left him."""
+    """It does not stay where an epoch that was bad, and was noticed late, has left it."""
     reached = []
     for schedule in ("constant", "bold-driver"):
         more = {"rate": 0.02, "schedule": schedule, "batch_size": batch_size}
@@ -253,10 +254,9 @@ def test_held_out_ratings_are_watched_and_change_nothing(ratings):
 ENDINGS = [{}, {"refit": False}, {"early_stopping": False}, {"early_stopping": False, "epochs": 1}]
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("rate", [30.0, 1e30, 1e300])
-@pytest.mark.parametrize(("method", "batch_size"), WAYS)
-def test_a_rate_that_is_too_large_stops_says_so_and_keeps_the_best(ratings, method, batch_size, rate, ending):
+@pytest.mark.parametrize(("way", "rate", "ending"), pairwise(WAYS, [30.0, 1e30, 1e300], ENDINGS), ids=str)
+def test_a_rate_that_is_too_large_stops_says_so_and_keeps_the_best(ratings, way, rate, ending):
+    method, batch_size = way
     options = {"n_factors": 3, "regularisation": 0.05, "method": method, "batch_size": batch_size, "seed": 1}
     model = PMF(learning_rate=rate, **options, **ending)
     message = rf"diverged in epoch \d+: .* kept.* smaller learning_rate \(now {re.escape(format(rate, 'g'))}\)"
@@ -477,7 +477,7 @@ def test_auto_is_as_good_as_the_search_of_als():
 
 
 @pytest.mark.parametrize("biases", [True, False])
-def test_without_a_mean_strangers_and_unknown_items_are_average(biases):
+def test_without_a_mean_new_users_and_unknown_items_are_average(biases):
     """Raw: zeros would predict the lowest rating."""
     ratings = tastes(60, 40, density=0.5, rng=generator(1))[0]
     rest = ratings.masked((ratings.user_rows != 7) & (ratings.item_rows != 5))  # known by name alone
@@ -510,7 +510,7 @@ def test_ratings_of_another_scale_give_the_same_answers(ratings, form):
 
 
 def test_a_fold_in_through_the_sigmoid_is_the_minimum(ratings):
-    """No small change of a user lowers his loss."""
+    """No small change of a user lowers their loss."""
     model = PMF(n_factors=3, form="sigmoid", regularisation=0.05, precision="float64", seed=1).fit(ratings)
     posterior = model.posterior_
     weighting = posterior.penalty.weighting

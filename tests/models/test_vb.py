@@ -249,10 +249,10 @@ def test_one_rating_ends_at_the_maximum_of_the_bound():
     assert_allclose(posterior.uncertain.covariances[0, 0], np.exp(found.x[3]), rtol=1e-4)
 
 
-@pytest.mark.parametrize("covariance", FAMILIES)
-@pytest.mark.parametrize("biases", [True, False])
-@pytest.mark.parametrize("hierarchical", [True, False])
-def test_a_training_user_is_folded_in_where_training_left_him(ratings, covariance, biases, hierarchical):
+@pytest.mark.parametrize(
+    ("covariance", "biases", "hierarchical"), pairwise(FAMILIES, [True, False], [True, False]), ids=str
+)
+def test_a_training_user_is_folded_in_where_training_left_them(ratings, covariance, biases, hierarchical):
     model = VB(
         n_factors=3,
         covariance=covariance,
@@ -343,7 +343,7 @@ def test_an_item_that_little_is_known_of_is_less_certain():
     assert np.argmax(variances.reshape(60, 20).mean(axis=0)) == model.ratings_.items.rows_of([3])[0]
 
 
-def test_a_stranger_and_an_item_never_seen_get_the_prior(fitted, ratings):
+def test_a_new_user_and_an_item_never_seen_get_the_prior(fitted, ratings):
     predicted = fitted.predict(["nobody", ratings.users.ids[0]], [ratings.items.ids[0], "nothing"])
     assert predicted.cold.all()
     known = fitted.predict([ratings.users.ids[0]], [ratings.items.ids[0]])
@@ -353,7 +353,7 @@ def test_a_stranger_and_an_item_never_seen_get_the_prior(fitted, ratings):
 @pytest.mark.parametrize("covariance", FAMILIES)
 @pytest.mark.parametrize("biases", [True, False])
 @pytest.mark.parametrize("hierarchical", [True, False])
-def test_without_centring_strangers_and_new_items_get_usual_ratings(
+def test_without_centring_new_users_and_new_items_get_usual_ratings(
     ratings, covariance, biases, hierarchical, tmp_path
 ):
     """The prior of raw ratings is around 0, which is below the lowest of these."""

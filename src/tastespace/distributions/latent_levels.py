@@ -107,7 +107,7 @@ def ordinal_probabilities(
     cuts: NDArray[Any],  # S x (L - 1), ascending by row; or 1 x (L - 1)
     weights: NDArray[Any] | None = None,  # n x S
 ) -> DoubleArray:
-    """Of each pair, how likely each of L levels is; n x L, right in both tails."""
+    """The probability of each of L levels, a row a pair; n x L, right in both tails."""
     found = np.empty((len(means), cuts.shape[1] + 1))
     for rows in _blocks(means):
         centre, some = means[rows].astype(np.float64), None if weights is None else weights[rows]
@@ -131,7 +131,7 @@ def logistic_probabilities(
     sds: NDArray[Any],  # n x S
     weights: NDArray[Any] | None = None,  # n x S
 ) -> DoubleArray:
-    """Of each pair, how likely the lower of two levels is and how likely the higher one; n x 2."""
+    """The probabilities of the lower and of the higher of two levels, a row a pair; n x 2."""
     found = np.empty((len(means), 2))
     for rows in _blocks(means):
         tail, some = _logistic_tail(means[rows], sds[rows]), None if weights is None else weights[rows]
@@ -147,7 +147,7 @@ def expected_sd(
     curves: RatingCurves,
     weights: NDArray[Any] | None = None,  # n x S
 ) -> DoubleArray:
-    """Of each pair, the sd of the expected rating given the score: between the draws, and within their beliefs.
+    """The sd of the expected rating given the score, one a pair: between the draws, and within their beliefs.
 
     By Gauss-Hermite quadrature. The noise of a single rating does not count.
     """
@@ -173,7 +173,7 @@ def _logistic_tail(means: NDArray[Any], sds: NDArray[Any]) -> DoubleArray:
 
 
 def _spread(sds: NDArray[Any]) -> DoubleArray:
-    """Of the score and of the noise around it, which is 1."""
+    """The sd of the score and of the noise around it, which is 1."""
     return np.sqrt(1 + sds.astype(np.float64) ** 2)
 
 
@@ -215,7 +215,7 @@ class LatentScores:
         return self.ratings.mean()
 
     def sd(self) -> DoubleArray:
-        """Of the expected rating given the taste: between the draws, and within them."""
+        """The sd of the expected rating given the taste: between the draws, and within them."""
         return expected_sd(self.means, self.sds, RatingCurves.of(self.cuts, self.levels), self.weights)
 
     @cached_property
@@ -238,7 +238,7 @@ ROOT_OF_TWO_PI = float(np.sqrt(2 * np.pi))
 
 
 def ordinal_information(scores: NDArray[Any], cuts: NDArray[Any]) -> DoubleArray:
-    """Of scores with a column a draw (n x S), and the cut-points of each draw (S x (L - 1), or 1 x (L - 1))."""
+    """Fisher's information at scores with a column a draw (n x S), given cut-points (S x (L - 1), or 1 x (L - 1))."""
     total = np.zeros(scores.shape)
     below, height = np.zeros(scores.shape), np.zeros(scores.shape)  # at the end that lies infinitely far below
     for place in range(cuts.shape[1] + 1):
@@ -252,7 +252,7 @@ def ordinal_information(scores: NDArray[Any], cuts: NDArray[Any]) -> DoubleArray
 
 
 def ordinal_slope(scores: NDArray[Any], cuts: NDArray[Any], levels: NDArray[Any]) -> DoubleArray:
-    """Of the expected rating, at scores and cut-points as above."""
+    """The slope of the expected rating, at scores and cut-points as above."""
     slope = np.zeros(scores.shape)
     for place, step in enumerate(np.diff(levels)):
         slope += step * _density(cuts[:, place] - scores)
@@ -260,7 +260,7 @@ def ordinal_slope(scores: NDArray[Any], cuts: NDArray[Any], levels: NDArray[Any]
 
 
 def logistic_information(scores: NDArray[Any]) -> DoubleArray:
-    """Of yes or no by a logistic link; the slope of the chance of yes as well."""
+    """The information of yes or no by a logistic link; the slope of the chance of yes as well."""
     chance = expit(np.asarray(scores, np.float64))
     return np.maximum(chance * (1 - chance), MIN_INFORMATION)
 

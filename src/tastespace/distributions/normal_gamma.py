@@ -115,5 +115,5 @@ class KnownMean:
         return self.centre, Gamma(self.shape, self.rate).draw(rng)
 
     def log_density(self, mean: float, precision: float) -> float:
-        """Of the precision; the mean is what it is."""
+        """The log density of the precision; the mean is what it is."""
         return Gamma(self.shape, self.rate).log_density(precision)

@@ -36,7 +36,7 @@ TERM_COST = 8  # of a term of the double sum, in terms of the integral
 
 @dataclass(frozen=True, eq=False)
 class NormalMixture:
-    """Of each of n quantities, a mixture of S normals (one a draw); `weights` sum to 1 by row, None for equal ones."""
+    """Mixtures of S normals (one a draw), for n quantities; `weights` sum to 1 by row, None for equal ones."""
 
     means: FloatMatrix  # n x S
     sds: FloatMatrix  # n x S
@@ -162,7 +162,7 @@ class NormalMixture:
 
     @property
     def _components(self) -> tuple[FloatMatrix, FloatMatrix]:
-        """As kernels want them."""
+        """Means, sds and weights as kernels want them."""
         return contiguous(self.means, np.float32), contiguous(self.sds, np.float32)
 
     @property
@@ -212,11 +212,11 @@ class NormalRatings(RatingDistribution):
         return None if self.mixture.weights is None else self.mixture.effective_components
 
     def mean(self) -> DoubleArray:
-        """Of the normal before it is cut to range and levels."""
+        """The mean of the normal before it is cut to range and levels."""
         return self.mixture.mean()
 
     def sd(self) -> DoubleArray:
-        """Of the normal before it is cut to range and levels."""
+        """The sd of the normal before it is cut to range and levels."""
         return self.mixture.sd()
 
     def quantile(self, probability: float) -> DoubleArray:

@@ -79,7 +79,7 @@ class NormalWishart:
 
     @property
     def _log_normaliser(self) -> float:
-        """Of the Wishart's density."""
+        """The log normaliser of the Wishart's density."""
         size, log_inverse_scale = len(self.centre), float(np.linalg.slogdet(self.inverse_scale)[1])
         constant = self.degrees * (size * log(2) - log_inverse_scale) / 2
         return constant + float(multigammaln(self.degrees / 2, size))

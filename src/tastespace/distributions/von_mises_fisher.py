@@ -143,7 +143,7 @@ class VonMisesFisher:
         object.__setattr__(self, "mean", _unit("mean", mean))
 
     def log_density(self, directions: ArrayLike) -> DoubleArray:
-        """Of each unit vector (... x D), with respect to the area of the sphere."""
+        """The log density of each unit vector (... x D), with respect to the area of the sphere."""
         points = np.asarray(directions, np.float64)
         if points.ndim == 0 or points.shape[-1] != len(self.mean):
             raise InvalidParameterError(
@@ -161,7 +161,7 @@ class VonMisesFisher:
 
     @classmethod
     def most_likely(cls, directions: ArrayLike) -> VonMisesFisher:
-        """By maximum likelihood from unit vectors (n x D): their mean, and the k whose A_D is its length."""
+        """The maximum likelihood fit to unit vectors (n x D): their mean, and the k whose A_D is its length."""
         points = np.asarray(directions, np.float64)
         if points.ndim != 2 or points.size == 0:
             raise InvalidParameterError(f"directions have the shape {points.shape}; expected n x D, n at least 1")
@@ -234,7 +234,7 @@ def draw_around(means: ArrayLike, concentration: ArrayLike, rng: Generator) -> D
 
 
 def _dot(first: DoubleArray, second: DoubleArray) -> DoubleArray:
-    """Of each pair of vectors, with a last axis of 1; several times as fast as a sum of products."""
+    """Inner products of pairs of vectors, with a last axis of 1; several times as fast as a sum of products."""
     return np.asarray(np.einsum("...i,...i->...", first, second)[..., None])
 
 

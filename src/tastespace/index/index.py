@@ -138,7 +138,7 @@ class Index(ABC):
 
     @property
     def n_bytes(self) -> int:
-        """Of memory, without the vectors that it was built over."""
+        """Bytes of memory, without the vectors that it was built over."""
         content = self.state_.content
         return self.state_.n_bytes + (0 if content.built is None else self._n_bytes(content))
 
@@ -179,7 +179,7 @@ class Index(ABC):
         """The best of the items that the structure was built over."""
         if len(search.queries) == 0 or content.n_items == 0:
             return Neighbours.none(len(search.queries), search.k)
-        if self.scans_few and content.vectors is not None:
+        if search.allowed is not None and self.scans_few and content.vectors is not None:
             rows = few_allowed(search.allowed)
             if rows is not None:
                 return best_of(rows, content.vectors, search.queries, search.k, search.excluded, search.threads)

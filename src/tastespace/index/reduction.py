@@ -41,7 +41,7 @@ RIDGE = 1e-3  # of the mean square of the queries, added to their second moments
 
 
 class Reduction(Protocol):
-    """From long to short; queries and items each in their own way."""
+    """A map from long to short vectors; queries and items each have their own."""
 
     @property
     def n_coordinates(self) -> int: ...
@@ -91,7 +91,7 @@ class Whitened:
         return int(self.of_items.shape[1])
 
     def first(self, n: int) -> Whitened:
-        """Of the coordinates the first, which tell most; of up to FOUND the same that `of` would find for fewer."""
+        """The first coordinates, which tell most; up to FOUND the same that `of` would find for fewer."""
         return Whitened(
             contiguous(self.of_items[:, :n], np.float32), contiguous(self.of_queries[:, :n], np.float32), self.mean
         )
@@ -115,7 +115,7 @@ class Whitened:
 
 @dataclass(frozen=True, eq=False)
 class Unbiased:
-    """Without the coordinates in which all queries agree."""
+    """The coordinates in which not all queries agree."""
 
     kept: NDArray[np.int64]
 

@@ -78,14 +78,15 @@ class Search(NamedTuple):
         self, kernel: Callable[..., None], arrays: tuple[Any, ...], n_items: int, effort: tuple[int, ...] = ()
     ) -> Neighbours:
         """What a kernel finds in the arrays of a structure, with this effort."""
-        found = Neighbours.empty(len(self.queries), self.k)
+        queries, k, excluded, allowed, threads = self
+        found = Neighbours(np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.float32))
         optional: dict[str, Any] = {}
-        if self.excluded is not None:
-            optional["excluded_offsets"] = contiguous(self.excluded.offsets, np.int64)
-            optional["excluded"] = contiguous(self.excluded.items, np.int32)
-        if self.allowed is not None:
-            optional["allowed"] = contiguous(self.allowed, np.bool_).view(np.uint8)
-        kernel(*arrays, self.queries, n_items, *effort, found.items, found.scores, threads=self.threads, **optional)
+        if excluded is not None:
+            optional["excluded_offsets"] = contiguous(excluded.offsets, np.int64)
+            optional["excluded"] = contiguous(excluded.items, np.int32)
+        if allowed is not None:
+            optional["allowed"] = contiguous(allowed, np.bool_).view(np.uint8)
+        kernel(*arrays, queries, n_items, *effort, found.items, found.scores, threads=threads, **optional)
         return found
 
 

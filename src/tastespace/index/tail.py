@@ -28,7 +28,7 @@ class Rows:
 
     @classmethod
     def of(cls, alive: BoolArray) -> Rows:
-        """Of all rows, the items are those that are alive."""
+        """The rows of the items, which are those that are alive."""
         if alive.all():
             return cls(len(alive))
         rows = np.flatnonzero(alive).astype(np.int32)
@@ -140,7 +140,7 @@ class State:
         return alive
 
     def living_vectors(self, vectors: FloatMatrix) -> FloatMatrix:
-        """Of all rows that are alive; these are those of the structure."""
+        """The vectors of all rows that are alive, given those of the structure."""
         kept = vectors if self.live is None else vectors[self.live]
         return np.concatenate([kept, self.tail.vectors()[self.tail.live[: self.tail.n_items]]])
 

@@ -122,7 +122,7 @@ def _known(kind: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def accuracies(found: FloatMatrix, best: FloatMatrix) -> DoubleArray:
-    """Of each query, the share of its true best items, those of `best`, that was found; 1 where there are none."""
+    """The share of each query's true best items, those of `best`, that was found; 1 where there are none."""
     wanted = np.isfinite(best).sum(axis=1)
     # Whatever scores as much as the last of the true best is one of them.
     edge = np.where(np.isfinite(best), best, np.inf).min(axis=1, initial=np.inf)
@@ -194,7 +194,7 @@ class Truth:
 
     @classmethod
     def of(cls, exact: Exact, vectors: FloatMatrix, queries: FloatMatrix, k: int) -> Truth:
-        """As the scan over these vectors finds it."""
+        """The truth that the scan over these vectors finds."""
         depth = min(max(DEPTH, k), max(len(vectors), 1))
         return cls(vectors, queries, k, exact.search(queries, depth).scores)
 
@@ -222,7 +222,7 @@ class Truth:
 
 
 def _scores(vectors: FloatMatrix, queries: FloatMatrix, items: IntArray) -> FloatMatrix:
-    """Of the items of each query, best first; some queries at a time, so that memory stays bounded."""
+    """Scores of the items of each query, best first; some queries at a time, so that memory stays bounded."""
     scores = np.full(items.shape, -np.inf, np.float32)
     if not len(vectors):
         return scores

@@ -119,8 +119,8 @@ class _Parts:
         rows = generator(seed).permutation(len(queries))
         n_learning = len(rows) // 2 if vectors.shape[1] > WIDE and len(rows) >= 4 else 0
         most = max(MIN_QUERIES, int(MAX_WORK / max(vectors.size, 1)))
-        quality = rows[n_learning:][:most]
-        choosing, held_out = quality[: len(quality) // 2], quality[len(quality) // 2 :]
+        rest = rows[n_learning:][:most]
+        choosing, held_out = rest[: len(rest) // 2], rest[len(rest) // 2 :]
         learning = rows[:n_learning] if n_learning else choosing
         return cls(*(contiguous(queries[part], np.float32) for part in (learning, choosing, held_out)))
 
@@ -249,7 +249,7 @@ class _Tuner:
             return None
 
     def _least_effort(self, design: Design, index: Any, build_seconds: float) -> _Passed | None:
-        """By doubling, then by halving what is between too little and enough."""
+        """The least effort that is enough: by doubling, then by halving what is between too little and enough."""
         too_little, effort, passed = design.least - 1, design.least, None
         while passed is None or (passed.effort - too_little > 1 and passed.effort > CLOSE * too_little):
             if self._left() <= 0:
@@ -334,7 +334,7 @@ def _check(target: Target, seconds: float) -> None:
 
 
 def _check_acceptance(target: Target, n_items: int) -> None:
-    """Of a list that is longer than that, the last item cannot be one of the true best `n_th`."""
+    """Refuse an acceptance that no list of k items can have: the last of more than `n_th` is not one of the best."""
     if target.acceptance is not None and min(target.k, n_items) > target.n_th:
         raise InvalidParameterError(
             f"k is {target.k}, and acceptance asks for the true best {target.n_th} only, which no list of that length "

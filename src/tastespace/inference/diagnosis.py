@@ -110,7 +110,7 @@ class Diagnosis:
         return pl.DataFrame([asdict(row) for row in self.rows], schema=schema)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it; null for what cannot be said."""
+        """The diagnosis for JSON; null for what cannot be said."""
         return {
             "schedule": {name: getattr(self, name) for name in ("chains", "warmup", "draws", "thin")},
             "quantities": {row.quantity: _without_name(row) for row in self.rows},
@@ -195,7 +195,7 @@ class Diagnosis:
 
 
 def _without_name(row: Row) -> dict[str, Any]:
-    """Under its name already; an infinite R-hat, which JSON does not know, is null, and the verdict tells."""
+    """The figures of a row; an infinite R-hat, which JSON does not know, is null, and the verdict tells."""
     content = asdict(row)
     del content["quantity"]
     return {name: None if value == math.inf else value for name, value in content.items()}

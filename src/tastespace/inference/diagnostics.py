@@ -183,7 +183,7 @@ def check_convergence(trace: Trace) -> str | None:
 
 
 def monte_carlo_errors(trace: Trace) -> DoubleArray | None:
-    """Of each watched prediction, as multiples of the yardstick; None if they cannot be said.
+    """The errors of watched predictions, as multiples of the yardstick; None if they cannot be said.
 
     The same as those that `diagnose` sums up, without all the rest: for a rule that asks again and again.
     """
@@ -203,13 +203,13 @@ def names_of(trace: Trace) -> list[str]:
 
 
 def kept(trace: Trace, values: Any) -> DoubleArray:
-    """Of a series with all sweeps (chains x sweeps ...) the kept draws, in double."""
+    """The kept draws of a series with all sweeps (chains x sweeps ...), in double."""
     first = trace.warmup + trace.thin - 1
     return np.asarray(values[:, first :: trace.thin], np.float64)
 
 
 def _mean_of(trace: Trace, name: str) -> float | None:
-    """Of all kept draws, if it was watched."""
+    """The mean over all kept draws, if it was watched."""
     if name not in trace.quantities:
         return None
     values = kept(trace, trace.quantities[name])
@@ -253,7 +253,7 @@ def halves(series: DoubleArray) -> DoubleArray:
 
 
 def rhat(series: DoubleArray) -> DoubleArray:
-    """Of series x chains x draws; one chain is enough, because it has two halves."""
+    """R-hat of series x chains x draws; one chain is enough, because it has two halves."""
     cut = halves(series)
     folded = np.abs(cut - np.median(cut, axis=(1, 2), keepdims=True))
     # Folded draws may be all the same (two values only), which says nothing: fmax takes the other.
@@ -261,7 +261,7 @@ def rhat(series: DoubleArray) -> DoubleArray:
 
 
 def correlations(values: DoubleArray, lags: int) -> DoubleArray:
-    """Of a series (chains x sweeps) with itself, at lags 0, 1 ... `lags`.
+    """Correlations of a series (chains x sweeps) with itself, at lags 0, 1 ... `lags`.
 
     Against the mean and variance of all chains together, as in the ESS: a chain that stays in a place of its own is
     correlated with itself at every lag.
@@ -296,7 +296,7 @@ SAME = 1e-12  # relative: a quantity that changes by less is a constant, written
 
 @dataclass(frozen=True, eq=False)
 class Figures:
-    """Of several series at once, one entry each; NaN is what cannot be said."""
+    """Figures of several series at once, one entry each; NaN is what cannot be said."""
 
     mean: DoubleArray
     sd: DoubleArray
@@ -359,7 +359,7 @@ def _effective(series: DoubleArray) -> tuple[DoubleArray, DoubleArray, DoubleArr
 
 
 def effective_for_mean(series: DoubleArray) -> DoubleArray:
-    """Of so many independent draws the mean would be as exact."""
+    """How many independent draws would have a mean as exact."""
     from arviz_stats.base.array import array_stats
 
     ess: Callable[..., DoubleArray] = array_stats.ess
@@ -415,7 +415,7 @@ def of_most(errors: DoubleArray) -> float:
 
 
 def root_mean_square(values: DoubleArray) -> float | None:
-    """Of those that are known; None if none is."""
+    """The root mean square of the values that are known; None if none is."""
     known = values[~np.isnan(values)]
     return float(np.sqrt(np.mean(known**2))) if len(known) else None
 

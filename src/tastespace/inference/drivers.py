@@ -151,7 +151,7 @@ class Schedule:
 
     @property
     def steps(self) -> int:
-        """Of one chain, at most."""
+        """Steps of one chain, at most."""
         return self.warmup + self.draws * self.thin
 
     def keeps(self, step: int) -> bool:

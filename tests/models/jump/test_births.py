@@ -13,14 +13,15 @@ from scipy.stats import norm
 from tastespace.inference.samplers.reversible_jump import proposal_down, proposal_up
 from tastespace.models.factorization.rank.births import (
     BlindBirth,
+    Guide,
     InformedBirth,
+    Leftover,
     draw_direction,
     helmert,
     log_direction,
     reflection,
     spare_directions,
 )
-from tastespace.models.factorization.rank.leftover import Guide, Leftover
 from tastespace.models.factorization.rank.target import Precisions, RankTarget
 from tastespace.randomness import generator
 
@@ -60,7 +61,7 @@ def test_reflection_takes_a_direction_to_the_last_axis():
 
 
 def test_density_of_directions_integrates_to_one():
-    """Around the circle, relative to any direction alike."""
+    """Around the circle, relative to a uniform direction."""
     matrix = np.array([[3.0, 0.8], [0.8, 0.5]])
 
     def density(angle):
@@ -93,7 +94,7 @@ def test_spare_directions_turn_with_the_factors():
 
 
 def test_guide_is_a_density():
-    """Of one entry, integrated; both signs alike."""
+    """Of one entry, integrated; both signs the same."""
     guide = Guide(np.array([1.5]), np.array([4.0]))
     assert quad(lambda x: np.exp(guide.log_density(np.array([x]))), -8, 8)[0] == pytest.approx(1)
     assert guide.log_density(np.array([1.2])) == pytest.approx(guide.log_density(np.array([-1.2])))

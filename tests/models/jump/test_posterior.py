@@ -23,7 +23,7 @@ MOST, THIN = 3, 8
 
 def blind(target):
     """k' uniform on 1 ... k_max, as Dey and Jhamb (2018) have it."""
-    return [BlindBirth(target, columns) for columns in range(1, target.most)]
+    return [BlindBirth(target, columns) for columns in range(1, target.max_rank)]
 
 
 def informed(target):

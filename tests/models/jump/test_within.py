@@ -51,14 +51,14 @@ def test_gibbs_draws_from_the_conditional(temperature):
 
 def test_walk_decides_by_the_ratio_of_the_densities():
     """One row at a time: what it compares is the difference of the whole log density."""
-    from tastespace.models.factorization.rank.within import _Rows
+    from tastespace.models.factorization.rank.within import Side
 
     ratings, target = world()
     rng = generator(4)
     for temperature in (0.5, 1.0, 3.0):
         state = any_state(target, 2, rng, temperature=temperature)
         for which in ("users", "items"):
-            rows = _Rows.of(target, state, which)
+            rows = Side.of(target, state, which)
             other = rows.stepped(rng.standard_normal((len(rows.rows.factors), 3)))
             differences = rows.log_density(other) - rows.log_density(rows.rows)
             for row in range(len(differences)):

@@ -62,8 +62,8 @@ def stars(n_users=40, n_items=30, seed=3):
 
 
 @pytest.mark.statistical
-def test_clusters_are_those_that_rate_alike_and_their_curves_are_recovered(world, split, clusters):
-    """Nearly nobody is put to another group, and curves are right to 0.15 of the scale."""
+def test_clusters_are_those_that_rate_in_a_similar_way_and_their_curves_are_recovered(world, split, clusters):
+    """Hardly any user is put into another group, and curves are right to 0.15 of the scale."""
     table = clusters.posterior_.table
     groups = world.groups[split.train.users.ids.to_numpy()]
     assert len(table.curves) == 1 + len(SHAPES)
@@ -218,7 +218,7 @@ def test_lists_have_the_order_of_the_scores_and_of_the_ratings(clusters, split):
     assert (np.diff(ranking.scores, axis=1) <= 0).all()
 
 
-def test_a_stranger_is_put_where_he_belongs(world, split, clusters, tmp_path):
+def test_a_new_user_is_put_where_they_belong(world, split, clusters, tmp_path):
     """The ratings of a training user under another name: the same curve, before and after saving."""
     table, train = clusters.posterior_.table, split.train
     busy = int(train.by_user.counts.argmax())
@@ -295,30 +295,30 @@ def test_what_was_drawn_is_saved(split, sharing, tmp_path):
     assert_array_equal(whole.curves().values, model.curves().values)
     save(model, tmp_path / "bare", with_ratings=False)
     bare = load(tmp_path / "bare")
-    history = as_strangers(split.train.take(np.flatnonzero(split.train.user_rows < 9)))
-    strangers = history.users.ids
-    asked = bare.predict(strangers, items, history=history).mean
-    assert_array_equal(asked, model.predict(strangers, items, history=history).mean)
+    history = as_new_users(split.train.take(np.flatnonzero(split.train.user_rows < 9)))
+    new_users = history.users.ids
+    asked = bare.predict(new_users, items, history=history).mean
+    assert_array_equal(asked, model.predict(new_users, items, history=history).mean)
     assert len(set(asked.tolist())) > 1
     assert np.isfinite(bare.predict(users, items).mean).all()
 
 
-def test_a_user_is_folded_in_as_he_was_trained(split):
-    """One curve for all: a stranger with the ratings of a training user is believed to be he."""
+def test_a_user_is_folded_in_as_in_training(split):
+    """One curve for all: a new user with the ratings of a training user is believed to be the same."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = MonotoneMF(n_factors=3, sharing="one", regularisation="empirical-bayes:draws=60", seed=0, threads=1)
         model.fit(split.train)
     own = split.train.take(np.flatnonzero(split.train.user_rows == 4))
-    stranger = as_strangers(own)
+    new_user = as_new_users(own)
     items = split.train.items.ids[:20]
-    asked = model.predict([stranger.users.ids[0]] * 20, items, history=stranger).mean
+    asked = model.predict([new_user.users.ids[0]] * 20, items, history=new_user).mean
     known = model.predict([own.users.ids[0]] * 20, items).mean
     assert_allclose(asked, known, atol=1e-5)
 
 
-def as_strangers(ratings):
-    """The same ratings, by people nobody has heard of."""
+def as_new_users(ratings):
+    """The same ratings, by users who were never seen."""
     return Ratings.from_arrays(1_000_000 + ratings.user_rows, ratings.item_ids(), ratings.values)
 
 

@@ -127,7 +127,7 @@ class Graph(Index):
                 yield depth
 
     def _effort(self, depth: int, k: int) -> int:
-        """As many candidates for each item found as without filters: the end of a walk's list misses many."""
+        """Candidates of a walk: as many for each item found as without filters, as the end of its list misses many."""
         return depth * max(int(self.effort), k) // k
 
     def _walk(

@@ -19,23 +19,9 @@ from numpy.typing import ArrayLike
 
 from tastespace.arrays import DoubleArray
 from tastespace.errors import InvalidParameterError
+from tastespace.inference.samplers import target
 from tastespace.inference.samplers.hamiltonian import DualAveraging, adapted, begin, jittered
-from tastespace.inference.samplers.target import (
-    Gradient,
-    LogDensity,
-    Move,
-    accept_path,
-    checked_position,
-    checked_slope,
-    checked_value,
-    count,
-    no_moves,
-    positive,
-    select,
-    share,
-    slope_at,
-    value_at,
-)
+from tastespace.inference.samplers.target import Gradient, LogDensity, Move
 from tastespace.inference.transition import Stats
 
 ON_SPHERE = 1e-6  # how far, as a share of the radius, a point may be off it: single precision is nearer
@@ -43,7 +29,7 @@ ON_SPHERE = 1e-6  # how far, as a share of the radius, a point may be off it: si
 
 def checked_on_sphere(position: DoubleArray, radius: float) -> DoubleArray:
     """Positions that belong on the sphere, put there exactly; with a great circle through each."""
-    radius = positive("radius", radius)
+    radius = target.positive("radius", radius)
     if position.shape[-1] < 2:
         raise InvalidParameterError(
             "position has 1 coordinate; expected at least 2: the sphere is two points then, which no great circle "
@@ -118,10 +104,10 @@ def init(
     step_size: float = 0.1,
 ) -> State:
     """Start here with this step size; D >= 2."""
-    start = checked_on_sphere(checked_position(position), radius)
-    value, slope = checked_value(log_density, start), checked_slope(gradient, start)
-    averaging = begin(positive("step_size", step_size))
-    return State(start, value, slope, float(radius), averaging, no_moves(value.shape))
+    start = checked_on_sphere(target.checked_position(position), radius)
+    value, slope = target.checked_value(log_density, start), target.checked_slope(gradient, start)
+    averaging = begin(target.positive("step_size", step_size))
+    return State(start, value, slope, float(radius), averaging, target.no_moves(value.shape))
 
 
 def step(
@@ -140,28 +126,28 @@ def step(
     Its length is `leaps`, more or less by up to the share `jitter`, the same for all chains. In the first `warmup`
     steps the step size is adapted, so that the share `wanted` of the paths is accepted.
     """
-    n_leaps = jittered(count("leaps", leaps, least=1), share("jitter", jitter), rng)
+    n_leaps = jittered(target.count("leaps", leaps, least=1), target.share("jitter", jitter), rng)
     radius, start = state.radius, draw_momentum(state.position, state.radius, rng)
     with np.errstate(over="ignore", invalid="ignore"):  # A path that runs away is rejected, and counted.
         position, momentum, slope = leaps_on_sphere(
             state.position, start, state.slope, gradient, state.step_size, n_leaps, radius
         )
-        value = value_at(log_density, position)
+        value = target.value_at(log_density, position)
         error = state.log_density - value + _kinetic(momentum) - _kinetic(start)
-    move = accept_path(error, rng)
+    move = target.accept_path(error, rng)
     averaging = adapted(
         state.averaging,
         float(move.acceptance.mean()),
         step=state.steps + 1,
         warmup=warmup,
-        wanted=share("wanted", wanted),
+        wanted=target.share("wanted", wanted),
         # Half way round the sphere: beyond that, a flat density would let the step grow without end.
         largest=math.pi * radius / math.sqrt(max(position.shape[-1] - 1, 1)),
     )
     return State(
-        select(move.accepted, position, state.position),
-        select(move.accepted, value, state.log_density),
-        select(move.accepted, slope, state.slope),
+        target.select(move.accepted, position, state.position),
+        target.select(move.accepted, value, state.log_density),
+        target.select(move.accepted, slope, state.slope),
         radius,
         averaging,
         move,
@@ -188,7 +174,7 @@ def leaps_on_sphere(
         momentum = projected(momentum + step_size / 2 * slope, position, radius)
         position, momentum = along_great_circle(position, momentum, step_size, radius)
         position = on_sphere(position, radius)
-        slope = slope_at(gradient, position)
+        slope = target.slope_at(gradient, position)
         momentum = projected(momentum + step_size / 2 * slope, position, radius)
     return position, momentum, slope
 

@@ -18,16 +18,9 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from tastespace.arrays import BoolArray, DoubleArray, OffsetArray
+from tastespace.inference.samplers import target
 from tastespace.inference.samplers.geodesic import checked_on_sphere, on_sphere, unit_tangent
-from tastespace.inference.samplers.target import (
-    LogDensity,
-    Move,
-    checked_position,
-    checked_value,
-    no_moves,
-    select,
-    value_at,
-)
+from tastespace.inference.samplers.target import LogDensity, Move
 from tastespace.inference.transition import Stats
 
 # Each trial cuts the interval by a third or so: after so many, doubles cannot tell its ends apart. Only a density that
@@ -51,10 +44,10 @@ class State:
 
 def init(position: ArrayLike, log_density: LogDensity, *, radius: float = 1.0) -> State:
     """Start here; D >= 2."""
-    start = checked_on_sphere(checked_position(position), radius)
+    start = checked_on_sphere(target.checked_position(position), radius)
     shape = start.shape[:-1]
-    value = checked_value(log_density, start)
-    return State(start, value, float(radius), no_moves(shape), np.zeros(shape, np.int64))
+    value = target.checked_value(log_density, start)
+    return State(start, value, float(radius), target.no_moves(shape), np.zeros(shape, np.int64))
 
 
 def step(state: State, rng: Generator, log_density: LogDensity) -> State:
@@ -71,12 +64,12 @@ def step(state: State, rng: Generator, log_density: LogDensity) -> State:
         # Chains that have found their point are asked again, and not heard: the density may differ from chain to chain.
         tried = _on_circle(state.position, tangent, angle, state.radius)
         with np.errstate(over="ignore", invalid="ignore"):  # What is not a number is below any level, and counted.
-            value_there = value_at(log_density, tried)
+            value_there = target.value_at(log_density, tried)
         trials = trials + ~found
         odd = np.isnan(value_there) | (value_there == np.inf)
         strange = strange | (odd & ~found)
         hit = np.asarray((value_there > level) & ~found & ~odd)
-        position, value = select(hit, tried, position), select(hit, value_there, value)
+        position, value = target.select(hit, tried, position), target.select(hit, value_there, value)
         found = found | hit
         if found.all():
             break

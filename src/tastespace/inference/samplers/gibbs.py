@@ -74,7 +74,7 @@ def _ordered(names: tuple[str, ...], order: Order, rng: Generator) -> tuple[str,
 
 
 def _check_finite(position: Any, what: str) -> None:
-    """Of arrays and numbers; other kinds are the business of those who made them."""
+    """Check arrays and numbers; other kinds are the business of those who made them."""
     values = position.values() if isinstance(position, Mapping) else [position]
     for value in values:
         if isinstance(value, np.ndarray | float) and not np.all(np.isfinite(value)):

@@ -21,22 +21,8 @@ from scipy.linalg import solve_triangular
 
 from tastespace.arrays import DoubleArray
 from tastespace.errors import InvalidParameterError
-from tastespace.inference.samplers.target import (
-    Gradient,
-    LogDensity,
-    Move,
-    accept_path,
-    checked_position,
-    checked_slope,
-    checked_value,
-    count,
-    no_moves,
-    positive,
-    select,
-    share,
-    slope_at,
-    value_at,
-)
+from tastespace.inference.samplers import target
+from tastespace.inference.samplers.target import Gradient, LogDensity, Move
 from tastespace.inference.transition import Stats
 
 GAMMA, T0, K = 0.05, 10.0, 0.75
@@ -133,7 +119,7 @@ class Mass:
     spread: DoubleArray  # D, or D x D: a row of noise times this is a momentum
 
     def momentum(self, shape: tuple[int, ...], rng: Generator) -> DoubleArray:
-        """From N(0, C^-1), for each chain."""
+        """Momenta from N(0, C^-1), one for each chain."""
         noise = rng.standard_normal(shape)
         return noise * self.spread if self.spread.ndim == 1 else noise @ self.spread
 
@@ -146,7 +132,7 @@ class Mass:
 
 
 def mass_of(covariance: ArrayLike, n_dimensions: int) -> Mass:
-    """With D variances, or a D x D covariance, as inverse."""
+    """The mass whose inverse are these D variances, or this D x D covariance."""
     inverse = np.array(covariance, np.float64)
     if inverse.shape not in {(n_dimensions,), (n_dimensions, n_dimensions)}:
         raise InvalidParameterError(
@@ -249,12 +235,12 @@ def init(
 
     D variances make a diagonal mass, D x D numbers (or `dense`) a dense one, and warm-up learns one of the same kind.
     """
-    start = checked_position(position)
-    value, slope = checked_value(log_density, start), checked_slope(gradient, start)
+    start = target.checked_position(position)
+    value, slope = target.checked_value(log_density, start), target.checked_slope(gradient, start)
     inverse = np.ones(start.shape[-1]) if covariance is None else np.asarray(covariance, np.float64)
     mass = mass_of(np.diag(inverse) if dense and inverse.ndim == 1 else inverse, start.shape[-1])
-    averaging = begin(positive("step_size", step_size))
-    return State(start, value, slope, averaging, mass, no_moments(mass), no_moves(value.shape))
+    averaging = begin(target.positive("step_size", step_size))
+    return State(start, value, slope, averaging, mass, no_moments(mass), target.no_moves(value.shape))
 
 
 def step(
@@ -273,21 +259,23 @@ def step(
     Its length is `leaps`, more or less by up to the share `jitter`, the same for all chains. In the first `warmup`
     steps step size and mass are adapted, so that the share `wanted` of the paths is accepted.
     """
-    n_leaps = jittered(count("leaps", leaps, least=1), share("jitter", jitter), rng)
+    n_leaps = jittered(target.count("leaps", leaps, least=1), target.share("jitter", jitter), rng)
     start = state.mass.momentum(state.position.shape, rng)
     with np.errstate(over="ignore", invalid="ignore"):  # A path that runs away is rejected, and counted.
         position, momentum, slope = leapfrog(
             state.position, start, state.slope, gradient, state.step_size, n_leaps, state.mass
         )
-        value = value_at(log_density, position)
+        value = target.value_at(log_density, position)
         error = state.log_density - value + state.mass.kinetic(momentum) - state.mass.kinetic(start)
-    move = accept_path(error, rng)
-    position = select(move.accepted, position, state.position)
-    averaging, mass, moments = _learned(state, position, float(move.acceptance.mean()), warmup, share("wanted", wanted))
+    move = target.accept_path(error, rng)
+    position = target.select(move.accepted, position, state.position)
+    averaging, mass, moments = _learned(
+        state, position, float(move.acceptance.mean()), warmup, target.share("wanted", wanted)
+    )
     return State(
         position,
-        select(move.accepted, value, state.log_density),
-        select(move.accepted, slope, state.slope),
+        target.select(move.accepted, value, state.log_density),
+        target.select(move.accepted, slope, state.slope),
         averaging,
         mass,
         moments,
@@ -309,7 +297,7 @@ def leapfrog(
     for _ in range(leaps):
         momentum = momentum + step_size / 2 * slope
         position = position + step_size * mass.velocity(momentum)
-        slope = slope_at(gradient, position)
+        slope = target.slope_at(gradient, position)
         momentum = momentum + step_size / 2 * slope
     return position, momentum, slope
 

@@ -21,17 +21,8 @@ from numpy.typing import ArrayLike
 from tastespace.arrays import DoubleArray
 from tastespace.distributions import von_mises_fisher as directions
 from tastespace.errors import InvalidParameterError
-from tastespace.inference.samplers.target import (
-    LogDensity,
-    Move,
-    accept,
-    checked_position,
-    checked_value,
-    no_moves,
-    positive,
-    select,
-    value_at,
-)
+from tastespace.inference.samplers import target
+from tastespace.inference.samplers.target import LogDensity, Move
 from tastespace.inference.transition import Stats
 
 Propose = Callable[[DoubleArray, Generator], ArrayLike]  # where from -> where to, each ... x D
@@ -52,8 +43,8 @@ class State:
 
 def init(position: ArrayLike, log_density: LogDensity) -> State:
     """Start here."""
-    start = checked_position(position)
-    return State(start, checked_value(log_density, start), no_moves(start.shape[:-1]))
+    start = target.checked_position(position)
+    return State(start, target.checked_value(log_density, start), target.no_moves(start.shape[:-1]))
 
 
 def step(
@@ -67,13 +58,17 @@ def step(
             "expected the same shape"
         )
     with np.errstate(over="ignore", invalid="ignore"):  # What is not a number is rejected, and counted.
-        value = value_at(log_density, proposed)
+        value = target.value_at(log_density, proposed)
         error = state.log_density - value
         if log_ratio is not None:
             error = error - np.asarray(log_ratio(state.position, proposed), np.float64)
     # Infinite errors are points without density, which is no fault; the opposite has no meaning.
-    move = accept(error, np.asarray(np.isnan(error) | (error == -np.inf)), rng)
-    return State(select(move.accepted, proposed, state.position), select(move.accepted, value, state.log_density), move)
+    move = target.accept(error, np.asarray(np.isnan(error) | (error == -np.inf)), rng)
+    return State(
+        target.select(move.accepted, proposed, state.position),
+        target.select(move.accepted, value, state.log_density),
+        move,
+    )
 
 
 def gaussian(scale: ArrayLike) -> Propose:
@@ -97,7 +92,7 @@ def gaussian(scale: ArrayLike) -> Propose:
 
 def von_mises_fisher(concentration: float) -> Propose:
     """A direction around that of x, von Mises-Fisher with this concentration; the length stays as it is."""
-    concentration = positive("concentration", concentration)
+    concentration = target.positive("concentration", concentration)
 
     def propose(position: DoubleArray, rng: Generator) -> DoubleArray:
         lengths = np.linalg.norm(position, axis=-1, keepdims=True)

@@ -137,7 +137,7 @@ class Bridge(Protocol[State]):
 
     @property
     def steps(self) -> int:
-        """From 0, where what is new has no effect, to the last, which is the density itself."""
+        """The number of steps from 0, where what is new has no effect, to the last, the density itself."""
 
     def can_go_up(self, state: State) -> bool:
         """Whether there is a larger space."""
@@ -146,16 +146,16 @@ class Bridge(Protocol[State]):
         """Whether there is a smaller space."""
 
     def widened(self, state: State, rng: Generator) -> State:
-        """With what is new drawn as it is where it has no effect."""
+        """The state with what is new, drawn as it is where it has no effect."""
 
     def narrowed(self, state: State) -> State:
-        """Without it."""
+        """The state without what is new."""
 
     def log_weight(self, state: State, start: int, end: int) -> float:
         """log of the density at one step over that at another."""
 
     def moved(self, state: State, step: int, rng: Generator, *, backwards: bool) -> State:
-        """By a move that leaves the density at this step alone, or by that move run backwards."""
+        """The state after a move that leaves the density at this step alone, or after that move run backwards."""
 
     def left(self, state: State, rng: Generator) -> tuple[State, float]:
         """The far end of a way up as a state like any other, and log g_down of the way back."""

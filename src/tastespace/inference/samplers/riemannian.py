@@ -25,23 +25,9 @@ from numpy.typing import ArrayLike
 
 from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
+from tastespace.inference.samplers import target
 from tastespace.inference.samplers.hamiltonian import DualAveraging, adapted, begin, jittered
-from tastespace.inference.samplers.target import (
-    Gradient,
-    LogDensity,
-    Move,
-    accept_path,
-    checked_position,
-    checked_slope,
-    checked_value,
-    count,
-    no_moves,
-    positive,
-    select,
-    share,
-    slope_at,
-    value_at,
-)
+from tastespace.inference.samplers.target import Gradient, LogDensity, Move
 from tastespace.inference.transition import Stats
 
 RETURNS = 1000.0  # times the tolerance, which is of one round: many slow ones add up
@@ -80,11 +66,11 @@ class State:
 
 def init(position: ArrayLike, manifold: Manifold, *, step_size: float = 0.1) -> State:
     """Start here with this step size."""
-    start = checked_position(position)
-    value = checked_value(manifold.log_density, start)
-    checked_slope(manifold.gradient, start)
+    start = target.checked_position(position)
+    value = target.checked_value(manifold.log_density, start)
+    target.checked_slope(manifold.gradient, start)
     _check_metric(manifold, start)
-    return State(start, value, begin(positive("step_size", step_size)), no_moves(value.shape))
+    return State(start, value, begin(target.positive("step_size", step_size)), target.no_moves(value.shape))
 
 
 def step(
@@ -105,27 +91,27 @@ def step(
     steps the step size is adapted, so that the share `wanted` of the paths is accepted. Fixed points have converged
     when a round moves no coordinate by more than `tolerance` of its size, or of 1 if that is less.
     """
-    n_leaps = jittered(count("leaps", leaps, least=1), share("jitter", jitter), rng)
-    solver = _Solver(count("iterations", iterations, least=1), positive("tolerance", tolerance))
+    n_leaps = jittered(target.count("leaps", leaps, least=1), target.share("jitter", jitter), rng)
+    solver = _Solver(target.count("iterations", iterations, least=1), target.positive("tolerance", tolerance))
     here = _local(manifold, state.position)
     start = here.momentum(rng)
     with np.errstate(all="ignore"):  # A path that runs away is rejected, and counted.
         position, momentum, there, converged = _generalised_leaps(
             manifold, state.position, start, here, state.step_size, n_leaps, solver
         )
-        value = value_at(manifold.log_density, position)
+        value = target.value_at(manifold.log_density, position)
         error = state.log_density - value + there.energy(momentum) - here.energy(start)
-    move = accept_path(np.where(converged, error, np.nan), rng)
+    move = target.accept_path(np.where(converged, error, np.nan), rng)
     averaging = adapted(
         state.averaging,
         float(move.acceptance.mean()),
         step=state.steps + 1,
         warmup=warmup,
-        wanted=share("wanted", wanted),
+        wanted=target.share("wanted", wanted),
     )
     return State(
-        select(move.accepted, position, state.position),
-        select(move.accepted, value, state.log_density),
+        target.select(move.accepted, position, state.position),
+        target.select(move.accepted, value, state.log_density),
         averaging,
         move,
         state.steps + 1,
@@ -157,7 +143,7 @@ class _Local:
     inverse: DoubleArray  # ... x D x D
 
     def momentum(self, rng: Generator) -> DoubleArray:
-        """From N(0, G), for each chain."""
+        """Momenta from N(0, G), one for each chain."""
         return _times(self.vectors, np.sqrt(self.values) * rng.standard_normal(self.values.shape))
 
     def velocity(self, momentum: DoubleArray) -> DoubleArray:
@@ -182,7 +168,7 @@ class _Solver:
         for _ in range(self.iterations):
             new = image(point)
             near = np.abs(new - point) <= self.tolerance * np.maximum(np.abs(point), 1)
-            point = select(converged, point, new)
+            point = target.select(converged, point, new)
             converged = np.asarray(converged | near.all(axis=-1))
             if (converged | ~np.isfinite(point).all(axis=-1)).all():
                 break
@@ -270,7 +256,7 @@ def _velocity(manifold: Manifold, position: DoubleArray, momentum: DoubleArray) 
 def _force(manifold: Manifold, position: DoubleArray, here: _Local) -> Callable[[DoubleArray], DoubleArray]:
     """-dH/dx at these positions, as a function of the momentum."""
     slopes = np.asarray(manifold.metric_gradient(position), np.float64)
-    steady = slope_at(manifold.gradient, position) - np.einsum("...ij,...kji->...k", here.inverse, slopes) / 2
+    steady = target.slope_at(manifold.gradient, position) - np.einsum("...ij,...kji->...k", here.inverse, slopes) / 2
 
     def force(momentum: DoubleArray) -> DoubleArray:
         velocity = here.velocity(momentum)

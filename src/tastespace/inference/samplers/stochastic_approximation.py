@@ -48,7 +48,7 @@ class Memory:
         return cls(0, *(np.zeros(n) for _ in range(4)))
 
     def after(self, gradient: DoubleArray, first_decay: float = 0.0, second_decay: float = 0.0) -> Memory:
-        """With one gradient more; the decays are those of its running means."""
+        """The memory with one gradient more; the decays are those of its running means."""
         return Memory(
             self.count + 1,
             self.turns + (gradient * self.last < 0),
@@ -119,16 +119,16 @@ class Evidence(Protocol[State]):
 
     @property
     def names(self) -> Sequence[str]:
-        """Of the parameters."""
+        """The names of the parameters."""
 
     def begin(self, rng: Generator) -> tuple[State, DoubleArray]:
         """A state and the logarithms of parameters to start with."""
 
     def moved(self, state: State, logarithms: DoubleArray, rng: Generator) -> tuple[State, Stats]:
-        """By a move that leaves the posterior of the state alone, given the parameters."""
+        """The state after a move that leaves its posterior alone, given the parameters."""
 
     def gradient(self, state: State, logarithms: DoubleArray) -> DoubleArray:
-        """Of the log joint density by the logarithms of the parameters, over their information."""
+        """The gradient of the log joint density by the logarithms of the parameters, over their information."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +184,7 @@ def has_converged(names: Sequence[str], window: int, tolerance: float) -> Stop:
 
 
 def monte_carlo_error(series: DoubleArray) -> float:
-    """Of the mean of a short series, of which neighbours are as correlated as those of an autoregression."""
+    """The error of the mean of a short series, whose neighbours are as correlated as those of an autoregression."""
     centred = series - series.mean()
     square = float(centred @ centred)
     if len(series) < 2 or square == 0:

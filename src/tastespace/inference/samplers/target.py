@@ -82,7 +82,7 @@ MAX_ENERGY_ERROR = 1000.0
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """Of each chain: whether it went, how likely that was, and how well the path kept its energy."""
+    """What each chain did: whether it went, how likely that was, and how well the path kept its energy."""
 
     accepted: BoolArray
     acceptance: DoubleArray  # the probability
@@ -90,7 +90,7 @@ class Move:
     divergent: BoolArray  # the density was not a number, or the path ran away
 
     def stats(self) -> Stats:
-        """Of all chains together, as a trace has them; the energy error is the mean size of those that are one."""
+        """Figures of all chains together, for a trace; the energy error is the mean size of those that are one."""
         sound = np.abs(self.energy_error[~self.divergent])
         sound = sound[np.isfinite(sound)]
         return {
@@ -102,7 +102,7 @@ class Move:
 
 
 def no_moves(shape: tuple[int, ...]) -> Move:
-    """Of chains that have only started."""
+    """The moves of chains that have only started."""
     return Move(np.zeros(shape, np.bool_), np.zeros(shape), np.zeros(shape), np.zeros(shape, np.bool_))
 
 

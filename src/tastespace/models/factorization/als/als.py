@@ -47,6 +47,8 @@ class FindsStrengths(Recommender):
     item_bias_regularisation: float | None
     weighting: Any
     biases: bool
+    early_stopping: bool
+    validation_share: float
     precision: Any
 
     @property
@@ -102,6 +104,23 @@ class FindsStrengths(Recommender):
             np.float32 if self.precision == "float32" else np.float64,
             threads.resolve(self.threads),
         )
+
+    def _check_strengths(self, words: list[str]) -> None:
+        """What the recommenders of this kind have in common; `words` are those that regularisation may be."""
+        check_number("validation_share", self.validation_share, above=0, below=1)
+        check_option("weighting", self.weighting, list(WEIGHTINGS))
+        check_option("precision", self.precision, ["float32", "float64"])
+        check_option("biases", self.biases, [True, False])
+        check_option("early_stopping", self.early_stopping, [True, False])
+        for name in ("user", "item", "user_bias", "item_bias"):
+            if (value := getattr(self, f"{name}_regularisation")) is not None:
+                check_number(f"{name}_regularisation", value, above=0)
+        if empirical_bayes_of(self.regularisation) is not None:
+            self._check_empirical()
+        elif isinstance(self.regularisation, str):
+            check_option("regularisation", self.regularisation, words)
+        else:
+            check_number("regularisation", self.regularisation, above=0)
 
     def _check_empirical(self) -> None:
         """Empirical Bayes learns all strengths."""
@@ -166,20 +185,7 @@ class ALS(FindsStrengths):
         check_most_factors(self.most_factors, self.n_factors)
         check_int("sweeps", self.sweeps, least=1)
         check_number("tolerance", self.tolerance, least=0)
-        check_number("validation_share", self.validation_share, above=0, below=1)
-        check_option("weighting", self.weighting, list(WEIGHTINGS))
-        check_option("precision", self.precision, ["float32", "float64"])
-        check_option("biases", self.biases, [True, False])
-        check_option("early_stopping", self.early_stopping, [True, False])
-        for name in ("user", "item", "user_bias", "item_bias"):
-            if (value := getattr(self, f"{name}_regularisation")) is not None:
-                check_number(f"{name}_regularisation", value, above=0)
-        if empirical_bayes_of(self.regularisation) is not None:
-            self._check_empirical()
-        elif isinstance(self.regularisation, str):
-            check_option("regularisation", self.regularisation, ["auto", "empirical-bayes"])
-        else:
-            check_number("regularisation", self.regularisation, above=0)
+        self._check_strengths(["auto", "empirical-bayes"])
 
     def _check_empirical(self) -> None:
         super()._check_empirical()
@@ -208,7 +214,7 @@ class ALS(FindsStrengths):
         return self._learner(settings, self._known_factors()).infer(observed, rng, observer, held_out, given)
 
     def _sized(self, observed: Ratings, rng: Generator, observer: Observer, given: Start | None = None) -> Self:
-        """With a known number of factors: where it is to be found, by a short run of a sampler whose columns shrink."""
+        """The same with a known number of factors, found by a short run of a sampler whose columns shrink."""
         if self.n_factors != "auto":
             return self
         sampler = BPMF(

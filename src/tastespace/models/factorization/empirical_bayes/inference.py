@@ -103,7 +103,7 @@ class FactorEvidence:
         return np.array([self.slope(*block, exp(value)) for block, value in zip(blocks, logarithms, strict=True)])
 
     def slope(self, size: float, squares: float, precision: float) -> float:
-        """By the logarithm of the precision of so many numbers, over its information."""
+        """The slope by the logarithm of the precision of so many numbers, over its information."""
         return 1 - precision * squares / size
 
     def _usual(self, strength: float) -> Strengths:

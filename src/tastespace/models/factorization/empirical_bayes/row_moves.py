@@ -61,7 +61,7 @@ class Conditional:
 
 
 class RowMove(Protocol):
-    """Of all rows of one side. `gain` is how far angles follow what was accepted; 0 leaves them."""
+    """A move of all rows of one side; `gain` is how far angles follow what was accepted, 0 leaves them."""
 
     def moved(
         self, given: Conditional, rows: Factors, angles: DoubleArray | None, gain: float, rng: Generator
@@ -120,7 +120,7 @@ class CrankNicolsonMove:
     def log_ratio(
         self, before: DoubleArray, after: DoubleArray, widths: DoubleArray, spread: DoubleArray
     ) -> DoubleArray:
-        """Of prior and proposals, one a row: those of Crank and Nicolson cancel the prior."""
+        """The log ratio of prior and proposals, one a row: those of Crank and Nicolson cancel the prior."""
         return np.zeros(len(before))
 
     def takes(self, log_ratio: DoubleArray, rng: Generator) -> BoolArray:
@@ -129,7 +129,7 @@ class CrankNicolsonMove:
 
 @dataclass(frozen=True)
 class AutoregressiveMove(CrankNicolsonMove):
-    """As Crank-Nicolson, with a spread that is not the prior's: s is `share` of the typical row's prior."""
+    """Crank-Nicolson with a spread that is not the prior's: s is `share` of the typical row's prior."""
 
     share: float = 0.7
 

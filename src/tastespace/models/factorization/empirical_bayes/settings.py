@@ -44,7 +44,7 @@ class EmpiricalBayes:
             check_number("start", self.start, above=1 / EXTREME, below=EXTREME)
 
     def __str__(self) -> str:
-        """As `empirical_bayes_of` reads it; what is as usual is left out."""
+        """The text that `empirical_bayes_of` reads; defaults are left out."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         said = [f"{name}={value}" for name, value in own.items() if value != getattr(EmpiricalBayes, name)]
         return f"{NAME}:{','.join(said)}" if said else NAME

@@ -56,7 +56,7 @@ class Precisions:
 
     @property
     def strengths(self) -> Strengths:
-        """As ALS has them, in the same units."""
+        """The strengths that ALS would have, in the same units."""
         blocks = (self.users, self.items, self.user_bias, self.item_bias)
         return Strengths(*(block / self.noise for block in blocks))
 
@@ -145,7 +145,7 @@ class FactorSweep:
         return cls(observed, of_users, of_items, n_factors, has_biases, move, dtype, threads)
 
     def priors(self, precisions: Precisions) -> tuple[RowPrior, RowPrior]:
-        """Of users and of items."""
+        """The priors of users and of items."""
         return (
             self._prior(precisions.users, precisions.user_bias, self.user_weights),
             self._prior(precisions.items, precisions.item_bias, self.item_weights),
@@ -231,7 +231,7 @@ class FactorSweep:
         return self.n_factors * spreads[0] * spreads[1] / precisions.factors**2 * precisions.noise
 
     def log_joint(self, state: FactorState, precisions: Precisions) -> float:
-        """Of factors, biases and ratings; the weights of rows count in the normaliser, too."""
+        """The log density of factors, biases and ratings; the weights of rows count in the normaliser, too."""
         noise, width = precisions.noise, self.n_factors
         density = len(self.observed) * log(noise / (2 * pi)) / 2 - noise * state.squares / 2
         density -= self._energy(state.users, state.items, precisions)
@@ -245,7 +245,7 @@ class FactorSweep:
         return density
 
     def _energy(self, users: Factors, items: Factors, precisions: Precisions) -> float:
-        """Of the prior: 1/2 sum over rows of w (lam |x|^2 + lam_bias c^2)."""
+        """The energy of the prior: 1/2 sum over rows of w (lam |x|^2 + lam_bias c^2)."""
         of_users, of_items = weighted_squares(users, self.user_weights), weighted_squares(items, self.item_weights)
         return 0.5 * (
             precisions.users * of_users[0]
@@ -299,7 +299,7 @@ def weighted_squares(points: Factors, weights: AnyFloats) -> tuple[float, float]
 
 
 def _acceptance(users: MovedRows, items: MovedRows) -> Stats:
-    """Of both sides, where moves propose."""
+    """The acceptance of both sides, where moves propose."""
     if users.acceptance is None or items.acceptance is None:
         return {}
     return {ACCEPTANCE: (users.acceptance + items.acceptance) / 2}

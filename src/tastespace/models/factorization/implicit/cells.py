@@ -106,7 +106,7 @@ class Others:
 
     @classmethod
     def of(cls, points: FloatMatrix, has_biases: bool, threads: int) -> Others:
-        """Of rows (factors, bias)."""
+        """The other side, given its rows (factors, bias)."""
         bias = None
         if has_biases:
             bias = contiguous(points[:, -1], np.float32)

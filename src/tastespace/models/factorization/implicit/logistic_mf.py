@@ -89,7 +89,7 @@ class Rows:
         return self.factors if self.bias is None else np.hstack([self.factors, self.bias[:, None]])
 
     def squared(self) -> float:
-        """Of all numbers together."""
+        """The sum of the squares of all numbers."""
         return float(np.sum(np.square(self.points(), dtype=np.float64)))
 
 

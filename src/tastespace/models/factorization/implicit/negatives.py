@@ -38,7 +38,7 @@ FLATTENED = 0.75  # the power that counts are raised to (Mikolov et al. 2013): r
 
 @dataclass(frozen=True, eq=False)
 class Chances:
-    """Of columns to be drawn; they sum to 1."""
+    """The chances of columns to be drawn; they sum to 1."""
 
     values: DoubleArray
 
@@ -51,7 +51,7 @@ class Chances:
 
     @cached_property
     def table(self) -> NDArray[np.uint32]:
-        """By which the kernel draws."""
+        """The alias table that the kernel draws by."""
         table = np.empty((len(self.values), 2), np.uint32)
         _native.alias_table(self.values, table)
         return table
@@ -103,7 +103,7 @@ class Unchosen:
 
     @classmethod
     def of(cls, law: Law, per_choice: int, user_counts: NDArray[Any], item_counts: NDArray[Any]) -> Unchosen:
-        """Of users and items with so many choices."""
+        """The weights for users and items with so many choices."""
         n, n_cells = float(user_counts.sum()), len(user_counts) * len(item_counts)
         even_users, even_items = even(len(user_counts)), even(len(item_counts))
         popular = popularity(item_counts)

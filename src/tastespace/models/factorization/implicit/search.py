@@ -124,7 +124,7 @@ class Judge:
 
 
 def scores_of_user(state: ImplicitState, user: int, has_biases: bool) -> FloatMatrix:
-    """Of all items; what all of them share is left out."""
+    """The scores of all items for a user; what all of them share is left out."""
     row = state.users[user]
     if not has_biases:
         return np.asarray(state.items @ row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.random import Generator
@@ -78,10 +79,7 @@ class Straight:
     """Ratings as they are: where every fit begins."""
 
     levels: DoubleArray
-
-    @property
-    def reassigns(self) -> bool:
-        return False
+    reassigns: ClassVar[bool] = False
 
     def curves(self, totals: DoubleArray, counts: DoubleArray, of_user: IntArray) -> DoubleArray:
         return self.levels[None]
@@ -101,10 +99,7 @@ class CurvePerUser:
 
     shared: DoubleArray
     pull: float
-
-    @property
-    def reassigns(self) -> bool:
-        return False
+    reassigns: ClassVar[bool] = False
 
     def curves(self, totals: DoubleArray, counts: DoubleArray, of_user: IntArray) -> DoubleArray:
         return np.vstack([self.shared, fitted(totals, counts, self.shared, self.pull)])
@@ -117,10 +112,7 @@ class CurvePerCluster:
     shared: DoubleArray
     pull: float
     n_clusters: int
-
-    @property
-    def reassigns(self) -> bool:
-        return True
+    reassigns: ClassVar[bool] = True
 
     def curves(self, totals: DoubleArray, counts: DoubleArray, of_user: IntArray) -> DoubleArray:
         totals, counts = (by_cluster(amounts, of_user, self.n_clusters + 1)[1:] for amounts in (totals, counts))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.random import Generator
@@ -44,12 +44,10 @@ class CurveState:
 class CurveRule(Protocol):
     """How curves are shared among users."""
 
+    reassigns: ClassVar[bool]  # whether users may change from one curve to another
+
     def curves(self, totals: DoubleArray, counts: DoubleArray, of_user: IntArray) -> DoubleArray:
         """The table of curves, given the predictions summed up and counted by user and level."""
-
-    @property
-    def reassigns(self) -> bool:
-        """Whether users may change from one curve to another."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,7 +57,7 @@ class Scale:
 
     @classmethod
     def of(cls, values: NDArray[Any]) -> Scale:
-        """Of the ratings of a training part."""
+        """The scale of the ratings of a training part."""
         levels = distinct(values)
         return cls(_binned(values) if levels is None else levels)
 
@@ -65,7 +65,7 @@ class Scale:
         return len(self.levels)
 
     def places(self, values: NDArray[Any]) -> Places:
-        """Of these ratings."""
+        """Where these ratings lie."""
         levels = self.levels
         exact = values.astype(np.float64)
         nearest = np.searchsorted((levels[1:] + levels[:-1]) / 2, exact).astype(np.uint8)

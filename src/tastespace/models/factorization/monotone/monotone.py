@@ -109,7 +109,7 @@ class CurveSearch:
         return self._found("clusters", _without_empty(state))
 
     def best_clusters(self, one: Found) -> Found:
-        """As many as predict best: one, or more as long as more are better."""
+        """The clusters that predict best: one, or more as long as more are better."""
         per_user = self.per_user(one)
 
         def fit(n_clusters: int, start: object) -> Trial[int, Found]:
@@ -131,7 +131,7 @@ class CurveSearch:
 
 
 def is_better(found: Found, than: Found) -> bool:
-    """By more than noise."""
+    """Whether the one found is better by more than noise."""
     return found.rmse < (1 - MEANINGFUL) * than.rmse
 
 
@@ -201,7 +201,7 @@ class MonotoneMF(ALS):
         return self._sized(observed, rng, observer, start)._curved(start, observed, rng, observer)
 
     def _curved(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> MonotonePosterior:
-        """With empirical Bayes the curves are those of the point estimate; draws of what is on them predict."""
+        """The posterior on curves; with empirical Bayes these are of the point estimate, and draws on them predict."""
         settings = empirical_bayes_of(self.regularisation)
         if settings is None:
             return self._on_curves(self._inferred(given, observed, rng, observer), observed, rng, observer)
@@ -245,7 +245,7 @@ class MonotoneMF(ALS):
     def _on_curves(
         self, plain: PointPosterior, observed: Ratings, rng: Generator, observer: Observer
     ) -> MonotonePosterior:
-        """From the factors of the ratings as they are to those of ratings on their curves."""
+        """The factors of ratings on their curves, from those of the ratings as they are."""
         scale = Scale.of(observed.values)
         places = scale.places(observed.values)
         counts = scale.counts(observed.user_rows, places, observed.n_users)

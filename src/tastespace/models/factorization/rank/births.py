@@ -13,16 +13,99 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import log, pi
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.random import Generator
+from scipy.sparse import csr_matrix
 
-from tastespace.arrays import AnyFloats, DoubleArray
-from tastespace.models.factorization.rank.leftover import Guide, Leftover
+from tastespace.arrays import AnyFloats, DoubleArray, IntArray, OffsetArray
 from tastespace.models.factorization.rank.target import RankState, RankTarget, log_normal
-from tastespace.models.factorization.rank.within import GibbsRows
+from tastespace.models.factorization.rank.within import GibbsRows, Side
 from tastespace.models.factorization.rows import Factors
+
+POWER_STEPS = 15
+ITERATIONS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Guide:
+    """The law of a new column: normals around plus or minus a mean, each sign with probability 1/2."""
+
+    mean: DoubleArray
+    precision: DoubleArray
+
+    def draw(self, rng: Generator) -> DoubleArray:
+        sign = 1.0 if rng.integers(2) else -1.0
+        return np.asarray(sign * self.mean + rng.standard_normal(len(self.mean)) / np.sqrt(self.precision))
+
+    def log_density(self, column: DoubleArray) -> float:
+        constant = 0.5 * float(np.log(self.precision / (2 * pi)).sum())
+        plus, minus = (-0.5 * float(self.precision @ (column - sign * self.mean) ** 2) for sign in (1.0, -1.0))
+        return constant + float(np.logaddexp(plus, minus)) - log(2)
+
+
+@dataclass(frozen=True, eq=False)
+class Leftover:
+    """Errors as a sparse matrix, rows those of a and columns those of b, and a guess at one more factor for them.
+
+    By variational Bayes of rank one: of errors e_ij = a_i b_j + noise, with normal a and b, the product of normals of a
+    and of b that is nearest to the posterior has
+
+        1 / var a_i = lam_a + alpha sum_j E b_j^2,   mean a_i = var a_i alpha sum_j e_ij mean b_j,
+
+    and the same of b: iterated from the leading singular vector of the errors. It is a function of the errors and the
+    precisions alone, so that a death can ask what the birth that it undoes would have drawn.
+    """
+
+    errors: Any  # a sparse matrix
+    mask: Any  # 1 where there is an error
+    by_column: Any  # both transposed
+    column_mask: Any
+
+    @classmethod
+    def of(cls, errors: DoubleArray, columns: IntArray, offsets: OffsetArray, n_columns: int) -> Leftover:
+        shape = (len(offsets) - 1, n_columns)
+        matrix = csr_matrix((errors, columns, offsets), shape)
+        mask = csr_matrix((np.ones(len(errors)), columns, offsets), shape)
+        return cls(matrix, mask, matrix.T, mask.T)
+
+    @property
+    def transposed(self) -> Leftover:
+        return Leftover(self.by_column, self.column_mask, self.errors, self.mask)
+
+    def guide(self, a_precision: float, b_precision: float, noise: float) -> Guide:
+        """What is known of b, a being unknown as well."""
+        mean, variance = _leading(self.errors, self.by_column), np.zeros(self.errors.shape[1])
+        precision = np.full(self.errors.shape[1], b_precision)
+        for _ in range(ITERATIONS):
+            of_a = a_precision + noise * (self.mask @ (mean**2 + variance))
+            a = noise * (self.errors @ mean) / of_a
+            precision = b_precision + noise * (self.column_mask @ (a**2 + 1 / of_a))
+            mean, variance = noise * (self.by_column @ a) / precision, 1 / precision
+        return Guide(mean, precision)
+
+    def given(self, b: DoubleArray, a_precision: float, noise: float) -> tuple[DoubleArray, DoubleArray]:
+        """Mean and precision of the normals that a has, given b: exactly."""
+        precision = a_precision + noise * (self.mask @ b**2)
+        return noise * (self.errors @ b) / precision, precision
+
+
+def _leading(errors: Any, by_column: Any) -> DoubleArray:
+    """The leading right singular vector by the power method, of length sqrt(its singular value)."""
+    # Any start does that is no function of chance, and not at a right angle to what is sought.
+    found: DoubleArray = np.asarray(by_column @ np.cos(np.arange(errors.shape[0])))
+    value = 0.0
+    for _ in range(POWER_STEPS):
+        length = float(np.linalg.norm(found))
+        if length == 0:
+            return found
+        left = errors @ (found / length)
+        value = float(np.linalg.norm(left))
+        found = np.asarray(by_column @ left)
+    length = float(np.linalg.norm(found))
+    return found if length == 0 else np.asarray(found * np.sqrt(value) / length)
 
 
 def helmert(n: int) -> DoubleArray:
@@ -85,6 +168,12 @@ class Columns:
     users: DoubleArray  # N x d
     items: DoubleArray  # M x d
 
+    @classmethod
+    def of(cls, state: RankState, first: int) -> Columns:
+        """Those from the first on."""
+        users, items = (side.factors[:, first:].astype(np.float64, copy=False) for side in (state.users, state.items))
+        return cls(users, items)
+
 
 @dataclass(frozen=True, eq=False)
 class BlindBirth:
@@ -98,7 +187,7 @@ class BlindBirth:
         return f"blind births of {self.columns}"
 
     def can_go_up(self, state: RankState) -> bool:
-        return state.rank + self.columns <= self.target.most
+        return state.rank + self.columns <= self.target.max_rank
 
     def can_go_down(self, state: RankState) -> bool:
         return state.rank > self.columns
@@ -115,9 +204,7 @@ class BlindBirth:
         return log_normal(up.users, precisions.users) + log_normal(up.items, precisions.items)
 
     def up(self, state: RankState, up: Columns) -> tuple[RankState, None, float]:
-        turn = helmert(state.rank + self.columns)
-        users = np.hstack([state.users.factors, up.users]) @ turn
-        return state.with_factors(users, np.hstack([state.items.factors, up.items]) @ turn), None, 0.0
+        return state.widened(up.users, up.items).turned(helmert(state.rank + self.columns)), None, 0.0
 
     def draw_down(self, state: RankState, rng: Generator) -> None:
         """There is nothing to be drawn: the last columns go."""
@@ -126,13 +213,8 @@ class BlindBirth:
         return 0.0
 
     def down(self, state: RankState, down: None) -> tuple[RankState, Columns, float]:
-        back, left = helmert(state.rank).T, state.rank - self.columns
-        users, items = state.users.factors @ back, state.items.factors @ back
-        return (
-            state.with_factors(users[:, :left], items[:, :left]),
-            Columns(users[:, left:], items[:, left:]),
-            0.0,
-        )
+        back, left = state.turned(helmert(state.rank).T), state.rank - self.columns
+        return back.narrowed(left), Columns.of(back, left), 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,24 +236,33 @@ class Knowledge:
 
 
 @dataclass(frozen=True, eq=False)
-class InformedBirth:
+class _OneFactor:
+    """Jumps between k and k + 1 factors, of which a death takes a direction of which there is little."""
+
+    target: RankTarget
+    power: float = field(default=POWER, kw_only=True)
+
+    def can_go_up(self, state: RankState) -> bool:
+        return state.rank < self.target.max_rank
+
+    def can_go_down(self, state: RankState) -> bool:
+        return state.rank > 1
+
+    def _spare(self, state: RankState) -> DoubleArray:
+        return spare_directions(state.users.factors, state.items.factors, self.power)
+
+
+@dataclass(frozen=True, eq=False)
+class InformedBirth(_OneFactor):
     """The shorter column b from its guide, the longer a | b exactly, then a turn into any direction.
 
     A death draws the direction from the law of `spare_directions`; turned to be the last axis, it is cut off.
     """
 
-    target: RankTarget
-    power: float = POWER
     # A jump asks twice about the same state.
     known: WeakKeyDictionary[RankState, Knowledge] = field(default_factory=WeakKeyDictionary, repr=False)
 
     name = "informed births"
-
-    def can_go_up(self, state: RankState) -> bool:
-        return state.rank < self.target.most
-
-    def can_go_down(self, state: RankState) -> bool:
-        return state.rank > 1
 
     def draw_up(self, state: RankState, rng: Generator) -> Birth:
         known = self._known(state)
@@ -192,10 +283,8 @@ class InformedBirth:
         return known.guide.log_density(b) + of_a
 
     def up(self, state: RankState, up: Birth) -> tuple[RankState, DoubleArray, float]:
-        turn = reflection(up.direction)
-        users = np.hstack([state.users.factors, up.columns.users]) @ turn
-        items = np.hstack([state.items.factors, up.columns.items]) @ turn
-        return state.with_factors(users, items), up.direction, 0.0
+        wider = state.widened(up.columns.users, up.columns.items)
+        return wider.turned(reflection(up.direction)), up.direction, 0.0
 
     def draw_down(self, state: RankState, rng: Generator) -> DoubleArray:
         return draw_direction(self._spare(state), rng)
@@ -204,10 +293,8 @@ class InformedBirth:
         return log_direction(self._spare(state), down)
 
     def down(self, state: RankState, down: DoubleArray) -> tuple[RankState, Birth, float]:
-        turn = reflection(down)
-        users, items = state.users.factors @ turn, state.items.factors @ turn
-        gone = Columns(users[:, -1:], items[:, -1:])
-        return state.with_factors(users[:, :-1], items[:, :-1]), Birth(gone, down), 0.0
+        turned, left = state.turned(reflection(down)), state.rank - 1
+        return turned.narrowed(left), Birth(Columns.of(turned, left), down), 0.0
 
     @property
     def _items_are_shorter(self) -> bool:
@@ -224,12 +311,9 @@ class InformedBirth:
             self.known[state] = Knowledge(leftover, leftover.guide(long, short, own.noise), long, own.noise)
         return self.known[state]
 
-    def _spare(self, state: RankState) -> DoubleArray:
-        return spare_directions(state.users.factors, state.items.factors, self.power)
-
 
 @dataclass(frozen=True, eq=False)
-class AnnealedBirth:
+class AnnealedBirth(_OneFactor):
     """The bridge between k and k + 1 factors: the new one, the last column, comes in little by little.
 
     All others make room for it on the way:
@@ -240,26 +324,17 @@ class AnnealedBirth:
     other. In between rows are drawn by the same kernel, with the column of the other side times gamma.
     """
 
-    target: RankTarget
     gibbs: GibbsRows
     steps: int = 100
-    power: float = POWER
 
     name = "annealed births"
 
-    def can_go_up(self, state: RankState) -> bool:
-        return state.rank < self.target.most
-
-    def can_go_down(self, state: RankState) -> bool:
-        return state.rank > 1
-
     def widened(self, state: RankState, rng: Generator) -> RankState:
         new = BlindBirth(self.target).draw_up(state, rng)
-        users = np.hstack([state.users.factors, new.users])
-        return state.with_factors(users, np.hstack([state.items.factors, new.items]))
+        return state.widened(new.users, new.items)
 
     def narrowed(self, state: RankState) -> RankState:
-        return state.with_factors(state.users.factors[:, :-1], state.items.factors[:, :-1])
+        return state.narrowed(state.rank - 1)
 
     def log_weight(self, state: RankState, start: int, end: int) -> float:
         """-alpha / (2 T) times the difference of the squared errors, which are quadratic in gamma."""
@@ -274,33 +349,28 @@ class AnnealedBirth:
         gamma = step / self.steps
         for which in ("users", "items") if backwards else ("items", "users"):
             if which == "items":
-                state = replace(state, items=self.gibbs.items(self.target, state, _scaled(state.users, gamma), rng))
+                side = Side.of(self.target, state, "items", _scaled(state.users, gamma))
+                state = replace(state, items=side.draw(rng, self.gibbs.threads))
             else:
-                state = replace(state, users=self.gibbs.users(self.target, state, _scaled(state.items, gamma), rng))
+                side = Side.of(self.target, state, "users", _scaled(state.items, gamma))
+                state = replace(state, users=side.draw(rng, self.gibbs.threads))
         return state
 
     def left(self, state: RankState, rng: Generator) -> tuple[RankState, float]:
         """Turned into any direction; a death would have to find it."""
         direction = draw_direction(np.eye(state.rank), rng)
-        turned = self._turned(state, direction)
+        turned = state.turned(reflection(direction))
         return turned, log_direction(self._spare(turned), direction)
 
     def entered(self, state: RankState, rng: Generator) -> tuple[RankState, float]:
         """A direction of which there is little turned to be the last."""
         law = self._spare(state)
         direction = draw_direction(law, rng)
-        return self._turned(state, direction), log_direction(law, direction)
-
-    def _turned(self, state: RankState, direction: DoubleArray) -> RankState:
-        turn = reflection(direction)
-        return state.with_factors(state.users.factors @ turn, state.items.factors @ turn)
-
-    def _spare(self, state: RankState) -> DoubleArray:
-        return spare_directions(state.users.factors, state.items.factors, self.power)
+        return state.turned(reflection(direction)), log_direction(law, direction)
 
 
 def _scaled(points: Factors, gamma: float) -> Factors:
-    """With the last column times gamma."""
+    """The factors with the last column times gamma."""
     factors = np.array(points.factors)
     factors[:, -1] *= gamma
     return Factors(factors, points.bias)

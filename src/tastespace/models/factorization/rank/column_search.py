@@ -134,7 +134,7 @@ class ColumnSearch:
     """The sweep of a model whose columns shrink, with their number adapted after each."""
 
     settled: SettledSweep
-    most: int  # columns
+    max_columns: int
 
     def init(self, rng: Generator) -> GibbsState:
         return self.settled.init(rng)
@@ -146,7 +146,7 @@ class ColumnSearch:
         return self._adapted(state, sweep, rng), {**stats, COLUMNS: float(columns)}
 
     def _sweep(self, columns: int) -> GibbsSweep:
-        """With fewer coordinates those of items on a sphere are larger, and the users' columns smaller."""
+        """The sweep: with fewer coordinates those of items on a sphere are larger, and the users' columns smaller."""
         sweep = self.settled.sweep
         sphere, prior = sweep.item_moves.sphere, sweep.user_prior
         if sphere is None or not isinstance(prior, Shrinks):
@@ -158,7 +158,7 @@ class ColumnSearch:
         prior, population = _shrinking(sweep, state)
         active = prior.active(population)
         chosen = _kept(active, 1 / np.diag(population.precision), spares=int(prior.adds_columns))
-        adds = prior.adds_columns and bool(active.all()) and len(active) < self.most
+        adds = prior.adds_columns and bool(active.all()) and len(active) < self.max_columns
         if not adds and len(chosen) == len(active):
             return state
         users, items, sphere = _take(state.users, chosen), _take(state.items, chosen), sweep.item_moves.sphere
@@ -182,12 +182,12 @@ class RankSearch:
 
     columns: NDArray[np.int64]
     active: NDArray[np.int64]
-    most: int  # columns that there may be
+    max_columns: int  # that there may be
 
     @classmethod
-    def of(cls, trace: Sequence[Stats], most: int) -> RankSearch:
+    def of(cls, trace: Sequence[Stats], max_columns: int) -> RankSearch:
         columns, active = (np.array([round(stats[name]) for stats in trace], np.int64) for name in (COLUMNS, ACTIVE))
-        return cls(columns, active, most)
+        return cls(columns, active, max_columns)
 
     @classmethod
     def found_in(cls, trace: Trace) -> RankSearch | None:
@@ -198,13 +198,13 @@ class RankSearch:
         return cls(columns, active, int(columns.max()))
 
     def array(self) -> DoubleArray:
-        """As a trace keeps it."""
+        """The search as the array that a trace keeps."""
         return np.array([self.columns, self.active], np.float64)
 
     @property
     def wanted_columns(self) -> int:
-        """With one to spare, so that chains can say that one more was of use, if there may be one."""
-        return min(self.n_factors + 1, self.most)
+        """Columns with one to spare, so that chains can say that one more was of use, if there may be one."""
+        return min(self.n_factors + 1, self.max_columns)
 
     @property
     def n_factors(self) -> int:
@@ -214,14 +214,14 @@ class RankSearch:
 
 def search(
     settled: SettledSweep,
-    most: int,
+    max_columns: int,
     rng: Generator,
     observer: Observer,
     checkpoints: RunCheckpoints | None = None,
 ) -> RankSearch:
     """Run the chain."""
     (chain,) = sample(
-        ColumnSearch(settled, most),
+        ColumnSearch(settled, max_columns),
         rng,
         Schedule(chains=1, warmup=SWEEPS, draws=0),
         keeps=[_nothing],
@@ -231,7 +231,7 @@ def search(
         threads=1,  # of chains; the sweep has its own
         observer=observer,
     )
-    return RankSearch.of(chain.trace, most)
+    return RankSearch.of(chain.trace, max_columns)
 
 
 def most_columns(wanted: int, observed: Ratings) -> int:
@@ -260,7 +260,7 @@ def _shrinking(sweep: GibbsSweep, state: GibbsState) -> tuple[Shrinks, Populatio
 def _grown(
     users: Factors, items: Factors, sphere: Sphere | None, least: float, rng: Generator
 ) -> tuple[Factors, Factors]:
-    """With one more column, next to nothing on the side that shrinks."""
+    """Both sides with one more column, next to nothing on the side that shrinks."""
     of_users, of_items = 1.0, sqrt(least)
     if sphere is not None:
         of_users, of_items = sqrt(least), sphere.radius / sqrt(users.factors.shape[1] + 1)
@@ -302,7 +302,7 @@ class FoundRank:
     search: RankSearch | None  # how many columns to take
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The result for JSON."""
         found: dict[str, Any] = {
             "n_factors": self.n_factors,
             "columns": self.columns,
@@ -314,7 +314,7 @@ class FoundRank:
 
 
 def found_rank(columns: int, trace: Trace | None) -> FoundRank:
-    """From what was watched of chains whose draws have so many columns."""
+    """The rank that was found, from what was watched of chains whose draws have so many columns."""
     if trace is None or ACTIVE not in trace.quantities:
         return FoundRank(columns, columns, {columns: 1.0}, None)
     counted = np.rint(trace.quantities[ACTIVE][:, trace.warmup :]).astype(np.int64)

@@ -98,8 +98,8 @@ class ReversibleJump:
                 f"all ratings are {observed.values[0]:g}: there is nothing to factor", expected="ratings that differ"
             )
         # A matrix has no more factors than rows or columns.
-        most = min(max_rank, observed.n_users, observed.n_items)
-        target = RankTarget.of(observed, most)
+        max_rank = min(max_rank, observed.n_users, observed.n_items)
+        target = RankTarget.of(observed, max_rank)
         sampler = JumpSampler(
             target,
             self._pairs(target),
@@ -125,7 +125,7 @@ class ReversibleJump:
             )
         return JumpRun(
             ranks=np.array(chain.draws),
-            max_rank=most,
+            max_rank=max_rank,
             trace=_by_name([*chain.trace, *cooled]),
             plan=plan,
             precisions=last.state.precisions,
@@ -136,7 +136,7 @@ class ReversibleJump:
         if self.births != "blind":
             return [InformedBirth(target)]
         # k' is uniform on 1 ... k_max: any difference as often as another, and none beyond the ends.
-        return [BlindBirth(target, columns) for columns in range(1, max(target.most, 2))]
+        return [BlindBirth(target, columns) for columns in range(1, max(target.max_rank, 2))]
 
 
 @dataclass(frozen=True, eq=False)

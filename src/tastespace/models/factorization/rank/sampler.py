@@ -50,7 +50,7 @@ class Tuning:
 
 
 def logarithms(precisions: Precisions) -> DoubleArray:
-    """Of those that are tuned: of factors, noise, and biases of users and items."""
+    """The logarithms of what is tuned: precisions of factors, noise, and biases of users and items."""
     return np.log([precisions.users, precisions.noise, precisions.user_biases, precisions.item_biases])
 
 
@@ -61,7 +61,7 @@ def precisions_of(logs: DoubleArray) -> Precisions:
 
 
 def gradient(target: RankTarget, state: RankState) -> DoubleArray:
-    """Of log p_T by the logarithms, over their information; nothing for biases that are not there."""
+    """The gradient of log p_T by the logarithms, over their information; 0 for biases that are not there."""
     users, items, own = state.users, state.items, state.precisions
     entries: list[tuple[float, int, list[AnyFloats | None]]] = [
         (own.users, (target.n_users + target.n_items) * state.rank, [users.factors, items.factors]),
@@ -168,7 +168,7 @@ class JumpSampler:
 
         def points(n: int) -> Factors:
             return Factors(
-                START_SD * rng.standard_normal((n, min(self.start_rank, self.target.most))),
+                START_SD * rng.standard_normal((n, min(self.start_rank, self.target.max_rank))),
                 np.zeros(n) if self.has_biases else None,
             )
 

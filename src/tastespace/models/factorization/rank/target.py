@@ -57,7 +57,7 @@ class RankState:
 
     @property
     def tempered(self) -> Precisions:
-        """As they are at this temperature."""
+        """The precisions at this temperature."""
         return self.precisions.at(self.temperature)
 
     def with_factors(self, users: AnyFloats, items: AnyFloats) -> RankState:
@@ -65,20 +65,42 @@ class RankState:
         users, items = np.ascontiguousarray(users), np.ascontiguousarray(items)
         return replace(self, users=Factors(users, self.users.bias), items=Factors(items, self.items.bias))
 
+    def turned(self, matrix: DoubleArray) -> RankState:
+        """The columns of both sides mapped by this matrix."""
+        return self.with_factors(self.users.factors @ matrix, self.items.factors @ matrix)
+
+    def widened(self, users: DoubleArray, items: DoubleArray) -> RankState:
+        """The state with more columns, behind those there are."""
+        return self.with_factors(np.hstack([self.users.factors, users]), np.hstack([self.items.factors, items]))
+
+    def narrowed(self, rank: int) -> RankState:
+        """The state with the first columns only."""
+        return self.with_factors(self.users.factors[:, :rank], self.items.factors[:, :rank])
+
+    def blocks(self, precisions: Precisions) -> list[tuple[float, AnyFloats]]:
+        """What is normal around 0, each with its precision among these."""
+        found = [
+            (precisions.users, self.users.factors),
+            (precisions.items, self.items.factors),
+            (precisions.user_biases, self.users.bias),
+            (precisions.item_biases, self.items.bias),
+        ]
+        return [(precision, values) for precision, values in found if values is not None]
+
 
 @dataclass(frozen=True, eq=False)
 class RankTarget:
     """The density of a state given ratings."""
 
     observed: Observations
-    most: int  # k_max
+    max_rank: int  # k_max
 
     @classmethod
-    def of(cls, ratings: Ratings, most: int) -> RankTarget:
+    def of(cls, ratings: Ratings, max_rank: int) -> RankTarget:
         """In double, centred, in units of the standard deviation of the ratings."""
         offset, scale = ratings.mean, ratings.standard_deviation or 1.0
         sides = (RatingBlock.of(side, np.float64, offset, scale) for side in (ratings.by_user, ratings.by_item))
-        return cls(Observations(*sides), most)
+        return cls(Observations(*sides), max_rank)
 
     @property
     def n_users(self) -> int:
@@ -102,25 +124,15 @@ class RankTarget:
     def log_density(self, state: RankState) -> float:
         """log p_T of the state."""
         precisions = state.tempered
-        return (
-            self._log_likelihood(precisions.noise, state)
-            + log_normal(state.users.factors, precisions.users)
-            + log_normal(state.items.factors, precisions.items)
-            + log_normal(state.users.bias, precisions.user_biases)
-            + log_normal(state.items.bias, precisions.item_biases)
-            - log(self.most)
-        )
+        density = self._log_likelihood(precisions.noise, state)
+        for precision, values in state.blocks(precisions):
+            density += log_normal(values, precision)
+        return density - log(self.max_rank)
 
     def loss(self, state: RankState) -> float:
         """The energy: what a cooling chain brings down, the same at every temperature."""
-        parts = [
-            (state.precisions.noise, self.squares(state)),
-            (state.precisions.users, _square(state.users.factors)),
-            (state.precisions.items, _square(state.items.factors)),
-            (state.precisions.user_biases, _square(state.users.bias)),
-            (state.precisions.item_biases, _square(state.items.bias)),
-        ]
-        return 0.5 * sum(precision * square for precision, square in parts)
+        parts = [precision * _square(values) for precision, values in state.blocks(state.precisions)]
+        return 0.5 * sum(parts, state.precisions.noise * self.squares(state))
 
     def _log_likelihood(self, noise: float, state: RankState) -> float:
         if noise == 0:
@@ -128,12 +140,10 @@ class RankTarget:
         return (len(self.observed) * log(noise / (2 * pi)) - noise * self.squares(state)) / 2
 
 
-def log_normal(values: AnyFloats | None, precision: float) -> float:
-    """Of independent normals around 0, with their normaliser; nothing for what is not there."""
-    if values is None:
-        return 0.0
+def log_normal(values: AnyFloats, precision: float) -> float:
+    """The log density of independent normals around 0, with their normaliser."""
     return (values.size * log(precision / (2 * pi)) - precision * _square(values)) / 2
 
 
-def _square(values: AnyFloats | None) -> float:
-    return 0.0 if values is None else float(np.vdot(values, values))
+def _square(values: AnyFloats) -> float:
+    return float(np.vdot(values, values))

@@ -15,6 +15,67 @@ from tastespace.models.factorization.likelihoods.base import row_sums, squared_e
 from tastespace.models.factorization.rank.target import RankState, RankTarget
 from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, solve_rows
 
+Which = Literal["users", "items"]
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One side of a state, as its rows are given the other."""
+
+    name: str
+    block: RatingBlock
+    rows: Factors
+    other: Factors
+    precision: float
+    bias_precision: float
+    noise: float
+
+    @classmethod
+    def of(cls, target: RankTarget, state: RankState, which: Which, other: Factors | None = None) -> Side:
+        """Given the other side of the state, or another one in its place."""
+        own, observed, users, items = state.tempered, target.observed, state.users, state.items
+        if which == "users":
+            given = items if other is None else other
+            return cls("user", observed.by_user, users, given, own.users, own.user_biases, own.noise)
+        given = users if other is None else other
+        return cls("item", observed.by_item, items, given, own.items, own.item_biases, own.noise)
+
+    def draw(self, rng: Generator, threads: int) -> Factors:
+        """Rows from their conditional distribution."""
+        n, rank = len(self.block.offsets) - 1, self.other.factors.shape[1]
+        has_bias = self.other.bias is not None
+        prior = RowPrior(self.precision * np.eye(rank), np.zeros((1, rank)), self.bias_precision if has_bias else 0.0)
+        return solve_rows(
+            self.block,
+            self.other,
+            prior,
+            name=self.name,
+            alpha=self.noise,
+            noise=rng.standard_normal((n, rank)),
+            bias_noise=rng.standard_normal(n) if has_bias else None,
+            threads=threads,
+        ).points
+
+    def spread(self) -> DoubleArray:
+        """About the conditional standard deviation of an entry of each row."""
+        square = np.mean(self.other.factors**2, axis=1)
+        information: DoubleArray = row_sums(self.block, square[self.block.columns])
+        return np.asarray(1 / np.sqrt(self.precision + self.noise * information))
+
+    def stepped(self, steps: DoubleArray) -> Factors:
+        rank = self.rows.factors.shape[1]
+        bias = None if self.rows.bias is None else self.rows.bias + steps[:, rank]
+        return Factors(np.ascontiguousarray(self.rows.factors + steps[:, :rank]), bias)
+
+    def log_density(self, rows: Factors) -> DoubleArray:
+        """The log density of each row given the other side, up to a constant."""
+        with np.errstate(over="ignore", invalid="ignore"):  # A Cauchy step may leave the numbers: it is not taken.
+            energy = self.noise * squared_errors(self.block, rows, self.other)
+            energy = energy + self.precision * np.einsum("nd,nd->n", rows.factors, rows.factors)
+            if rows.bias is not None:
+                energy = energy + self.bias_precision * rows.bias**2
+        return np.asarray(np.where(np.isfinite(energy), -0.5 * energy, -np.inf))
+
 
 class WithinMove(Protocol):
     """A move that leaves the density of a state alone, and its rank."""
@@ -29,42 +90,8 @@ class GibbsRows:
     threads: int = 1
 
     def moved(self, target: RankTarget, state: RankState, rng: Generator) -> RankState:
-        state = replace(state, items=self.items(target, state, state.users, rng))
-        return replace(state, users=self.users(target, state, state.items, rng))
-
-    def items(self, target: RankTarget, state: RankState, users: Factors, rng: Generator) -> Factors:
-        """All items given these users."""
-        own = state.tempered
-        return self._drawn(target.observed.by_item, users, own.items, own.item_biases, own.noise, "item", rng)
-
-    def users(self, target: RankTarget, state: RankState, items: Factors, rng: Generator) -> Factors:
-        """All users given these items."""
-        own = state.tempered
-        return self._drawn(target.observed.by_user, items, own.users, own.user_biases, own.noise, "user", rng)
-
-    def _drawn(
-        self,
-        side: RatingBlock,
-        other: Factors,
-        precision: float,
-        of_biases: float,
-        noise: float,
-        name: str,
-        rng: Generator,
-    ) -> Factors:
-        n, rank = len(side.offsets) - 1, other.factors.shape[1]
-        has_bias = other.bias is not None
-        prior = RowPrior(precision * np.eye(rank), np.zeros((1, rank)), of_biases if has_bias else 0.0)
-        return solve_rows(
-            side,
-            other,
-            prior,
-            name=name,
-            alpha=noise,
-            noise=rng.standard_normal((n, rank)),
-            bias_noise=rng.standard_normal(n) if has_bias else None,
-            threads=self.threads,
-        ).points
+        state = replace(state, items=Side.of(target, state, "items").draw(rng, self.threads))
+        return replace(state, users=Side.of(target, state, "users").draw(rng, self.threads))
 
 
 @dataclass(frozen=True)
@@ -88,10 +115,8 @@ class HeavyTailedWalk:
         state = replace(state, items=items)
         return replace(state, users=self._walked(target, state, "users", rng))
 
-    def _walked(
-        self, target: RankTarget, state: RankState, which: Literal["users", "items"], rng: Generator
-    ) -> Factors:
-        walk = _Rows.of(target, state, which)
+    def _walked(self, target: RankTarget, state: RankState, which: Which, rng: Generator) -> Factors:
+        walk = Side.of(target, state, which)
         steps = self.steps(walk.spread(), walk.rows.factors.shape[1] + (walk.rows.bias is not None), rng)
         proposed = walk.stepped(steps)
         log_ratio = walk.log_density(proposed) - walk.log_density(walk.rows)
@@ -109,50 +134,11 @@ class HeavyTailedWalk:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """One side of a state, as a walk sees it: given the other."""
-
-    side: RatingBlock
-    rows: Factors
-    other: Factors
-    precision: float
-    bias_precision: float
-    noise: float
-
-    @classmethod
-    def of(cls, target: RankTarget, state: RankState, which: Literal["users", "items"]) -> _Rows:
-        own, observed = state.tempered, target.observed
-        if which == "users":
-            return cls(observed.by_user, state.users, state.items, own.users, own.user_biases, own.noise)
-        return cls(observed.by_item, state.items, state.users, own.items, own.item_biases, own.noise)
-
-    def spread(self) -> DoubleArray:
-        """About the conditional standard deviation of an entry of each row."""
-        square = np.mean(self.other.factors**2, axis=1)
-        information: DoubleArray = row_sums(self.side, square[self.side.columns])
-        return np.asarray(1 / np.sqrt(self.precision + self.noise * information))
-
-    def stepped(self, steps: DoubleArray) -> Factors:
-        rank = self.rows.factors.shape[1]
-        bias = None if self.rows.bias is None else self.rows.bias + steps[:, rank]
-        return Factors(np.ascontiguousarray(self.rows.factors + steps[:, :rank]), bias)
-
-    def log_density(self, rows: Factors) -> DoubleArray:
-        """Of each row given the other side, up to a constant."""
-        with np.errstate(over="ignore", invalid="ignore"):  # A Cauchy step may leave the numbers: it is not taken.
-            energy = self.noise * squared_errors(self.side, rows, self.other)
-            energy = energy + self.precision * np.einsum("nd,nd->n", rows.factors, rows.factors)
-            if rows.bias is not None:
-                energy = energy + self.bias_precision * rows.bias**2
-        return np.asarray(np.where(np.isfinite(energy), -0.5 * energy, -np.inf))
-
-
 WITHIN: dict[str, WithinMove] = {"gibbs": GibbsRows(), "heavy-tailed": HeavyTailedWalk()}
 
 
 def within_move(name: str, threads: int) -> WithinMove:
-    """By its name."""
+    """The move of this name."""
     if name not in WITHIN:
         raise InvalidParameterError(f"within is {name!r}; expected one of {', '.join(map(repr, WITHIN))}")
     return GibbsRows(threads) if name == "gibbs" else WITHIN[name]

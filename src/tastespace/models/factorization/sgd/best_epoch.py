@@ -79,7 +79,7 @@ class Run(Generic[State]):
 
     @property
     def losses(self) -> list[float]:
-        """Of the start, as they were met on the way, and of the end; those of epochs taken back are left out."""
+        """The losses of the start, on the way, and of the end; those of epochs taken back are left out."""
         return [self.last.first_loss, *_kept_losses(self.trace), self.end_loss]
 
     @property

@@ -105,7 +105,7 @@ class Source:
 
     @property
     def visits(self) -> float:
-        """Of an average row in an epoch."""
+        """The visits of an average row in an epoch."""
         return 2 * self.n_ratings / (len(self.user_counts) + len(self.item_counts))
 
     def form(self, name: Any) -> Form:

@@ -34,7 +34,7 @@ FURTHEST = 1e-3  # of the range: how near to its ends the mean may be taken to l
 
 @dataclass(frozen=True)
 class Form:
-    """From ratings to targets, from scores to ratings."""
+    """What ratings are compared with: from ratings to targets, from scores to ratings."""
 
     offset: float  # g
     low: float

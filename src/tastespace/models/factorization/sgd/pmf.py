@@ -124,24 +124,12 @@ class PMF(FindsStrengths):
         check_option("form", self.form, FORMS)
         check_option("method", self.method, METHODS)
         check_option("schedule", self.schedule, ["auto", *SCHEDULES])
-        check_option("weighting", self.weighting, list(WEIGHTINGS))
-        check_option("precision", self.precision, ["float32", "float64"])
-        for name in ("biases", "early_stopping", "refit"):
-            check_option(name, getattr(self, name), [True, False])
+        check_option("refit", self.refit, [True, False])
         check_number("decay", self.decay, least=0)
         check_number("momentum", self.momentum, least=0, below=1)
-        check_number("validation_share", self.validation_share, above=0, below=1)
         if not is_word(self.learning_rate, "auto"):
             check_number("learning_rate", self.learning_rate, above=0)
-        if empirical_bayes_of(self.regularisation) is not None:
-            self._check_empirical()
-        elif isinstance(self.regularisation, str):
-            check_option("regularisation", self.regularisation, ["auto", "adaptive", "empirical-bayes"])
-        else:
-            check_number("regularisation", self.regularisation, above=0)
-        for name in ("user", "item", "user_bias", "item_bias"):
-            if (value := getattr(self, f"{name}_regularisation")) is not None:
-                check_number(f"{name}_regularisation", value, above=0)
+        self._check_strengths(["auto", "adaptive", "empirical-bayes"])
 
     def _check_empirical(self) -> None:
         super()._check_empirical()

@@ -66,7 +66,7 @@ class VariationalPopulation(Protocol):
 
     @property
     def divergence(self) -> float:
-        """From the prior of the parameters."""
+        """The divergence from the prior of the parameters."""
 
     def learned(self, rows: Moments) -> Self:
         """What maximises the bound given beliefs about the rows."""

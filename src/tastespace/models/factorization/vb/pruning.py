@@ -33,7 +33,7 @@ Populations = tuple[VariationalPopulation, VariationalPopulation]
 
 @dataclass(frozen=True, eq=False)
 class PrunedState(VariationalState):
-    """With the number of passes."""
+    """The state with the number of passes."""
 
     passes: int = 0
 
@@ -43,7 +43,7 @@ class PruningAscent:
     """The ascent, with columns dropped on the way."""
 
     inner: VariationalAscent
-    least: float  # theta of a column that stays
+    min_variance: float  # theta of a column that stays
     populations: Callable[[int], Populations]  # where those of users and items begin, with so many columns
 
     @property
@@ -65,9 +65,9 @@ class PruningAscent:
         return PrunedState(**{**vars(moved), "passes": passes}), {**stats, COLUMNS: float(moved.users.shape.n_factors)}
 
     def _pruned(self, state: PrunedState) -> PrunedState:
-        """Without the columns that have vanished; one stays in any case."""
+        """The state without the columns that have vanished; one stays in any case."""
         variances, to_users, to_items = canonical(state)
-        kept = max(1, int((variances > self.least).sum()))
+        kept = max(1, int((variances > self.min_variance).sum()))
         if kept == len(variances):
             return state
         unit = np.sqrt(kept)  # items have the variance 1 / D by convention

@@ -79,7 +79,7 @@ class RowBeliefs:
 
     @property
     def mean(self) -> DoubleArray:
-        """Of all rows: the centre for the records of their next beliefs."""
+        """The mean of all rows: the centre for the records of their next beliefs."""
         return np.asarray(self.centre + self.records[:, : self.shape.width].mean(axis=0, dtype=np.float64))
 
     def recentred(self, centre: DoubleArray) -> RowBeliefs:
