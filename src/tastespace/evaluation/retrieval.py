@@ -85,7 +85,9 @@ def sampled_queries(
         history = _part_of(ratings.by_user.take(rows), rng)
         belief = posterior.fold_in(history, threads)
         if isinstance(posterior, Reweighs):
-            belief = posterior.reweighed(belief, _nothing(len(rows)))
+            # Training has seen nothing of them.
+            unseen = CSR(np.zeros(len(rows) + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+            belief = posterior.reweighed(belief, unseen)
         parts.append(_query_vectors(posterior, belief))
     return SampledQueries(np.concatenate(parts), len(known), len(met))
 
@@ -135,11 +137,6 @@ def _blocks(rows: IntArray, posterior: Any) -> list[IntArray]:
     """Some users at a time: beliefs of many draws are large."""
     step = max(1, BLOCK // max(posterior.item_vectors().shape[1], 1))
     return [rows[start : start + step] for start in range(0, len(rows), step)]
-
-
-def _nothing(n: int) -> CSR:
-    """What training has seen of strangers."""
-    return CSR(np.zeros(n + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 
 def _part_of(ratings: CSR, rng: Generator) -> CSR:
@@ -238,9 +235,10 @@ def retrieval(
     # Single ones are timed in this order, some of each kind at any time.
     queries = asked.vectors[generator(seed).permutation(len(asked.vectors))]
     exact = Exact(threads=recommender.threads).build(vectors)
-    judged = Truth.of(exact, vectors, queries, k).judge(index.search(queries, k).items)
-    single = time_single(index, exact, vectors, queries, k, seconds)
-    batched = time_batch(index, exact, vectors, queries, k, seconds)
+    found = Truth.of(exact, vectors, queries, k).judge(index.search(queries, k).items)
+    timed = {"": time_single, "batched_": time_batch}
+    timings = {prefix: time(index, exact, vectors, queries, k, seconds) for prefix, time in timed.items()}
+    names = ("microseconds", "speedup", "speedup_over_exact")
     return RetrievalReport(
         index=index.description,
         n_items=len(vectors),
@@ -249,18 +247,13 @@ def retrieval(
         n_strangers=asked.n_strangers,
         k=k,
         n_th=n_th,
-        accuracy=judged.accuracy,
-        acceptance=judged.acceptance(n_th),
-        worst=int(judged.worst.max()),
-        worst_99=int(np.quantile(judged.worst, 0.99, method="higher")),
-        worst_median=int(np.quantile(judged.worst, 0.5, method="higher")),
-        microseconds=single.microseconds,
-        speedup=single.speedup,
-        speedup_over_exact=single.speedup_over_exact,
-        batched_microseconds=batched.microseconds,
-        batched_speedup=batched.speedup,
-        batched_speedup_over_exact=batched.speedup_over_exact,
+        accuracy=found.accuracy,
+        acceptance=found.acceptance(n_th),
+        worst=int(found.worst.max()),
+        worst_99=int(np.quantile(found.worst, 0.99, method="higher")),
+        worst_median=int(np.quantile(found.worst, 0.5, method="higher")),
         n_bytes=index.n_bytes,
+        **{f"{prefix}{name}": getattr(timing, name) for prefix, timing in timings.items() for name in names},
     )
 
 
