@@ -109,7 +109,7 @@ class TableResult(TextTables, Generic[Entry]):
         """An entry by its name, or by its position."""
         if not isinstance(name, str):
             return self.entries[name]  # type: ignore[no-any-return]
-        names = [getattr(entry, self.key) for entry in self.entries]
+        names = [str(getattr(entry, self.key)) for entry in self.entries]
         if name in names:
             return self.entries[names.index(name)]
         raise InvalidParameterError(f"there is no {self.key} {name!r} here; expected one of {', '.join(names)}")

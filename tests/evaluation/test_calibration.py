@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from evaluation.short import short_model
 from evaluation.uncertain import STARS, Oracle, drawn
 from scipy.stats import binom, kstest
 
@@ -284,7 +285,7 @@ def test_blocks_change_no_prediction(name, monkeypatch):
     drawn = tastes(50, 30, rng=generator(9))[0]
     # Models of choices refuse what is not above 0.
     split = held_out_users(replace(drawn, values=np.maximum(drawn.values, 0.5)), 0.4, seed=0)
-    model = MODELS[name]().set_params(seed=0).fit(split.train)
+    model = short_model(name).fit(split.train)
     # Errors of models of choices are measured if asked for.
     options = {"metrics": STANDARD, "ranking": False, "groups": False, "bootstrap": 0}
     whole = evaluate(model, split, **options)

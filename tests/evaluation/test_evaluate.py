@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evaluation.short import short_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -419,8 +420,7 @@ def test_every_model_is_measured(name):
     drawn = tastes(50, 30, rng=generator(9))[0]
     # Models of choices refuse what is not above 0.
     split = random_split(replace(drawn, values=np.maximum(drawn.values, 0.5)), 0.2, seed=0)
-    model = MODELS[name]()
-    model = model.set_params(seed=0).fit(split.train)
+    model = short_model(name).fit(split.train)
     report = evaluate(model, split, k=30, bootstrap=50)
     assert 0 <= report["auc"] <= 1
     assert report["recall@30"] == pytest.approx(1 - report.lists.cold_relevant_ratings / report.lists.relevant_ratings)

@@ -10,7 +10,6 @@ from evaluation.uncertain import Oracle, drawn
 
 from tastespace import DampedBias, compare_reports, evaluate, write_evaluation
 from tastespace.randomness import generator
-from tastespace.report import plotting
 from tastespace.report.evaluation_figures import confidence_picture, coverage_picture, pit_picture
 from tastespace.report.plotting import LOOKS
 
@@ -26,6 +25,12 @@ def reports():
 
 
 @pytest.fixture(scope="module")
+def page(reports, tmp_path_factory):
+    comparisons = compare_reports(*list(reports.values())[1:], resamples=50)
+    return write_evaluation(reports, tmp_path_factory.mktemp("page"), comparisons=comparisons)
+
+
+@pytest.fixture(scope="module")
 def sure(reports):
     return {name: report.calibration for name, report in reports.items() if report.calibration is not None}
 
@@ -33,12 +38,10 @@ def sure(reports):
 LOOK_OF = {"bias": 0, "right": 1, "too <sure>": 2}
 
 
-def test_the_page_has_the_figures_with_their_tables(reports, tmp_path):
-    text = write_evaluation(
-        reports, tmp_path, comparisons=compare_reports(*list(reports.values())[1:], resamples=50)
-    ).read_text()
+def test_the_page_has_the_figures_with_their_tables(reports, page):
+    text = page.read_text()
     for name in NAMES:
-        assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")
+        assert ElementTree.parse(page.with_name(f"{name}.svg")).getroot().tag.endswith("svg")
     found = reports["right"].calibration
     low, high = found.intervals["coverage_90"]
     assert f"<td>{found['coverage_90']:.4f} ({low:.4f}–{high:.4f})</td>" in text
@@ -52,6 +55,7 @@ def test_the_page_has_the_figures_with_their_tables(reports, tmp_path):
     assert "<td>–</td><td>–</td>" in text  # of the model without scores
 
 
+@pytest.mark.usefixtures("_unrendered")
 def test_without_sure_models_there_are_none_and_earlier_ones_go(reports, tmp_path):
     write_evaluation(reports, tmp_path)
     assert all((tmp_path / f"{name}.svg").exists() for name in NAMES)
@@ -60,6 +64,7 @@ def test_without_sure_models_there_are_none_and_earlier_ones_go(reports, tmp_pat
     assert "CRPS" not in text
 
 
+@pytest.mark.usefixtures("_unrendered")
 def test_words_say_what_is_to_be_seen(sure):
     alt = coverage_picture(sure, LOOK_OF).alt
     found = sure["right"]
@@ -73,10 +78,8 @@ def test_words_say_what_is_to_be_seen(sure):
     assert f"{found.confidence[-1].measures['rmse']:.3f} for the least certain (90-100 %)." in alt
 
 
-def test_a_model_looks_the_same_in_all_figures(sure, monkeypatch):
+def test_a_model_looks_the_same_in_all_figures(sure, figures):
     """Also where another one, which is not sure of anything, is left out."""
-    figures = []
-    monkeypatch.setattr(plotting, "to_svg", lambda figure: figures.append(figure) or b"")
     for draw in (coverage_picture, confidence_picture):
         draw(sure, LOOK_OF)
     for figure in figures:
@@ -86,9 +89,7 @@ def test_a_model_looks_the_same_in_all_figures(sure, monkeypatch):
             assert (lines[name].get_color(), lines[name].get_marker()) == (colour, marker)
 
 
-def test_what_is_drawn_is_what_was_found(sure, monkeypatch):
-    figures = []
-    monkeypatch.setattr(plotting, "to_svg", lambda figure: figures.append(figure) or b"")
+def test_what_is_drawn_is_what_was_found(sure, figures):
     for draw in (coverage_picture, pit_picture, confidence_picture):
         draw(sure, LOOK_OF)
     coverage, pit, confidence = figures
@@ -110,6 +111,7 @@ def test_without_groups_and_intervals(tmp_path):
     assert ">expected</th>" not in text  # on a continuous scale it is what the interval is called
 
 
-def test_the_same_bytes_every_time(sure):
+def test_the_same_bytes_every_time(sure, page):
     for draw in (coverage_picture, pit_picture, confidence_picture):
-        assert draw(sure, LOOK_OF).svg == draw(sure, LOOK_OF).svg
+        picture = draw(sure, LOOK_OF)
+        assert picture.svg == page.with_name(f"{picture.name}.svg").read_bytes()

@@ -35,14 +35,6 @@ def made_up(*, chains=2, warmup=20, draws=30, thin=2, pairs=10, held_out=True):
     return Trace(warmup, thin, quantities, predictions.astype(np.float32))
 
 
-@pytest.fixture
-def drawn(monkeypatch):
-    """The figures as matplotlib has them, before they become bytes."""
-    figures = []
-    monkeypatch.setattr(plotting, "to_svg", lambda figure: figures.append(figure) or b"")
-    return figures
-
-
 def made(trace):
     return {picture.name: picture for picture in pictures(trace, diagnose(trace))}
 
@@ -57,10 +49,10 @@ def test_files(tmp_path):
 
 
 @pytest.mark.parametrize("chains", [1, 2, 7])
-def test_the_trace_has_every_chain_and_shades_warm_up(chains, drawn):
+def test_the_trace_has_every_chain_and_shades_warm_up(chains, figures):
     trace = made_up(chains=chains)
     made(trace)
-    panels = [axes for axes in drawn[0].axes if axes.axison]
+    panels = [axes for axes in figures[0].axes if axes.axison]
     assert [axes.get_title("left") for axes in panels] == [NOISE, "log joint", "taste sd", "worst prediction"]
     for axes in panels:
         assert len(axes.lines) == chains
@@ -69,22 +61,22 @@ def test_the_trace_has_every_chain_and_shades_warm_up(chains, drawn):
         assert (shade.get_x(), shade.get_width()) == (0.5, trace.warmup)
 
 
-def test_a_bad_start_does_not_press_the_draws_into_a_line(drawn):
+def test_a_bad_start_does_not_press_the_draws_into_a_line(figures):
     trace = made_up()
     made(trace)
-    low, high = drawn[0].axes[0].get_ylim()
+    low, high = figures[0].axes[0].get_ylim()
     counted = trace.quantities[NOISE][:, trace.warmup :]
     assert low < counted.min() < counted.max() < high
     assert np.ptp(counted) > 0.3 * (high - low)
 
 
-def test_autocorrelation_is_of_what_was_drawn(drawn):
+def test_autocorrelation_is_of_what_was_drawn(figures):
     trace = made_up()
     rng = generator(12)
     slow = np.cumsum(rng.standard_normal((2, trace.sweeps)), axis=1)
     trace = Trace(trace.warmup, trace.thin, {**trace.quantities, "log joint": slow}, trace.predictions)
     alt = made(trace)["autocorrelation"].alt
-    panels = drawn[1].axes
+    panels = figures[1].axes
     assert [axes.get_title("left") for axes in panels] == [NOISE, "log joint", "worst prediction"]
     heights = [[segment[1, 1] for segment in axes.collections[0].get_segments()] for axes in panels]
     assert all(column[0] == pytest.approx(1) for column in heights)
@@ -94,20 +86,20 @@ def test_autocorrelation_is_of_what_was_drawn(drawn):
     assert len({axes.get_ylim() for axes in panels}) == 1
 
 
-def test_the_running_rmse(drawn):
+def test_the_running_rmse(figures):
     picture = made(made_up())["running"]
     assert picture.title.startswith("Held-out RMSE")
     assert "at the end 0.9112, 0.9112" in picture.alt
-    (axes,) = drawn[2].axes
+    (axes,) = figures[2].axes
     assert len(axes.lines) == 2
 
 
-def test_running_means_where_nothing_was_held_out(drawn):
+def test_running_means_where_nothing_was_held_out(figures):
     trace = made_up(held_out=False)
     picture = made(trace)["running"]
     assert picture.title == "Running means of two predictions"
     worst = diagnose(trace).pairs.worst
-    axes = drawn[2].axes[0]
+    axes = figures[2].axes[0]
     together = axes.lines[-1].get_ydata()
     kept = trace.predictions[:, trace.warmup + 1 :: 2, worst]
     assert len(together) == 30
@@ -132,6 +124,7 @@ def test_few_draws_can_be_drawn(draws):
     assert {"trace", "running"} <= made(made_up(draws=draws, thin=1, warmup=0, chains=1)).keys()
 
 
+@pytest.mark.usefixtures("_unrendered")
 def test_words_say_what_is_to_be_seen():
     trace = made_up()
     alt = made(trace)["trace"].alt

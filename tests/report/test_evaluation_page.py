@@ -72,10 +72,16 @@ def comparisons(reports):
     return compare_reports(*reports.values(), resamples=500)
 
 
-def test_the_page_has_every_figure_with_words_and_its_table(reports, comparisons, tmp_path):
-    path = write_evaluation(reports, tmp_path / "new" / "folder", comparisons=comparisons)
-    text = path.read_text()
-    page = Page(text)
+@pytest.fixture(scope="module")
+def written(reports, comparisons, tmp_path_factory):
+    """The page of both models."""
+    folder = tmp_path_factory.mktemp("page") / "new" / "folder"
+    notes = {"test <file>": "a&b.csv", "seed": 7}
+    return write_evaluation(reports, folder, comparisons=comparisons, notes=notes)
+
+
+def test_the_page_has_every_figure_with_words_and_its_table(reports, comparisons, written):
+    page = Page(written.read_text())
     assert page.open == []
     assert page.headings == len(page.images) == 4
     for image in page.images:
@@ -87,11 +93,11 @@ def test_the_page_has_every_figure_with_words_and_its_table(reports, comparisons
     assert f"≤ {comparisons['mae'].p_value:.4f}" in page.cells
     assert page.cells.count("> 640") == 4  # two models, users and items
     files = {"errors-by-users.svg", "errors-by-items.svg", "lists.svg", "differences.svg", "evaluation.html"}
-    assert {file.name for file in path.parent.iterdir()} == files
+    assert {file.name for file in written.parent.iterdir()} == files
 
 
-def test_the_summary_comes_first(reports, tmp_path):
-    text = write_evaluation(reports, tmp_path, notes={"test <file>": "a&b.csv", "seed": 7}).read_text()
+def test_the_summary_comes_first(reports, written):
+    text = written.read_text()
     top = text[: text.index("<section>")]
     cells = Page(top + "</main></body></html>").cells
     columns = ["model", "RMSE", "MAE", "Kendall tau-b", "pairwise accuracy", "NDCG@3", "recall@3", "AUC"]
@@ -110,6 +116,7 @@ def test_the_summary_comes_first(reports, tmp_path):
     assert f"<dt>relevant</dt><dd>rated at least {report.lists.relevant:.4g}</dd>" in top
 
 
+@pytest.mark.usefixtures("_unrendered")
 def test_a_model_without_lists_beside_one_with(reports, tmp_path):
     split = random_split(tastes(150, 60, rng=generator(6))[0], 0.3, seed=0)
     bare = evaluate(GlobalMean().fit(split.train), split, ranking=False, bootstrap=0)
@@ -118,6 +125,7 @@ def test_a_model_without_lists_beside_one_with(reports, tmp_path):
     assert f">mean</th>{''.join(known)}" + "<td>–</td>" * 3 in text
 
 
+@pytest.mark.usefixtures("_unrendered")
 def test_figures_of_an_earlier_run_do_not_stay(reports, comparisons, tmp_path):
     (tmp_path / "differences.svg").write_text("of somebody else")
     (tmp_path / "notes.svg").write_text("precious")
@@ -132,6 +140,7 @@ def test_figures_of_an_earlier_run_do_not_stay(reports, comparisons, tmp_path):
     assert {file.name for file in tmp_path.iterdir()} == left
 
 
+@pytest.mark.usefixtures("_unrendered")
 def test_the_folder_of_a_model_is_left_alone(reports, tmp_path):
     model = DampedBias().fit(tastes(20, 10, rng=generator(6))[0])
     save(model, tmp_path / "model")
@@ -146,7 +155,7 @@ def test_the_folder_of_a_model_is_left_alone(reports, tmp_path):
     assert write_evaluation(reports, tmp_path / "other").exists()
 
 
-def test_no_word_is_written_across_the_line_of_zero(monkeypatch):
+def test_no_word_is_written_across_the_line_of_zero(figures):
     """Small differences beside large ones, surely and not so surely different, to both sides."""
     rows = [
         Comparison(measure, 1.0 + value, 1.0, value, Interval(value - reach, value + reach), p_value, 9, 999)
@@ -159,10 +168,8 @@ def test_no_word_is_written_across_the_line_of_zero(monkeypatch):
             ("map@10", 0.0, 0.0, 1.0),
         )
     ]
-    drawn = []
-    monkeypatch.setattr(plotting, "to_svg", lambda figure: drawn.append(figure) or b"")
     differences_picture(Comparisons(tuple(rows)), "one", "other")
-    (figure,) = drawn
+    (figure,) = figures
     figure.draw_without_rendering()
     (axes,) = figure.axes
     zero = axes.transData.transform((0, 0))[0]
@@ -173,24 +180,26 @@ def test_no_word_is_written_across_the_line_of_zero(monkeypatch):
         assert axes.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1, text
 
 
-def test_nothing_is_fetched_from_elsewhere(reports, tmp_path):
-    text = write_evaluation(reports, tmp_path).read_text()
+def test_nothing_is_fetched_from_elsewhere(written):
+    text = written.read_text()
     assert not re.search(r'(src|href)="(?!data:)', text)
     assert "url(" not in text
     assert "<script" not in text
 
 
-def test_names_of_models_are_no_markup(reports, tmp_path):
-    text = write_evaluation(reports, tmp_path).read_text()
+def test_names_of_models_are_no_markup(written):
+    text = written.read_text()
     assert "<&>" not in text
     assert "popular &lt;&amp;&gt; all" in text
 
 
-def test_the_same_bytes_every_time(reports, comparisons, tmp_path):
-    pages = [write_evaluation(reports, tmp_path / name, comparisons=comparisons) for name in "ab"]
-    assert pages[0].read_bytes() == pages[1].read_bytes()
+def test_the_same_bytes_every_time(reports, comparisons, written, tmp_path):
+    notes = {"test <file>": "a&b.csv", "seed": 7}
+    again = write_evaluation(reports, tmp_path, comparisons=comparisons, notes=notes)
+    assert again.read_bytes() == written.read_bytes()
 
 
+@pytest.mark.usefixtures("_unrendered")
 def test_words_say_what_is_to_be_seen(reports, comparisons):
     alt = errors_picture(reports, "users").alt
     groups = [group for group in reports["bias"].groups["users"] if group.n]
@@ -210,6 +219,7 @@ def test_words_say_what_is_to_be_seen(reports, comparisons):
             assert display_name(row.measure) in sentence
 
 
+@pytest.mark.usefixtures("_unrendered")
 def test_one_model_has_no_legend_and_no_differences(reports, tmp_path):
     one = {"bias": reports["bias"]}
     assert len(Page(write_evaluation(one, tmp_path).read_text()).images) == 3

@@ -6,14 +6,16 @@ import json
 from html.parser import HTMLParser
 from importlib.util import find_spec
 
+import numpy as np
 import polars as pl
 import pytest
 
 from tastespace import ALS, DampedBias, Ratings, artifact, evaluate, random_split
+from tastespace.data.vocabulary import HANDFUL
 from tastespace.errors import DataError, InvalidParameterError, MissingExtraError
 from tastespace.randomness import generator
 from tastespace.report import page
-from tastespace.report.model_page import Shown, write_report
+from tastespace.report.model_page import Shown, attributes_of, write_report
 from tastespace.testing.toys import gaussian
 
 pytestmark = pytest.mark.skipif(find_spec("plotly") is None, reason="needs the extra plot")
@@ -240,3 +242,18 @@ def test_without_plotly_it_says_what_to_install(shown, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="plot"):
         write_report(shown, tmp_path / "report.html")
+
+
+def test_many_items_are_described_as_few_are():
+    n = 2 * HANDFUL
+    about = pl.DataFrame(
+        {"year": range(n), "genres": [[f"g{row % 3}"] for row in range(n)], "share": [float("nan")] * n}
+    )
+    ratings = Ratings.from_arrays([0] * n, range(n), [1.0] * n).with_items(None, about)
+    rows = np.arange(n, dtype=np.int32)[::-1].copy()
+    many = attributes_of(ratings, rows)
+    assert many == [attributes_of(ratings, rows[place : place + 1])[0] for place in range(n)]
+    assert many[0] == {"year": n - 1, "genres": [f"g{(n - 1) % 3}"], "share": None}
+    ids = ratings.items.at(np.append(rows, -1))
+    assert ids.to_list() == [*rows.tolist(), None]
+    assert ids.to_list()[:5] == ratings.items.at(rows[:5]).to_list()

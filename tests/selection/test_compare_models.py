@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from evaluation.short import short_model
 from selection.failing import Broken, Gone, Killed
 
 from tastespace import (
@@ -27,14 +28,12 @@ from tastespace import (
 from tastespace.errors import ConvergenceWarning, InvalidParameterError
 from tastespace.inference.trace import HELD_OUT
 from tastespace.models import MODELS
-from tastespace.models.registry import suited
 from tastespace.randomness import generator
 from tastespace.selection.compare_models import INTERRUPTED, NOT_BEGUN, compare_models, suitable_models, unsuitable
 from tastespace.selection.trials import OWN_HELD_OUT
 from tastespace.testing.toys import tastes
 
 RESAMPLES = 50
-SHORT = {"n_factors": 2, "warmup": 3, "draws": 3, "chains": 1, "passes": 3, "epochs": 3}
 
 
 def short_bpmf(**more):
@@ -170,14 +169,13 @@ def test_errors_on_ratings_that_a_model_holds_out_itself_are_not_of_the_test(spl
 @pytest.mark.parametrize("name", MODELS)
 def test_only_searches_tell_errors_without_being_given_ratings_to_tell_them_of(split, name):
     """What a model tells of ratings that it holds out itself must not be drawn as errors of the test ratings."""
-    model = suited(MODELS[name], split.train).set_params(seed=0)
+    model = short_model(name, **MODELS[name].settings_for(split.train.kind))
     if unsuitable(model, split.train) is not None:
         pytest.skip("does not suit stars")
     told = []
-    short = {key: value for key, value in SHORT.items() if hasattr(model, key)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.set_params(**short).fit(split.train, observer=told.append)
+        model.fit(split.train, observer=told.append)
     own = {event.phase for event in told if HELD_OUT in event.stats}
     assert all(phase.startswith(OWN_HELD_OUT) for phase in own), own
 

@@ -16,7 +16,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.groups import GROUP_SCHEMA, Group, Grouping, group_records, groups_table, measure_record
 from tastespace.evaluation.metrics.rating import Loss, Predicted, squared_errors
 from tastespace.evaluation.resampling import Interval, Sums, those_of
-from tastespace.evaluation.tables import EMPTY, counted, figure
+from tastespace.evaluation.tables import EMPTY, counted, figure, plain_measures
 from tastespace.models.base.results import Prediction
 from tastespace.tables import Table, TextTables, frame_of
 
@@ -102,7 +102,7 @@ class Tenth:
 
     def to_dict(self) -> dict[str, Any]:
         """The content for JSON; an empty one has nulls."""
-        return {"share": self.label, "n": self.n, **_plain(self.measures, self.intervals)}
+        return {"share": self.label, "n": self.n, **plain_measures(self.measures, self.intervals)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -142,7 +142,7 @@ class Calibration(TextTables):
             "n": self.n,
             "levels": None if self.levels is None else list(self.levels),
             "off_levels": self.off_levels,
-            **_plain(self.measures, self.intervals),
+            **plain_measures(self.measures, self.intervals),
             "pit": list(self.pit),
             "pit_intervals": [list(interval) for interval in self.pit_intervals] or None,
             "confidence": [tenth.to_dict() for tenth in self.confidence],
@@ -238,12 +238,6 @@ class Calibration(TextTables):
 
     def _cell(self, name: str) -> str:
         return figure(self[name], self.intervals.get(name))
-
-
-def _plain(measures: Mapping[str, float], intervals: Mapping[str, Interval]) -> dict[str, Any]:
-    """Measures and intervals as JSON has them, null where there are none."""
-    spans = {name: list(interval) for name, interval in intervals.items()}
-    return {"measures": dict(measures) or None, "intervals": spans or None}
 
 
 PIT_PARTS = 20

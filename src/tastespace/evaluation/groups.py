@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tastespace.evaluation.metrics.rating import Predicted
 from tastespace.evaluation.resampling import Interval, Sums, those_of
-from tastespace.evaluation.tables import EMPTY, figure, plain_number
+from tastespace.evaluation.tables import EMPTY, figure, plain_measures
 from tastespace.tables import Table
 
 # The first number of ratings of each group; 0 are the cold ones.
@@ -41,8 +41,7 @@ class Group:
             "training_ratings": self.label,
             "members": self.members,
             "n": self.n,
-            "measures": {name: plain_number(value) for name, value in self.measures.items()} or None,
-            "intervals": {name: list(interval) for name, interval in self.intervals.items()} or None,
+            **plain_measures(self.measures, self.intervals),
         }
 
 

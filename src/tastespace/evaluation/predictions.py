@@ -82,6 +82,13 @@ def user_blocks(users: IntArray) -> Iterator[NDArray[np.int64]]:
         start = stop
 
 
+def are_known(train: Ratings, test: Ratings) -> BoolArray:
+    """Which test ratings have a user and an item that the training ratings have."""
+    users = train.users.rows_of(test.users.ids)[test.user_rows]
+    items = train.items.rows_of(test.items.ids)[test.item_rows]
+    return np.asarray((users >= 0) & (items >= 0))
+
+
 def of_users(history: Ratings | None, user_ids: pl.Series) -> Ratings | None:
     """The part of a history that is of these users, each named once."""
     if history is None:

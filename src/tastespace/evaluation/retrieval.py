@@ -232,9 +232,10 @@ def retrieval(
     # Single ones are timed in this order, some of each kind at any time.
     queries = asked.vectors[generator(seed).permutation(len(asked.vectors))]
     exact = Exact(threads=recommender.threads).build(vectors)
-    judged = Truth.of(exact, vectors, queries, k).judge(index.search(queries, k).items)
-    single = time_single(index, exact, vectors, queries, k, seconds)
-    batched = time_batch(index, exact, vectors, queries, k, seconds)
+    found = Truth.of(exact, vectors, queries, k).judge(index.search(queries, k).items)
+    timed = {"": time_single, "batched_": time_batch}
+    timings = {prefix: time(index, exact, vectors, queries, k, seconds) for prefix, time in timed.items()}
+    names = ("microseconds", "speedup", "speedup_over_exact")
     return RetrievalReport(
         index=index.description,
         n_items=len(vectors),
@@ -243,18 +244,13 @@ def retrieval(
         n_strangers=asked.n_strangers,
         k=k,
         n_th=n_th,
-        accuracy=judged.accuracy,
-        acceptance=judged.acceptance(n_th),
-        worst=int(judged.worst.max()),
-        worst_99=int(np.quantile(judged.worst, 0.99, method="higher")),
-        worst_median=int(np.quantile(judged.worst, 0.5, method="higher")),
-        microseconds=single.microseconds,
-        speedup=single.speedup,
-        speedup_over_exact=single.speedup_over_exact,
-        batched_microseconds=batched.microseconds,
-        batched_speedup=batched.speedup,
-        batched_speedup_over_exact=batched.speedup_over_exact,
+        accuracy=found.accuracy,
+        acceptance=found.acceptance(n_th),
+        worst=int(found.worst.max()),
+        worst_99=int(np.quantile(found.worst, 0.99, method="higher")),
+        worst_median=int(np.quantile(found.worst, 0.5, method="higher")),
         n_bytes=index.n_bytes,
+        **{f"{prefix}{name}": getattr(timing, name) for prefix, timing in timings.items() for name in names},
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from tastespace.evaluation.resampling import Interval
 
@@ -44,6 +46,12 @@ def counted(n: int, what: str) -> str:
 def plain_number(value: float) -> float | None:
     """The content for JSON: null for what is not defined."""
     return None if math.isnan(value) else value
+
+
+def plain_measures(measures: Mapping[str, float], intervals: Mapping[str, Interval]) -> dict[str, Any]:
+    """Measures and their intervals for JSON, null where there are none."""
+    values = {name: plain_number(value) for name, value in measures.items()}
+    return {"measures": values or None, "intervals": {name: list(span) for name, span in intervals.items()} or None}
 
 
 def figure(value: float, interval: Interval | None = None) -> str:

@@ -26,6 +26,7 @@ from tastespace.models.base.results import Ranking, as_entries, rounded
 from tastespace.progress import Observer, Progress, silent
 from tastespace.report import page
 from tastespace.report.model_story import model_story, plain
+from tastespace.report.plotting import writing
 from tastespace.report.taste_map import METHODS, MIN_ITEMS, map_content, place_content, taste_map, user_place
 from tastespace.storage import replace_file
 from tastespace.version import __version__
@@ -135,13 +136,8 @@ def write_report(
     notes = {"made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "by": f"tastespace {__version__}"}
     if test is not None:
         notes["measured on"] = f"{len(test):,} ratings"
-    try:
-        with replace_file(path) as stream:
-            stream.write(_html({"models": contents, "notes": notes}, plotly).encode())
-    except OSError as error:
-        raise DataError(
-            f"cannot write ({error.strerror or error})", file=path, expected="a place to write to"
-        ) from error
+    with writing(path, expected="a place to write to"), replace_file(path) as stream:
+        stream.write(_html({"models": contents, "notes": notes}, plotly).encode())
     return path
 
 

@@ -7,7 +7,8 @@ every time.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -174,14 +175,18 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
 
     path = Path(path)
     metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
-    try:
-        with mpl.rc_context(STEADY):
-            figure.savefig(path, dpi=150, metadata=metadata)
-    except OSError as error:
-        raise DataError(
-            f"cannot write the picture ({error.strerror or error})", file=path, expected="a place to write to"
-        ) from error
+    with writing(path, "write the picture", "a place to write to"), mpl.rc_context(STEADY):
+        figure.savefig(path, dpi=150, metadata=metadata)
     return path
+
+
+@contextmanager
+def writing(file: Path, what: str = "write", expected: str = "a folder to write to") -> Iterator[None]:
+    """Say which file could not be written, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"cannot {what} ({error.strerror or error})", file=file, expected=expected) from error
 
 
 def check_figure(path: str | Path) -> None:
@@ -202,12 +207,8 @@ def prepare_folder(folder: str | Path) -> Path:
     require_plot()
     folder = Path(folder)
     _refuse_artifact(folder)
-    try:
+    with writing(folder, "make the folder"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(
-            f"cannot make the folder ({error.strerror or error})", file=folder, expected="a folder to write to"
-        ) from error
     return folder
 
 
@@ -219,24 +220,17 @@ def write_pictures(
     `with_file` is the name and the text of one more file. Where an earlier run left that file, its pictures are those
     of `all_names`, and what is not drawn again is removed: it would be taken for a part of this one.
     """
-    paths = [folder / f"{picture.name}.svg" for picture in pictures]
-    try:
-        # Without that file, a picture of the same name is not ours.
-        if with_file is not None and (folder / with_file[0]).exists():
-            for name in {*all_names} - {picture.name for picture in pictures}:
-                (folder / f"{name}.svg").unlink(missing_ok=True)
-        for picture, path in zip(pictures, paths, strict=True):
-            path.write_bytes(picture.svg)
-        if with_file is not None:
-            paths.append(folder / with_file[0])
-            paths[-1].write_text(with_file[1], encoding="utf-8")
-    except OSError as error:
-        raise DataError(
-            f"cannot write ({error.strerror or error})",
-            file=error.filename or folder,
-            expected="a folder to write to",
-        ) from error
-    return paths
+    contents = {f"{picture.name}.svg": picture.svg for picture in pictures}
+    # Without that file, a picture of the same name is not ours.
+    if with_file is not None and (folder / with_file[0]).exists():
+        for name in {f"{name}.svg" for name in all_names} - contents.keys():
+            with writing(folder / name):
+                (folder / name).unlink(missing_ok=True)
+    contents |= {} if with_file is None else {with_file[0]: with_file[1].encode()}
+    for name, content in contents.items():
+        with writing(folder / name):
+            (folder / name).write_bytes(content)
+    return [folder / name for name in contents]
 
 
 def _refuse_artifact(folder: Path) -> None:

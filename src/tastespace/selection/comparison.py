@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import polars as pl
 
 from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.splits import Split
 from tastespace.evaluation.groups import GROUP_SCHEMA, Group, group_records, groups_table
 from tastespace.evaluation.metrics.order import ACCURACY, NDCG, TAU
+from tastespace.evaluation.predictions import are_known
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import Interval, bootstrap, middle
 from tastespace.evaluation.tables import UNDEFINED, counted, display_name, figure, plain_number
@@ -114,10 +116,8 @@ class Parts:
     @classmethod
     def of(cls, split: Split, kind: Kind) -> Parts:
         train, test = split.train, split.test
-        users = train.users.rows_of(test.users.ids)[test.user_rows]
-        items = train.items.rows_of(test.items.ids)[test.item_rows]
         history = 0 if split.history is None else len(split.history)
-        cold = int(((users < 0) | (items < 0)).sum())
+        cold = len(test) - int(np.count_nonzero(are_known(train, test)))
         return cls(kind, len(train), len(test), history, train.n_users, train.n_items, cold)
 
     def __str__(self) -> str:

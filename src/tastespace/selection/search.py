@@ -163,16 +163,16 @@ def _direction(is_smaller_better: bool) -> Literal["minimize", "maximize"]:
 
 
 class Journal:
-    """The trials of a run, in a folder or, without one, nowhere."""
+    """The trials of a run, in a folder or, without one, in memory."""
 
-    def __init__(self, study: Study | None, lock: Lock | None) -> None:
+    def __init__(self, study: Study, lock: Lock | None) -> None:
         self._study, self._lock = study, lock
 
     @classmethod
     def begin(cls, folder: Path | None, *, resume: bool, is_smaller_better: bool, run: Mapping[str, Any]) -> Journal:
         """The journal of this run, found or to be made. `run` is what makes it this one, by name."""
         if folder is None:
-            return cls(None, None)
+            return cls(_study(None, is_smaller_better), None)
         file, run = folder / FILE, json.loads(json.dumps(run))
         check_folder(folder, resume=resume)
         if resume and not file.exists():
@@ -191,32 +191,32 @@ class Journal:
             raise CheckpointError(
                 f"{folder} cannot be written to ({error.strerror or error}); expected a folder for the search"
             ) from error
-        study = _study(file, is_smaller_better)
-        known = study.user_attrs.get(RUN)
+        journal = cls(_study(file, is_smaller_better), lock)
+        known = journal._study.user_attrs.get(RUN)
         if known is None:
-            with quiet():
-                study.set_user_attr(RUN, run)
+            journal._set(RUN, run)
         else:
             _require_same(known, run, folder)
-        return cls(study, lock)
+        return journal
 
     def trials(self) -> list[FrozenTrial]:
         """Those that have ended."""
-        return [] if self._study is None else self._study.get_trials()
+        return self._study.get_trials()
 
     def defaults(self) -> float | None:
         """What the model achieves as it is, if that is known already."""
-        return None if self._study is None else self._study.user_attrs.get(DEFAULTS)
+        return self._study.user_attrs.get(DEFAULTS)
 
     def keep_defaults(self, value: float) -> None:
-        if self._study is not None:
-            with quiet():
-                self._study.set_user_attr(DEFAULTS, value)
+        self._set(DEFAULTS, value)
 
     def keep(self, trial: FrozenTrial) -> None:
-        if self._study is not None:
-            with quiet():
-                self._study.add_trial(trial)
+        with quiet():
+            self._study.add_trial(trial)
+
+    def _set(self, name: str, value: Any) -> None:
+        with quiet():
+            self._study.set_user_attr(name, value)
 
     def close(self) -> None:
         """Let others have the folder."""
@@ -235,21 +235,21 @@ def check_folder(folder: Path, *, resume: bool) -> None:
         )
 
 
-def _study(file: Path, is_smaller_better: bool) -> Study:
+def _study(file: Path | None, is_smaller_better: bool) -> Study:
     import optuna
     from optuna.storages.journal import JournalStorage
 
-    backend = _backend(file)
-    try:
-        with quiet():
+    direction = _direction(is_smaller_better)
+    with quiet():
+        if file is None:
+            return optuna.create_study(direction=direction)
+        backend = _backend(file)
+        try:
             return optuna.create_study(
-                storage=JournalStorage(backend),
-                study_name=STUDY,
-                direction=_direction(is_smaller_better),
-                load_if_exists=True,
+                storage=JournalStorage(backend), study_name=STUDY, direction=direction, load_if_exists=True
             )
-    except Exception as error:  # What is found in a damaged file is up to the damage.
-        raise _damaged(file, f"{type(error).__name__}: {error}") from error
+        except Exception as error:  # What is found in a damaged file is up to the damage.
+            raise _damaged(file, f"{type(error).__name__}: {error}") from error
 
 
 def _damaged(file: Path, why: str) -> CheckpointError:

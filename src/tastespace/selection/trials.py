@@ -29,7 +29,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
 from tastespace.errors import DataError, InvalidParameterError, TastespaceError, TastespaceWarning, shortened
 from tastespace.evaluation.metrics.rating import rmse
-from tastespace.evaluation.predictions import predict_all
+from tastespace.evaluation.predictions import are_known, predict_all
 from tastespace.evaluation.relevance import task_of
 from tastespace.evaluation.report import Report
 from tastespace.inference.trace import HELD_OUT, Trace
@@ -182,10 +182,7 @@ def _trace(listener: _Listener, recommender: Recommender, test: Ratings, report:
 
 def _known_rmse(recommender: Recommender, test: Ratings, report: Report) -> float | None:
     """The error over test ratings whose user and item are known, as is reported during the fit; None without any."""
-    trained = recommender.ratings_
-    users = trained.users.rows_of(test.users.ids)[test.user_rows]
-    items = trained.items.rows_of(test.items.ids)[test.item_rows]
-    known = np.flatnonzero((users >= 0) & (items >= 0))
+    known = np.flatnonzero(are_known(recommender.ratings_, test))
     if len(known) == len(test) and "rmse" in report.rating:
         return report["rmse"]
     if not len(known):
