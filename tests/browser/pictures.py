@@ -30,14 +30,14 @@ def answer_some(page: Any) -> None:
     """Five answers of somebody new, so that there is something to see."""
     for place, stars in enumerate(("4", "4", "5", "3", "4")):
         page.locator(".question .stars").first.get_by_role("button", name=re.compile(f"^{stars} for")).click()
-        page.get_by_role("heading", name=f"What you said ({place + 1})").wait_for()
+        page.get_by_role("heading", name=f"Your ratings ({place + 1})").wait_for()
     page.locator("figure svg.main-svg").first.wait_for()
 
 
 def show_figures(page: Any) -> None:
     draw_all(page)
-    page.get_by_role("heading", name="For whom, and for what").scroll_into_view_if_needed()
-    page.get_by_role("heading", name="For whom, and for what").evaluate("heading => heading.scrollIntoView()")
+    page.get_by_role("heading", name="Accuracy by group").scroll_into_view_if_needed()
+    page.get_by_role("heading", name="Accuracy by group").evaluate("heading => heading.scrollIntoView()")
 
 
 def wait_for_place(page: Any) -> None:

@@ -24,7 +24,7 @@ def test_keys_alone_are_enough(page, site):
         page.keyboard.press("Tab")
     page.keyboard.press("ArrowRight")
     page.locator("#told").filter(has_text=re.compile(r"new in the list|same items")).wait_for()
-    assert page.get_by_label("Surely good").is_checked()
+    assert page.get_by_label("Safe").is_checked()
     assert len(titles(page)) == len(before)
     go(page, site, "person")
     for _ in range(30):
@@ -149,7 +149,7 @@ def test_nothing_is_lost_while_the_service_is_down(open_page, film_model, tmp_pa
         page.get_by_text("3 – not stored yet").wait_for()
         page.get_by_role("link", name="Recommendations").click()
         page.locator("#trouble").filter(has_text="does not answer").wait_for()
-        page.get_by_role("link", name="New person").click()
+        page.get_by_role("link", name="New user").click()
         site.server.start()
         page.reload()
         settled(page, "person")
@@ -165,23 +165,23 @@ def test_odd_titles_many_ratings_and_a_model_of_points(open_page, odd_model, tmp
     try:
         go(page, site, "recommendations?user=many")
         assert "does not know how sure it is" in page.locator("main").inner_text()
-        page.get_by_text("What many rated").click()
+        page.get_by_text("Ratings of many").click()
         page.get_by_text("100 of 2,000 ratings").wait_for()
         page.get_by_role("button", name="More").click()
         page.get_by_text("200 of 2,000 ratings").wait_for()
         assert page.evaluate("document.scrollingElement.scrollWidth") <= 375
         assert page.locator("main img").count() == 0
         axe(page)
-        page.get_by_role("link", name="New person").click()
+        page.get_by_role("link", name="New user").click()
         page.get_by_role("heading", name="Rate something").wait_for()
-        page.get_by_label("Or rate what you have in mind").fill("גרנד")
+        page.get_by_label("Or search for something to rate").fill("גרנד")
         page.locator(".question .rated li").first.wait_for()
         assert page.locator(".question .rated li span[dir=auto]").first.inner_text() == "מלון גרנד בודפשט"
         page.get_by_role("link", name="Taste map").click()
         page.locator(".map canvas").wait_for()
         page.get_by_label("Find an item").fill("A" * 400)
         page.keyboard.press("Enter")
-        page.get_by_role("heading", name="Most like it").wait_for()
+        page.get_by_role("heading", name="Most similar").wait_for()
         assert page.evaluate("document.scrollingElement.scrollWidth") <= 375
         page.get_by_role("link", name="Model").click()
         page.get_by_text("Not measured: fit with --holdout 0.1").wait_for()
@@ -202,7 +202,7 @@ def test_without_titles_genres_or_ratings(open_page, bare_model, tmp_path):
         go(page, site, "recommendations?user=3")
         assert all(re.match(r"Item \d+", title) for title in titles(page))
         go(page, site, "map?user=nobody")
-        page.locator("#whereabouts").filter(has_text="Nothing is known of nobody yet").wait_for()
+        page.locator("#whereabouts").filter(has_text="nobody has no ratings yet").wait_for()
     finally:
         site.end(page)
 
@@ -215,9 +215,9 @@ def test_an_empty_database_and_a_model_without_its_ratings(open_page, film_model
     try:
         go(page, site, "recommendations?user=3")
         assert page.locator("ol.cards .card").count() == 10
-        page.get_by_role("link", name="New person").click()
+        page.get_by_role("link", name="New user").click()
         page.get_by_role("heading", name="Rate something").wait_for()
-        page.get_by_label("Or rate what you have in mind").fill("Film 12")
+        page.get_by_label("Or search for something to rate").fill("Film 12")
         page.get_by_role("button", name="5 for Film 12").click()
         answered(page, 1)
         page.get_by_role("heading", name="Your list").wait_for()

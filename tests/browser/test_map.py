@@ -35,7 +35,7 @@ def test_items_are_drawn_named_and_compared(page, site):
     page.mouse.down()
     page.mouse.up()
     side = page.locator("section[aria-label='What is meant']")
-    side.get_by_role("heading", name="Most like it").wait_for()
+    side.get_by_role("heading", name="Most similar").wait_for()
     assert side.locator("h2").inner_text() == name
     assert side.locator("ol li").count() == 10
     side.locator("ol li button").first.focus()
@@ -62,7 +62,7 @@ def test_a_user_has_a_place_and_a_spread(page, site):
     go(page, site, "map")
     page.get_by_label("Show a user").fill("3")
     page.get_by_role("button", name="Show", exact=True).click()
-    page.locator("#whereabouts").filter(has_text=re.compile(r"3 is at .* nine of ten draws")).wait_for()
+    page.locator("#whereabouts").filter(has_text=re.compile(r"3 is at .* 90 % of the posterior draws")).wait_for()
 
 
 def test_neighbours_together(page, site):
@@ -82,8 +82,8 @@ def test_keys_do_what_a_pointer_does(page, site):
     page.locator(".tip").wait_for()
     assert canvas.evaluate("canvas => canvas.toDataURL()") != before
     page.keyboard.press("Enter")
-    page.get_by_role("heading", name="Most like it").wait_for()
+    page.get_by_role("heading", name="Most similar").wait_for()
     page.get_by_label("Find an item").fill("Film 17")
     page.get_by_label("Find an item").press("Enter")
     page.locator("section[aria-label='What is meant'] h2").filter(has_text="Film 17").wait_for()
-    page.get_by_role("button", name="The whole map").click()
+    page.get_by_role("button", name="Whole map").click()

@@ -6,20 +6,26 @@ from browser.looking import axe, draw_all, go
 
 HEADINGS = (
     "Fitted on",
-    "How good it is",
-    "For whom, and for what",
-    "Whether it is as sure as it should be",
+    "Accuracy",
+    "Accuracy by group",
+    "Calibration",
     "Noise: erratic raters, divisive items",
     "Search",
-    "How it was found",
+    "Inference",
 )
-FIGURES = ("RMSE by users", "RMSE by items", "Intervals", "Where ratings fall", "Error by how sure it said to be")
+FIGURES = (
+    "RMSE by users",
+    "RMSE by items",
+    "Intervals",
+    "Probability integral transform",
+    "Error by predicted uncertainty",
+)
 FIGURES += (
     "Raters by how erratic they are",
     "Items by how much they divide opinion",
     "noise sd",
     "log joint",
-    "What was tried",
+    "Trials",
 )
 
 

@@ -9,7 +9,7 @@ from browser.looking import axe, go, settled
 
 
 def answered(page, n: int) -> None:
-    page.get_by_role("heading", name=f"What you said ({n})").wait_for()
+    page.get_by_role("heading", name=f"Your ratings ({n})").wait_for()
 
 
 def rate(page, stars: str) -> None:
@@ -27,7 +27,7 @@ def width(page) -> float:
 def test_five_answers_narrow_the_intervals(page, site):
     go(page, site, "person")
     axe(page)
-    assert page.get_by_role("heading", name="What anybody is recommended").is_visible()
+    assert page.get_by_role("heading", name="Default list").is_visible()
     before, unsure = width(page), float(page.locator("#sd").inner_text())
     first = page.locator("ol.cards").inner_text()
     for place, stars in enumerate(("5", "1", "4", "2", "5")):
@@ -39,7 +39,7 @@ def test_five_answers_narrow_the_intervals(page, site):
     assert float(page.locator("#sd").inner_text()) < unsure
     assert page.locator("ol.cards").inner_text() != first
     assert "Because of what you said" in page.locator("ol.cards").inner_text()
-    page.locator("figure", has_text="How unsure, answer by answer").locator("svg.main-svg").first.wait_for()
+    page.locator("figure", has_text="Uncertainty after each answer").locator("svg.main-svg").first.wait_for()
     stored = httpx.get(f"{site.server.url}/users/{whom(page)}/ratings").json()
     assert [one["rating"] for one in reversed(stored["ratings"])] == [5, 1, 4, 2, 5]
     axe(page)
@@ -60,15 +60,15 @@ def test_answers_are_there_after_a_reload_can_be_undone_and_deleted(page, site):
         document.querySelector(".question .stars button:last-child").click();
         [...document.querySelectorAll("button")].find((one) => one.textContent === "Undo the last").click();
     }""")
-    page.locator("#status").filter(has_text="Taken back.").wait_for(state="attached")
+    page.locator("#status").filter(has_text="Undone.").wait_for(state="attached")
     answered(page, 2)
     page.get_by_role("button", name="Undo the last").focus()
     page.keyboard.press("Enter")
     answered(page, 1)
-    page.locator("section[aria-label='What you said'] h2:focus").wait_for()  # whoever uses keys goes on there
+    page.locator("section[aria-label='Your ratings'] h2:focus").wait_for()  # whoever uses keys goes on there
     stored = httpx.get(f"{site.server.url}/users/{user}/ratings").json()
     assert [one["rating"] for one in stored["ratings"]] == [4]
-    page.get_by_role("button", name="Delete all of it").click()
+    page.get_by_role("button", name="Delete all").click()
     answered(page, 0)
     assert httpx.get(f"{site.server.url}/users/{user}/ratings").json()["total"] == 0
     assert whom(page) != user
@@ -88,7 +88,7 @@ def test_what_one_does_not_know_is_not_asked_again(page, site):
 
 def test_one_can_rate_what_one_has_in_mind(page, site):
     go(page, site, "person")
-    page.get_by_label("Or rate what you have in mind").fill("film 42")
+    page.get_by_label("Or search for something to rate").fill("film 42")
     page.get_by_role("button", name="5 for Film 42", exact=True).click()
     answered(page, 1)
-    assert "Film 42" in page.locator("section[aria-label='What you said']").inner_text()
+    assert "Film 42" in page.locator("section[aria-label='Your ratings']").inner_text()

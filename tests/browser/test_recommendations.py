@@ -17,7 +17,7 @@ def test_a_card_says_what_how_sure_and_why(page, site):
     words = first.locator(".bar").get_attribute("aria-label")
     expected, low, high = map(float, re.findall(r"\d+\.\d+", words))
     assert 1 <= low < expected < high <= 5
-    assert "among the true best 10" in first.inner_text()
+    assert "probability of the top 10" in first.inner_text()
     assert "Because of the ratings" in page.locator("ol.cards").inner_text()
     first.locator("summary", has_text="How it was found").click()
     assert "Every item was looked at." in first.inner_text()
@@ -41,14 +41,14 @@ def test_the_bar_is_where_the_numbers_are(page, site):
 def test_a_policy_changes_the_list_for_all_to_see(page, site):
     go(page, site, "recommendations")  # Of anybody little is sure.
     before = titles(page)
-    page.get_by_label("Worth finding out").check()
+    page.get_by_label("Exploratory").check()
     page.locator("#told").filter(has_text=re.compile(r"new in the list|same items")).wait_for()
     assert titles(page) != before
     assert page.locator(".move").count() > 0
     assert "policy=curious" in page.url
     page.reload()
     page.locator("ol.cards .card").first.wait_for()
-    assert page.get_by_label("Worth finding out").is_checked()
+    assert page.get_by_label("Exploratory").is_checked()
 
 
 def test_filters_hold(page, site):
@@ -65,7 +65,7 @@ def test_filters_hold(page, site):
     assert all(year >= 2000 for year in years)
     page.get_by_label("year up to").fill("1900")
     page.get_by_label("year up to").press("Enter")
-    page.locator("#told").filter(has_text="Nothing fits: loosen the filters.").wait_for()
+    page.locator("#told").filter(has_text="No item matches: relax the filters.").wait_for()
 
 
 def test_a_wrong_condition_is_told_and_the_page_goes_on(page, site):
@@ -85,7 +85,7 @@ def test_somebody_unknown_gets_the_list_for_anybody(page, site):
     go(page, site, "recommendations?user=3")
     page.get_by_label("User", exact=True).fill("nobody <b>here</b>")
     page.get_by_role("button", name="Show").click()
-    page.get_by_text("Nothing is known of nobody <b>here</b> yet").first.wait_for()
+    page.get_by_text("nobody <b>here</b> has no ratings yet").first.wait_for()
     assert page.locator("main b").count() == 0
 
 
@@ -94,7 +94,7 @@ def test_users_are_suggested_and_their_ratings_shown(page, site):
     page.get_by_label("User", exact=True).fill("11")
     page.locator("datalist#users option[value='11']").wait_for(state="attached")
     page.get_by_role("button", name="Show").click()
-    page.get_by_text("What 11 rated").click()
+    page.get_by_text("Ratings of 11").click()
     page.get_by_text(re.compile(r"\d+ of \d+ ratings, newest first")).wait_for()
 
 

@@ -36,7 +36,7 @@ def report(tmp_path_factory):
 
 def test_two_models_side_by_side(page, report):
     page.goto(report.as_uri())
-    page.get_by_role("heading", name="Whether it is as sure as it should be").wait_for()
+    page.get_by_role("heading", name="Calibration").wait_for()
     draw_all(page)
     figure = page.locator("figure", has=page.get_by_role("heading", name="Yes and no"))
     assert figure.locator(".scatterlayer .trace").count() == 3  # the line of what is right, and two models

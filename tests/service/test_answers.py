@@ -195,12 +195,12 @@ def test_many_ratings_are_stored_all_or_none(client):
         ("POST", "/v1/recommendations", b" " * (5 << 20), 413),
     ],
 )
-def test_what_is_refused_is_refused_clearly(client, method, path, content, status):
-    before = client.get("/v1/model").json()["ratings_stored"]
+def test_what_is_refused_is_refused_clearly(read_only_client, method, path, content, status):
+    before = read_only_client.get("/v1/model").json()["ratings_stored"]
     headers = {"Content-Type": "application/json"} if content else {}
-    answer = client.request(method, path, content=content, headers=headers)
+    answer = read_only_client.request(method, path, content=content, headers=headers)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["status"] == status
     assert answer.json()["detail"]
-    assert client.get("/v1/model").json()["ratings_stored"] == before
+    assert read_only_client.get("/v1/model").json()["ratings_stored"] == before

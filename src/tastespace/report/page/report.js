@@ -1,5 +1,5 @@
 "use strict";
-// The report: the same pieces as the page, from values that are in the file itself.
+// The report: the same parts as the page, with values from the file itself.
 (() => {
   const { make } = tastespace;
   const { models, notes } = JSON.parse(document.getElementById("values").textContent);
@@ -31,7 +31,7 @@
     const at = `The cross is ${user}, at ${tastespace.number(place.middle[0])}, ${tastespace.number(place.middle[1])}`;
     if (!place.draws) return `${at}.`;
     const [long, short] = tastespace.ellipse(place.draws);
-    return `${at}; the ellipse, of ${tastespace.number(long)} and ${tastespace.number(short)}, holds nine of ten draws of what is believed.`;
+    return `${at}; the ellipse, of ${tastespace.number(long)} and ${tastespace.number(short)}, holds 90 % of the posterior draws.`;
   }
 
   function lists() {
