@@ -13,8 +13,9 @@ HEADINGS = (
     "Search",
     "Inference",
 )
-FIGURES = (
-    "RMSE by users",
+FIGURES = ("RMSE by users", "RMSE by items", "Intervals", "Probability integral transform")
+FIGURES += (
+    "Error by predicted uncertainty",
     "RMSE by items",
     "Intervals",
     "Probability integral transform",

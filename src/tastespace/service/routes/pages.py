@@ -22,7 +22,7 @@ POLICY = (
 )
 METHODS = ["GET", "HEAD"]
 FILES = {page.STYLE, page.ICON, page.PLOTLY, *page.PARTS, *page.VIEWS}
-Encodings = KnownTags = Annotated[str, Header()]
+TextHeader = Annotated[str, Header()]
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,19 @@ def _asset(name: str) -> Asset:
 
 
 @router.api_route("/", methods=METHODS)
-def index(accept_encoding: Encodings = "", if_none_match: KnownTags = "") -> Response:
+def index(accept_encoding: TextHeader = "", if_none_match: TextHeader = "") -> Response:
     """The page itself."""
     return _send(page.INDEX, accept_encoding, if_none_match)
 
 
 @router.api_route("/favicon.ico", methods=METHODS)
-def icon(accept_encoding: Encodings = "", if_none_match: KnownTags = "") -> Response:
+def icon(accept_encoding: TextHeader = "", if_none_match: TextHeader = "") -> Response:
     """The icon, which browsers request by themselves."""
     return _send(page.ICON, accept_encoding, if_none_match)
 
 
 @router.api_route("/page/{name}", methods=METHODS)
-def part(name: str, accept_encoding: Encodings = "", if_none_match: KnownTags = "") -> Response:
+def part(name: str, accept_encoding: TextHeader = "", if_none_match: TextHeader = "") -> Response:
     """A file of the page."""
     if name not in FILES:
         raise ProblemError(404, NOTHING_HERE)
