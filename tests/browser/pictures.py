@@ -27,7 +27,7 @@ WIDE, NARROW = {"width": 1200, "height": 820}, {"width": 375, "height": 740}
 
 
 def answer_some(page: Any) -> None:
-    """Five answers of somebody new, so that there is something to see."""
+    """Five answers of a new user, so that there is something to see."""
     for place, stars in enumerate(("4", "4", "5", "3", "4")):
         page.locator(".question .stars").first.get_by_role("button", name=re.compile(f"^{stars} for")).click()
         page.get_by_role("heading", name=f"Your ratings ({place + 1})").wait_for()
@@ -81,7 +81,7 @@ def take(browser: Any, url: str, folder: Path, user: str) -> list[Path]:
         page.goto(f"{url}#/{shot.view.format(user=user)}")
         settled(page, shot.view.partition("?")[0])
         shot.act(page)
-        page.wait_for_timeout(600)  # bars move
+        page.wait_for_timeout(300)  # bars move
         paths.append(folder / f"{shot.name}.png")
         page.screenshot(path=paths[-1])
         context.close()

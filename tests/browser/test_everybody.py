@@ -87,7 +87,7 @@ def test_a_key_is_asked_for(open_page, film_model, tmp_path):
         page.get_by_text("send an API key").wait_for()
         page.locator("#key").fill("wrong" * 8)
         page.keyboard.press("Enter")
-        page.get_by_text("is not known here").wait_for()
+        page.get_by_text("the API key is unknown").wait_for()
         page.locator("#key").fill("k" * 40)
         page.keyboard.press("Enter")
         page.locator("ol.cards .card").first.wait_for()
@@ -164,7 +164,7 @@ def test_odd_titles_many_ratings_and_a_model_of_points(open_page, odd_model, tmp
     page = open_page(viewport={"width": 375, "height": 740})
     try:
         go(page, site, "recommendations?user=many")
-        assert "does not know how sure it is" in page.locator("main").inner_text()
+        assert "provides no uncertainty" in page.locator("main").inner_text()
         page.get_by_text("Ratings of many").click()
         page.get_by_text("100 of 2,000 ratings").wait_for()
         page.get_by_role("button", name="More").click()
@@ -256,11 +256,11 @@ def test_a_key_that_may_only_read_sees_everything(open_page, film_model, tmp_pat
         page.keyboard.press("Enter")
         settled(page, "person")
         rate(page, "4")
-        page.locator("#trouble").filter(has_text="this needs one that may write").wait_for()
+        page.locator("#trouble").filter(has_text="this needs write").wait_for()
         page.reload()
         settled(page, "person")  # The answer waits, and the view is there all the same.
         page.get_by_text("4 – not stored yet").wait_for()
-        page.locator("#trouble").filter(has_text="this needs one that may write").wait_for()
+        page.locator("#trouble").filter(has_text="this needs write").wait_for()
         page.complaints.clear()  # The browser itself logs every 401 and 403.
     finally:
         locked.end(page)
