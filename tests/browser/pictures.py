@@ -75,13 +75,14 @@ def take(browser: Any, url: str, folder: Path, user: str) -> list[Path]:
     paths = []
     for shot in SHOTS:
         scheme = "dark" if shot.dark else "light"
-        context = browser.new_context(viewport=NARROW if shot.narrow else WIDE, color_scheme=scheme)
+        context = browser.new_context(
+            viewport=NARROW if shot.narrow else WIDE, color_scheme=scheme, reduced_motion="reduce"
+        )
         context.set_default_timeout(60_000)
         page = context.new_page()
         page.goto(f"{url}#/{shot.view.format(user=user)}")
         settled(page, shot.view.partition("?")[0])
         shot.act(page)
-        page.wait_for_timeout(300)  # bars move
         paths.append(folder / f"{shot.name}.png")
         page.screenshot(path=paths[-1])
         context.close()
