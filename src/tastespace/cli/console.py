@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -152,14 +152,7 @@ def as_entries(table: pl.DataFrame, *, with_title: bool = True) -> list[dict[str
     return entries
 
 
-def show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def show_warning(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
     """Print our own warnings as one line; those of other libraries are for developers, and are dropped."""
     if issubclass(category, TastespaceWarning):
         err.print(f"warning: {message}", markup=False)

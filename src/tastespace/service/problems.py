@@ -29,8 +29,8 @@ STATUSES: tuple[tuple[type[TastespaceError], int, str], ...] = (
 )
 TITLES = {
     400: "cannot be read",
-    401: "a key is needed",
-    403: "not allowed",
+    401: "an API key is needed",
+    403: "not allowed by the API key",
     404: "not found",
     405: "no such method",
     408: "too slow",
@@ -41,18 +41,6 @@ TITLES = {
     429: "too many requests",
     500: "internal error",
     503: "temporarily unavailable",
-}
-DESCRIPTIONS = {  # of the statuses in the OpenAPI document
-    400: "The request cannot be read.",
-    401: "A key is needed, or the one sent is unknown or has expired.",
-    403: "The key does not allow this.",
-    404: "Unknown.",
-    409: "In conflict with an earlier request.",
-    413: "The request is too large.",
-    415: "The body is not JSON.",
-    422: "Not possible: the detail says why.",
-    429: "Too many requests.",
-    503: "Temporarily unavailable: the database or the model does not answer.",
 }
 
 

@@ -13,7 +13,7 @@ from tastespace.service.access import Context, bearer, context_of, header, limit
 from tastespace.service.answering import as_json
 from tastespace.service.messages import MAX_ID_LENGTH, Problem, printable
 from tastespace.service.middleware import restore_slashes
-from tastespace.service.problems import DESCRIPTIONS, MEDIA_TYPE
+from tastespace.service.problems import MEDIA_TYPE, TITLES
 
 
 async def _context(request: Request) -> Context:
@@ -38,8 +38,8 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=10**9)]
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem, "description": text, "content": {MEDIA_TYPE: {}}}
-    for status, text in DESCRIPTIONS.items()
+    status: {"model": Problem, "description": f"{title[0].upper()}{title[1:]}.", "content": {MEDIA_TYPE: {}}}
+    for status, title in TITLES.items()
 }
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from browser.conftest import films, site_of
 from browser.looking import VIEWS, axe, draw_all, go, settled, titles
-from browser.test_person import answered, rate
+from browser.test_users import answered, rate
 
 import tastespace as ts
 from tastespace import artifact
