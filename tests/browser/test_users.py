@@ -43,7 +43,7 @@ def test_a_policy_changes_the_list_for_all_to_see(page, site):
     go(page, site, "recommendations")  # Of anybody little is sure.
     before = titles(page)
     page.get_by_label("Exploratory").check()
-    page.locator("#told").filter(has_text=re.compile(r"new in the list|same items")).wait_for()
+    page.locator("#summary").filter(has_text=re.compile(r"new in the list|same items")).wait_for()
     assert titles(page) != before
     assert page.locator(".move").count() > 0
     assert "policy=curious" in page.url
@@ -55,7 +55,7 @@ def test_a_policy_changes_the_list_for_all_to_see(page, site):
 def test_filters_hold(page, site):
     go(page, site, "recommendations?user=3")
     page.get_by_label("genres").select_option("Horror")
-    page.locator("#told").filter(has_text=re.compile(r"new in the list|same items")).wait_for()
+    page.locator("#summary").filter(has_text=re.compile(r"new in the list|same items")).wait_for()
     cards = page.locator("ol.cards .card")
     assert all("Horror" in card.inner_text() for card in cards.all())
     page.get_by_label("year from").fill("2000")
@@ -66,7 +66,7 @@ def test_filters_hold(page, site):
     assert all(year >= 2000 for year in years)
     page.get_by_label("year up to").fill("1900")
     page.get_by_label("year up to").press("Enter")
-    page.locator("#told").filter(has_text="No item matches: relax the filters.").wait_for()
+    page.locator("#summary").filter(has_text="No item matches: relax the filters.").wait_for()
 
 
 def test_a_wrong_condition_is_told_and_the_page_goes_on(page, site):

@@ -102,7 +102,7 @@ def test_the_place_of_a_user_is_that_of_the_library(client, small_model):
     np.testing.assert_allclose(told.middle, expected["middle"], atol=0.05)  # folded in from stored ratings
 
 
-def test_a_stranger_s_history_has_a_place(client, small_model):
+def test_the_history_of_a_new_user_has_a_place(client, small_model):
     model = artifact.load(small_model)
     history = {str(item): 5.0 if item % 2 else 1.0 for item in range(12)}
     told = checked(client.post("/v1/place", json={"history": history}), Place)

@@ -64,7 +64,7 @@ def test_a_bucket_fills_steadily():
     rates = Rates(10.0)
     assert sum(rates.wait("a", now=0.0) == 0 for _ in range(30)) == 20
     assert rates.wait("a", now=0.0) == pytest.approx(0.1)
-    assert rates.wait("b", now=0.0) == 0  # everybody has his own
+    assert rates.wait("b", now=0.0) == 0  # every client has its own bucket
     assert rates.wait("a", now=0.11) == 0
     assert rates.wait("a", now=0.11) > 0
     assert Rates(0).wait("a") == 0

@@ -55,7 +55,7 @@ def client(read_only_client):
 
 
 def uncompressed(client, path, **headers):
-    """As it is sent to somebody who understands no compression."""
+    """The file as it is sent without compression."""
     return client.get(path, headers={"Accept-Encoding": "identity", **headers})
 
 

@@ -90,7 +90,7 @@ def test_forgetting(store):
     assert store.person("ann") == Person(3, True)
     assert store.history("ann") == {}
     assert store.history("bob") == {"1": 4.0}
-    store.rate([RatingRow("ann", "3", 1.0)])  # He may come back.
+    store.rate([RatingRow("ann", "3", 1.0)])  # The user may come back.
     assert store.history("ann") == {"3": 1.0}
     assert store.person("ann").is_deleted
 

@@ -109,13 +109,13 @@ class Maps:
         return shown
 
     def _write(self, path: Path, shown: TasteMap) -> None:
-        """Written beside its place and moved there, so that nobody reads half of it; without room it is not kept."""
+        """Write the map atomically; where that is not possible it is not kept."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with replace_file(path) as stream:
                 stream.write(save(_arrays(shown)))
             for entry in self._folder.iterdir():
-                if not self._versions.path(entry.name).is_dir():  # Nobody can go back to it.
+                if not self._versions.path(entry.name).is_dir():  # No rollback is possible.
                     shutil.rmtree(entry, ignore_errors=True)
         except (OSError, SafetensorError) as error:
             log.error("a map cannot be kept in %s: %s", self._folder, error)

@@ -38,14 +38,14 @@
   }
 
   function policySwitch(state, change) {
-    const told = make("p", { class: "quiet", text: (POLICIES.find(([name]) => name === (state.policy || "mean")) || POLICIES[0])[2] });
+    const description = make("p", { class: "quiet", text: (POLICIES.find(([name]) => name === (state.policy || "mean")) || POLICIES[0])[2] });
     const choices = POLICIES.map(([name, text, words]) => make("label", {},
       make("input", {
         type: "radio", name: "policy", value: name, checked: name === (state.policy || "mean"),
-        onchange: () => { told.textContent = words; change({ policy: name === "mean" ? "" : name }); },
+        onchange: () => { description.textContent = words; change({ policy: name === "mean" ? "" : name }); },
       }),
       make("span", { text })));
-    return make("fieldset", {}, make("legend", { text: "Policy" }), make("div", { class: "switch" }, choices), told);
+    return make("fieldset", {}, make("legend", { text: "Policy" }), make("div", { class: "switch" }, choices), description);
   }
 
   function filters(state, attributes, change) {
@@ -85,7 +85,7 @@
         say(`No suggestions: ${error.message}`); // The list itself shows the error, and how to continue.
       }
     }, 150);
-    const input = make("input", { type: "search", id: "user", list: "users", value: state.user || "", maxlength: "200", autocomplete: "off", placeholder: "anybody", oninput: (event) => suggest(event.target.value) });
+    const input = make("input", { type: "search", id: "user", list: "users", value: state.user || "", maxlength: "200", autocomplete: "off", placeholder: "user id", oninput: (event) => suggest(event.target.value) });
     suggest(state.user || "");
     const form = make("form", { class: "controls" }, labelled("User", input), make("button", { type: "submit", class: "main", text: "Show" }), names);
     form.addEventListener("submit", (event) => {
@@ -174,7 +174,7 @@
       const whose = current.user ? "the ratings" : "what was rated";
       list.replaceChildren(
         make("h2", { text: current.user ? `For ${current.user}` : "Default list", dir: "auto" }),
-        make("p", { class: "quiet", id: "told", text: words.join(" ") }),
+        make("p", { class: "quiet", id: "summary", text: words.join(" ") }),
         ...found.remarks.map((remark) => make("p", { class: "note", text: remark })),
         tastespace.cards(found.items, { range: tastespace.scaleOf(story), n, before, foundBy: found.found_by, whose, isChoice: story.takes_choices, actions: story.can.map ? similar : null }),
         cardTable(found.items, "The same list", tastespace.scaleOf(story)));

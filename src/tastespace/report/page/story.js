@@ -103,7 +103,7 @@
           error_y: { visible: barred, type: "data", symmetric: false, thickness: 1, array: filled(bins).map((bin) => (bin.interval ? bin.interval[1] - bin.yes : 0)), arrayminus: filled(bins).map((bin) => (bin.interval ? bin.yes - bin.interval[0] : 0)) },
           marker: { color: tastespace.lineColours()[place % 5] }, line: { color: tastespace.lineColours()[place % 5] },
         }))],
-      layout: { ...legend(found), xaxis: { title: { text: "probability told" }, tickformat: ".0%", range: [-0.02, 1.02] }, yaxis: { title: { text: "share of yes" }, tickformat: ".0%", range: [-0.03, 1.03] } },
+      layout: { ...legend(found), xaxis: { title: { text: "predicted probability" }, tickformat: ".0%", range: [-0.02, 1.02] }, yaxis: { title: { text: "share of yes" }, tickformat: ".0%", range: [-0.03, 1.03] } },
       table: () => table("Yes and no", ["predicted probability", ...found.flatMap(([name]) => [`${name}: test ratings`, `${name}: predicted`, `${name}: yes`])],
         found[0][1].map((bin, place) => [label(bin), ...found.flatMap(([, bins]) => { const own = bins[place]; return own && own.n ? [own.n, percent(own.predicted, 1), percent(own.yes, 1)] : [0, "–", "–"]; })])),
     });
