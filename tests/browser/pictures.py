@@ -27,17 +27,17 @@ WIDE, NARROW = {"width": 1200, "height": 820}, {"width": 375, "height": 740}
 
 
 def answer_some(page: Any) -> None:
-    """Five answers of somebody new, so that there is something to see."""
+    """Five answers of a new user, so that there is something to see."""
     for place, stars in enumerate(("4", "4", "5", "3", "4")):
         page.locator(".question .stars").first.get_by_role("button", name=re.compile(f"^{stars} for")).click()
-        page.get_by_role("heading", name=f"What you said ({place + 1})").wait_for()
+        page.get_by_role("heading", name=f"Your ratings ({place + 1})").wait_for()
     page.locator("figure svg.main-svg").first.wait_for()
 
 
 def show_figures(page: Any) -> None:
     draw_all(page)
-    page.get_by_role("heading", name="For whom, and for what").scroll_into_view_if_needed()
-    page.get_by_role("heading", name="For whom, and for what").evaluate("heading => heading.scrollIntoView()")
+    page.get_by_role("heading", name="Accuracy by group").scroll_into_view_if_needed()
+    page.get_by_role("heading", name="Accuracy by group").evaluate("heading => heading.scrollIntoView()")
 
 
 def wait_for_place(page: Any) -> None:
@@ -75,13 +75,14 @@ def take(browser: Any, url: str, folder: Path, user: str) -> list[Path]:
     paths = []
     for shot in SHOTS:
         scheme = "dark" if shot.dark else "light"
-        context = browser.new_context(viewport=NARROW if shot.narrow else WIDE, color_scheme=scheme)
+        context = browser.new_context(
+            viewport=NARROW if shot.narrow else WIDE, color_scheme=scheme, reduced_motion="reduce"
+        )
         context.set_default_timeout(60_000)
         page = context.new_page()
         page.goto(f"{url}#/{shot.view.format(user=user)}")
         settled(page, shot.view.partition("?")[0])
         shot.act(page)
-        page.wait_for_timeout(600)  # bars move
         paths.append(folder / f"{shot.name}.png")
         page.screenshot(path=paths[-1])
         context.close()

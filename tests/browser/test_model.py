@@ -1,25 +1,135 @@
-"""What the model says of itself, in a browser: every figure drawn, every table there."""
+"""The model in a browser: its map, its description, the report from a file; and pictures of every view."""
 
 from __future__ import annotations
 
+import re
+import warnings
+from pathlib import Path
+
+import polars as pl
+import pytest
+from browser.conftest import films
 from browser.looking import axe, draw_all, go
+from browser.pictures import SHOTS, take
+
+import tastespace as ts
+from tastespace import artifact
+from tastespace.data.ratings import Ratings
+from tastespace.errors import ConvergenceWarning
+from tastespace.report.model_page import Shown, write_report
+
+# the map
+
+
+PAINTED = """canvas => {
+    const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const seen = new Set();
+    for (let place = 0; place < data.length; place += 4)
+        if (data[place + 3] > 100) seen.add(data[place] + "," + data[place + 1] + "," + data[place + 2]);
+    return seen.size;
+}"""
+
+
+def point_at_an_item(page) -> str:
+    """Move over the map until a name shows."""
+    box = page.locator(".map canvas").bounding_box()
+    for row in range(1, 12):
+        for column in range(1, 24):
+            page.mouse.move(box["x"] + box["width"] * column / 24, box["y"] + box["height"] * row / 12)
+            if page.locator(".tip").is_visible():
+                return page.locator(".tip").inner_text()
+    raise AssertionError("no item was found on the map")
+
+
+def test_items_are_drawn_named_and_compared(page, site):
+    go(page, site, "map")
+    canvas = page.locator(".map canvas")
+    assert canvas.evaluate(PAINTED) > 3  # more than one genre
+    assert "90 items" in page.locator("main").inner_text()
+    name = re.match(r"Film \d+", point_at_an_item(page))[0]
+    page.mouse.down()
+    page.mouse.up()
+    side = page.locator("section[aria-label='What is meant']")
+    side.get_by_role("heading", name="Most similar").wait_for()
+    assert side.locator("h2").inner_text() == name
+    assert side.locator("ol li").count() == 10
+    side.locator("ol li button").first.focus()
+    page.keyboard.press("Enter")
+    side.locator("h2:focus").wait_for()
+    side.locator("h2").filter(has_not_text=re.compile(f"^{name}$")).wait_for()
+    page.get_by_label("Colour", exact=True).select_option("ratings")
+    page.locator(".legend .scale").wait_for()
+    page.get_by_text("As a table").click()
+    page.get_by_role("columnheader", name="ratings").wait_for()
+    axe(page)
+
+
+def test_a_whole_title_is_found_before_longer_ones(page, site):
+    go(page, site, "map")
+    heading = page.locator("section[aria-label='What is meant'] h2")
+    for title in ("Film 1", "film 7"):
+        page.get_by_label("Find an item").fill(title)
+        page.keyboard.press("Enter")
+        heading.filter(has_text=re.compile(f"^{title}$", re.IGNORECASE)).wait_for()
+
+
+def test_a_user_has_a_place_and_a_spread(page, site):
+    go(page, site, "map")
+    page.get_by_label("Show a user").fill("3")
+    page.get_by_role("button", name="Show", exact=True).click()
+    page.locator("#whereabouts").filter(has_text=re.compile(r"3 is at .* 90 % of the posterior draws")).wait_for()
+
+
+def test_neighbours_together(page, site):
+    go(page, site, "map")
+    page.get_by_label("By", exact=True).select_option("tsne")
+    page.get_by_text("Neighbors are kept together").wait_for()
+    assert page.locator(".map canvas").evaluate(PAINTED) > 3
+
+
+def test_keys_do_what_a_pointer_does(page, site):
+    go(page, site, "map")
+    canvas = page.locator(".map canvas")
+    before = canvas.evaluate("canvas => canvas.toDataURL()")
+    canvas.focus()
+    for key in ("+", "+", "ArrowRight", "ArrowUp"):
+        page.keyboard.press(key)
+    page.locator(".tip").wait_for()
+    assert canvas.evaluate("canvas => canvas.toDataURL()") != before
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Most similar").wait_for()
+    page.get_by_label("Find an item").fill("Film 17")
+    page.get_by_label("Find an item").press("Enter")
+    page.locator("section[aria-label='What is meant'] h2").filter(has_text="Film 17").wait_for()
+    page.get_by_role("button", name="Whole map").click()
+
+
+# its description
+
 
 HEADINGS = (
     "Fitted on",
-    "How good it is",
-    "For whom, and for what",
-    "Whether it is as sure as it should be",
+    "Accuracy",
+    "Accuracy by group",
+    "Calibration",
     "Noise: erratic raters, divisive items",
     "Search",
-    "How it was found",
+    "Inference",
 )
-FIGURES = ("RMSE by users", "RMSE by items", "Intervals", "Where ratings fall", "Error by how sure it said to be")
+FIGURES = ("RMSE by users", "RMSE by items", "Intervals", "Probability integral transform")
+FIGURES += (
+    "Error by predicted uncertainty",
+    "RMSE by items",
+    "Intervals",
+    "Probability integral transform",
+    "Error by predicted uncertainty",
+)
 FIGURES += (
     "Raters by how erratic they are",
     "Items by how much they divide opinion",
     "noise sd",
     "log joint",
-    "What was tried",
+    "Trials",
 )
 
 
@@ -37,3 +147,51 @@ def test_all_that_there_is_to_know_is_shown(page, site):
     assert page.get_by_role("table", name="Convergence").locator("tbody tr").count() >= 5
     assert page.get_by_role("table", name="Erratic raters").locator("tbody tr").count() == 10
     axe(page)
+
+
+# the report
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    stars = films(60, 40)
+    frame = pl.DataFrame(
+        {"user": stars.user_ids(), "item": stars.item_ids(), "rating": (stars.values >= 3).astype(float)}
+    )
+    split = ts.random_split(Ratings.from_frame(frame), 0.2, seed=0)
+    shown = []
+    for likelihood in ("probit", "logistic"):
+        model = ts.BPMF(n_factors=2, likelihood=likelihood, chains=1, warmup=10, draws=20, seed=1, threads=1)
+        folder = tmp_path_factory.mktemp("models") / likelihood
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # Short: what is shown of it is looked at here.
+            artifact.save(model.fit(split.train), folder)
+        shown.append(Shown(likelihood, artifact.load(folder), artifact.read_manifest(folder)))
+    return write_report(shown, tmp_path_factory.mktemp("report") / "report.html", test=split.test)
+
+
+def test_two_models_side_by_side(page, report):
+    page.goto(report.as_uri())
+    page.get_by_role("heading", name="Calibration").wait_for()
+    draw_all(page)
+    figure = page.locator("figure", has=page.get_by_role("heading", name="Yes and no"))
+    assert figure.locator(".scatterlayer .trace").count() == 3  # the line of what is right, and two models
+    figure.locator("summary").click()
+    figure.locator("tbody tr").first.wait_for()
+    assert figure.locator("tbody tr").count() == 10
+    assert "probit: predicted" in figure.locator("thead").inner_text()
+    for name in ("probit", "logistic"):
+        assert page.get_by_text(name).first.is_visible()
+    axe(page)
+
+
+# pictures
+
+
+FOLDER = Path(__file__).parents[2] / "build" / "screenshots"
+
+
+def test_pictures_are_taken(browser, site):
+    paths = take(browser, site.url, FOLDER, "3")
+    assert len(paths) == len(SHOTS)
+    assert all(path.stat().st_size > 10_000 for path in paths)  # An empty page is smaller.

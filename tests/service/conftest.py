@@ -1,4 +1,4 @@
-"""A small service: a model of a few films with titles and genres, and a database of its own."""
+"""A small service: a model of a few films with titles and genres, and its own database."""
 
 from __future__ import annotations
 
@@ -47,7 +47,16 @@ def settings(small_model, tmp_path) -> Settings:
 
 @pytest.fixture
 def client(settings):
-    """A service that runs, and somebody who asks it."""
+    """A client of a running service."""
+    prepare(settings)
+    with TestClient(create_app(settings)) as asking:
+        yield asking
+
+
+@pytest.fixture(scope="session")
+def read_only_client(small_model, tmp_path_factory):
+    """A client of one service, for tests that store nothing."""
+    settings = Settings(model=str(small_model), state=str(tmp_path_factory.mktemp("read-only") / "state"), rate=0)
     prepare(settings)
     with TestClient(create_app(settings)) as asking:
         yield asking

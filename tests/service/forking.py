@@ -1,32 +1,37 @@
-"""A program that serves in processes of its own, one after another, so that tests can kill them: started in no time.
+"""A program that forks servers, so that tests can kill them and start others without a second of imports.
 
-Everything is imported once; a line "start" forks a server and prints its process id.
+A line of JSON with settings and a port on standard input starts a server; its process id is printed.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 
 import uvicorn
 
-from tastespace.service.app import of_environment
+from tastespace.service import middleware
+from tastespace.service.app import create_from_environment
 from tastespace.service.launching import PROTOCOL
 from tastespace.service.monitoring import log_config
+from tastespace.service.settings import SETTINGS_VARIABLE
+
+middleware.GRACE_SECONDS = 0.2
 
 
-def main(port: int) -> None:
-    for line in sys.stdin:
-        if line.strip() != "start":
-            return
+def main() -> None:
+    while line := sys.stdin.readline():
+        wanted = json.loads(line)
         process = os.fork()
         if not process:
-            settled = {"log_config": log_config("ERROR"), "access_log": False, **PROTOCOL}
-            uvicorn.run(of_environment(), host="127.0.0.1", port=port, **settled)
+            os.environ[SETTINGS_VARIABLE] = wanted["settings"]
+            options = {"log_config": log_config("ERROR"), "access_log": False, **PROTOCOL}
+            uvicorn.run(create_from_environment(), host="127.0.0.1", port=wanted["port"], **options)
             os._exit(0)
         sys.stdout.write(f"{process}\n")
         sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main()

@@ -1,41 +1,51 @@
-"""A service that runs for real, for tests that stop it, and for those that look at its page."""
+"""A service in its own process, for tests that stop it, and for those that look at its page."""
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 import httpx2 as httpx
 
-from tastespace.service.settings import SETTINGS_VARIABLE
+
+@cache
+def _starter() -> subprocess.Popen[str]:
+    """The process that all servers are forked from; it has imported what they need."""
+    program = str(Path(__file__).with_name("forking.py"))
+    starter = subprocess.Popen([sys.executable, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def end() -> None:
+        starter.stdin.close()
+        starter.wait(timeout=10)
+        starter.stdout.close()
+
+    atexit.register(end)
+    return starter
 
 
 class Server:
-    """A real server in a process of its own, which can be killed and started again."""
+    """A real server, which can be killed and started again."""
 
     def __init__(self, settings) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/v1"
-        self._starter = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("forking.py")), str(self.port)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, SETTINGS_VARIABLE: settings.to_json()},
-        )
+        self._line = json.dumps({"settings": settings.to_json(), "port": self.port}) + "\n"
         self.start()
 
     def start(self) -> None:
-        self._starter.stdin.write("start\n")
-        self._starter.stdin.flush()
-        self.process = int(self._starter.stdout.readline())
+        _starter().stdin.write(self._line)
+        _starter().stdin.flush()
+        self.process = int(_starter().stdout.readline())
         for _ in range(600):
             try:
                 if httpx.get(f"{self.url}/ready", timeout=5).status_code == 200:
@@ -47,8 +57,4 @@ class Server:
     def kill(self) -> None:
         os.kill(self.process, signal.SIGKILL)
 
-    def end(self) -> None:
-        self.kill()
-        self._starter.stdin.close()
-        self._starter.wait(timeout=10)
-        self._starter.stdout.close()
+    end = kill

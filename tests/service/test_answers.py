@@ -30,7 +30,7 @@ def test_a_new_rating_counts_at_once(client):
     assert (stored["item"], stored["rating"]) == (best, 1)
 
 
-def test_a_stranger_s_history_counts_and_is_not_stored(client):
+def test_the_history_of_a_new_user_counts_and_is_not_stored(client):
     told = client.post("/v1/recommendations", json={"history": {"1": 5, "2": 4}, "n": 3, "explain": True}).json()
     assert not told["cold"]
     assert {reason["item"] for reason in told["items"][0]["because"]} <= {"1", "2"}
@@ -49,7 +49,7 @@ def test_filters_and_policies_change_the_list(client):
     assert client.get("/v1/users/3/recommendations", params={"policy": "cautious:c=2"}).json()["policy"] == "cautious"
 
 
-def test_predictions_questions_and_likeness(client, small_model):
+def test_predictions_questions_and_similar_items(client, small_model):
     told = client.post("/v1/predictions", json={"user": "3", "items": ["1", 2, "nothing"], "coverage": 0.5}).json()
     prediction = artifact.load(small_model).predict(["3"] * 3, ["1", "2", "nothing"])
     assert [entry["mean"] for entry in told["items"]] == pytest.approx(prediction.mean.tolist(), abs=1e-3)
@@ -78,7 +78,7 @@ def test_a_rating_can_be_taken_back(client):
     assert client.delete(f"/v1/users/3/ratings/{item}").status_code == 404
 
 
-def test_a_user_who_is_forgotten_is_a_stranger(client):
+def test_a_deleted_user_is_new_again(client):
     assert client.get("/v1/users/3").json()["in_training"]
     assert client.delete("/v1/users/3").json()["forgotten"] > 0
     assert client.get("/v1/users/3").json() == {"user": "3", "ratings": 0, "version": 2, "in_training": False}
@@ -195,12 +195,12 @@ def test_many_ratings_are_stored_all_or_none(client):
         ("POST", "/v1/recommendations", b" " * (5 << 20), 413),
     ],
 )
-def test_what_is_refused_is_refused_clearly(client, method, path, content, status):
-    before = client.get("/v1/model").json()["ratings_stored"]
+def test_what_is_refused_is_refused_clearly(read_only_client, method, path, content, status):
+    before = read_only_client.get("/v1/model").json()["ratings_stored"]
     headers = {"Content-Type": "application/json"} if content else {}
-    answer = client.request(method, path, content=content, headers=headers)
+    answer = read_only_client.request(method, path, content=content, headers=headers)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["status"] == status
     assert answer.json()["detail"]
-    assert client.get("/v1/model").json()["ratings_stored"] == before
+    assert read_only_client.get("/v1/model").json()["ratings_stored"] == before

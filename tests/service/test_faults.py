@@ -1,13 +1,16 @@
-"""What happens when things break: the process is killed, the database goes away, the disk is full."""
+"""Real processes: killed, stopped, with a full disk, without a database, and with endless headers."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
+import platform
 import resource
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -19,11 +22,12 @@ import uvicorn
 from fastapi.testclient import TestClient
 from service.server import Server
 
+from tastespace import threads as heap_file
 from tastespace.service.app import create_app, prepare
-from tastespace.service.launching import Workers, listening, stop_accepting
-from tastespace.service.store import DatabaseError, Rated, Store
+from tastespace.service.launching import MAX_HEADER_BYTES, Workers, bind, stop_accepting
+from tastespace.service.store import DatabaseError, RatingRow, Store
 
-KILLS, WRITERS, BETWEEN = 20, 4, 5  # at least so many ratings from one kill to the next
+KILLS, WRITERS, BETWEEN = 10, 4, 5  # at least so many ratings from one kill to the next
 
 
 @pytest.fixture
@@ -35,7 +39,7 @@ def server(settings):
 
 
 def write(url: str, writer: int, acknowledged: dict[str, float], stop: threading.Event) -> None:
-    """One rating after another, each by somebody new; asked again, under the same key, when nobody answers."""
+    """One rating after another, each by a new user; sent again, with the same key, if there is no answer."""
     with httpx.Client(timeout=5) as client:
         for n in itertools.count():
             user, value = f"w{writer}-{n}", float(n % 5 + 1)
@@ -54,7 +58,7 @@ def write(url: str, writer: int, acknowledged: dict[str, float], stop: threading
 
 
 def test_what_was_acknowledged_survives_being_killed(server, settings):
-    """Writers write all the while, each rating under a key, and ask again when nobody answers."""
+    """Writers send ratings all the while, each with a key, and repeat requests without an answer."""
     acknowledged: dict[str, float] = {}
     stop = threading.Event()
     writers = [threading.Thread(target=write, args=(server.url, n, acknowledged, stop)) for n in range(WRITERS)]
@@ -78,7 +82,7 @@ def test_what_was_acknowledged_survives_being_killed(server, settings):
 
 
 def test_requests_that_are_being_answered_finish(server):
-    """SIGTERM is polite: somebody is in the middle of a sentence."""
+    """SIGTERM waits for a request that is half sent."""
     body = b'{"history": {"1": 5}, "n": 3}'
     head = (
         "POST /v1/recommendations HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -86,16 +90,16 @@ def test_requests_that_are_being_answered_finish(server):
     )
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
         connection.sendall(head.encode() + body[:10])
-        time.sleep(0.3)
+        time.sleep(0.1)
         os.kill(server.process, signal.SIGTERM)
-        wait_until_refused(server)  # Nobody new is let in.
+        wait_until_refused(server)  # New connections are refused.
         connection.sendall(body[10:])
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
     server.start()
 
 
-def test_who_is_connected_is_told_to_go_before_the_door_closes(server):
-    """A connection that was just closed under a question would have lost it."""
+def test_clients_are_asked_to_close_connections_before_the_server_stops(server):
+    """A connection that the server just closed would lose the next request."""
     with httpx.Client(timeout=20) as client:
         assert "connection" not in client.get(f"{server.url}/health").headers
         os.kill(server.process, signal.SIGTERM)
@@ -115,30 +119,30 @@ def wait_until_refused(server) -> None:
         except ConnectionRefusedError:
             return
         time.sleep(0.02)
-    raise AssertionError("the server still lets everybody in")
+    raise AssertionError("the server still accepts connections")
 
 
-def test_workers_send_their_answers_at_once():
-    """Answers have two parts: the second must not wait until the first is acknowledged."""
-    with listening(uvicorn.Config("none", host="127.0.0.1", port=0)) as bound:
+def test_workers_send_responses_at_once():
+    """Responses have two parts: the second must not wait until the first is acknowledged."""
+    with bind(uvicorn.Config("none", host="127.0.0.1", port=0)) as bound:
         bound.listen()
         with socket.create_connection(bound.getsockname()[:2]), bound.accept()[0] as accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a packet filter of Linux")
-def test_who_waits_can_still_be_taken_when_nobody_is_let_in():
-    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as early:
-        stop_accepting(door)
+def test_waiting_connections_are_accepted_after_new_ones_are_refused():
+    with socket.create_server(("127.0.0.1", 0)) as bound, socket.create_connection(bound.getsockname()) as early:
+        stop_accepting(bound)
         with pytest.raises(TimeoutError):
-            socket.create_connection(door.getsockname(), timeout=0.2)
+            socket.create_connection(bound.getsockname(), timeout=0.2)
         early.sendall(b"hello")
-        with door.accept()[0] as taken:
+        with bound.accept()[0] as taken:
             assert taken.recv(5) == b"hello"
 
 
-def test_many_may_wait_to_be_let_in_though_workers_take_one_at_a_time():
-    with listening(uvicorn.Config("none", host="127.0.0.1", port=0)) as bound, contextlib.ExitStack() as waiting:
+def test_many_connections_may_wait_though_workers_accept_one_at_a_time():
+    with bind(uvicorn.Config("none", host="127.0.0.1", port=0)) as bound, contextlib.ExitStack() as waiting:
         bound.listen(1)  # as a worker does
         parent = object.__new__(Workers)  # A whole one would take over the signals of this process.
         parent.sockets, parent.processes, parent.should_exit = [bound], [], threading.Event()
@@ -148,9 +152,9 @@ def test_many_may_wait_to_be_let_in_though_workers_take_one_at_a_time():
 
 
 def test_the_database_goes_away_and_comes_back(settings, postgres):
-    told = replace(settings, database=postgres.url)
-    prepare(told)
-    with TestClient(create_app(told)) as asking:
+    changed = replace(settings, database=postgres.url)
+    prepare(changed)
+    with TestClient(create_app(changed)) as asking:
         assert asking.put("/v1/users/x/ratings/1", json={"rating": 5}).status_code == 200
         postgres.stop()
         try:
@@ -171,10 +175,10 @@ def test_the_database_goes_away_and_comes_back(settings, postgres):
 
 
 def test_a_full_disk_refuses_and_keeps_what_there_is(tmp_path):
-    """A limit on the size of files stands for a full disk; in a process of its own, for it cannot be taken back."""
+    """A limit on the size of files stands for a full disk; in a process of its own, because it cannot be undone."""
     store = Store(f"sqlite:///{tmp_path / 'ratings.db'}")
     store.migrate()
-    store.rate([Rated("ann", "1", 4.0)])
+    store.rate([RatingRow("ann", "1", 4.0)])
     size = (tmp_path / "ratings.db-wal").stat().st_size
     child = os.fork()
     if not child:
@@ -184,7 +188,7 @@ def test_a_full_disk_refuses_and_keeps_what_there_is(tmp_path):
             resource.setrlimit(resource.RLIMIT_FSIZE, (size + 8192, size + 8192))
             full = Store(f"sqlite:///{tmp_path / 'ratings.db'}")
             try:
-                full.rate([Rated("bob", str(item), 3.0) for item in range(5000)])
+                full.rate([RatingRow("bob", str(item), 3.0) for item in range(5000)])
             except DatabaseError:
                 code = 0
         finally:
@@ -193,6 +197,76 @@ def test_a_full_disk_refuses_and_keeps_what_there_is(tmp_path):
     assert os.waitstatus_to_exitcode(status) == 0
     assert store.history("ann") == {"1": 4.0}
     assert store.history("bob") == {}  # all or none
-    store.rate([Rated("bob", "1", 3.0)])
+    store.rate([RatingRow("bob", "1", 3.0)])
     assert store.history("bob") == {"1": 3.0}
     store.close()
+
+
+PIECE = b"x" * 4096
+
+
+def response_to(port, pieces):
+    """The response to these pieces until the connection ends, or half a second has passed."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        try:
+            for piece in pieces:
+                connection.sendall(piece)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # It was closed while we were sending.
+        connection.settimeout(0.5)
+        answer = b""
+        try:
+            while piece := connection.recv(65536):
+                answer += piece
+        except (TimeoutError, ConnectionResetError):
+            pass
+        return answer
+
+
+def test_headers_must_end(server):
+    many = 4 * MAX_HEADER_BYTES // len(PIECE)
+    for beginning in (b"GET /v1/health?", b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: "):
+        answer = response_to(server.port, [beginning, *[PIECE] * many])
+        assert not answer or (answer.startswith(b"HTTP/1.1 400") and b"too long" in answer)
+    # A long body in one piece with its headers is accepted, and requests one after another.
+    history = {str(item): 3.0 for item in range(20_000)}
+    body = json.dumps({"history": history}).encode()
+    head = b"POST /v1/recommendations HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    whole = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    assert len(whole) > 3 * MAX_HEADER_BYTES
+    short = b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    assert response_to(server.port, [whole + short + short]).count(b"HTTP/1.1 ") == 3
+
+
+PROGRAM = """
+import ctypes, runpy, sys, threading
+if sys.argv[2:]:
+    runpy.run_path(sys.argv[1])["share_one_heap"]()
+libc, together = ctypes.CDLL(None), threading.Barrier(8)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+def take():
+    together.wait()
+    libc.free(libc.malloc(50_000))
+threads = [threading.Thread(target=take) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
+libc.fflush(None)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="heaps of threads are a thing of glibc")
+def test_threads_share_one_heap(monkeypatch):
+    monkeypatch.delenv(heap_file.ARENA_VARIABLE, raising=False)
+
+    def heaps(*arguments: str) -> int:
+        command = [sys.executable, "-c", PROGRAM, heap_file.__file__, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.count("<heap nr=")
+
+    assert heaps("shared") == 1
+    monkeypatch.setenv(heap_file.ARENA_VARIABLE, "1")
+    assert heaps() == 1
+    monkeypatch.delenv(heap_file.ARENA_VARIABLE)
+    assert heaps() > 1  # This is what it is for.

@@ -112,7 +112,7 @@ def test_keys_of_the_environment():
         ("[[key]]\nname = 'a'\nscope = 'read'\nsecret = 'short'", "at least 16"),
         ("[[key]]\nname = 'a'\nscope = 'read'\nsha256 = 'zz'", "64 hexadecimal"),
         ("[[key]]\nname = 'a'\nscope = 'read'\nsecret = 'xxxxxxxxxxxxxxxxxxxx'\nexpires = 3", "expected a date"),
-        ("key = 'xxxxxxxxxxxxxxxxxxxx", "no TOML"),
+        ("key = 'xxxxxxxxxxxxxxxxxxxx", "not TOML"),
     ],
 )
 def test_bad_files_of_keys(tmp_path, content, complaint):

@@ -207,7 +207,7 @@ def test_what_is_long_is_not_kept(own_settings, monkeypatch):
 
 
 def test_whoever_asks_again_is_kept(own_settings):
-    """Also where his answer was kept: he is no stranger after others have asked."""
+    """Also if their answer was cached: other users do not push them out."""
     few = replace(own_settings, cached_users=3)
     prepare(few)
     app = create_app(few)

@@ -10,15 +10,23 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from urllib.parse import quote
 
+import httpx2 as httpx
+import polars as pl
 import pytest
 from fastapi.testclient import TestClient
+from service.conftest import small_ratings
+from service.server import Server
 
 import tastespace.service.monitoring as metrics_file
+from tastespace import ALS, artifact
+from tastespace.data.ratings import Ratings
 from tastespace.service.answering import Answerer
 from tastespace.service.app import create_app, prepare
-from tastespace.service.middleware import Guard, Rates, Shutdown
+from tastespace.service.middleware import SLASH, Guard, Rates, Shutdown
 from tastespace.service.monitoring import JsonLines, Metrics
+from tastespace.service.settings import Settings
 
 
 def test_every_answer_has_an_id_and_safe_headers(client):
@@ -56,7 +64,7 @@ def test_a_bucket_fills_steadily():
     rates = Rates(10.0)
     assert sum(rates.wait("a", now=0.0) == 0 for _ in range(30)) == 20
     assert rates.wait("a", now=0.0) == pytest.approx(0.1)
-    assert rates.wait("b", now=0.0) == 0  # everybody has his own
+    assert rates.wait("b", now=0.0) == 0  # every client has its own bucket
     assert rates.wait("a", now=0.11) == 0
     assert rates.wait("a", now=0.11) > 0
     assert Rates(0).wait("a") == 0
@@ -215,3 +223,56 @@ def test_metrics_of_several_workers(tmp_path):
         living.communicate("")
     assert "tastespace_ratings_stored_total 6.0" in told
     assert "tastespace_model_activation 5.0" in told
+
+
+# ids with slashes, as DOIs have them
+
+
+@pytest.fixture(scope="module")
+def slashed(tmp_path_factory):
+    raw = small_ratings()
+    items = raw.item_ids().cast(pl.String)
+    frame = pl.DataFrame({"user": "u/" + raw.user_ids().cast(pl.String), "item": "10.1/" + items, "rating": raw.values})
+    folder = tmp_path_factory.mktemp("models") / "slashed"
+    artifact.save(ALS(n_factors=2, regularisation=0.1, seed=1, threads=1).fit(Ratings.from_frame(frame)), folder)
+    return folder
+
+
+def ask_everything(client):
+    user, item = quote("u/3", safe=""), quote("10.1/7", safe="")
+    assert client.get(f"/v1/items/{item}").json()["item"] == "10.1/7"
+    assert client.get(f"/v1/items/{item.lower()}/similar").json()["item"] == "10.1/7"
+    assert client.get(f"/v1/users/{user}").json()["in_training"]
+    told = client.get(f"/v1/users/{user}/recommendations").json()
+    assert told["user"] == "u/3"
+    assert not told["cold"]
+    assert client.put(f"/v1/users/{user}/ratings/{item}", json={"rating": 5}).status_code == 200
+    rated = {row["item"]: row["rating"] for row in client.get(f"/v1/users/{user}/ratings?limit=1000").json()["ratings"]}
+    assert rated["10.1/7"] == 5
+    assert client.delete(f"/v1/users/{user}/ratings/{item}").status_code == 200
+    # Slashes that divide the path still do, and nobody gets out of it.
+    assert client.get("/v1/users/u/3").status_code == 404
+    assert client.get("/page/..%2Fstyle.css").status_code == 404
+    assert client.get("/v1/users/%2F%2F/recommendations").json()["cold"]
+    # What stands for a slash meanwhile is no letter of an id.
+    rating = {"user": "a" + SLASH, "item": "10.1/7", "rating": 3}
+    assert client.post("/v1/ratings", json={"ratings": [rating]}).status_code == 422
+
+
+def test_ids_with_slashes_within_the_application(slashed, tmp_path):
+    settings = Settings(model=str(slashed), state=str(tmp_path / "state"), rate=0)
+    prepare(settings)
+    with TestClient(create_app(settings)) as client:
+        ask_everything(client)
+
+
+def test_ids_with_slashes_through_a_socket(slashed, tmp_path):
+    """How a path arrives is up to the server."""
+    settings = Settings(model=str(slashed), state=str(tmp_path / "state"), rate=0)
+    prepare(settings)
+    server = Server(settings)
+    try:
+        with httpx.Client(base_url=server.url.removesuffix("/v1"), timeout=30) as client:
+            ask_everything(client)
+    finally:
+        server.end()

@@ -14,7 +14,6 @@ from fastapi.testclient import TestClient
 from tastespace.report import page
 from tastespace.service.app import create_app, prepare
 from tastespace.service.routes import pages
-from tastespace.service.settings import Settings
 
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 OURS = (page.STYLE, page.ICON, *page.PARTS, *page.VIEWS)
@@ -50,17 +49,13 @@ class Loaded(HTMLParser):
         self._within = None
 
 
-@pytest.fixture(scope="module")
-def client(small_model, tmp_path_factory):
-    """Nothing here changes anything: one service is enough."""
-    settings = Settings(model=str(small_model), state=str(tmp_path_factory.mktemp("pages") / "state"), rate=0)
-    prepare(settings)
-    with TestClient(create_app(settings)) as asking:
-        yield asking
+@pytest.fixture
+def client(read_only_client):
+    return read_only_client
 
 
 def uncompressed(client, path, **headers):
-    """As it is sent to somebody who understands no compression."""
+    """The file as it is sent without compression."""
     return client.get(path, headers={"Accept-Encoding": "identity", **headers})
 
 
@@ -222,3 +217,12 @@ def test_the_page_is_no_part_of_the_described_interface(client):
     paths = client.get("/openapi.json").json()["paths"]
     assert all(path.startswith("/v1/") for path in paths)
     assert {"/v1/map", "/v1/place", "/v1/users/{user}/place", "/v1/model/outline", "/v1/model/story"} <= paths.keys()
+
+
+def test_who_refuses_gzip_gets_none(client):
+    answer = client.get("/", headers={"Accept-Encoding": "gzip;q=0, identity"})
+    assert "Content-Encoding" not in answer.headers
+
+
+def test_heads_of_the_page(client):
+    assert client.head("/").status_code == 200

@@ -12,7 +12,7 @@ from service.conftest import small_ratings
 from tastespace import ALS, Popular, artifact
 from tastespace.errors import DataError
 from tastespace.randomness import generator
-from tastespace.service.retraining import Comparison, WorseModelError, as_of_old, retrain
+from tastespace.service.retraining import Comparison, WorseModelError, convert, retrain
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_a_model_of_choices_is_compared_by_its_lists(all_ratings):
 def test_new_items_have_no_title_yet(all_ratings, old_and_new):
     old, frame = old_and_new
     more = pl.concat([frame, pl.DataFrame({"user": ["3"], "item": ["999"], "rating": [5.0], "time": [1_800_000_000]})])
-    ratings = as_of_old(more, old)
+    ratings = convert(more, old)
     row = ratings.items.rows_of([999])
     assert ratings.title_of(row).to_list() == [None]
     assert ratings.item_attributes[int(row[0])]["genre"].to_list() == [None]

@@ -15,20 +15,20 @@ from alembic.migration import MigrationContext
 from service.conftest import small_ratings
 
 from tastespace.errors import InvalidParameterError
-from tastespace.service.store import DatabaseError, Once, Person, Rated, RepeatedKeyError, Store, metadata
+from tastespace.service.store import DatabaseError, Person, RatingRow, RepeatedKeyError, RequestKey, Store, metadata
 from tastespace.service.store import ratings as ratings_table
 
 
 def differences(store) -> list:
     """What a migration would have to change for the tables to be those that the code knows."""
-    with store._engine.connect() as connection:
+    with store._write_engine.connect() as connection:
         return compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata)
 
 
 def test_the_tables_are_those_that_the_code_knows(store):
     store.migrate()  # again: nothing to do
     assert differences(store) == []
-    with store._engine.begin() as connection:
+    with store._write_engine.begin() as connection:
         connection.execute(sa.text("ALTER TABLE people DROP COLUMN deleted_at"))
     assert differences(store) != []  # This would have been noticed.
 
@@ -38,24 +38,24 @@ def test_a_database_of_before_is_brought_up_to_date(database):
     old = Store(database)
     old.migrate("0001")
     assert differences(old) != []
-    old.rate([Rated("ann", "1", 4.0)], Once("shop", "k", "of this"), "answer")
+    old.rate([RatingRow("ann", "1", 4.0)], RequestKey("shop", "k", "of this"), "answer")
     old.migrate()
     assert differences(old) == []
     assert old.history("ann") == {"1": 4.0}
-    assert old.rate([Rated("ann", "1", 4.0)], Once("shop", "k", "of this"), "answer") == "answer"
+    assert old.rate([RatingRow("ann", "1", 4.0)], RequestKey("shop", "k", "of this"), "answer") == "answer"
     old.close()
 
 
 def test_sqlite_waits_for_the_disk(tmp_path):
     store = Store(f"sqlite:///{tmp_path / 'ratings.db'}")
-    with store._engine.connect() as connection:
+    with store._write_engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2  # FULL
     store.close()
 
 
 def test_what_goes_wrong_is_told_without_what_people_rated(store):
-    with store._engine.begin() as connection:
+    with store._write_engine.begin() as connection:
         connection.execute(sa.text("DROP TABLE ratings"))
     with pytest.raises(DatabaseError) as told:
         store.history("somebody-secret")
@@ -66,9 +66,9 @@ def test_what_goes_wrong_is_told_without_what_people_rated(store):
 
 def test_a_rating_replaces_the_one_before_and_tells_that_the_user_changed(store):
     assert store.person("ann") == Person(0, False)
-    store.rate([Rated("ann", "1", 4.0), Rated("ann", "2", 3.0)])
+    store.rate([RatingRow("ann", "1", 4.0), RatingRow("ann", "2", 3.0)])
     assert store.person("ann").version == 1
-    store.rate([Rated("ann", "1", 2.5)])
+    store.rate([RatingRow("ann", "1", 2.5)])
     assert store.person("ann").version == 2
     assert store.history("ann") == {"1": 2.5, "2": 3.0}
     total, rows = store.ratings_of("ann", 1, 0)
@@ -78,32 +78,32 @@ def test_a_rating_replaces_the_one_before_and_tells_that_the_user_changed(store)
 
 def test_what_was_said_of_time_is_kept(store):
     moment = datetime(2024, 5, 31, 12, tzinfo=UTC)
-    store.rate([Rated("ann", "1", 4.0, moment)])
+    store.rate([RatingRow("ann", "1", 4.0, moment)])
     assert store.all_ratings()["time"].to_list() == [int(moment.timestamp())]
 
 
 def test_forgetting(store):
-    store.rate([Rated("ann", "1", 4.0), Rated("ann", "2", 4.0), Rated("bob", "1", 4.0)])
-    assert store.unrate("ann", "1")
-    assert not store.unrate("ann", "1")
+    store.rate([RatingRow("ann", "1", 4.0), RatingRow("ann", "2", 4.0), RatingRow("bob", "1", 4.0)])
+    assert store.delete_rating("ann", "1")
+    assert not store.delete_rating("ann", "1")
     assert store.forget("ann") == 1
     assert store.person("ann") == Person(3, True)
     assert store.history("ann") == {}
     assert store.history("bob") == {"1": 4.0}
-    store.rate([Rated("ann", "3", 1.0)])  # He may come back.
+    store.rate([RatingRow("ann", "3", 1.0)])  # The user may come back.
     assert store.history("ann") == {"3": 1.0}
     assert store.person("ann").is_deleted
 
 
 def test_a_key_is_good_for_one_request(store):
-    once = Once("shop", "k", "of this")
-    assert store.rate([Rated("ann", "1", 4.0)], once, "answer") is None
-    store.rate([Rated("ann", "1", 1.0)])
-    assert store.rate([Rated("ann", "1", 4.0)], once, "answer") == "answer"
+    once = RequestKey("shop", "k", "of this")
+    assert store.rate([RatingRow("ann", "1", 4.0)], once, "answer") is None
+    store.rate([RatingRow("ann", "1", 1.0)])
+    assert store.rate([RatingRow("ann", "1", 4.0)], once, "answer") == "answer"
     assert store.history("ann") == {"1": 1.0}
-    assert store.rate([Rated("ann", "1", 4.0)], Once("another shop", "k", "of this"), "other") is None
+    assert store.rate([RatingRow("ann", "1", 4.0)], RequestKey("another shop", "k", "of this"), "other") is None
     with pytest.raises(RepeatedKeyError):
-        store.rate([Rated("ann", "1", 4.0)], Once("shop", "k", "of that"), "answer")
+        store.rate([RatingRow("ann", "1", 4.0)], RequestKey("shop", "k", "of that"), "answer")
 
 
 def test_many_write_at_the_same_time(store):
@@ -112,8 +112,10 @@ def test_many_write_at_the_same_time(store):
 
     def write(n: int) -> None:
         for item in range(10):
-            store.rate([Rated("ann", str(item), float(n))])
-        answers.append(store.rate([Rated("bob", "1", float(n))], Once("shop", "same", "same"), f"answer of {n}"))
+            store.rate([RatingRow("ann", str(item), float(n))])
+        answers.append(
+            store.rate([RatingRow("bob", "1", float(n))], RequestKey("shop", "same", "same"), f"answer of {n}")
+        )
 
     threads = [threading.Thread(target=write, args=(n,)) for n in range(8)]
     for thread in threads:
@@ -128,8 +130,8 @@ def test_many_write_at_the_same_time(store):
 
 
 def test_who_reads_does_not_wait_for_who_writes(store):
-    store.rate([Rated("ann", "1", 4.0)])
-    with store._writing() as connection:
+    store.rate([RatingRow("ann", "1", 4.0)])
+    with store._write() as connection:
         connection.execute(sa.update(ratings_table).values(value=1.0))
         assert store.history("ann") == {"1": 4.0}  # what was there before
         assert store.all_ratings()["rating"].to_list() == [4.0]
@@ -138,8 +140,8 @@ def test_who_reads_does_not_wait_for_who_writes(store):
 
 def test_a_model_s_ratings_are_taken_over_once(store):
     ratings = small_ratings()
-    assert store.take_over(ratings, "f") == len(ratings)
-    assert store.take_over(ratings, "f") == 0
+    assert store.import_ratings(ratings, "f") == len(ratings)
+    assert store.import_ratings(ratings, "f") == 0
     stored = store.all_ratings()
     assert stored.height == len(ratings)
     assert stored["time"].null_count() == stored.height
@@ -148,11 +150,11 @@ def test_a_model_s_ratings_are_taken_over_once(store):
     expected = dict(zip(ratings.items.at(row.columns).cast(pl.String), row.values.tolist(), strict=True))
     assert store.history("3") == expected
     store.forget("3")
-    assert store.take_over(ratings, "f") == 0  # Nobody comes back by that.
+    assert store.import_ratings(ratings, "f") == 0  # Nobody comes back by that.
 
 
 def test_users_by_the_beginning_of_their_ids(store):
-    store.rate([Rated(user, "1", 4.0) for user in ("10%", "100", "1_0", "2")])
+    store.rate([RatingRow(user, "1", 4.0) for user in ("10%", "100", "1_0", "2")])
     assert store.users("10", 10) == ["10%", "100"]
     assert store.users("10%", 10) == ["10%"]
     assert store.users("1_", 10) == ["1_0"]
@@ -169,7 +171,7 @@ def test_activations(store):
 
 def test_texts_that_try_to_be_more(store):
     hostile = "x'); DROP TABLE ratings; --"
-    store.rate([Rated(hostile, hostile, 4.0)])
+    store.rate([RatingRow(hostile, hostile, 4.0)])
     assert store.history(hostile) == {hostile: 4.0}
     assert store.counts() == (1, 1)
 

@@ -1,1 +1,1 @@
-"""The command line: one file a verb."""
+"""The command line: `main` lists the verbs, and each file has those of one subject."""

@@ -18,6 +18,7 @@ from tastespace.cli.options import (
     Json,
     Model,
     Pick,
+    RatingsFile,
     ReadOptions,
     Threads,
     check_table,
@@ -79,9 +80,7 @@ def _fit_streamed(ratings: Path, recommender: PMF, out: Path, json: bool) -> Non
         "out": str(out),
         "fit_seconds": round(seconds, 3),
         "streamed": True,
-        "n_ratings": n_ratings,
-        "n_users": ids.n_users,
-        "n_items": ids.n_items,
+        **_sizes(ids, n_ratings),
         "parameters": recommender.get_params(),
     }
     console.print_result(
@@ -130,7 +129,7 @@ class Saving:
 
 @reads(*OPTIONS)
 def fit(
-    ratings: Annotated[Path, typer.Argument(help="File of ratings, folder of a known layout, or name of a data set.")],
+    ratings: RatingsFile,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write the model to.")] = None,
     model: Annotated[
         str | None,
@@ -164,8 +163,7 @@ def fit(
     *,
     said: ReadOptions,
     half_life: Annotated[
-        float | None,
-        typer.Option("--half-life", help="Days after which feedback counts half; needs times."),
+        float | None, typer.Option("--half-life", help="Days after which feedback counts half; needs times.")
     ] = None,
     without_ratings: Annotated[
         bool, typer.Option("--without-ratings", help="Do not store the training ratings with the model.")
@@ -183,8 +181,7 @@ def fit(
         Path | None, typer.Option("--start", help="Folder of a fitted model whose item factors are the starting point.")
     ] = None,
     stream: Annotated[
-        bool,
-        typer.Option("--stream", help="Read a Parquet file block by block: more ratings than memory. pmf only."),
+        bool, typer.Option("--stream", help="Read a Parquet file block by block: more ratings than memory. pmf only.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and stop.")] = False,
     json: Json = False,
@@ -324,9 +321,7 @@ def _fit(
         **measures,
         "fit_seconds": round(seconds, 3),
         "refitted": refit,
-        "n_ratings": len(ratings),
-        "n_users": ratings.n_users,
-        "n_items": ratings.n_items,
+        **_sizes(ratings, len(ratings)),
         "parameters": recommender.get_params(),
     }
     feedback = "ratings" if recommender.not_rated is None else "interactions"
@@ -342,6 +337,10 @@ def _fit(
         *(f"{key}: {report}" for key, report in reports.items()),
         f"saved to {saving.out}; next: tastespace recommend {saving.out} {example}",
     )
+
+
+def _sizes(ratings: Ratings, n_ratings: int) -> dict[str, int]:
+    return {"n_ratings": n_ratings, "n_users": ratings.n_users, "n_items": ratings.n_items}
 
 
 def _time(work: Callable[[], Any]) -> float:

@@ -48,8 +48,7 @@ def index(
         ),
     ] = None,
     latency_ms: Annotated[
-        float | None,
-        typer.Option("--latency-ms", help="Maximum time per list (ms).", show_default=False),
+        float | None, typer.Option("--latency-ms", help="Maximum time per list (ms).", show_default=False)
     ] = None,
     k: Annotated[int, typer.Option("-k", help="Length of the lists.")] = 10,
     seconds: Annotated[float, typer.Option("--seconds", help="Time budget for trials (s).")] = 60.0,
@@ -64,7 +63,10 @@ def index(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Choose the fastest index that is accurate enough, for known and new users, and save it with the model."""
+    """Choose the fastest index that is accurate enough, and save it with the model.
+
+    It is measured on known and on new users.
+    """
     if figure is not None:
         check_figure(figure)
     # An index that is there already is replaced, even one that cannot be read.

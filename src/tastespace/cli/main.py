@@ -27,10 +27,7 @@ VERBS = {
     "predict": ("recommend", "Predict the ratings of pairs of users and items."),
     "recommend": ("recommend", "Recommend items to users of the training ratings, or to new users with a history."),
     "similar": ("recommend", "Find the items most similar to an item, or the users most similar to a user."),
-    "explain": (
-        "recommend",
-        "Explain a recommendation by the user's own ratings: which pushed it up or down, and how much.",
-    ),
+    "explain": ("recommend", "Explain a recommendation by the ratings of the user that raise or lower it."),
     "ask": ("recommend", "Choose the items that a user should rate next; without a user or a history, a new user."),
     "evaluate": ("evaluate", "Measure a model on a file of test ratings, as far as it makes sense for what they say."),
     "compare": (
@@ -48,19 +45,13 @@ VERBS = {
     ),
     "noise": ("report", "List the users whose ratings are the most erratic, or the items that divide opinion most."),
     "curves": ("report", "Show the curves that ratings are understood by, and how many users have each."),
-    "index": (
-        "index",
-        "Choose the fastest index that is accurate enough, for known and new users, and save it with the model.",
-    ),
+    "index": ("index", "Choose the fastest index that is accurate enough, and save it with the model."),
     "report": (
         "report",
         "Write one HTML page about one or several models: measures, calibration, chains, noise, map, some lists.",
     ),
     "serve": ("serve", "Serve recommendations, predictions and questions over HTTP, and store new ratings."),
-    "retrain": (
-        "serve",
-        "Fit again on the ratings of a database, starting from MODEL; a worse model is not written.",
-    ),
+    "retrain": ("serve", "Fit again on the ratings of a database, starting from MODEL; a worse model is not written."),
     "demo": ("report", "Fit on the embedded movielens-demo, print measures and a user's top 10, and write a picture."),
     "doctor": ("doctor", "Print versions, threads, the instruction set and the installed extras."),
 }

@@ -217,7 +217,7 @@ def explain(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Explain a recommendation by the user's own ratings: which pushed it up or down, and how much."""
+    """Explain a recommendation by the ratings of the user that raise or lower it."""
     if user is None and history is None:
         raise typer.BadParameter(NO_USER)
     recommender = artifact.load(model).set_params(threads=threads)

@@ -1,1 +1,1 @@
-"""A recommender as a service: it only asks (fold-in, index, policy), and never trains while somebody waits."""
+"""The HTTP service: it asks a fitted model (fold-in, index, policy), and never trains in a request."""

@@ -1,4 +1,4 @@
-"""Who asks: the key of a request, what it may do, and how often."""
+"""Clients of the service: API keys, their scopes, and rate limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tastespace.service.maps import Maps
 from tastespace.service.middleware import Rates
 from tastespace.service.monitoring import Metrics
 from tastespace.service.problems import ProblemError
-from tastespace.service.settings import Key, Keys, Settings
+from tastespace.service.settings import Keys, Settings
 from tastespace.service.store import Store
 
 
@@ -32,14 +32,14 @@ class Context:
     metrics: Metrics
     rates: Rates
     maps: Maps
-    # Threads for lists: one asks the model, and another reads the database or writes its answer meanwhile. More would
-    # wait for the interpreter: a tenth fewer answers, and the slowest took twice as long.
-    listing: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(2))
+    # Threads for lists: one asks the model while another reads the database or writes its response. More would wait for
+    # the interpreter: a tenth fewer responses, and the slowest took twice as long.
+    list_threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(2))
 
     @property
     def answerer(self) -> Answerer:
-        """Answers with the version of now, whatever is activated meanwhile."""
-        return Answerer(self.live.current, self.store, self.metrics, self.settings.most_items)
+        """Answers with the current version, even if another one is activated meanwhile."""
+        return Answerer(self.live.current, self.store, self.metrics, self.settings.max_items)
 
 
 def context_of(request: Request) -> Context:
@@ -48,67 +48,62 @@ def context_of(request: Request) -> Context:
 
 
 bearer = HTTPBearer(auto_error=False, description="An API key.")
-header = APIKeyHeader(name="X-API-Key", auto_error=False, description="The same, in a header of its own.")
+header = APIKeyHeader(name="X-API-Key", auto_error=False, description="The same in its own header.")
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
-def needs(scope: str) -> Callable[..., Awaitable[str]]:
-    """A dependency: the name of the client, who must have this scope."""
+def require(scope: str) -> Callable[..., Awaitable[str]]:
+    """A dependency: the name of the client, whose key must have this scope."""
 
     async def client(
         request: Request,
         token: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)],
         key: Annotated[str | None, Security(header)],
     ) -> str:
-        return _client(request, scope, token, key)
+        return _authenticate(request, scope, token, key)
 
     return client
 
 
-async def client_of(request: Request, scope: str) -> str:
+async def authenticate(request: Request, scope: str) -> str:
     """The same, for a route that reads its request itself."""
-    return _client(request, scope, await bearer(request), await header(request))
+    return _authenticate(request, scope, await bearer(request), await header(request))
 
 
-async def anybody(request: Request) -> str:
-    """A dependency: the address of whoever asks what needs no key."""
-    return _counted(request, _address(request))
+async def limit_address(request: Request) -> str:
+    """A dependency: the address of a client that needs no key."""
+    return _limit_rate(request, _address(request))
 
 
-def _counted(request: Request, name: str) -> str:
-    """The client, who has not asked too often; from now on the log knows him."""
+def _limit_rate(request: Request, client: str) -> str:
+    """The client, who has not sent too many requests, and is named in the log from now on."""
     context: Context = context_of(request)
-    request.state.client = name
-    wait = context.rates.wait(name)
+    request.state.client = client
+    wait = context.rates.wait(client)
     if wait:
         raise ProblemError(
             429,
-            f"more than {context.settings.rate:g} requests a second; wait {wait:.1f} seconds",
+            f"more than {context.settings.rate:g} requests per second; wait {wait:.1f} seconds",
             {"Retry-After": str(int(wait) + 1)},
         )
-    return name
+    return client
 
 
-def _client(request: Request, scope: str, token: HTTPAuthorizationCredentials | None, key: str | None) -> str:
+def _authenticate(request: Request, scope: str, token: HTTPAuthorizationCredentials | None, key: str | None) -> str:
     context = context_of(request)
     if not context.keys:
-        return _counted(request, _address(request))
+        return _limit_rate(request, _address(request))
     secret = token.credentials if token is not None else key
     found = None if secret is None else context.keys.find(secret)
     if found is None or found.has_expired(datetime.now(UTC)):
-        _counted(request, _address(request))  # Whoever guesses may not do so faster than others may ask.
-        raise ProblemError(401, _complaint(secret, found), CHALLENGE)
-    name = _counted(request, f"key {found.name}")
+        _limit_rate(request, _address(request))  # Guessing keys is limited like any other request.
+        reason = "the API key is unknown" if found is None else "the API key has expired; ask for a new one"
+        raise ProblemError(401, "send an API key: Authorization: Bearer KEY" if secret is None else reason, CHALLENGE)
+    name = _limit_rate(request, f"key {found.name}")
     if not found.allows(scope):
-        raise ProblemError(403, f"the API key may {found.scope}; this needs one that may {scope}")
+        raise ProblemError(403, f"the scope of the API key is {found.scope}; this needs {scope}")
     return name
 
 
 def _address(request: Request) -> str:
     return f"address {request.client.host if request.client else 'unknown'}"
-
-
-def _complaint(secret: str | None, key: Key | None) -> str:
-    if secret is None:
-        return "send an API key: Authorization: Bearer KEY"
-    return "the API key is not known here" if key is None else "the API key has expired; ask for a new one"

@@ -16,7 +16,7 @@ from tastespace.models.base.results import Lists
 from tastespace.report.model_page import attributes_of, entries
 from tastespace.report.taste_map import TasteMap, place_content, user_place
 from tastespace.service.live_model import Known, Loaded
-from tastespace.service.messages import About, Curious, Guess, Wanted
+from tastespace.service.messages import PredictionRequest, QuestionRequest, RecommendationRequest, UserMessage
 from tastespace.service.monitoring import Metrics
 from tastespace.service.store import Store
 
@@ -42,7 +42,7 @@ class Answerer:
     metrics: Metrics
     most_items: int
 
-    def recommendations(self, wanted: Wanted) -> str:
+    def recommendations(self, wanted: RecommendationRequest) -> str:
         """As JSON: the same question about the same ratings has the same answer, which is kept for a while."""
         self._limit("n", wanted.n)
         told = self._told(wanted)
@@ -56,7 +56,7 @@ class Answerer:
             self.loaded.keep_answer(told.known, question, answer)
         return answer
 
-    def _recommended(self, wanted: Wanted, told: Told) -> dict[str, Any]:
+    def _recommended(self, wanted: RecommendationRequest, told: Told) -> dict[str, Any]:
         query, model = self._about(wanted, told), self.loaded.recommender
         ranking = model.recommend(
             query,
@@ -83,7 +83,7 @@ class Answerer:
             "items": entries(model.ratings_, ranking, explanation),
         }
 
-    def predictions(self, guess: Guess) -> dict[str, Any]:
+    def predictions(self, guess: PredictionRequest) -> dict[str, Any]:
         self._limit("the number of items", len(guess.items))
         told = self._told(guess)
         prediction = self.loaded.recommender.predict(self._about(guess, told), guess.items)
@@ -98,7 +98,7 @@ class Answerer:
             "items": [{**row, "item": str(row["item"])} for row in rows],
         }
 
-    def questions(self, curious: Curious) -> dict[str, Any]:
+    def questions(self, curious: QuestionRequest) -> dict[str, Any]:
         self._limit("n", curious.n, MOST_QUESTIONS)
         told = self._told(curious)
         questions = self.loaded.recommender.ask(
@@ -126,7 +126,7 @@ class Answerer:
         items = [{**entry, "item": str(entry["item"])} for entry in answer["items"]]
         return answer | {"items": items, "model": self.loaded.version, "remarks": lists.remarks}
 
-    def place(self, about: About, shown: TasteMap) -> dict[str, Any]:
+    def place(self, about: UserMessage, shown: TasteMap) -> dict[str, Any]:
         query = self._about(about, self._told(about))
         return {
             "user": about.user,
@@ -137,7 +137,7 @@ class Answerer:
             **place_content(user_place(shown, query)),
         }
 
-    def _told(self, about: About) -> Told:
+    def _told(self, about: UserMessage) -> Told:
         """What there is to go by, before the model is asked."""
         if about.history is not None:
             if about.user is not None:
@@ -153,7 +153,7 @@ class Answerer:
         known = self.loaded.known(about.user, version)
         return Told(version, known) if known is not None else Told(version, history=self.store.history(about.user))
 
-    def _about(self, about: About, told: Told) -> Query:
+    def _about(self, about: UserMessage, told: Told) -> Query:
         """The user with their ratings."""
         if about.user is None:
             return self.loaded.about(NOBODY, told.history, is_sent=True)

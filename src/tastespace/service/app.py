@@ -1,4 +1,4 @@
-"""The application: `create_app(settings)`, and how workers make theirs."""
+"""The application: `create_app(settings)`, and how workers create theirs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tastespace.service.live_model import LiveModel, Versions
 from tastespace.service.maps import Maps
 from tastespace.service.middleware import Guard, Rates, Shutdown
 from tastespace.service.monitoring import Metrics
-from tastespace.service.routes import items, pages, people, pictures, recommending, running
+from tastespace.service.routes import model, pages, recommendations, users
 from tastespace.service.routes.parts import PROBLEMS
 from tastespace.service.settings import KEYS_VARIABLE, SETTINGS_VARIABLE, Settings, read_keys
 from tastespace.service.store import Store
@@ -33,19 +33,19 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]", "testserver")
 
 
 def prepare(settings: Settings, observer: Observer = silent) -> int:
-    """Before anybody asks: tables up to date, and in an empty database the model's ratings. How many were taken."""
+    """Migrate the database, and import the model's ratings into an empty one; the number of imported ratings."""
     check_access(settings)
     store = Store(settings.database_url)
     try:
         store.migrate()
         recommender = artifact.load(settings.model, with_index=False)
-        return store.take_over(recommender.ratings_, recommender.ratings_.fingerprint(), observer)
+        return store.import_ratings(recommender.ratings_, recommender.ratings_.fingerprint(), observer)
     finally:
         store.close()
 
 
 def check_access(settings: Settings) -> None:
-    """Refuse to let the whole network in without a key."""
+    """Refuse to serve a network without API keys."""
     settings.check()
     if not read_keys(settings.keys) and not settings.is_local:
         raise InvalidParameterError(
@@ -55,7 +55,7 @@ def check_access(settings: Settings) -> None:
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The service as an ASGI application. `prepare` comes before it, once."""
+    """The service as an ASGI application; call `prepare` once before."""
     check_access(settings)
     store = Store(settings.database_url)
     metrics, shutdown = Metrics(), Shutdown()
@@ -73,7 +73,9 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        threadpool_limits(1, user_api="blas")  # Workers are as many as cores; more threads would wait for one another.
+        threadpool_limits(
+            1, user_api="blas"
+        )  # There are as many workers as cores: more threads would wait for one another.
         live.start()
         shutdown.watch()
         follower = threading.Thread(target=live.follow, args=(settings.poll_seconds,), name="follower", daemon=True)
@@ -89,12 +91,12 @@ def create_app(settings: Settings) -> FastAPI:
         version=__version__,
         lifespan=lifespan,
         responses=PROBLEMS,
-        docs_url=None,  # They would load scripts from elsewhere.
+        docs_url=None,  # They would load scripts from other sites.
         redoc_url=None,
         openapi_url="/openapi.json",
     )
     app.state.context = context
-    for part in (running, recommending, items, people, pictures, pages):
+    for part in (model, recommendations, users, pages):
         app.include_router(part.router)
     problems.install(app)
     if settings.origins:
@@ -104,14 +106,14 @@ def create_app(settings: Settings) -> FastAPI:
             allow_methods=["GET", "POST", "PUT", "DELETE"],
             allow_headers=["Authorization", "X-API-Key", "Content-Type", "Idempotency-Key"],
         )
-    # A page of another site could otherwise reach a service on this machine under a name of its own.
+    # Otherwise a page of another site could reach a local service under its own host name (DNS rebinding).
     hosts = {*LOCAL_HOSTS, settings.shown_host} if settings.is_local and not context.keys else None
     app.add_middleware(Guard, settings=settings, metrics=metrics, shutdown=shutdown, hosts=hosts)
     return app
 
 
-def of_environment() -> FastAPI:
-    """The application of a worker, with the settings that its parent left."""
-    # FastAPI silences it while it prepares a route; where two threads silence something at once, one may come through.
+def create_from_environment() -> FastAPI:
+    """The application of a worker, with the settings of its parent process."""
+    # FastAPI silences this warning while it prepares a route, which is not safe with several threads.
     warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
     return create_app(Settings.from_json(os.environ[SETTINGS_VARIABLE]))

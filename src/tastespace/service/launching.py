@@ -1,4 +1,4 @@
-"""Start a service: everything ready first, then the workers."""
+"""Start a service: prepare everything, then start the workers."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ TOO_LONG = "The request line and headers are too long."
 class HeaderLimit(HttpToolsProtocol):
     """httptools with a limit for request line and headers.
 
-    It reads requests in C, half a millisecond faster than in Python, and would keep whatever comes until the headers
+    It reads requests in C, half a millisecond faster than in Python, but buffers any amount of data until the headers
     are complete.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._head = 0  # bytes of a head that is not complete
+        self._head = 0  # bytes of incomplete headers
         self._is_in_head, self._has_ended_one = True, False
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        # Where another request ended in the same piece, it is not known how much of it was a head.
+        # If another request ended in the same data, it is unknown how much of it belongs to headers.
         is_all_head = self._is_in_head and not self._has_ended_one
         self._head, self._has_ended_one = self._head + len(data) if is_all_head else 0, False
         if self._head > MAX_HEADER_BYTES and not self.transport.is_closing():
@@ -64,8 +64,8 @@ class HeaderLimit(HttpToolsProtocol):
 def stop_accepting(listening: socket.socket) -> None:
     """Stop accepting connections, in all processes that share the socket (Linux only).
 
-    Those that wait in its queue can still be taken; when a socket with some in it is closed, they are lost. A client
-    that was not answered tries again after a second, and is refused then.
+    Connections that wait in its queue can still be accepted; closing the socket would drop them. A client that got no
+    answer tries again after a second, and is refused then.
     """
     if sys.platform != "linux":
         return
@@ -73,10 +73,10 @@ def stop_accepting(listening: socket.socket) -> None:
     listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(drop)))
 
 
-QUEUE = 2048  # connections that wait to be taken
-SHUTDOWN_SECONDS = 10  # for requests that are being answered
-HEALTHY_SECONDS = 120  # for a worker to say that it lives: loading a large model takes a while
-# asyncio's loop takes one connection at a time (`_run`): uvloop would take all that wait.
+QUEUE = 2048  # connections that wait to be accepted
+SHUTDOWN_SECONDS = 10  # for open requests
+HEALTHY_SECONDS = 120  # for a worker to report that it is alive: loading a large model takes a while
+# asyncio's loop accepts one connection at a time (`_run`): uvloop would accept all that wait.
 PROTOCOL: dict[str, Any] = {"loop": "asyncio", "http": HeaderLimit}
 
 
@@ -85,28 +85,27 @@ def launch(
     *,
     level: str = "INFO",
     observer: Observer = silent,
-    ready: Callable[[Settings, int], None] = lambda settings, taken: None,
+    ready: Callable[[Settings, int], None] = lambda settings, n_imported: None,
 ) -> None:
-    """Serve until told to stop. `ready` hears the settings with the port in use, and how many ratings were taken."""
+    """Serve until stopped. `ready` gets the settings with the port in use, and the number of imported ratings."""
     share_one_heap()
     settings = replace(settings, port=_free_port(settings))
-    taken = prepare(settings, observer)
-    ready(settings, taken)
+    ready(settings, prepare(settings, observer))
     folder = tempfile.mkdtemp(prefix="tastespace-metrics-")
     os.environ[SETTINGS_VARIABLE] = settings.to_json()
     if settings.workers > 1:
-        os.environ[FOLDER_VARIABLE] = folder  # read by the workers, before they count anything
+        os.environ[FOLDER_VARIABLE] = folder  # read by the workers before they count anything
     try:
         _run(
             uvicorn.Config(
-                "tastespace.service.app:of_environment",
+                "tastespace.service.app:create_from_environment",
                 factory=True,
                 host=settings.host,
                 port=settings.port,
                 workers=settings.workers,
                 **PROTOCOL,
                 log_config=log_config(level),
-                access_log=False,  # The guard writes a line a request, with its id.
+                access_log=False,  # The guard logs each request with its id.
                 server_header=False,
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS,
                 timeout_worker_healthcheck=HEALTHY_SECONDS,
@@ -118,17 +117,17 @@ def launch(
 
 
 class Workers(Multiprocess):
-    """Processes that answer on one socket, started again when they die."""
+    """Processes that serve on one socket, restarted when they die."""
 
     def keep_subprocess_alive(self) -> None:
-        # A worker sets the length of the queue to the number of connections that it takes at a time (`_run`).
+        # A worker sets the length of the queue to the number of connections that it accepts at a time (`_run`).
         for shared in self.sockets:
             shared.listen(QUEUE)
         super().keep_subprocess_alive()
 
     def terminate_all(self) -> None:
-        # It waits for them. With a socket of its own open, whoever comes meanwhile would wait in a queue that nobody
-        # looks into any more.
+        # It waits for them. While this process has the socket open, new clients would wait in a queue that is not
+        # served any more.
         for shared in self.sockets:
             stop_accepting(shared)
             shared.close()
@@ -138,24 +137,24 @@ class Workers(Multiprocess):
 class SingleServer(uvicorn.Server):
     """A server in this process, without workers."""
 
-    def __init__(self, config: uvicorn.Config, door: socket.socket) -> None:
+    def __init__(self, config: uvicorn.Config, bound: socket.socket) -> None:
         super().__init__(config)
-        self._door = door
+        self._socket = bound
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        super().run([self._door] if sockets is None else sockets)
+        super().run([self._socket] if sockets is None else sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if not self.should_exit:  # Until it looks, a tenth of a second later, it takes those that wait.
-            stop_accepting(self._door)
+        if not self.should_exit:  # It checks a tenth of a second later, and accepts waiting connections until then.
+            stop_accepting(self._socket)
         super().handle_exit(sig, frame)
 
 
-def listening(config: uvicorn.Config) -> socket.socket:
-    """The socket that connections come to; workers share it.
+def bind(config: uvicorn.Config) -> socket.socket:
+    """Bind the socket that workers share.
 
-    Connections take over from it that they send at once. asyncio asks for that only where a socket says that it is for
-    TCP, which uvicorn's does not: the second part of every answer then waited 40 ms for the first to be acknowledged.
+    Its connections inherit TCP_NODELAY. asyncio sets it only for sockets that are declared as TCP, which uvicorn's is
+    not: the second part of every response waited 40 ms for the acknowledgement of the first.
     """
     bound = config.bind_socket()
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -163,14 +162,14 @@ def listening(config: uvicorn.Config) -> socket.socket:
 
 
 def _run(config: uvicorn.Config) -> None:
-    """Until told to stop; a server that could not start is an error."""
+    """Serve until stopped; a server that could not start is an error."""
     if config.workers > 1:
-        config.backlog = 1  # taken at a time: a worker that took all that wait would leave none to the others
-        workers = Workers(config, [listening(config)])
+        config.backlog = 1  # accepted at a time: a worker that accepted all would leave none to the others
+        workers = Workers(config, [bind(config)])
         workers.run()
         started = not any(process.exitcode == STARTUP_FAILURE for process in workers.processes)
     else:
-        server = SingleServer(config, listening(config))
+        server = SingleServer(config, bind(config))
         with contextlib.suppress(KeyboardInterrupt):
             server.run()
         started = server.started
@@ -179,7 +178,7 @@ def _run(config: uvicorn.Config) -> None:
 
 
 def _free_port(settings: Settings) -> int:
-    """The port asked for, if it is free; for 0 any that is."""
+    """The requested port, if it is free; any free port for 0."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

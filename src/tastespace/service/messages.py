@@ -1,4 +1,8 @@
-"""What is sent and answered: strict, so that what was not meant is refused, and with an example each."""
+"""Requests and responses of the service.
+
+Requests are strict: unknown fields and wrong types are refused. Responses are written as plain values; their classes
+here describe them in the OpenAPI document.
+"""
 
 from __future__ import annotations
 
@@ -8,48 +12,50 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from tastespace.service.middleware import STAND_IN
+from tastespace.service.middleware import SLASH
 
-LONGEST_ID = 200
-MOST_NAMED = 10_000  # items in a filter
+MAX_ID_LENGTH = 200
+MAX_FILTER_ITEMS = 10_000
 
 
 def _text(value: Any) -> Any:
-    """Ids are text; a whole number is taken as it is written."""
+    """Ids are text; a whole number is accepted as it is written."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def printable(text: str) -> str:
-    """Refuse what nobody can see or type."""
-    if STAND_IN in text or any(unicodedata.category(letter) in ("Cc", "Cs", "Cn") for letter in text):
+    """Refuse ids with control characters, and blank ones."""
+    if SLASH in text or any(unicodedata.category(letter) in ("Cc", "Cs", "Cn") for letter in text):
         raise ValueError("has control characters")
     if not text.strip():
         raise ValueError("is blank")
     return text
 
 
-Id = Annotated[str, BeforeValidator(_text), Field(min_length=1, max_length=LONGEST_ID), AfterValidator(printable)]
+Id = Annotated[str, BeforeValidator(_text), Field(min_length=1, max_length=MAX_ID_LENGTH), AfterValidator(printable)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Method = Literal["pca", "tsne"]
+Pair = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
 class Message(BaseModel):
-    """Nothing is converted, and nothing unknown accepted."""
+    """A request: nothing is converted, and unknown fields are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-class About(Message):
-    """Who is meant: a user whose ratings are stored, or somebody with this history and no name."""
+class UserMessage(Message):
+    """A request about a user whose ratings are stored, or about a new user with this history."""
 
     user: Id | None = None
     history: dict[Id, Finite] | None = Field(default=None, examples=[{"318": 5, "527": 4.5}])
 
 
 class Filters(Message):
-    """What may be shown."""
+    """Which items may be shown."""
 
-    exclude: list[Id] | None = Field(default=None, max_length=MOST_NAMED, description="Never these items.")
-    only: list[Id] | None = Field(default=None, max_length=MOST_NAMED, description="None but these items.")
+    exclude: list[Id] | None = Field(default=None, max_length=MAX_FILTER_ITEMS, description="Never these items.")
+    only: list[Id] | None = Field(default=None, max_length=MAX_FILTER_ITEMS, description="Only these items.")
     where: str | None = Field(
         default=None,
         max_length=1000,
@@ -58,7 +64,7 @@ class Filters(Message):
     )
 
 
-class Wanted(About, Filters):
+class RecommendationRequest(UserMessage, Filters):
     """A list of recommendations."""
 
     n: int = Field(default=10, ge=1)
@@ -66,176 +72,180 @@ class Wanted(About, Filters):
     include_seen: bool = False
     diversity: float = Field(default=0.0, ge=0, le=1)
     popularity_damping: float = Field(default=0.0, ge=0, le=1000)
-    explain: bool = Field(default=False, description="Say which ratings of the user speak for each item.")
-    uncertainty: bool = Field(default=True, description="Say how sure each entry is.")
+    explain: bool = Field(default=False, description="Name the ratings of the user that speak for each item.")
+    uncertainty: bool = Field(default=True, description="Add the uncertainty of each entry.")
 
 
-class Guess(About):
+class PredictionRequest(UserMessage):
     """Predictions of these items."""
 
     items: list[Id] = Field(min_length=1, examples=[["318", "527"]])
     coverage: float = Field(default=0.9, gt=0, lt=1)
 
 
-class Curious(About, Filters):
-    """What to ask next."""
+class QuestionRequest(UserMessage, Filters):
+    """What to ask a user next."""
 
     n: int = Field(default=5, ge=1)
     goal: Literal["ratings", "list"] = "ratings"
 
 
+class PlaceRequest(UserMessage):
+    """Where a user is on the map."""
+
+    method: Method = "pca"
+
+
 class NewRating(Message):
-    """What a user thinks of an item."""
+    """A user's rating of an item."""
 
     rating: Finite = Field(examples=[4.5])
 
 
-class OneOfMany(Message):
-    """A rating of a bulk."""
+class BatchRating(NewRating):
+    """One rating of a batch."""
 
     user: Id = Field(examples=["7"])
     item: Id = Field(examples=["318"])
-    rating: Finite = Field(examples=[4.5])
-    at: Annotated[datetime, Field(strict=False)] | None = Field(default=None, description="When; now, if not said.")
+    at: Annotated[datetime, Field(strict=False)] | None = Field(default=None, description="Time; now by default.")
 
 
-class Bulk(Message):
+class RatingBatch(Message):
     """Many ratings, stored all or none."""
 
-    ratings: list[OneOfMany] = Field(min_length=1)
+    ratings: list[BatchRating] = Field(min_length=1)
 
 
-class Reason(BaseModel):
-    """A rating of the user, and what it did for the item."""
+class ItemName(BaseModel):
+    """An item and its title."""
 
     item: str
     title: str | None = None
+
+
+class Item(ItemName):
+    """An item with its attributes."""
+
+    attributes: dict[str, Any] = Field(default_factory=dict)
+
+
+class CatalogueItem(Item):
+    """An item of the model."""
+
+    ratings: int = Field(description="Number of ratings in training.")
+
+
+class Items(BaseModel):
+    """Items found by a search."""
+
+    total: int
+    items: list[CatalogueItem]
+
+
+class Reason(ItemName):
+    """A rating of the user, and how much it changed the score of the item."""
+
     rating: float
     contribution: float
 
 
-class Entry(BaseModel):
+class Uncertainty(BaseModel):
+    """Uncertainty of a score or prediction; null where the model provides none."""
+
+    belief_sd: float | None = Field(default=None, description="Standard deviation of the mean (epistemic).")
+    rating_sd: float | None = Field(default=None, description="Standard deviation of a rating (predictive).")
+    interval: tuple[float, float] | None = Field(
+        default=None, description="Holds a rating with this coverage, or 90 %."
+    )
+    levels: dict[str, float] | None = None
+
+
+class RecommendedItem(Item, Uncertainty):
     """One item of a list."""
 
     rank: int
-    item: str
-    title: str | None = None
-    attributes: dict[str, Any] = Field(default_factory=dict)
     score: float
-    belief_sd: float | None = None
-    rating_sd: float | None = None
-    interval: tuple[float, float] | None = Field(default=None, description="Holds a rating with a probability of 90 %.")
     top_n_probability: float | None = Field(default=None, description="That the item is one of the user's true best n.")
-    levels: dict[str, float] | None = None
     because: list[Reason] | None = Field(
         default=None, description="The ratings that speak most for the item, then the one that speaks most against it."
     )
 
 
-class Recommendations(BaseModel):
-    """A list."""
+class Answer(BaseModel):
+    """The version of the model that answered, and its remarks."""
+
+    model: str
+    remarks: list[str]
+
+
+class UserAnswer(Answer):
+    """An answer about one user; null for a new user."""
 
     user: str | None
-    cold: bool = Field(description="Nothing was known of the user: this is the list for anybody.")
+
+
+class Recommendations(UserAnswer):
+    """A list of recommendations."""
+
+    cold: bool = Field(description="Nothing is known about the user: this is the default list.")
     policy: str
-    model: str
     found_by: str
-    remarks: list[str]
-    items: list[Entry]
+    items: list[RecommendedItem]
 
 
-class Predicted(BaseModel):
+class PredictedItem(ItemName, Uncertainty):
     """One prediction."""
 
-    item: str
-    title: str | None = None
     mean: float
     cold: bool
-    belief_sd: float | None = None
-    rating_sd: float | None = None
-    interval: tuple[float, float] | None = None
-    levels: dict[str, float] | None = None
 
 
-class Predictions(BaseModel):
-    """Predictions of one user."""
+class Predictions(UserAnswer):
+    """Predictions for one user."""
 
-    user: str | None
-    model: str
     coverage: float
-    remarks: list[str]
-    items: list[Predicted]
+    items: list[PredictedItem]
 
 
-class Question(BaseModel):
+class Question(Item):
     """An item to ask about."""
 
     rank: int
-    item: str
-    title: str | None = None
-    attributes: dict[str, Any] = Field(default_factory=dict)
-    reduction: float = Field(description="What the answer takes away, as a share of the variance before the first.")
-    sd: float = Field(description="What remains after the answers up to this one.")
+    reduction: float = Field(description="Share of the initial variance that the answer removes.")
+    sd: float = Field(description="Uncertainty that remains after the answers up to this one.")
 
 
-class QuestionList(BaseModel):
+class Questions(UserAnswer):
     """What to ask a user."""
 
-    user: str | None
     cold: bool
     sd: float
-    model: str
-    remarks: list[str]
     items: list[Question]
 
 
-class Item(BaseModel):
-    """What is known of an item."""
-
-    item: str
-    title: str | None = None
-    attributes: dict[str, Any] = Field(default_factory=dict)
-    ratings: int = Field(description="In training.")
-
-
-class Items(BaseModel):
-    """Some items."""
-
-    total: int
-    items: list[Item]
-
-
-class Likeness(BaseModel):
-    """An item that is like another."""
+class SimilarItem(ItemName):
+    """An item that is similar to another."""
 
     rank: int
-    item: str
-    title: str | None = None
     similarity: float
 
 
-class SimilarItems(BaseModel):
-    """The items most like one."""
+class SimilarItems(ItemName, Answer):
+    """The items most similar to one."""
 
-    item: str
-    title: str | None = None
     cold: bool
-    model: str
-    remarks: list[str]
-    items: list[Likeness]
+    items: list[SimilarItem]
 
 
-class StoredRating(BaseModel):
+class StoredRating(ItemName):
     """A rating as it is stored."""
 
-    item: str
-    title: str | None = None
     rating: float
     at: datetime | None = None
 
 
 class User(BaseModel):
-    """What is known of a user."""
+    """A user of the database."""
 
     user: str
     ratings: int
@@ -244,27 +254,27 @@ class User(BaseModel):
 
 
 class Users(BaseModel):
-    """Some users, by the beginning of their ids."""
+    """Users found by the beginning of their ids."""
 
     users: list[str]
 
 
-class HistoryOfUser(BaseModel):
-    """What a user rated, the newest first."""
+class UserHistory(BaseModel):
+    """The ratings of a user, newest first."""
 
     user: str
     total: int
     ratings: list[StoredRating]
 
 
-class Stored(BaseModel):
-    """What was stored."""
+class StoredCount(BaseModel):
+    """How many ratings were stored."""
 
     stored: int
 
 
-class Forgotten(BaseModel):
-    """What was forgotten."""
+class DeletedUser(BaseModel):
+    """How many ratings of a user were deleted."""
 
     user: str
     forgotten: int
@@ -279,8 +289,14 @@ class Ready(BaseModel):
     model: str
 
 
+class Pending(BaseModel):
+    """Not ready yet: ask again."""
+
+    status: Literal["being made"]
+
+
 class VersionInfo(BaseModel):
-    """A version that answered."""
+    """A version of the model that was activated."""
 
     activation: int
     version: str
@@ -289,7 +305,7 @@ class VersionInfo(BaseModel):
 
 
 class ModelInfo(BaseModel):
-    """What answers."""
+    """The model that answers, and the database."""
 
     version: str
     activation: int
@@ -306,7 +322,7 @@ class ModelInfo(BaseModel):
 
 
 class Problem(BaseModel):
-    """What went wrong (RFC 9457)."""
+    """An error (RFC 9457)."""
 
     type: str = "about:blank"
     title: str
@@ -315,66 +331,47 @@ class Problem(BaseModel):
     errors: list[dict[str, str]] | None = None
 
 
-Method = Literal["pca", "tsne"]
-Pair = Annotated[list[float], Field(min_length=2, max_length=2)]
-
-
-class Sought(About):
-    """Whose place is asked for."""
-
-    method: Method = "pca"
-
-
-class Coming(BaseModel):
-    """Not there yet: ask again."""
-
-    status: Literal["being made"]
-
-
 class Map(BaseModel):
-    """The items in two dimensions; one list a property, an entry an item."""
+    """The items in two dimensions; one list per property, with one entry per item."""
 
     model: str
     method: Method
     total: int = Field(description="Items of the model; the most rated are shown.")
-    explained: float | None = Field(description="Share of the variance that the two dimensions have.")
+    explained: float | None = Field(description="Share of the variance that the two dimensions explain.")
     items: list[str]
     titles: list[str | None] | None
     x: list[float]
     y: list[float]
-    ratings: list[int] = Field(description="How often each item was rated in training.")
-    attributes: dict[str, dict[str, Any]] = Field(description="What items can be coloured by.")
+    ratings: list[int] = Field(description="Number of ratings of each item in training.")
+    attributes: dict[str, dict[str, Any]] = Field(description="Attributes that items can be coloured by.")
 
 
-class Place(BaseModel):
-    """Where a user is on the map, and how sure that is."""
+class Place(UserAnswer):
+    """Where a user is on the map, with its uncertainty."""
 
-    user: str | None
-    model: str
     method: Method
-    remarks: list[str]
-    cold: bool = Field(description="Nothing is known of the user: this is where anybody is.")
+    cold: bool = Field(description="Nothing is known about the user: this is the place of a new user.")
     middle: Pair
-    draws: list[Pair] | None = Field(description="One for each draw of what is believed of the user.")
+    draws: list[Pair] | None = Field(description="One place per posterior draw.")
 
 
-class Outline(BaseModel):
-    """What has to be known of the model before it is asked anything."""
+class ModelOutline(BaseModel):
+    """What a client needs to know about the model before it asks."""
 
     model_config = ConfigDict(populate_by_name=True)
 
     version: str
     kind: str = Field(alias="class")
     range: Pair = Field(description="The lowest and the highest rating.")
-    levels: list[float] | None = Field(description="What ratings can be, where they are few.")
-    takes_choices: bool
-    scores_are_ratings: bool = Field(description="Else scores of lists are of another kind, such as counts of raters.")
+    levels: list[float] | None = Field(description="The values that ratings can have, if they are few.")
+    takes_choices: bool = Field(description="Whether the model learns from implicit feedback.")
+    scores_are_ratings: bool = Field(description="False where scores are something else, such as counts of raters.")
     can: dict[str, bool]
     attributes: dict[str, dict[str, Any]]
 
 
-class Story(Outline):
-    """What a model says of itself."""
+class ModelStory(ModelOutline):
+    """How the model was fitted, how accurate it is, and what it learned."""
 
     model: str
     parameters: dict[str, Any]

@@ -22,7 +22,7 @@ from tastespace.service.monitoring import REQUEST, Metrics
 from tastespace.service.problems import problem
 from tastespace.service.settings import Settings
 
-SECONDS = 1.0  # between the signal and the end of the server
+GRACE_SECONDS = 1.0  # between the signal and the end of the server
 
 
 class Shutdown:
@@ -35,35 +35,35 @@ class Shutdown:
         self.is_coming = False
 
     def watch(self) -> None:
-        """Handle SIGTERM before the server does; signals exist in the main thread of a process only."""
+        """Handle SIGTERM before the server does; only possible in the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return
-        servers_own, loop = signal.getsignal(signal.SIGTERM), asyncio.get_running_loop()
-        if not callable(servers_own):
+        server_handler, loop = signal.getsignal(signal.SIGTERM), asyncio.get_running_loop()
+        if not callable(server_handler):
             return
 
         def leave(number: int, frame: FrameType | None) -> None:
             self.is_coming = True
-            loop.call_soon_threadsafe(loop.call_later, SECONDS, servers_own, number, None)
+            loop.call_soon_threadsafe(loop.call_later, GRACE_SECONDS, server_handler, number, None)
 
         signal.signal(signal.SIGTERM, leave)
 
 
-ENCODED = re.compile(rb"%2f", re.IGNORECASE)
-STAND_IN = "\uf02f"  # from the area for private use; no id that is sent may have it
+ENCODED_SLASH = re.compile(rb"%2f", re.IGNORECASE)
+SLASH = "\uf02f"  # stands for a slash inside an id; from the private use area, and refused in ids
 
 
 def keep_slashes(scope: Scope) -> None:
-    """Replace slashes that are part of an id by a stand-in, so that they do not divide the path."""
+    """Replace encoded slashes, which are part of an id, so that they do not divide the path."""
     raw: bytes = scope.get("raw_path") or b""
-    if ENCODED.search(raw):
-        path = ENCODED.sub(quote(STAND_IN).encode(), raw.partition(b"?")[0])
+    if ENCODED_SLASH.search(raw):
+        path = ENCODED_SLASH.sub(quote(SLASH).encode(), raw.partition(b"?")[0])
         scope["path"] = unquote(path.decode("latin-1"))
 
 
-def with_slashes(text: str) -> str:
-    """The text with its slashes again."""
-    return text.replace(STAND_IN, "/")
+def restore_slashes(text: str) -> str:
+    """An id with its slashes again."""
+    return text.replace(SLASH, "/")
 
 
 log = logging.getLogger("tastespace.service.access")
@@ -80,7 +80,7 @@ SECURE = {
 }
 
 
-FAULT = "something went wrong that should not; the log has it, under the X-Request-ID of this answer"
+FAULT = "an internal error; the log has it under the X-Request-ID of this response"
 
 
 class TooLargeError(HTTPException):
@@ -91,13 +91,13 @@ class TooLargeError(HTTPException):
 
 
 class Guard:
-    """The outermost layer of the application: whatever happens within, the answer has an id and safe headers."""
+    """The outermost layer of the application: every response has an id and security headers."""
 
     def __init__(
         self, app: ASGIApp, settings: Settings, metrics: Metrics, shutdown: Shutdown, hosts: Collection[str] | None
     ) -> None:
         self._app, self._settings, self._metrics, self._shutdown = app, settings, metrics, shutdown
-        self._hosts = hosts  # names by which the service may be asked; None for any
+        self._hosts = hosts  # accepted values of the Host header; None for any
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -110,7 +110,7 @@ class Guard:
             await self._answer(exchange)
         finally:
             seconds = time.perf_counter() - began
-            # The route as it is declared: a path has ids, and there are too many of them to count by.
+            # The declared route: a path has ids, which are too many to count by.
             route = getattr(scope.get("route"), "path", "(none)")
             self._metrics.answered(scope["method"], route, exchange.status, seconds)
             log.info(
@@ -139,18 +139,18 @@ class Guard:
                 await self._app(exchange.scope, exchange.receive, exchange.send)
         except TimeoutError:
             if exchange.has_arrived:
-                text = f"this took longer than {seconds:g} seconds and was given up; what it was to store may be stored"
+                text = f"the request took longer than {seconds:g} seconds; what it was to store may be stored"
                 await exchange.refuse(503, text)
             else:
                 await exchange.refuse(408, f"the request did not arrive within {seconds:g} seconds; send it again")
         except Exception as error:
-            # Here and not by the framework, whose answer would be outside of this layer.
+            # Here and not by the framework, whose response would be outside of this layer.
             faults.error("unexpected %s", type(error).__name__, exc_info=error)
             await exchange.refuse(500, FAULT)
 
 
 class _Exchange:
-    """One request and its answer."""
+    """One request and its response."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, settings: Settings, shutdown: Shutdown) -> None:
         keep_slashes(scope)
@@ -195,14 +195,14 @@ class _Exchange:
 
 
 class Rates:
-    """How many requests each client may make: a bucket that fills steadily and holds two seconds' worth."""
+    """Rate limits per client: a token bucket that holds the tokens of two seconds."""
 
     def __init__(self, rate: float, max_clients: int = 10_000) -> None:
         self._rate, self._max_clients = rate, max_clients
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, client: str, now: float | None = None) -> float:
-        """Seconds until this client may send a request; 0 if it may now, and then the request is counted."""
+        """Seconds until this client may send a request; 0 if it may now, which counts as a request."""
         if not self._rate:
             return 0.0
         now = time.monotonic() if now is None else now

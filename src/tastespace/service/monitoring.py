@@ -1,4 +1,4 @@
-"""Log lines for machines: one JSON object each, with the id of the request. Never a header or a body."""
+"""Log lines as JSON, with the id of the request and never a header or a body; and metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
 FIELDS = ("request_id", "client", "milliseconds")
-REQUEST: ContextVar[str | None] = ContextVar("request", default=None)  # the id of the one that is being answered
+REQUEST: ContextVar[str | None] = ContextVar("request", default=None)  # the id of the current request
 
 
 class JsonLines(logging.Formatter):
-    """What happened, when, and to which request."""
+    """Formats a log record as one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, Any] = {
@@ -27,7 +27,7 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
         }
         if (request := REQUEST.get()) is not None:
-            entry["request_id"] = request  # also where whoever logs does not know that there is a request
+            entry["request_id"] = request  # also for code that does not know of requests
         entry |= {name: value for name in FIELDS if (value := getattr(record, name, None)) is not None}
         if record.exc_info:
             entry["trace"] = self.formatException(record.exc_info)
@@ -35,7 +35,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_config(level: str = "INFO") -> dict[str, Any]:
-    """For `logging.config.dictConfig`: everything as JSON lines on standard error."""
+    """A configuration for `logging.config.dictConfig`: JSON lines on standard error."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -54,25 +54,25 @@ FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 
 class Metrics:
-    """The counters of one worker."""
+    """Counters and timings of one worker."""
 
     def __init__(self) -> None:
         self._counted = CollectorRegistry()
         here: Any = {"registry": self._counted}
         self._seconds = Histogram(
             "tastespace_request_seconds",
-            "Time to answer, by method, route and status.",
+            "Response time, by method, route and status.",
             ["method", "route", "status"],
             buckets=BUCKETS,
             **here,
         )
         self._ratings = Counter("tastespace_ratings_stored", "Ratings stored, replaced ones included.", **here)
         self._beliefs = Counter(
-            "tastespace_beliefs", "Users asked about, by whether they were known.", ["found"], **here
+            "tastespace_beliefs", "Requests about users, by whether their belief was cached.", ["found"], **here
         )
         self._activation = Gauge(
             "tastespace_model_activation",
-            "Which activation of a model answers; the least of all workers.",
+            "Activation of the model that answers; the minimum over workers.",
             **here,
             multiprocess_mode="livemin",
         )
@@ -87,20 +87,20 @@ class Metrics:
         self._beliefs.labels("kept" if was_kept else "concluded").inc()
 
     def answers(self, activation: int) -> None:
-        """Which activation answers here, from now on."""
+        """Record the activation that answers in this worker from now on."""
         self._activation.set(activation)
 
     def text(self) -> bytes:
         if FOLDER_VARIABLE not in os.environ:
             return generate_latest(self._counted)
-        _leave_out_the_dead(Path(os.environ[FOLDER_VARIABLE]))
+        _mark_dead_workers(Path(os.environ[FOLDER_VARIABLE]))
         everywhere = CollectorRegistry()
         multiprocess.MultiProcessCollector(everywhere)  # type: ignore[no-untyped-call]
         return generate_latest(everywhere)
 
 
-def _leave_out_the_dead(folder: Path) -> None:
-    """A worker that was killed answers with nothing any more; what it had counted still counts."""
+def _mark_dead_workers(folder: Path) -> None:
+    """Drop the gauges of killed workers; their counters still count."""
     for process in {int(file.stem.rpartition("_")[2]) for file in folder.glob("gauge_live*.db")}:
         try:
             os.kill(process, 0)

@@ -1,4 +1,4 @@
-"""What goes wrong, as problem+json (RFC 9457): the one table of errors and statuses. Never a stack trace."""
+"""Errors as problem+json (RFC 9457): the one table of errors and statuses. Never a stack trace."""
 
 from __future__ import annotations
 
@@ -10,18 +10,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from tastespace.errors import (
-    ArtifactError,
-    DataError,
-    InvalidParameterError,
-    MissingExtraError,
-    TastespaceError,
-    UnknownIdError,
-)
+from tastespace.errors import ArtifactError, MissingExtraError, TastespaceError, UnknownIdError
 from tastespace.service.store import ConflictError, DatabaseError, RepeatedKeyError
 
 log = logging.getLogger("tastespace.service")
 MEDIA_TYPE = "application/problem+json"
+NOTHING_HERE = "there is nothing here"
 
 # The first that fits.
 STATUSES: tuple[tuple[type[TastespaceError], int, str], ...] = (
@@ -31,15 +25,13 @@ STATUSES: tuple[tuple[type[TastespaceError], int, str], ...] = (
     (UnknownIdError, 404, "unknown"),
     (ArtifactError, 503, "no such model"),
     (MissingExtraError, 501, "not installed"),
-    (InvalidParameterError, 422, "not possible"),
-    (DataError, 422, "not possible"),
     (TastespaceError, 422, "not possible"),
 )
 TITLES = {
     400: "cannot be read",
-    401: "a key is needed",
-    403: "not allowed",
-    404: "not there",
+    401: "an API key is needed",
+    403: "not allowed by the API key",
+    404: "not found",
     405: "no such method",
     408: "too slow",
     409: "conflict",
@@ -47,13 +39,13 @@ TITLES = {
     415: "not JSON",
     422: "not possible",
     429: "too many requests",
-    500: "a fault of the service",
-    503: "not now",
+    500: "internal error",
+    503: "temporarily unavailable",
 }
 
 
 class ProblemError(Exception):
-    """An answer that is a problem."""
+    """A request that is answered with a problem."""
 
     def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -68,19 +60,23 @@ def problem(
     headers: dict[str, str] | None = None,
     errors: list[dict[str, Any]] | None = None,
 ) -> JSONResponse:
-    """The answer that says so."""
+    """A response with a problem."""
     content: dict[str, Any] = {"type": "about:blank", "title": title or TITLES.get(status, "problem"), "status": status}
     content["detail"] = detail
     if errors is not None:
         content["errors"] = errors
-    return JSONResponse(content, status, {**_retry(status), **(headers or {})}, MEDIA_TYPE)
+    retry = {"Retry-After": "1"} if status in (429, 503) else {}
+    return JSONResponse(content, status, {**retry, **(headers or {})}, MEDIA_TYPE)
 
 
-def _retry(status: int) -> dict[str, str]:
-    return {"Retry-After": "1"} if status in (429, 503) else {}
-
-
-async def _of_ours(request: Request, error: Exception) -> JSONResponse:
+async def _respond(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, ProblemError):
+        return problem(error.status, error.detail, headers=error.headers)
+    if isinstance(error, HTTPException):
+        detail = NOTHING_HERE if error.status_code == 404 else str(error.detail)
+        return problem(error.status_code, detail, headers=dict(error.headers or {}))
+    if isinstance(error, RequestValidationError):
+        return _invalid(request, error)
     assert isinstance(error, TastespaceError)
     status, title = next((status, title) for kind, status, title in STATUSES if isinstance(error, kind))
     if status >= 500:
@@ -88,20 +84,8 @@ async def _of_ours(request: Request, error: Exception) -> JSONResponse:
     return problem(status, _clean(str(error)), title=title)
 
 
-async def _of_problem(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, ProblemError)
-    return problem(error.status, error.detail, headers=error.headers)
-
-
-async def _of_http(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    detail = "there is nothing here" if error.status_code == 404 else str(error.detail)
-    return problem(error.status_code, detail, headers=dict(error.headers or {}))
-
-
-async def _of_validation(request: Request, error: Exception) -> JSONResponse:
-    """What is wrong and where, without what was sent: it may be a secret, or 50 MB."""
-    assert isinstance(error, RequestValidationError)
+def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+    """What is wrong and where, without the input: it may be a secret, or 50 MB."""
     errors = [
         {"where": ".".join(_clean(str(part)) for part in one["loc"]), "what": _clean(one["msg"])}
         for one in error.errors()[:20]
@@ -119,15 +103,13 @@ def _is_json(request: Request) -> bool:
 
 
 def _clean(text: str) -> str:
-    """Printable, and not too long. Lines stay: a mistake in a condition is marked below it."""
+    """Printable text of limited length. Line breaks stay: an error in a condition is marked below it."""
     return "".join(
         letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text[:1000]
     )
 
 
 def install(app: FastAPI) -> None:
-    """Let the application answer so."""
-    app.add_exception_handler(TastespaceError, _of_ours)
-    app.add_exception_handler(ProblemError, _of_problem)
-    app.add_exception_handler(HTTPException, _of_http)
-    app.add_exception_handler(RequestValidationError, _of_validation)
+    """Let the application answer errors with problems."""
+    for kind in (TastespaceError, ProblemError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, _respond)

@@ -1,7 +1,7 @@
-"""A new model from the ratings of the database: it begins where the old one ended, and has to be no worse.
+"""A new model from the ratings of the database, which starts from the old one and must not be worse.
 
-The latest of the ratings that the old model has not seen are held out. Old and new predict them from what the same
-users had rated before. Only then is a model fitted on everything; that one is published.
+The latest of the ratings that are new to the old model are held out. Both models predict them from the earlier ratings
+of the same users. Then a model is fitted on all ratings; that one is published.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from tastespace.models.base.parameters import check_number
 from tastespace.progress import Observer, silent
 
 SHARE = 0.2  # of the ratings that the old model has not seen, the latest
-TOLERANCE = 0.005  # by which the new model may be worse, as a share of the old one's measure
-LUCK = 0.1  # a difference that chance brings more often than this says nothing
+TOLERANCE = 0.005  # how much worse the new model may be, as a share of the old one's metric
+MAX_P_VALUE = 0.1  # of a difference that counts
 SMALLER_IS_BETTER = ("rmse", "log_loss")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How old and new predict what came last."""
+    """How the old and the new model predict the latest ratings."""
 
     measure: str
     old: float
     new: float
     n_test: int
-    p_value: float  # how often chance would bring a difference at least as large, users paired
+    p_value: float  # of a paired test over users
 
     def is_worse(self, tolerance: float) -> bool:
-        """Whether the new one is worse by more than may be, and more than chance accounts for."""
-        return self.loss > tolerance and self.p_value < LUCK
+        """Whether the new model is worse by more than the tolerance, and significantly so."""
+        return self.loss > tolerance and self.p_value < MAX_P_VALUE
 
     @property
     def loss(self) -> float:
-        """How much worse the new one is, as a share of the old one's; below 0 where it is better."""
+        """How much worse the new model is, as a share of the old one's metric; below 0 if it is better."""
         change = self.new - self.old if self.measure in SMALLER_IS_BETTER else self.old - self.new
         return change / max(abs(self.old), 1e-12)
 
@@ -57,17 +57,17 @@ class Comparison:
 
 
 @dataclass(frozen=True, eq=False)
-class Retrained:
-    """The new model, and how it compares; a comparison of None means that nothing could be held out."""
+class Retraining:
+    """The new model, and its comparison with the old one; None if nothing could be held out."""
 
     recommender: Recommender
     comparison: Comparison | None
     n_new: int  # ratings that the old model has not seen
-    n_gone: int  # ratings that it has, and that are no more
+    n_gone: int  # ratings of the old model that are not in the database any more
 
 
 class WorseModelError(InvalidParameterError):
-    """The new model predicts what came last worse than the old one; it is not published."""
+    """The new model predicts the latest ratings worse than the old one; it is not published."""
 
     def __init__(self, comparison: Comparison, tolerance: float) -> None:
         super().__init__(
@@ -87,26 +87,25 @@ def retrain(
     force: bool = False,
     index_seconds: float = 60.0,
     observer: Observer = silent,
-) -> Retrained:
+) -> Retraining:
     """A model like the old one, fitted on the ratings of a database (user, item, rating, time).
 
-    A worse one is an error (`WorseModelError`), unless it is forced. An index is chosen again where the old one had
-    one.
+    A worse one is an error (`WorseModelError`), unless it is forced. An index is chosen again if the old model had one.
     """
     check_number("share", share, above=0, below=1)
     check_number("tolerance", tolerance, least=0)
-    ratings = as_of_old(stored, old)
+    ratings = convert(stored, old)
     is_new, n_gone = _unseen(ratings, old)
     comparison = None
     test = _latest(ratings, is_new, share)
     begin: Recommender = old
     if len(test):
         train = ratings.take(np.setdiff1d(np.arange(len(ratings)), test))
-        begin = _fitted(old, train, begin, observer)
-        comparison = _compared(old, begin, Split(train, ratings.take(test)), observer)
+        begin = _fit(old, train, begin, observer)
+        comparison = _compare(old, begin, Split(train, ratings.take(test)), observer)
         if comparison.is_worse(tolerance) and not force:
             raise WorseModelError(comparison, tolerance)
-    final = _fitted(old, ratings, begin, observer)
+    final = _fit(old, ratings, begin, observer)
     if old.index_ is not None:
         target = old.index_.target
         final.index_ = tune_index(
@@ -119,11 +118,11 @@ def retrain(
             seconds=index_seconds,
             observer=observer,
         )
-    return Retrained(final, comparison, int(is_new.sum()), n_gone)
+    return Retraining(final, comparison, int(is_new.sum()), n_gone)
 
 
-def as_of_old(stored: pl.DataFrame, old: Recommender) -> Ratings:
-    """The stored ratings with ids of the same type, titles and attributes as the old model's."""
+def convert(stored: pl.DataFrame, old: Recommender) -> Ratings:
+    """The stored ratings, with the id types, titles and attributes of the old model."""
     if not stored.height:
         raise DataError("the database has no ratings", expected="some to learn from")
     before = old.ratings_
@@ -137,7 +136,7 @@ def as_of_old(stored: pl.DataFrame, old: Recommender) -> Ratings:
     else:
         frame = frame.with_columns(time=pl.from_epoch("time", "s"))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # Those that came with a model have no time: that is known.
+        warnings.simplefilter("ignore", DataWarning)  # Ratings imported with a model have no time.
         ratings = Ratings.from_frame(frame, kind=before.declared_kind)
     rows = before.items.rows_of(ratings.items.ids)
     titles = None if before.item_titles is None else before.title_of(rows)
@@ -154,14 +153,14 @@ def _attributes_at(attributes: pl.DataFrame | None, rows: IntArray) -> pl.DataFr
 
 
 def _typed(ids: pl.Series, kind: pl.DataType | Any) -> pl.Series:
-    """Integers where the old model had integers, and all can be."""
+    """Integers if the old model had integers and all ids can be converted."""
     if kind.is_integer() and bool(is_canonical_integer(ids).all()):
         return ids.cast(pl.Int64)
     return ids
 
 
 def _unseen(ratings: Ratings, old: Recommender) -> tuple[BoolArray, int]:
-    """Which ratings are of pairs that the old model has not seen, and how many of its own are gone."""
+    """Which ratings are of pairs that are new to the old model, and how many of its own are gone."""
     before = old.ratings_
     users, items = before.users.rows_of(ratings.users.ids), before.items.rows_of(ratings.items.ids)
     keys = _keys(users[ratings.user_rows], items[ratings.item_rows], before.n_items)
@@ -170,12 +169,12 @@ def _unseen(ratings: Ratings, old: Recommender) -> tuple[BoolArray, int]:
 
 
 def _keys(users: Any, items: Any, n_items: int) -> Any:
-    """One number a pair; -1 where either is unknown."""
+    """One number per pair; -1 where either is unknown."""
     return np.where((users < 0) | (items < 0), -1, users.astype(np.int64) * n_items + items)
 
 
 def _latest(ratings: Ratings, is_new: BoolArray, share: float) -> Any:
-    """The last share of the new ratings, at least one of those whose time is known, and never all there are."""
+    """The latest share of the new ratings with a time, at least one of them, and never all ratings."""
     if ratings.times is None:
         return np.zeros(0, np.int64)
     candidates = np.flatnonzero(is_new & ~np.isnat(ratings.times))
@@ -184,15 +183,15 @@ def _latest(ratings: Ratings, is_new: BoolArray, share: float) -> Any:
     return np.sort(order[len(order) - n_test :])
 
 
-def _fitted(old: Recommender, ratings: Ratings, start: Recommender, observer: Observer) -> Recommender:
-    """The same kind of model with the same parameters; it begins from the items of another, where it can."""
+def _fit(old: Recommender, ratings: Ratings, start: Recommender, observer: Observer) -> Recommender:
+    """A new model with the same parameters; it starts from the item factors of another if it can."""
     new = type(old)(**{**old.get_params(), "seed": old.seed_})
     can_start = new.infer_from is not None and start.posterior_.item_points is not None
     return new.fit(ratings, observer=observer, start=start if can_start else None)
 
 
-def _compared(old: Recommender, new: Recommender, split: Split, observer: Observer) -> Comparison:
-    """Both know what the users of the test part had rated before."""
+def _compare(old: Recommender, new: Recommender, split: Split, observer: Observer) -> Comparison:
+    """Evaluate both models; both know the earlier ratings of the test users."""
     users = split.test.users.ids
     known = np.flatnonzero(users.is_in(split.train.users.ids.implode()).to_numpy())
     history = None
@@ -217,5 +216,5 @@ def _compared(old: Recommender, new: Recommender, split: Split, observer: Observ
         found.append(report)
     measure = "ndcg@10" if is_of_lists else next(iter(found[0].rating))
     paired = {row.measure: row.p_value for row in compare_reports(found[0], found[1])}
-    # A single user cannot be paired with anybody: then nothing can be said against the new model.
+    # There is no paired test for a single user: then nothing speaks against the new model.
     return Comparison(measure, found[0][measure], found[1][measure], len(split.test), paired.get(measure, 1.0))

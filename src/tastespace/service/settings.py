@@ -1,4 +1,4 @@
-"""All that a service can be told, checked when it starts."""
+"""Settings and API keys of a service, checked when it starts."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ KEYS_VARIABLE = "TASTESPACE_API_KEYS"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Where the model and the ratings are, who may ask, and how much."""
+    """Where the model and the ratings are, who has access, and limits."""
 
     model: str  # the artifact
     state: str | None = None  # folder of versions and of the embedded database; None for one beside the model
     database: str | None = None  # URL; None for SQLite in the state folder
-    keys: str | None = None  # file of API keys; None for those of the environment, if any
+    keys: str | None = None  # file of API keys; None for those of the environment variable, if any
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
-    origins: tuple[str, ...] = ()  # web pages of these may ask (CORS)
-    new_items: bool = False  # whether ratings of items that the model does not know are stored
-    most_items: int = 1000  # in one list, and in one question
-    most_ratings: int = 10_000  # in one request
+    origins: tuple[str, ...] = ()  # web pages of these may send requests (CORS)
+    new_items: bool = False  # whether to store ratings of items that the model does not know
+    max_items: int = 1000  # in one response
+    max_ratings: int = 10_000  # in one request
     body_bytes: int = 4 << 20
-    seconds: float = 30.0  # until a request is given up
-    rate: float = 200.0  # requests a second of one client, in each worker; 0 for any number
-    cached_users: int = 256  # beliefs kept, in each worker
-    poll_seconds: float = 0.5  # between looks for another model
+    seconds: float = 30.0  # request timeout
+    rate: float = 200.0  # requests per second of one client, per worker; 0 for no limit
+    cached_users: int = 256  # users whose beliefs are cached, per worker
+    poll_seconds: float = 0.5  # between checks for another model
     kept_versions: int = 5
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid values."""
         check_int("port", self.port, least=0)
-        for name in ("workers", "most_items", "most_ratings", "body_bytes", "cached_users", "kept_versions"):
+        for name in ("workers", "max_items", "max_ratings", "body_bytes", "cached_users", "kept_versions"):
             check_int(name, getattr(self, name), least=1)
         check_number("seconds", self.seconds, above=0)
         check_number("poll_seconds", self.poll_seconds, above=0)
@@ -56,7 +56,7 @@ class Settings:
 
     @property
     def folder(self) -> Path:
-        """Where versions of the model and the embedded database are."""
+        """The folder of versions and of the embedded database."""
         model = Path(self.model).resolve()
         return model.parent / f"{model.name}-state" if self.state is None else Path(self.state).resolve()
 
@@ -66,7 +66,7 @@ class Settings:
 
     @property
     def is_local(self) -> bool:
-        """Whether only programs of this machine can ask."""
+        """Whether only programs on this machine can connect."""
         if self.host == "localhost":
             return True
         try:
@@ -76,7 +76,7 @@ class Settings:
 
     @property
     def shown_host(self) -> str:
-        """As it stands in an address."""
+        """The host as it is written in a URL."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
     def to_json(self) -> str:
@@ -89,13 +89,13 @@ class Settings:
         return cls(**{**given, "origins": tuple(given.get("origins", ()))})
 
 
-SCOPES = ("read", "write", "admin")  # each may do what those before it may
-LEAST_LENGTH = 16  # of a secret, in letters
+SCOPES = ("read", "write", "admin")  # each includes those before it
+MIN_SECRET_LENGTH = 16
 
 
 @dataclass(frozen=True)
 class Key:
-    """One client: its name, what it may do, and until when."""
+    """The key of one client."""
 
     name: str
     scope: str
@@ -111,7 +111,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Keys:
-    """All that are known; none at all means that anybody may do anything."""
+    """All keys; none at all means that every client may do anything."""
 
     keys: tuple[Key, ...] = ()
 
@@ -119,7 +119,7 @@ class Keys:
         return bool(self.keys)
 
     def find(self, secret: str) -> Key | None:
-        """The key with this secret. All are compared, so that the time taken tells nothing."""
+        """The key with this secret. All are compared, so that the time taken reveals nothing."""
         digest, found = digest_of(secret), None
         for key in self.keys:
             if hmac.compare_digest(digest, key.digest):
@@ -128,34 +128,34 @@ class Keys:
 
 
 def digest_of(secret: str) -> bytes:
-    """What is kept of a secret: they are long and random, so that a plain digest is enough."""
+    """The digest that is kept of a secret; secrets are long and random, so that a plain digest is enough."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 def read_keys(file: str | None, environment: Mapping[str, str] = os.environ) -> Keys:
-    """Those of the file, or else of the environment variable; none where there is neither."""
+    """The keys of the file, or else of the environment variable; none if there is neither."""
     if file is not None:
-        return _unique(_of_file(Path(file)))
+        return _check_unique(_read_file(Path(file)))
     text = environment.get(KEYS_VARIABLE, "").strip()
-    return _unique(tuple(_of_entry(entry) for entry in text.split() if entry))
+    return _check_unique(tuple(_read_entry(entry) for entry in text.split() if entry))
 
 
-def _of_file(path: Path) -> tuple[Key, ...]:
+def _read_file(path: Path) -> tuple[Key, ...]:
     try:
         content = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
-        # The text of a parser could repeat a line of the file.
-        reason = error.strerror if isinstance(error, OSError) else "it is no TOML"
+        # The message of the parser could repeat a line of the file.
+        reason = error.strerror if isinstance(error, OSError) else "it is not TOML"
         raise InvalidParameterError(f"the file of keys {path} cannot be read: {reason}") from None
     entries = content.get("key", [])
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidParameterError(
             f"the file of keys {path} names no key; expected [[key]] tables with name, scope and sha256"
         )
-    return tuple(_of_table(entry, path) for entry in entries)
+    return tuple(_read_table(entry, path) for entry in entries)
 
 
-def _of_table(entry: dict[str, Any], path: Path) -> Key:
+def _read_table(entry: dict[str, Any], path: Path) -> Key:
     name = str(entry.get("name", "")).strip()
     if not name:
         raise InvalidParameterError(f"a key in {path} has no name; expected name, scope and sha256")
@@ -167,35 +167,35 @@ def _of_table(entry: dict[str, Any], path: Path) -> Key:
         if len(digest) != 32:
             raise InvalidParameterError(f"the key {name!r} in {path} has a bad sha256; expected 64 hexadecimal digits")
     else:
-        digest = digest_of(_long_enough(name, str(entry.get("secret", ""))))
-    return Key(name, _scope(name, str(entry.get("scope", ""))), digest, _expiry(name, entry.get("expires")))
+        digest = digest_of(_check_secret(name, str(entry.get("secret", ""))))
+    return Key(name, _check_scope(name, str(entry.get("scope", ""))), digest, _read_expiry(name, entry.get("expires")))
 
 
-def _of_entry(entry: str) -> Key:
-    """NAME:SCOPE:SECRET, as in the environment."""
+def _read_entry(entry: str) -> Key:
+    """A key from NAME:SCOPE:SECRET."""
     name, _, rest = entry.partition(":")
     scope, _, secret = rest.partition(":")
     if not name or not secret:
         raise InvalidParameterError(f"{KEYS_VARIABLE} has a bad entry; expected NAME:SCOPE:SECRET, with spaces between")
-    return Key(name, _scope(name, scope), digest_of(_long_enough(name, secret)))
+    return Key(name, _check_scope(name, scope), digest_of(_check_secret(name, secret)))
 
 
-def _long_enough(name: str, secret: str) -> str:
-    if len(secret) < LEAST_LENGTH:
+def _check_secret(name: str, secret: str) -> str:
+    if len(secret) < MIN_SECRET_LENGTH:
         raise InvalidParameterError(
-            f"the secret of the key {name!r} has {len(secret)} letters; expected at least {LEAST_LENGTH}: "
+            f"the secret of the key {name!r} has {len(secret)} characters; expected at least {MIN_SECRET_LENGTH}: "
             "python -c 'import secrets; print(secrets.token_urlsafe(32))' makes one"
         )
     return secret
 
 
-def _scope(name: str, scope: str) -> str:
+def _check_scope(name: str, scope: str) -> str:
     if scope not in SCOPES:
         raise InvalidParameterError(f"the key {name!r} has the scope {scope!r}; expected one of {', '.join(SCOPES)}")
     return scope
 
 
-def _expiry(name: str, value: Any) -> datetime | None:
+def _read_expiry(name: str, value: Any) -> datetime | None:
     if value is None:
         return None
     if isinstance(value, date) and not isinstance(value, datetime):
@@ -205,7 +205,7 @@ def _expiry(name: str, value: Any) -> datetime | None:
     return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
 
 
-def _unique(keys: tuple[Key, ...]) -> Keys:
+def _check_unique(keys: tuple[Key, ...]) -> Keys:
     names = [key.name for key in keys]
     twice = {name for name in names if names.count(name) > 1}
     if twice:

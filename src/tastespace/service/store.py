@@ -1,8 +1,8 @@
-"""The ratings database: what people rated, and what must survive a crash. SQLite embedded, or PostgreSQL."""
+"""The ratings database: ratings, and what else must survive a crash. SQLite embedded, or PostgreSQL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -27,8 +27,8 @@ people = Table(
     "people",
     metadata,
     Column("id", String, primary_key=True),
-    Column("version", BigInteger, nullable=False),  # goes up with every change of what is known of him
-    Column("deleted_at", DateTime(timezone=True)),  # what a model learned from before then must not be used of him
+    Column("version", BigInteger, nullable=False),  # goes up with every change
+    Column("deleted_at", DateTime(timezone=True)),  # what a model learned from earlier ratings must not be used
 )
 
 ratings = Table(
@@ -37,29 +37,29 @@ ratings = Table(
     Column("user_id", String, primary_key=True),
     Column("item_id", String, primary_key=True),
     Column("value", Double, nullable=False),
-    Column("rated_at", DateTime(timezone=True)),  # unknown for those that came with a model
+    Column("rated_at", DateTime(timezone=True)),  # unknown for ratings imported with a model
 )
 
-answered = Table(  # requests that must not be carried out twice
+answered = Table(  # requests with an idempotency key, which must not be carried out twice
     "answered",
     metadata,
     Column("client", String, primary_key=True),
     Column("key", String, primary_key=True),
-    Column("fingerprint", String, nullable=False),  # of what was asked
-    Column("body", Text, nullable=False),  # of what was answered
-    Column("answered_at", DateTime(timezone=True), nullable=False, index=True),  # those of yesterday are dropped
+    Column("fingerprint", String, nullable=False),  # of the request
+    Column("body", Text, nullable=False),  # of the response
+    Column("answered_at", DateTime(timezone=True), nullable=False, index=True),  # older ones than a day are dropped
 )
 
 imports = Table(
     "imports",
     metadata,
-    Column("id", Integer, primary_key=True),  # 1: ratings of a model are taken over once
+    Column("id", Integer, primary_key=True),  # 1: the ratings of a model are imported once
     Column("fingerprint", String, nullable=False),
     Column("n_ratings", BigInteger, nullable=False),
     Column("imported_at", DateTime(timezone=True), nullable=False),
 )
 
-activations = Table(  # which version of the model answers: that of the last row
+activations = Table(  # the last row has the version of the model that answers
     "activations",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
@@ -71,8 +71,8 @@ activations = Table(  # which version of the model answers: that of the last row
 
 BLOCK = 10_000  # rows sent to the database at once
 BUSY_SECONDS = 10  # to wait for another writer
-REMEMBERED = timedelta(days=1)  # how long a request is known to have been carried out
-# Asked with every request: put together once.
+REMEMBERED = timedelta(days=1)  # how long an idempotency key is known
+# Executed with every request: built once.
 ONE_PERSON = sa.select(people.c.version, people.c.deleted_at).where(people.c.id == sa.bindparam("user"))
 
 
@@ -81,7 +81,7 @@ class DatabaseError(TastespaceError):
 
 
 class ConflictError(DatabaseError):
-    """Another request wrote the same at the same time."""
+    """Another request wrote the same row at the same time."""
 
 
 class RepeatedKeyError(TastespaceError):
@@ -90,15 +90,15 @@ class RepeatedKeyError(TastespaceError):
 
 @dataclass(frozen=True)
 class Person:
-    """What the database knows of a user."""
+    """The record of a user."""
 
     version: int = 0
-    is_deleted: bool = False  # at some time; what he rated since is his
+    is_deleted: bool = False  # at some time; later ratings count
 
 
 @dataclass(frozen=True)
-class Rated:
-    """One rating that is to be stored."""
+class RatingRow:
+    """One rating to store."""
 
     user: str
     item: str
@@ -107,8 +107,8 @@ class Rated:
 
 
 @dataclass(frozen=True)
-class Once:
-    """A request that is to be carried out once: whose, under what key, and what exactly it asks."""
+class RequestKey:
+    """A request to carry out once: the client, its idempotency key, and a fingerprint of the request."""
 
     client: str
     key: str
@@ -117,7 +117,7 @@ class Once:
 
 @dataclass(frozen=True)
 class Activation:
-    """A version of the model that began to answer."""
+    """A version of the model that was activated."""
 
     id: int
     version: str
@@ -126,7 +126,7 @@ class Activation:
 
 
 class Store:
-    """A database with our tables."""
+    """The ratings database."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -144,96 +144,96 @@ class Store:
         if self._is_sqlite and parsed.database:
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
         self.url = parsed.render_as_string(hide_password=True)
-        self._engine = sa.create_engine(parsed, **self._options())
-        # Who reads has connections of his own: to turn one back and forth takes longer than what he asks most.
-        self._reading = sa.create_engine(parsed, **self._options(), isolation_level="AUTOCOMMIT")
+        self._write_engine = sa.create_engine(parsed, **self._options())
+        # Readers have their own connections: switching the isolation level takes longer than the most common query.
+        self._read_engine = sa.create_engine(parsed, **self._options(), isolation_level="AUTOCOMMIT")
         if self._is_sqlite:
-            sa.event.listen(self._engine, "connect", _prepare_sqlite)
-            sa.event.listen(self._reading, "connect", _prepare_sqlite)
-            sa.event.listen(self._engine, "begin", _begin_at_once)
+            sa.event.listen(self._write_engine, "connect", _prepare_sqlite)
+            sa.event.listen(self._read_engine, "connect", _prepare_sqlite)
+            sa.event.listen(self._write_engine, "begin", _begin_immediate)
         self._insert = sqlite.insert if self._is_sqlite else postgresql.insert
 
     def _options(self) -> dict[str, Any]:
-        # Errors go into the log; what people rated does not.
+        # Errors are logged, ratings are not.
         common: dict[str, Any] = {"pool_size": 5, "hide_parameters": True}
         if self._is_sqlite:
             return {**common, "connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False}}
-        # Both pools together stay below twenty: of PostgreSQL's usual hundred connections every worker has its share.
+        # Both pools together stay below twenty, so that several workers fit PostgreSQL's usual hundred connections.
         return {**common, "max_overflow": 4, "pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
 
     def close(self) -> None:
-        self._engine.dispose()
-        self._reading.dispose()
+        self._write_engine.dispose()
+        self._read_engine.dispose()
 
     def migrate(self, revision: str = "head") -> None:
-        """Bring the tables up to date; several may try at the same time."""
+        """Bring the tables up to date; several processes may try at the same time."""
         config = Config()
         config.set_main_option("script_location", "tastespace.service:migrations")
-        with self._writing() as connection:
+        with self._write() as connection:
             if not self._is_sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7412365)"))  # any number, always the same
             config.attributes["connection"] = connection
             command.upgrade(config, revision)
 
     def ping(self) -> None:
-        """Whether it answers."""
-        with self._connected() as connection:
+        """Check that the database answers."""
+        with self._read() as connection:
             connection.execute(sa.select(1))
 
-    # what people rated
+    # ratings
 
     def person(self, user: str) -> Person:
-        with self._connected() as connection:
+        with self._read() as connection:
             row = connection.execute(ONE_PERSON, {"user": user}).first()
         return Person() if row is None else Person(row.version, row.deleted_at is not None)
 
     def history(self, user: str) -> dict[str, float]:
-        """Item and rating, the newest rating of each."""
-        with self._connected() as connection:
+        """The rating of each item."""
+        with self._read() as connection:
             rows = connection.execute(sa.select(ratings.c.item_id, ratings.c.value).where(ratings.c.user_id == user))
             return {item: value for item, value in rows}
 
     def ratings_of(self, user: str, limit: int, offset: int) -> tuple[int, list[Any]]:
-        """How many there are, and some of them, the newest first."""
-        mine = ratings.c.user_id == user
+        """The number of ratings, and some of them, newest first."""
+        own = ratings.c.user_id == user
         newest = (ratings.c.rated_at.is_(None), ratings.c.rated_at.desc(), ratings.c.item_id)
-        with self._connected() as connection:
-            total = connection.execute(sa.select(sa.func.count()).select_from(ratings).where(mine)).scalar_one()
-            rows = connection.execute(sa.select(ratings).where(mine).order_by(*newest).limit(limit).offset(offset))
+        with self._read() as connection:
+            total = connection.execute(sa.select(sa.func.count()).select_from(ratings).where(own)).scalar_one()
+            rows = connection.execute(sa.select(ratings).where(own).order_by(*newest).limit(limit).offset(offset))
             return total, list(rows)
 
     def users(self, beginning: str, limit: int) -> list[str]:
-        """Ids that begin so, in order, of people who have ratings or had some."""
+        """Ids that begin so, in order, of users who have or had ratings."""
         query = sa.select(people.c.id).where(people.c.id.startswith(beginning, autoescape=True))
-        with self._connected() as connection:
+        with self._read() as connection:
             return list(connection.execute(query.order_by(people.c.id).limit(limit)).scalars())
 
-    def rate(self, new: Sequence[Rated], once: Once | None = None, body: str = "") -> str | None:
-        """Store ratings, all or none. What was answered the first time, if this was carried out before; else None."""
+    def rate(self, new: Sequence[RatingRow], once: RequestKey | None = None, body: str = "") -> str | None:
+        """Store ratings, all or none; the first response, if this request was carried out before, else None."""
         try:
             return self._rate(new, once, body)
-        except ConflictError:  # The same request came twice at once: now the other one has been carried out.
+        except ConflictError:  # The same request came twice at once; the other one has been carried out by now.
             return self._rate(new, once, body)
 
-    def _rate(self, new: Sequence[Rated], once: Once | None, body: str) -> str | None:
-        with self._writing() as connection:
-            before = None if once is None else self._answered(connection, once, body)
+    def _rate(self, new: Sequence[RatingRow], once: RequestKey | None, body: str) -> str | None:
+        with self._write() as connection:
+            before = None if once is None else self._replay(connection, once, body)
             if before is not None:
                 return before
             now = datetime.now(UTC)
-            latest = {(one.user, one.item): one for one in new}  # Of one request the last rating of a pair counts.
+            latest = {(one.user, one.item): one for one in new}  # The last rating of a pair counts.
             rows = [
                 {"user_id": one.user, "item_id": one.item, "value": one.value, "rated_at": one.at or now}
                 for one in latest.values()
             ]
             for block in _blocks(sorted(rows, key=lambda row: (row["user_id"], row["item_id"]))):
-                self._put(connection, ratings, block, ("user_id", "item_id"))
+                self._upsert(connection, ratings, block, ("user_id", "item_id"))
             self._touch(connection, {one.user for one in new})
         return None
 
-    def unrate(self, user: str, item: str) -> bool:
-        """Forget one rating; False where there was none."""
-        with self._writing() as connection:
+    def delete_rating(self, user: str, item: str) -> bool:
+        """Delete one rating; False if there was none."""
+        with self._write() as connection:
             gone = connection.execute(
                 sa.delete(ratings).where(ratings.c.user_id == user, ratings.c.item_id == item)
             ).rowcount
@@ -242,42 +242,42 @@ class Store:
         return bool(gone)
 
     def forget(self, user: str) -> int:
-        """Forget all that a user rated, and that a model may know of him from before."""
-        with self._writing() as connection:
+        """Delete all ratings of a user, and mark what a model learned from them as not to be used; how many."""
+        with self._write() as connection:
             gone = connection.execute(sa.delete(ratings).where(ratings.c.user_id == user)).rowcount
             self._touch(connection, {user})
             connection.execute(sa.update(people).where(people.c.id == user).values(deleted_at=datetime.now(UTC)))
         return int(gone)
 
     def counts(self) -> tuple[int, int]:
-        """How many ratings, and how many people have some or had."""
-        with self._connected() as connection:
+        """Number of ratings, and of users who have or had some."""
+        with self._read() as connection:
             return (
                 connection.execute(sa.select(sa.func.count()).select_from(ratings)).scalar_one(),
                 connection.execute(sa.select(sa.func.count()).select_from(people)).scalar_one(),
             )
 
     def all_ratings(self) -> pl.DataFrame:
-        """Every rating: user, item, rating, and time in seconds (null where it is not known)."""
+        """Every rating: user, item, rating, and time in seconds (null if unknown)."""
         query = sa.select(ratings.c.user_id, ratings.c.item_id, ratings.c.value, ratings.c.rated_at)
-        frames = []
-        with self._at_one_moment() as connection:
+        schema = {"user": pl.String, "item": pl.String, "rating": pl.Float64, "time": pl.Int64}
+        frames = [pl.DataFrame(schema=schema)]
+        with self._snapshot() as connection:
             rows = connection.execution_options(stream_results=True, yield_per=BLOCK).execute(
                 query.order_by(ratings.c.user_id, ratings.c.item_id)
             )
             for part in rows.partitions():
-                users, items, values, times = zip(*part, strict=True)
-                seconds = [None if time is None else int(_utc(time).timestamp()) for time in times]
-                frames.append(_frame(users, items, values, seconds))
-        return pl.concat(frames) if frames else _frame((), (), (), ())
+                lines = [(*row[:3], None if row[3] is None else int(_utc(row[3]).timestamp())) for row in part]
+                frames.append(pl.DataFrame(lines, schema, orient="row"))
+        return pl.concat(frames)
 
-    # what came with a model
+    # ratings of a model
 
-    def take_over(self, trained: Ratings, fingerprint: str, observer: Observer = silent) -> int:
-        """The ratings of a model, if the database has never had any; how many were taken."""
+    def import_ratings(self, trained: Ratings, fingerprint: str, observer: Observer = silent) -> int:
+        """Import the ratings of a model if the database has never had any; how many were imported."""
         users, items = trained.user_ids().cast(pl.String), trained.item_ids().cast(pl.String)
         values, total = trained.values, len(trained)
-        with self._writing() as connection:
+        with self._write() as connection:
             if not self._is_sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7412366)"))
             there = (
@@ -289,26 +289,26 @@ class Store:
             for start in range(0, total, BLOCK):
                 part = slice(start, start + BLOCK)
                 numbers = values[part].astype(float).tolist()
-                # A file may rate a pair twice: the last one counts, as in the model.
+                # The last rating of a pair counts, as in the model.
                 block = {
                     (user, item): {"user_id": user, "item_id": item, "value": value}
                     for user, item, value in zip(users[part], items[part], numbers, strict=True)
                 }
-                self._put(connection, ratings, list(block.values()), ("user_id", "item_id"))
+                self._upsert(connection, ratings, list(block.values()), ("user_id", "item_id"))
                 observer(Progress("ratings into the database", min(start + BLOCK, total), total, {}))
-            everybody = trained.users.ids.cast(pl.String).to_list()
-            for names in _blocks([{"id": name, "version": 1} for name in everybody]):
+            user_ids = trained.users.ids.cast(pl.String).to_list()
+            for names in _blocks([{"id": name, "version": 1} for name in user_ids]):
                 connection.execute(self._insert(people).on_conflict_do_nothing(), names)
             connection.execute(
                 sa.insert(imports).values(id=1, fingerprint=fingerprint, n_ratings=total, imported_at=datetime.now(UTC))
             )
         return total
 
-    # which model answers
+    # activations
 
     def activate(self, version: str, reason: str) -> Activation:
         now = datetime.now(UTC)
-        with self._writing() as connection:
+        with self._write() as connection:
             done = connection.execute(
                 sa.insert(activations).values(version=version, reason=reason, activated_at=now)
             ).inserted_primary_key
@@ -316,27 +316,25 @@ class Store:
         return Activation(int(done[0]), version, reason, now)
 
     def activation(self) -> Activation | None:
-        """The last one; None before the first."""
+        """The last activation; None before the first."""
         found = self.activations(1)
         return found[0] if found else None
 
     def activations(self, limit: int) -> list[Activation]:
-        """The last ones, newest first."""
-        with self._connected() as connection:
+        """The last activations, newest first."""
+        with self._read() as connection:
             rows = connection.execute(sa.select(activations).order_by(activations.c.id.desc()).limit(limit))
             return [Activation(row.id, row.version, row.reason, _utc(row.activated_at)) for row in rows]
 
-    # inside
-
-    def _answered(self, connection: sa.Connection, once: Once, body: str) -> str | None:
-        """What was answered before; else this is noted as carried out now, with the answer that will be given."""
-        mine = sa.and_(answered.c.client == once.client, answered.c.key == once.key)
+    def _replay(self, connection: sa.Connection, once: RequestKey, body: str) -> str | None:
+        """The earlier response; if there is none, the request is recorded with the response that it will get."""
+        own = sa.and_(answered.c.client == once.client, answered.c.key == once.key)
         now = datetime.now(UTC)
         connection.execute(sa.delete(answered).where(answered.c.answered_at < now - REMEMBERED))
-        row = connection.execute(sa.select(answered.c.fingerprint, answered.c.body).where(mine)).first()
+        row = connection.execute(sa.select(answered.c.fingerprint, answered.c.body).where(own)).first()
         if row is None:
             values = {"client": once.client, "key": once.key, "fingerprint": once.fingerprint, "body": body}
-            # Where the same request got here first, this waits for it and is a conflict.
+            # If the same request got here first, this waits for it and is a conflict.
             connection.execute(sa.insert(answered).values(**values, answered_at=now))
             return None
         if row.fingerprint != once.fingerprint:
@@ -346,30 +344,30 @@ class Store:
         return str(row.body)
 
     def _touch(self, connection: sa.Connection, users: Iterable[str]) -> None:
-        """Whatever is kept of these users elsewhere is no longer true."""
+        """Raise the versions of users, so that caches of their beliefs become invalid."""
         statement = self._insert(people)
         statement = statement.on_conflict_do_update(index_elements=["id"], set_={"version": people.c.version + 1})
         for block in _blocks([{"id": user, "version": 1} for user in sorted(users)]):
             connection.execute(statement, block)
 
-    def _put(self, connection: sa.Connection, table: sa.Table, rows: list[Any], key: tuple[str, ...]) -> None:
+    def _upsert(self, connection: sa.Connection, table: sa.Table, rows: list[Any], key: tuple[str, ...]) -> None:
         statement = self._insert(table)
         changed = {name: statement.excluded[name] for name in rows[0] if name not in key}
         connection.execute(statement.on_conflict_do_update(index_elements=list(key), set_=changed), rows)
 
     @contextmanager
-    def _connected(self) -> Iterator[sa.Connection]:
-        with _translated(), self._reading.connect() as connection:
+    def _read(self) -> Iterator[sa.Connection]:
+        with _translate_errors(), self._read_engine.connect() as connection:
             yield connection
 
     @contextmanager
-    def _at_one_moment(self) -> Iterator[sa.Connection]:
-        """To read much: what is written meanwhile is not seen, and not kept waiting."""
+    def _snapshot(self) -> Iterator[sa.Connection]:
+        """A connection that reads one state of the database, without blocking writers."""
         if not self._is_sqlite:
-            with self._writing() as connection:
+            with self._write() as connection:
                 yield connection
             return
-        with self._connected() as connection:
+        with self._read() as connection:
             connection.exec_driver_sql("BEGIN")
             try:
                 yield connection
@@ -377,18 +375,18 @@ class Store:
                 connection.exec_driver_sql("ROLLBACK")
 
     @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
-        with _translated(), self._engine.begin() as connection:
+    def _write(self) -> Iterator[sa.Connection]:
+        with _translate_errors(), self._write_engine.begin() as connection:
             yield connection
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
-    """Errors of the database as ours, without its words: they may hold values, or a password."""
+def _translate_errors() -> Iterator[None]:
+    """Raise database errors as our own, without their messages: these may contain values or a password."""
     try:
         yield
     except IntegrityError as error:
-        raise ConflictError("another request wrote the same at the same time; try again") from error
+        raise ConflictError("another request wrote the same row at the same time; try again") from error
     except SQLAlchemyError as error:
         raise DatabaseError(
             "the ratings database cannot be reached, or refuses; nothing was stored, try again"
@@ -396,15 +394,15 @@ def _translated() -> Iterator[None]:
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:
-    """Readers and a writer side by side, and nothing acknowledged that a loss of power could take back."""
+    """Let readers and a writer work side by side, and acknowledge nothing that a power failure could undo."""
     cursor = connection.cursor()
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
 
-def _begin_at_once(connection: sa.Connection) -> None:
-    """A writer says so at the beginning: two that read first and then write would refuse each other."""
+def _begin_immediate(connection: sa.Connection) -> None:
+    """Lock for writing at the beginning: two transactions that read first and then write would refuse each other."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
@@ -413,11 +411,5 @@ def _blocks(rows: list[Any]) -> Iterator[list[Any]]:
 
 
 def _utc(time: datetime) -> datetime:
-    """SQLite forgets the zone; all that we write is UTC."""
+    """SQLite drops the time zone; all stored times are UTC."""
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time
-
-
-def _frame(users: Any, items: Any, values: Any, seconds: Any) -> pl.DataFrame:
-    columns: Mapping[str, Any] = {"user": users, "item": items, "rating": values, "time": seconds}
-    schema = {"user": pl.String, "item": pl.String, "rating": pl.Float64, "time": pl.Int64}
-    return pl.DataFrame({name: pl.Series(name, list(column), schema[name]) for name, column in columns.items()})

@@ -1,1 +1,1 @@
-"""For authors of new parts: what every implementation of a role must pass, and data with known answers."""
+"""For authors of new models and samplers: conformance tests, tests of samplers, and data with known answers."""

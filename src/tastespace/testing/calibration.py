@@ -4,7 +4,7 @@ Draw parameters from the prior, ratings given them, and then the posterior given
 parameters drawn first are one more draw of that posterior. So the rank of any function of them among its L posterior
 draws is uniform on 0 ... L, averaged over many such data sets (Talts et al. 2018; Modrak et al. 2023 let the function
 depend on the ratings, too). Ranks in the middle too often mean posteriors that are too wide, ranks at both ends too
-narrow ones, at one end a bias. Other than Geweke's test, this one also sees a bad start or too short a warm-up.
+narrow ones, at one end a bias. Unlike Geweke's test, this one also detects a bad start or too short a warm-up.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from tastespace.inference.drivers import Schedule, sample
 from tastespace.inference.transition import Model, Transition
 from tastespace.models.base.parameters import check_int, check_number
 from tastespace.progress import silent
-from tastespace.testing.geweke import FALSE_ALARMS, OVERFLOWS, Bind, Functionals, measured, not_finite
+from tastespace.testing.geweke import FALSE_ALARMS, OVERFLOWS, Bind, Functionals, evaluate_functionals, find_not_finite
 
 Params = TypeVar("Params")
 
-# Shift, width, skewness and heaviness of tails: what goes wrong with posteriors. Further degrees would dilute these.
+# Shift, width, skewness and heaviness of tails: typical errors of posteriors. Further degrees would dilute these.
 DEGREES = 4
 # Sums of fewer ranks are not yet normal so far out. At 200 data sets p-values of 1e-5 come up to twice too often.
-LEAST_DATA_SETS = 100
+MIN_DATA_SETS = 100
 SHOWN = (0.5, 0.9)  # coverages in the table
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How often intervals held the true value."""
+    """How often intervals contained the true value."""
 
     n_inside: int
     n: int
-    expected: float  # the probability that an interval should have
+    expected: float  # the nominal coverage
 
     @property
     def share(self) -> float:
@@ -50,21 +50,21 @@ class Coverage:
 
     @property
     def p_value(self) -> float:
-        """How often right intervals would be further off: the exact binomial test, two-sided."""
+        """The p-value of the exact two-sided binomial test that the coverage is nominal."""
         return float(stats.binomtest(self.n_inside, self.n, self.expected).pvalue)
 
 
 def coverage(true_values: NDArray[Any], low: NDArray[Any], high: NDArray[Any], *, expected: float) -> Coverage:
-    """The share of true values within their intervals, ends included; what is not finite is outside.
+    """The share of true values within their intervals, ends included; values that are not finite are outside.
 
-    The p-value takes the values for independent. Values of one data set are not quite: they share its parameters.
+    The p-value assumes independent values. Those of one data set are not quite: they share its parameters.
     """
     check_number("expected", expected, above=0, below=1)
     true_values, low, high = (np.asarray(array, np.float64) for array in (true_values, low, high))
     if not true_values.shape == low.shape == high.shape or true_values.ndim != 1 or not len(true_values):
         shapes = ", ".join(str(array.shape) for array in (true_values, low, high))
         raise InvalidParameterError(
-            f"values, lower and upper ends have shapes {shapes}; expected three alike, not empty"
+            f"values, lower and upper ends have shapes {shapes}; expected three equal ones, not empty"
         )
     is_inside = np.isfinite(true_values) & (low <= true_values) & (true_values <= high)
     return Coverage(int(is_inside.sum()), len(true_values), expected)
@@ -72,20 +72,20 @@ def coverage(true_values: NDArray[Any], low: NDArray[Any], high: NDArray[Any], *
 
 @dataclass(frozen=True)
 class Ranked:
-    """One function of parameters and ratings: where the truth stood among its posterior draws."""
+    """One function of parameters and ratings: the ranks of the truth among its posterior draws."""
 
     name: str
-    ranks: OffsetArray  # one a data set, 0 ... n_draws
+    ranks: OffsetArray  # one per data set, 0 ... n_draws
     n_draws: int
-    correlation: float  # of neighbouring draws; far from 0 the ranks are not uniform even for a right sampler
+    correlation: float  # of neighboring draws; far from 0 the ranks are not uniform even for a correct sampler
 
     @property
     def p_value(self) -> float:
-        """How often uniform ranks would be less uniform."""
+        """The p-value of the test that the ranks are uniform."""
         return uniformity(self.ranks, self.n_draws)
 
     def coverage(self, level: float) -> Coverage:
-        """Of the central intervals that come nearest to this level; what they should cover is exact."""
+        """Coverage of the central intervals nearest to this level; their nominal coverage is exact."""
         check_number("level", level, above=0, below=1)
         n_ranks = self.n_draws + 1
         tail = min(round(n_ranks * (1 - level) / 2), (n_ranks - 1) // 2)  # ranks cut off at either end
@@ -95,15 +95,15 @@ class Ranked:
 
 @dataclass(frozen=True, repr=False)
 class CalibrationResult:
-    """What came out, function by function; shown as a table."""
+    """The result by function; shown as a table."""
 
     rows: tuple[Ranked, ...]
     n: int  # data sets
-    failure: str | None = None  # what made a comparison impossible: something not finite
+    failure: str | None = None  # why there is no result: something is not finite
 
     @property
     def p_value(self) -> float:
-        """Of all functions together, by Bonferroni; 0 after a failure."""
+        """The p-value of all functions together, by Bonferroni; 0 after a failure."""
         if self.failure is not None:
             return 0.0
         return min(1.0, len(self.rows) * min(row.p_value for row in self.rows))
@@ -112,7 +112,7 @@ class CalibrationResult:
         return {row.name: row for row in self.rows}[name]
 
     def assert_passes(self, alpha: float = FALSE_ALARMS) -> None:
-        """Raise an AssertionError with the table if a right sampler would do as badly less often than alpha."""
+        """Raise an AssertionError with the table if the p-value is below alpha."""
         if not self.p_value >= alpha:
             raise AssertionError(f"the posteriors are not calibrated (alpha {alpha:g})\n{self!r}")
 
@@ -149,12 +149,12 @@ def simulation_based_calibration(
 ) -> CalibrationResult:
     """Rank true values among posterior draws on n data sets drawn from the model.
 
-    A chain a data set starts where the transition's `init` puts it, steps `warmup` times, and then `thin` times for
-    each of its draws. `thin` should make neighbouring draws as good as independent; the table tells their
-    correlation. Equal values are ranked at random, so that a constant does no harm. Functionals as for `geweke`.
-    Whatever becomes infinite or NaN is a failure with p = 0; nothing is raised.
+    One chain per data set starts at the transition's `init`, steps `warmup` times, and then `thin` times for each of
+    its draws. `thin` should make neighboring draws almost independent; the table shows their correlation. Equal values
+    are ranked at random, so that constants do no harm. Functionals as for `geweke`. Infinite values and NaN are a
+    failure with p = 0; nothing is raised.
     """
-    check_int("n", n, least=LEAST_DATA_SETS)
+    check_int("n", n, least=MIN_DATA_SETS)
     check_int("draws", draws, least=DEGREES + 1)
     check_int("warmup", warmup, least=0)
     check_int("thin", thin, least=1)
@@ -163,19 +163,19 @@ def simulation_based_calibration(
     schedule = Schedule(chains=1, warmup=warmup, draws=draws, thin=thin)
     ranks = np.zeros((n, len(functionals)), np.int64)
     sampled = np.zeros((n, draws, len(functionals)))
-    with np.errstate(all="ignore"):  # What overflows is reported as a failure, not as a warning.
+    with np.errstate(all="ignore"):  # Overflows are reported as a failure, not as a warning.
         for k in range(n):
             params = model.sample_prior(where, rng)
             observed = model.simulate(params, where, rng)
-            truth = measured(functionals, params, observed)
-            wrong = not_finite(functionals, truth)
+            truth = evaluate_functionals(functionals, params, observed)
+            wrong = find_not_finite(functionals, truth)
             if wrong is None:
                 sampled[k], wrong = _sample(bind(observed), functionals, observed, schedule, rng)
             if wrong is not None:
                 return CalibrationResult((), n, f"data set {k + 1}: {wrong}")
             n_equal = (sampled[k] == truth).sum(0)
             ranks[k] = (sampled[k] < truth).sum(0) + rng.integers(0, n_equal, endpoint=True)
-    correlations = _neighbours(sampled)
+    correlations = _correlations(sampled)
     rows = (Ranked(name, ranks[:, k], draws, float(correlations[k])) for k, name in enumerate(functionals))
     return CalibrationResult(tuple(rows), n)
 
@@ -184,8 +184,8 @@ def uniformity(ranks: NDArray[Any], n_draws: int) -> float:
     """The p-value of Neyman's smooth test that ranks are uniform on 0 ... n_draws.
 
     The means of polynomials that are orthonormal under that distribution are independent and, times the root of the
-    number of ranks, standard normal. The sum of squares of the first four has a chi-square distribution. That finds
-    shifted, too wide and too narrow posteriors with far fewer ranks than counting them in bins.
+    number of ranks, standard normal. The sum of squares of the first four has a chi-square distribution. This detects
+    shifted, too wide and too narrow posteriors with far fewer ranks than a test on bins.
     """
     places = np.linspace(-1.0, 1.0, n_draws + 1)
     orthonormal, _ = np.linalg.qr(np.vander(places, DEGREES + 1, increasing=True))
@@ -201,13 +201,13 @@ def _sample(
     schedule: Schedule,
     rng: Generator,
 ) -> tuple[DoubleArray, str | None]:
-    """The functionals of posterior draws, draws x functionals, and in words what went wrong."""
+    """The functionals of posterior draws, draws x functionals, and an error message if something is not finite."""
     try:
         chains = sample(
             transition,
             rng,
             schedule,
-            keeps=[lambda state, _: measured(functionals, state, observed)] * schedule.chains,
+            keeps=[lambda state, _: evaluate_functionals(functionals, state, observed)] * schedule.chains,
             phase="calibration",
             threads=1,
             observer=silent,
@@ -215,15 +215,17 @@ def _sample(
     except OVERFLOWS as error:
         return np.full((schedule.draws, len(functionals)), np.nan), f"{type(error).__name__}: {error}"
     sampled = np.stack(chains[0].draws)
-    wrong = (f"draw {k}: {text}" for k, values in enumerate(sampled, 1) if (text := not_finite(functionals, values)))
+    wrong = (
+        f"draw {k}: {text}" for k, values in enumerate(sampled, 1) if (text := find_not_finite(functionals, values))
+    )
     return sampled, next(wrong, None)
 
 
-def _neighbours(sampled: DoubleArray) -> DoubleArray:
-    """The correlation of a draw with the next, one a functional, from all data sets."""
+def _correlations(sampled: DoubleArray) -> DoubleArray:
+    """The correlation of neighboring draws, one per functional, over all data sets."""
     n_draws = sampled.shape[1]
     centred = sampled - sampled.mean(1, keepdims=True)
     products = (centred[:, 1:] * centred[:, :-1]).sum((0, 1))
     squares = (centred**2).sum((0, 1))
-    # Centring at their own mean makes independent draws look correlated by -1 / draws.
+    # Centering at their own mean makes independent draws appear correlated by -1 / draws.
     return np.where(squares > 0, products / np.where(squares > 0, squares, 1.0) + 1 / n_draws, 0.0)

@@ -1,8 +1,8 @@
-"""Ratings of groups of people who use the scale differently, with the truth behind them.
+"""Ratings of groups of users who use the scale differently, with the truth behind them.
 
-An opinion is x = bias of the user and item + u . v + noise, scaled to a standard deviation of 1. What is rated is
-f(x), f rising and another one for each group, rounded to half stars: one group rates in extremes, one stays in the
-middle, one is generous.
+An opinion is x = bias of the user and item + u . v + noise, scaled to a standard deviation of 1. The rating is f(x)
+rounded to half stars, with an increasing f for each group: one group rates in extremes, one stays in the middle, one is
+generous.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 
-FURTHEST = 2.2  # an opinion that gets the highest rating, whatever the group
+MAX_OPINION = 2.2  # an opinion that gets the highest rating in every group
 
 
 def _extreme(x: DoubleArray) -> DoubleArray:
@@ -42,10 +42,10 @@ SHAPES: dict[str, Callable[[DoubleArray], DoubleArray]] = {
 
 @dataclass(frozen=True, eq=False)
 class Distorted:
-    """The ratings, who belongs to which group, and what each group means by each level."""
+    """Ratings, the group of each user, and what each group means by each level."""
 
     ratings: Ratings  # ids are the positions of users and items
-    groups: NDArray[np.integer[Any]]  # of each user: a place in SHAPES
+    groups: NDArray[np.integer[Any]]  # of each user: a position in SHAPES
     levels: DoubleArray
     curves: DoubleArray  # groups x levels: the mean opinion behind a rating
 
@@ -53,7 +53,7 @@ class Distorted:
 def distorted(
     n_users: int = 240, n_items: int = 150, *, density: float = 0.35, noise: float = 0.15, rng: Generator
 ) -> Distorted:
-    """From 1 to 5 in halves; a third of the users has each shape."""
+    """Ratings from 1 to 5 in halves; a third of the users has each shape."""
     users, items = rng.standard_normal((n_users, 3)), rng.standard_normal((n_items, 3))
     opinions = 0.9 * users @ items.T / 3**0.5 + 0.5 * rng.standard_normal(n_items)
     opinions += 0.1 * rng.standard_normal((n_users, 1))
@@ -61,7 +61,7 @@ def distorted(
     rows, columns = np.nonzero(rng.random(opinions.shape) < density)
     given = opinions[rows, columns] + noise * rng.standard_normal(len(rows))
     groups = np.arange(n_users) % len(SHAPES)
-    within = np.clip(given / FURTHEST, -1, 1)
+    within = np.clip(given / MAX_OPINION, -1, 1)
     shaped = np.select([groups[rows] == place for place in range(len(SHAPES))], [f(within) for f in SHAPES.values()])
     values = np.round(2 * (3 + 2 * shaped)) / 2
     levels, places = np.unique(values, return_inverse=True)

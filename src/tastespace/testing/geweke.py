@@ -1,13 +1,13 @@
-"""Geweke's test: does a transition leave alone the posterior of the model it was written for?
+"""Geweke's test: does a transition keep the posterior of its model invariant?
 
 Parameters and ratings can be drawn together in two ways (Geweke 2004, "Getting it right"):
 
 - apart: parameters from the prior, ratings given them; every pair independent of the others;
 - in a chain: one step of the transition on the current ratings, then new ratings given the new parameters.
 
-If the transition is right, both ways draw from the same joint distribution, so that every function of parameters and
-ratings has the same mean. The prior, the story of the ratings and the step are three pieces of code, and a mistake in
-one of them almost always makes the two ways disagree. No posterior need be known.
+If the transition is correct, both draw from the same joint distribution, so that every function of parameters and
+ratings has the same mean. The prior, the likelihood and the step are three pieces of code, and an error in one of them
+almost always makes the two disagree. The posterior need not be known.
 """
 
 from __future__ import annotations
@@ -33,41 +33,41 @@ Params = TypeVar("Params")
 Functionals = Mapping[str, Callable[[Params, Ratings], float]]
 Bind = Callable[[Ratings], Transition[Params]]
 
-# Fewer effective draws than that prove nothing: a chain that hardly moves agrees with everything.
-LEAST_EFFECTIVE = 100
-FALSE_ALARMS = 1e-6  # how often a right program is called wrong
-# What arithmetic with huge numbers ends in. Other exceptions are mistakes of the caller, and are his to see.
+# Fewer effective draws prove nothing: a chain that hardly moves agrees with everything.
+MIN_EFFECTIVE = 100
+FALSE_ALARMS = 1e-6  # how often a correct program fails
+# Results of arithmetic with huge numbers. Other exceptions are errors of the caller, and are raised.
 OVERFLOWS = (ArithmeticError, np.linalg.LinAlgError)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One function of parameters and ratings, drawn both ways."""
+    """One function of parameters and ratings, drawn in both ways."""
 
     name: str
     apart: float  # its mean over independent draws
     chained: float  # its mean over the chain
     standard_error: float  # of their difference
-    effective: float  # how many independent draws the chain is worth
+    effective: float  # effective sample size of the chain
     z: float  # the difference in standard errors
 
     @property
     def p_value(self) -> float:
-        """How often a right transition would be further off; 0 where something is not finite."""
+        """The two-sided p-value of z; 0 if something is not finite."""
         return float(2 * ndtr(-abs(self.z))) if not math.isnan(self.z) else 0.0
 
 
 @dataclass(frozen=True, repr=False)
 class GewekeResult:
-    """What came out, function by function; shown as a table."""
+    """The result by function; shown as a table."""
 
     rows: tuple[Compared, ...]
     n: int  # draws of each kind
-    failure: str | None = None  # what made a comparison impossible: something not finite, or a chain that stands still
+    failure: str | None = None  # why there is no result: something is not finite, or the chain does not move
 
     @property
     def p_value(self) -> float:
-        """Of all functions together, by Bonferroni; 0 after a failure."""
+        """The p-value of all functions together, by Bonferroni; 0 after a failure."""
         if self.failure is not None:
             return 0.0
         return min(1.0, len(self.rows) * min(row.p_value for row in self.rows))
@@ -80,7 +80,7 @@ class GewekeResult:
         return max(abs(row.z) for row in self.rows)
 
     def assert_passes(self, alpha: float = FALSE_ALARMS) -> None:
-        """Raise an AssertionError with the table if a right transition would do as badly less often than alpha."""
+        """Raise an AssertionError with the table if the p-value is below alpha."""
         if not self.p_value >= alpha:
             raise AssertionError(f"the transition does not keep the joint distribution (alpha {alpha:g})\n{self!r}")
 
@@ -109,37 +109,37 @@ def geweke(
 ) -> GewekeResult:
     """Compare n independent draws of parameters and ratings with n draws of a chain of steps and simulations.
 
-    `bind` makes the transition for given ratings; its states are the params of the model. `where` says who rates
-    what; its values play no part. The functionals should be light-tailed (rather the logarithm of a precision than
-    the precision), because a mean without a variance has no standard error, and should not depend on what the model
-    does not identify.
+    `bind` makes the transition for given ratings; its states are the params of the model. `where` has the rated pairs;
+    its values are not used. Functionals should be light-tailed (the logarithm of a precision rather than the
+    precision), because a mean without a variance has no standard error, and should not depend on what the model does
+    not identify.
 
-    Whatever becomes infinite or NaN is a failure with p = 0, and so is a chain that stands still; nothing is raised.
+    Infinite values and NaN are a failure with p = 0, and so is a chain that does not move; nothing is raised.
     """
-    check_int("n", n, least=LEAST_EFFECTIVE)
+    check_int("n", n, least=MIN_EFFECTIVE)
     if not functionals:
         raise InvalidParameterError("functionals is empty; expected at least one function of params and ratings")
-    with np.errstate(all="ignore"):  # What overflows is reported as a failure, not as a warning.
-        apart, failure = _apart(model, where, functionals, n, rng)
+    with np.errstate(all="ignore"):  # Overflows are reported as a failure, not as a warning.
+        apart, failure = _draw_apart(model, where, functionals, n, rng)
         chained = np.full_like(apart, np.nan)
         if failure is None:
-            chained, failure = _chained(model, bind, where, functionals, n, rng)
-        rows = tuple(_compared(name, apart[:, k], chained[:, k]) for k, name in enumerate(functionals))
-    return GewekeResult(rows, n, failure or _standing(rows))
+            chained, failure = _draw_chain(model, bind, where, functionals, n, rng)
+        rows = tuple(_compare(name, apart[:, k], chained[:, k]) for k, name in enumerate(functionals))
+    return GewekeResult(rows, n, failure or _find_stuck(rows))
 
 
 def effective_size(chain: DoubleArray) -> float:
-    """How many independent draws would tell the mean as well as this chain does; at most its length.
+    """The number of independent draws that estimate the mean as well as this chain; at most its length.
 
-    The variance of the mean of n draws is s^2 t / n with t = 1 + 2 sum of the autocorrelations. Far out these are
-    noise, so the sum has to end somewhere: sums of two neighbours are positive and fall in a reversible chain, and
-    where the estimates no longer are positive the sum ends; one that rises is replaced by the one before (Geyer 1992,
-    the initial monotone sequence). The effective size is n / t. A chain that does not move is worth one draw.
+    The variance of the mean of n draws is s^2 t / n with t = 1 + 2 sum of the autocorrelations. At large lags
+    these are noise, so the sum must be cut: sums of two neighbors are positive and decrease in a reversible chain, so
+    the sum ends at the first estimate that is not positive, and one that increases is replaced by the one before
+    (Geyer 1992, the initial monotone sequence). The effective size is n / t; 1 for a chain that does not move.
     """
     n = len(chain)
     if n < 4 or not np.ptp(chain) > 0:
         return 1.0
-    length = next_fast_len(2 * n, real=True)  # so long that the ends do not meet
+    length = next_fast_len(2 * n, real=True)  # long enough that the ends do not overlap
     spectrum = rfft(chain - chain.mean(), length)
     covariances = irfft(np.abs(spectrum) ** 2, length)[: n - n % 2]
     pairs = covariances[0::2] + covariances[1::2]
@@ -149,20 +149,20 @@ def effective_size(chain: DoubleArray) -> float:
     return n / max(time, 1.0)
 
 
-def _apart(
+def _draw_apart(
     model: Model[Params], where: Ratings, functionals: Functionals[Params], n: int, rng: Generator
 ) -> tuple[DoubleArray, str | None]:
-    """The functionals of independent draws, n x functionals, and what went wrong."""
+    """The functionals of independent draws, n x functionals, and an error message."""
     values = np.full((n, len(functionals)), np.nan)
     for k in range(n):
         params = model.sample_prior(where, rng)
-        values[k] = measured(functionals, params, model.simulate(params, where, rng))
-        if (wrong := not_finite(functionals, values[k])) is not None:
+        values[k] = evaluate_functionals(functionals, params, model.simulate(params, where, rng))
+        if (wrong := find_not_finite(functionals, values[k])) is not None:
             return values, f"draw {k + 1} of the prior: {wrong}"
     return values, None
 
 
-def _chained(
+def _draw_chain(
     model: Model[Params],
     bind: Bind[Params],
     where: Ratings,
@@ -170,9 +170,9 @@ def _chained(
     n: int,
     rng: Generator,
 ) -> tuple[DoubleArray, str | None]:
-    """The functionals along the chain, n x functionals, and what went wrong."""
+    """The functionals along the chain, n x functionals, and an error message."""
     values = np.full((n, len(functionals)), np.nan)
-    # The first pair comes from the joint distribution itself, so that there is nothing to warm up.
+    # The first pair comes from the joint distribution itself, so that no warm-up is needed.
     params = model.sample_prior(where, rng)
     for k in range(n):
         try:
@@ -182,16 +182,16 @@ def _chained(
             params, _ = bind(ratings).step(params, rng)
         except OVERFLOWS as error:
             return values, f"step {k + 1}: {type(error).__name__}: {error}"
-        # Before new ratings are drawn: with the old ones the new parameters must fit together, too, whereas new
-        # ones would fit whatever the step has done.
-        values[k] = measured(functionals, params, ratings)
-        if (wrong := not_finite(functionals, values[k])) is not None:
+        # Before new ratings are drawn: the new parameters must be consistent with the old ratings, too; new ones would
+        # be consistent with any step.
+        values[k] = evaluate_functionals(functionals, params, ratings)
+        if (wrong := find_not_finite(functionals, values[k])) is not None:
             return values, f"step {k + 1}: {wrong}"
     return values, None
 
 
-def measured(functionals: Functionals[Params], params: Params, ratings: Ratings) -> DoubleArray:
-    """The functionals at one point; NaN where one cannot be computed."""
+def evaluate_functionals(functionals: Functionals[Params], params: Params, ratings: Ratings) -> DoubleArray:
+    """The functionals at one point; NaN for those that cannot be computed."""
     values = np.full(len(functionals), np.nan)
     for k, function in enumerate(functionals.values()):
         with suppress(*OVERFLOWS):
@@ -199,37 +199,37 @@ def measured(functionals: Functionals[Params], params: Params, ratings: Ratings)
     return values
 
 
-def not_finite(functionals: Functionals[Params], values: DoubleArray) -> str | None:
-    """The first functional that is infinite or NaN, in words."""
+def find_not_finite(functionals: Functionals[Params], values: DoubleArray) -> str | None:
+    """A message about the first functional that is infinite or NaN; None if all are finite."""
     for name, value in zip(functionals, values, strict=True):
         if not math.isfinite(value):
             return f"{name} is {value}"
     return None
 
 
-def _compared(name: str, apart: DoubleArray, chained: DoubleArray) -> Compared:
-    """The two means, and how far they are apart."""
+def _compare(name: str, apart: DoubleArray, chained: DoubleArray) -> Compared:
+    """Compare the two means."""
     n, effective = len(apart), effective_size(chained)
-    # If the transition is right, both ways have one variance. The independent draws tell it better, and do not call
-    # a chain whose mean happens to be low too certain where low values are also close to one another.
+    # If the transition is correct, both have the same variance. The independent draws estimate it better, and do not
+    # underestimate it where the chain happens to stay among low values that are close to one another.
     error = math.sqrt(_variance(apart) * (1 / n + 1 / effective))
     difference = float(chained.mean() - apart.mean())
-    is_same = bool((apart == chained[0]).all() and (chained == chained[0]).all())  # such as a noise that is fixed
+    is_same = bool((apart == chained[0]).all() and (chained == chained[0]).all())  # such as a fixed noise
     z = 0.0 if is_same else math.copysign(math.inf, difference) if error == 0 else difference / error
     return Compared(name, float(apart.mean()), float(chained.mean()), error, n if is_same else effective, z)
 
 
 def _variance(values: DoubleArray) -> float:
-    """Exactly 0 for a constant, whatever rounding its mean has suffered."""
+    """The variance; exactly 0 for a constant, whatever the rounding of its mean."""
     return 0.0 if np.ptp(values) == 0 else float(values.var())
 
 
-def _standing(rows: Sequence[Compared]) -> str | None:
-    """The first functional of which the chain has too few effective draws, in words."""
+def _find_stuck(rows: Sequence[Compared]) -> str | None:
+    """A message about the first functional with too few effective draws; None if there is none."""
     for row in rows:
-        if row.effective < LEAST_EFFECTIVE and math.isfinite(row.z):
+        if row.effective < MIN_EFFECTIVE and math.isfinite(row.z):
             return (
                 f"the chain has only {row.effective:.0f} effective draws of {row.name}; expected at least "
-                f"{LEAST_EFFECTIVE}: a larger n, or a transition that moves"
+                f"{MIN_EFFECTIVE}: a larger n, or a transition that moves"
             )
     return None

@@ -28,8 +28,11 @@ Pairs = tuple[NDArray[Any], NDArray[Any]]
 
 
 def checkerboard(size: int = 12) -> Ratings:
-    """Even users like even items, odd users odd ones. User i has not rated item i, which he would like, nor the
-    items i + 1 and i + 3, which he would not: so his best unseen item is i, exactly."""
+    """Even users like even items, odd users odd ones.
+
+    User i has not rated item i, which they would like, nor the items i + 1 and i + 3, which they would not: so their
+    best unseen item is i, exactly.
+    """
     users, items = np.meshgrid(np.arange(size), np.arange(size), indexing="ij")
     observed = ~np.isin((items - users) % size, [0, 1, 3])
     likes = (users % 2) == (items % 2)
@@ -44,7 +47,7 @@ def tastes(
     items = rng.standard_normal((n_items, n_factors))
     truth = 3 + 0.4 * rng.standard_normal((n_users, 1)) + 0.4 * rng.standard_normal(n_items) + 0.7 * users @ items.T
     observed = rng.random((n_users, n_items)) < density
-    observed[np.arange(n_users), rng.integers(0, n_items, n_users)] = True  # nobody without a rating
+    observed[np.arange(n_users), rng.integers(0, n_items, n_users)] = True  # no user without a rating
     observed[rng.integers(0, n_users, n_items), np.arange(n_items)] = True
     user_rows, item_rows = np.nonzero(observed)
     values = truth[observed] + noise * rng.standard_normal(len(user_rows))
@@ -72,14 +75,14 @@ def _probit(score: DoubleArray) -> DoubleArray:
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What ratings were drawn from."""
+    """The parameters that ratings were drawn from."""
 
     offset: float
     users: DoubleArray  # n_users x n_factors
     items: DoubleArray  # n_items x n_factors
     user_biases: DoubleArray  # n_users
     item_biases: DoubleArray  # n_items
-    noise: float = 0.0  # standard deviation of a rating about its score; 0 where it is not normal
+    noise: float = 0.0  # standard deviation of a rating around its score; 0 if it is not normal
     link: Callable[[DoubleArray], DoubleArray] = _unchanged  # from the score to the expected rating
 
     def score(self, user_ids: Any, item_ids: Any) -> DoubleArray:
@@ -106,7 +109,7 @@ class OrdinalTruth(Truth):
     cut_points: DoubleArray = field(kw_only=True)  # ascending, one less than levels
 
     def probabilities(self, user_ids: Any, item_ids: Any) -> DoubleArray:
-        """The probability of each level, from 1 on: one row a pair."""
+        """The probability of each level, from 1 on: one row per pair."""
         below = _probit(self.cut_points - self.score(user_ids, item_ids)[:, None])
         return np.diff(below, axis=1, prepend=0.0, append=1.0)
 
@@ -128,8 +131,11 @@ def gaussian(
     noise: float = 0.5,
     rng: Generator,
 ) -> tuple[Ratings, Truth]:
-    """Ratings of any size with normal noise. `biases` and `spread` are the standard deviations of the biases and of
-    the inner products; `observed` pairs are all as likely, or as uneven as real ones ("skewed")."""
+    """Ratings of any size with normal noise.
+
+    `biases` and `spread` are the standard deviations of the biases and of the inner products; `observed` pairs are
+    uniform, or as uneven as real ones ("skewed").
+    """
     truth = replace(_truth(n_users, n_items, n_factors, biases, spread, rng), offset=offset, noise=noise)
     pairs = observed_pairs(n_users, n_items, density, observed, rng)
     return _ratings(truth, pairs, truth.score(*pairs) + noise * rng.standard_normal(len(pairs[0]))), truth
@@ -192,10 +198,10 @@ def counts(
     spread: float = 0.7,
     rng: Generator,
 ) -> tuple[Ratings, Truth]:
-    """How often, where never is not recorded: Poisson counts, of which only those above 0 are ratings.
+    """Poisson counts, of which only those above 0 are ratings.
 
-    So which pairs are observed says as much as the numbers. `mean` is over all pairs, the unrecorded ones included;
-    a user or item may end up without a rating, but keeps his row. Small sizes only.
+    So the observed pairs are as informative as the values. `mean` is over all pairs, the unrecorded ones included; a
+    user or item may end up without a rating, but keeps its row. Small sizes only.
     """
     truth = replace(_truth(n_users, n_items, n_factors, biases, spread, rng), link=_exponential)
     truth = replace(truth, offset=float(np.log(mean / truth.matrix().mean())))
@@ -205,7 +211,7 @@ def counts(
 
 
 def observed_pairs(n_users: int, n_items: int, density: float, observed: Observed, rng: Generator) -> Pairs:
-    """Distinct pairs, about a share `density` of all, chosen without a look at the ratings; everybody occurs."""
+    """Distinct pairs, about a share `density` of all, independent of the ratings; all users and items occur."""
     if observed not in ("random", "skewed"):
         raise InvalidParameterError(f"observed is {observed!r}; expected random or skewed")
     if not 0 < density <= 1:
@@ -215,10 +221,10 @@ def observed_pairs(n_users: int, n_items: int, density: float, observed: Observe
         shape = Shape(n_users, n_items, max(n_pairs, n_users, n_items), activity=0.5, popularity=0.6)
         return draw_pairs(shape, BlockPool(rng))
     chosen = rng.choice(n_users * n_items, n_pairs, replace=False)
-    lonely_users = np.setdiff1d(np.arange(n_users), chosen // n_items)
-    lonely_items = np.setdiff1d(np.arange(n_items), chosen % n_items)
-    for_users = lonely_users * n_items + rng.integers(0, n_items, len(lonely_users))
-    for_items = rng.integers(0, n_users, len(lonely_items)) * n_items + lonely_items
+    missing_users = np.setdiff1d(np.arange(n_users), chosen // n_items)
+    missing_items = np.setdiff1d(np.arange(n_items), chosen % n_items)
+    for_users = missing_users * n_items + rng.integers(0, n_items, len(missing_users))
+    for_items = rng.integers(0, n_users, len(missing_items)) * n_items + missing_items
     users, items = np.divmod(np.unique(np.concatenate([chosen, for_users, for_items])), n_items)
     return users, items
 

@@ -1,10 +1,10 @@
 "use strict";
-// Asking the service: one place for the key, for problems, and for a service that does not answer.
+// Requests to the service: the one place for the key, for problems, and for a service that does not answer.
 const tastespace = {};
 
 (() => {
   const KEY = "tastespace-key";
-  const PATIENCE = 40_000; // milliseconds: the service gives a request up after 30 seconds, unless told otherwise
+  const MAX_WAIT = 40_000; // milliseconds: the request timeout of the service is 30 seconds by default
 
   class Trouble extends Error {
     constructor(message, status) {
@@ -13,7 +13,7 @@ const tastespace = {};
     }
   }
 
-  // What a browser keeps; where it must keep nothing, this page remembers.
+  // Storage of the browser; where that is blocked, values are kept as long as the page is open.
   const memory = {};
   const store = (kind) => ({
     get(name) {
@@ -28,7 +28,7 @@ const tastespace = {};
       try {
         window[kind].setItem(name, text);
       } catch {
-        // It is remembered as long as the page is open.
+        // It is kept as long as the page is open.
       }
     },
     remove(name) {
@@ -52,7 +52,7 @@ const tastespace = {};
     const headers = { Accept: "application/json" };
     if (key.get()) headers.Authorization = `Bearer ${key.get()}`;
     if (body !== undefined) headers["Content-Type"] = "application/json";
-    const limit = AbortSignal.timeout(PATIENCE);
+    const limit = AbortSignal.timeout(MAX_WAIT);
     try {
       return await fetch(path, { method, headers, signal: signal ? AbortSignal.any([signal, limit]) : limit, body: body === undefined ? undefined : JSON.stringify(body) });
     } catch (error) {
@@ -61,7 +61,7 @@ const tastespace = {};
     }
   }
 
-  // The answer as an object. What is being made (202) is waited for, as long as `patience` says.
+  // The response as an object. A result that is being made (202) is waited for, for `patience` milliseconds.
   async function ask(path, options = {}) {
     const until = Date.now() + (options.patience || 0);
     for (;;) {
@@ -71,7 +71,7 @@ const tastespace = {};
         content = await response.json();
       } catch (error) {
         if (error.name === "AbortError") throw error;
-        throw new Trouble(`The service answered something that cannot be read (status ${response.status}).`, response.status);
+        throw new Trouble(`The response of the service cannot be read (status ${response.status}).`, response.status);
       }
       if (response.status === 202 && Date.now() < until) {
         if (options.waiting) options.waiting();
@@ -79,12 +79,12 @@ const tastespace = {};
         continue;
       }
       if (response.status === 202) throw new Trouble("This takes longer than expected. Try again in a while.", 202);
-      if (!response.ok) throw new Trouble(told(content, response.status), response.status);
+      if (!response.ok) throw new Trouble(detailOf(content, response.status), response.status);
       return content;
     }
   }
 
-  const told = (problem, status) => problem?.detail || `The service refused (status ${status}).`;
+  const detailOf = (problem, status) => problem?.detail || `The service refused (status ${status}).`;
 
   const path = (...parts) => parts.map(encodeURIComponent).join("/");
 

@@ -1,12 +1,12 @@
 "use strict";
-// The taste map on a canvas: ten thousand points that follow the pointer at once, which drawings of a general library
-// do not (Plotly took more than half a second for each step of zooming where this takes a few milliseconds).
+// The taste map on a canvas: zooming ten thousand points takes a few milliseconds here, and took Plotly more than half a
+// second.
 (() => {
   const { make, colour, count, table, twin } = tastespace;
   const PALETTE = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#e08a2c", "#7a68c9"]; // Tol's bright, and two
   const OTHERS = "#9aa5ad";
   const RAMP = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]]; // dark to light
-  const NEAR = 14; // pixels within which a point is meant
+  const NEAR = 14; // pixels within which a point is selected
 
   function ramp(share) {
     const place = Math.max(0, Math.min(1, share)) * (RAMP.length - 1);
@@ -15,14 +15,14 @@
     return `rgb(${mixed.join(",")})`;
   }
 
-  // By which colours each item is shown, and what they mean.
+  // The colour of each item, and the legend.
   function colouring(map, by) {
     if (by === "ratings") return numbers(map.ratings.map((n) => Math.log10(1 + n)), (value) => count(Math.round(10 ** value - 1)), "ratings");
     const about = map.attributes[by];
     if (!about) return { of: map.x.map(() => PALETTE[0]), legend: [] };
     if (about.numbers) return numbers(about.numbers, (value) => String(Math.round(value)), by);
     const named = about.values.slice(0, PALETTE.length);
-    // Of several values the rarest says most.
+    // Among several values the rarest is shown.
     const of = about.of.map((values) => {
       const shown = values.filter((value) => value < named.length);
       return shown.length ? PALETTE[Math.max(...shown)] : OTHERS;
@@ -31,13 +31,13 @@
     return { of, legend: about.values.length > named.length || about.of.some((values) => !values.length) ? [...legend, ["others", OTHERS]] : legend };
   }
 
-  function numbers(values, told, name) {
+  function numbers(values, format, name) {
     const known = values.filter((value) => value !== null).sort((a, b) => a - b);
     if (!known.length) return { of: values.map(() => OTHERS), legend: [] };
     const low = known[Math.floor(0.02 * (known.length - 1))];
     const high = known[Math.ceil(0.98 * (known.length - 1))];
     const of = values.map((value) => (value === null ? OTHERS : ramp((value - low) / (high - low || 1))));
-    return { of, legend: [], scale: { low: told(low), high: told(high), name } };
+    return { of, legend: [], scale: { low: format(low), high: format(high), name } };
   }
 
   function legendOf({ legend, scale }) {
@@ -54,7 +54,7 @@
     return make("ul", { class: "legend", "aria-label": "Colours" }, entries);
   }
 
-  // The element, and what can be done to it. `chosen(position)` hears which item was meant.
+  // The element and its methods. `chosen(position)` is called with the selected item.
   function tasteCanvas(map, { by, chosen = () => {}, label }) {
     const canvas = make("canvas", { tabindex: "0", role: "img", "aria-label": label });
     const tip = make("div", { class: "tip", hidden: true });
@@ -122,7 +122,7 @@
       pen.stroke();
     }
 
-    // A user: a dot for each draw, the ellipse that holds nine of ten of them if they are normal, and the middle.
+    // A user: a dot per draw, the ellipse that holds 90 % of a normal distribution with their covariance, and the middle.
     function drawPlace(pen) {
       const { middle, draws } = state.place;
       pen.fillStyle = pen.strokeStyle = colour("warm");
@@ -251,7 +251,7 @@
       zoom(Math.exp(-event.deltaY / 400), ...at(event));
       tip.hidden = true;
     }, { passive: false });
-    // Keys move the map below a mark in its middle; what is nearest to the mark is meant.
+    // Arrow keys move the map below a mark in its middle; the item nearest to the mark is selected.
     const KEYS = { ArrowLeft: [40, 0], ArrowRight: [-40, 0], ArrowUp: [0, 40], ArrowDown: [0, -40] };
     canvas.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return; // the browser's own
@@ -282,12 +282,12 @@
       return found.sort((a, b) => map.ratings[b] - map.ratings[a]).slice(0, 50);
     }
 
-    const listed = twin(() => table("The 50 most rated items that the map shows now", ["item", "x", "y", "ratings"],
+    const listed = twin(() => table("The 50 most rated items in view", ["item", "x", "y", "ratings"],
       inView().map((item) => [nameOf(item), map.x[item].toFixed(3), map.y[item].toFixed(3), map.ratings[item]])));
     const button = (text, name, action) => make("button", { type: "button", text, "aria-label": name, onclick: action });
     const element = make("div", {},
       make("div", { class: "map" }, canvas, tip, make("div", { class: "zoom" },
-        button("+", "Larger", () => zoom(1.5)), button("−", "Smaller", () => zoom(1 / 1.5)), button("⌂", "The whole map", reset))),
+        button("+", "Zoom in", () => zoom(1.5)), button("−", "Zoom out", () => zoom(1 / 1.5)), button("⌂", "Whole map", reset))),
       heard, legend, listed);
     reset();
     new ResizeObserver(resize).observe(canvas);
@@ -316,14 +316,14 @@
     };
   }
 
-  // Half axes and turn of the ellipse around points that holds nine of ten of a normal law with their covariance.
+  // Half axes and angle of the ellipse that holds 90 % of a normal distribution with the covariance of the points.
   function ellipse(points) {
     const mean = [0, 1].map((axis) => points.reduce((sum, point) => sum + point[axis], 0) / points.length);
     const moment = (a, b) => points.reduce((sum, point) => sum + (point[a] - mean[a]) * (point[b] - mean[b]), 0) / Math.max(1, points.length - 1);
     const [xx, xy, yy] = [moment(0, 0), moment(0, 1), moment(1, 1)];
     const middle = (xx + yy) / 2;
     const apart = Math.hypot((xx - yy) / 2, xy);
-    const reach = Math.sqrt(-2 * Math.log(0.1)); // of a normal law in the plane
+    const reach = Math.sqrt(-2 * Math.log(0.1)); // of a normal distribution in the plane
     return [reach * Math.sqrt(middle + apart), reach * Math.sqrt(Math.max(0, middle - apart)), Math.atan2(2 * xy, xx - yy) / 2];
   }
 

@@ -1,9 +1,9 @@
 "use strict";
-// Recommendations as cards: what it is, what rating to expect and how sure that is, and why.
+// Recommendations as cards: the item, its expected rating with uncertainty, and the reasons.
 (() => {
   const { make, number, percent, table, twin } = tastespace;
 
-  // Genres and the like as chips; a year is told beside the title.
+  // Genres and other attributes as chips; the year is shown beside the title.
   function chips(attributes) {
     const found = Object.entries(attributes || {}).filter(([name, value]) => name !== "year" && value !== null);
     const texts = found.flatMap(([, value]) => (Array.isArray(value) ? value : [value])).filter((text) => text !== null && text !== "");
@@ -17,11 +17,11 @@
 
   function heading(entry, tag = "h3") {
     const named = entry.title || `Item ${entry.item}`;
-    const told = year(entry) && !named.includes(year(entry)) ? ` (${year(entry)})` : "";
-    return make(tag, { class: "title", dir: "auto", title: named, text: named + told });
+    const suffix = year(entry) && !named.includes(year(entry)) ? ` (${year(entry)})` : "";
+    return make(tag, { class: "title", dir: "auto", title: named, text: named + suffix });
   }
 
-  // Wide: nine of ten ratings. Narrow: what is believed of the expected rating. A line at its middle.
+  // Wide: 90 % of ratings. Narrow: uncertainty of the expected rating. A line at the expected rating.
   function bar(entry, range, isChoice) {
     const [low, high] = range;
     const place = (value) => Math.max(0, Math.min(100, (100 * (value - low)) / (high - low || 1)));
@@ -33,7 +33,7 @@
     };
     const middle = make("i", { class: "middle" });
     middle.style.left = `${place(entry.score)}%`;
-    const words = told(entry, range, isChoice);
+    const words = describe(entry, range, isChoice);
     const shown = make("span", { class: "bar", role: "img", "aria-label": words });
     if (entry.interval) shown.append(between(...entry.interval, "wide"));
     if (entry.belief_sd !== null && entry.belief_sd !== undefined)
@@ -42,27 +42,27 @@
     return make("div", {}, shown, make("div", { class: "ends", "aria-hidden": "true" }, make("span", { text: number(low, 1) }), make("span", { text: number(high, 1) })));
   }
 
-  // Scores are not cut to the range, so that they keep their order; what is shown of them is. Without a range they are no
-  // ratings at all.
+  // Scores are not clipped to the range, so that they keep their order; displayed ones are. Without a range they are not
+  // ratings.
   const expected = (entry, range) => number(range ? Math.max(range[0], Math.min(range[1], entry.score)) : entry.score);
 
-  function told(entry, range, isChoice) {
+  function describe(entry, range, isChoice) {
     const middle = `expected ${expected(entry, range)}`;
-    return entry.interval ? `${middle}, nine of ten ${isChoice ? "outcomes" : "ratings"} from ${number(entry.interval[0])} to ${number(entry.interval[1])}` : middle;
+    return entry.interval ? `${middle}, 90 % of ${isChoice ? "outcomes" : "ratings"} from ${number(entry.interval[0])} to ${number(entry.interval[1])}` : middle;
   }
 
-  // Ratings that speak for it, and those against.
+  // Ratings that speak for the item, and those against.
   function reasons(entry, whose, isChoice) {
     const found = (entry.because || []).filter((reason) => reason.contribution);
-    const told = (chosen) => chosen.map((reason) => {
+    const listed = (chosen) => chosen.map((reason) => {
       const sign = reason.contribution > 0 ? "+" : "−";
-      const deed = !isChoice ? `rated ${tastespace.figure(reason.rating)}` : reason.rating === 1 ? "chosen once" : `chosen ${tastespace.figure(reason.rating)} times`;
-      return `${reason.title || reason.item} (${deed}: ${sign}${number(Math.abs(reason.contribution))})`;
+      const given = !isChoice ? `rated ${tastespace.figure(reason.rating)}` : reason.rating === 1 ? "chosen once" : `chosen ${tastespace.figure(reason.rating)} times`;
+      return `${reason.title || reason.item} (${given}: ${sign}${number(Math.abs(reason.contribution))})`;
     }).join("; ");
     const [pro, contra] = [found.filter((reason) => reason.contribution > 0), found.filter((reason) => reason.contribution < 0)];
     return [
-      pro.length ? make("p", { class: "why", dir: "auto", text: `Because of ${whose}: ${told(pro)}` }) : null,
-      contra.length ? make("p", { class: "why", dir: "auto", text: `Although: ${told(contra)}` }) : null,
+      pro.length ? make("p", { class: "why", dir: "auto", text: `Because of ${whose}: ${listed(pro)}` }) : null,
+      contra.length ? make("p", { class: "why", dir: "auto", text: `Although: ${listed(contra)}` }) : null,
     ];
   }
 
@@ -88,8 +88,8 @@
         range ? bar(entry, range, isChoice) : null,
         make("div", {}, range ? "" : "score ", make("strong", { text: expected(entry, range) }), entry.interval ? ` · 90 %: ${number(entry.interval[0], 1)} to ${number(entry.interval[1], 1)}` : ""),
         chance === null || chance === undefined ? null : make("div", {},
-          `among the true best ${n}: ${percent(chance)}`,
-          make("meter", { min: "0", max: "1", value: String(chance), "aria-label": `Probability of being among the true best ${n}` }))));
+          `probability of the top ${n}: ${percent(chance)}`,
+          make("meter", { min: "0", max: "1", value: String(chance), "aria-label": `Probability of being in the top ${n}` }))));
   }
 
   function cards(entries, options) {
@@ -97,7 +97,7 @@
   }
 
   function cardTable(entries, caption, range) {
-    const columns = ["rank", "item", range ? "expected" : "score", "belief sd", "90 % from", "to", "among the best"];
+    const columns = ["rank", "item", range ? "expected" : "score", "belief sd", "90 % from", "to", "P(top n)"];
     const rows = () => entries.map((entry) => [
       String(entry.rank), entry.title || entry.item, expected(entry, range), number(entry.belief_sd),
       number(entry.interval && entry.interval[0]), number(entry.interval && entry.interval[1]), percent(entry.top_n_probability),
@@ -105,13 +105,13 @@
     return twin(() => table(caption, columns, rows(), { texts: [1] }));
   }
 
-  // How wide intervals are on the whole: what shrinks while a person answers.
+  // Mean width of the intervals, which shrinks with every answer.
   function meanWidth(entries) {
     const widths = entries.filter((entry) => entry.interval).map((entry) => entry.interval[1] - entry.interval[0]);
     return widths.length ? widths.reduce((sum, width) => sum + width, 0) / widths.length : null;
   }
 
-  // Of what is shown on cards; null where scores are no ratings.
+  // The scale of cards; null where scores are not ratings.
   const scaleOf = (story) => (story.scores_are_ratings ? story.range : null);
 
   Object.assign(tastespace, { cards, cardTable, heading, chips, meanWidth, scaleOf });

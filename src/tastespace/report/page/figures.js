@@ -1,5 +1,5 @@
 "use strict";
-// Figures by Plotly, loaded when the first is drawn; each has words and a table that says the same.
+// Figures by Plotly, which is loaded with the first one; each has a caption and a table with the same data.
 (() => {
   const { make, colour, twin } = tastespace;
   const LINES = ["#0f7b8a", "#c0622d", "#6b55b5", "#5b7f3a", "#b03a63"];
@@ -14,7 +14,7 @@
       script.onerror = () => {
         loading = null;
         script.remove();
-        reject(new tastespace.Trouble("The figures cannot be drawn: the service does not send what draws them. The tables say the same.", 0));
+        reject(new tastespace.Trouble("The figures cannot be drawn: Plotly could not be loaded. The tables have the same data.", 0));
       };
       document.head.append(script);
     });
@@ -34,9 +34,9 @@
     };
   }
 
-  // `traces` is called anew for each theme; `table` when somebody opens it.
+  // `traces` is called again for each theme, `table` when it is opened.
   function figureOf({ title, words, traces, layout = {}, table, height = 300 }) {
-    const plot = make("div", { class: "plot", role: "img", "aria-label": `${title}. ${words} The table below says the same.` });
+    const plot = make("div", { class: "plot", role: "img", "aria-label": `${title}. ${words} The table below has the same data.` });
     plot.style.minHeight = `${height}px`;
     const element = make("figure", {}, make("h3", { text: title }), make("figcaption", { text: words }), plot, twin(table));
     const draw = async () => {
@@ -48,12 +48,12 @@
         plot.dataset.drawn = "yes";
       } catch (error) {
         if (!(error instanceof tastespace.Trouble)) console.error(error);
-        plot.removeAttribute("role"); // Words, no picture.
+        plot.removeAttribute("role"); // Text, not a picture.
         plot.removeAttribute("aria-label");
         plot.replaceChildren(make("p", { class: "note", text: error.message }));
       }
     };
-    // Drawn when it comes near the screen: a page has many.
+    // Drawn when it comes near the viewport: a page has many.
     const watcher = new IntersectionObserver((entries) => {
       if (entries.some((entry) => entry.isIntersecting)) {
         watcher.disconnect();

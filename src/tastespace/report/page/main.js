@@ -1,5 +1,5 @@
 "use strict";
-// Which view is shown, in which colours, with which key. The address says all: it can be kept and sent.
+// The view, its colours and the API key. The URL has the whole state, so that it can be bookmarked and shared.
 (() => {
   const { make, showTrouble, clearTrouble, key, say } = tastespace;
   const THEME = "tastespace-theme";
@@ -30,7 +30,7 @@
     return [tastespace.views[view] ? view : "recommendations", Object.fromEntries(new URLSearchParams(query))];
   }
 
-  // Keep what a view shows in the address, without showing it anew.
+  // Keep the state of a view in the URL, without drawing it again.
   const go = (view) => (state) => {
     const filled = Object.entries(state).filter(([, value]) => value !== "" && value !== undefined && value !== null);
     const query = new URLSearchParams(filled.map(([name, value]) => [name, String(value)])).toString();
@@ -48,19 +48,19 @@
       else link.removeAttribute("aria-current");
     }
     clearTrouble();
-    const stage = make("div"); // A view that comes late draws on a stage that nobody sees any more.
+    const stage = make("div"); // A view that is late draws on an element that is not shown any more.
     main.replaceChildren(stage);
     try {
       await tastespace.views[view].show(stage, state, go(view));
       if (mine === turn && isOther) say(`${tastespace.views[view].title} is shown.`);
     } catch (error) {
       if (mine !== turn) return;
-      stage.replaceChildren(make("h1", { text: tastespace.views[view].title }), make("p", { class: "quiet", text: "This cannot be shown now." }));
+      stage.replaceChildren(make("h1", { text: tastespace.views[view].title }), make("p", { class: "quiet", text: "This view is not available now." }));
       showTrouble(error, open);
     }
   }
 
-  // Services on a network want a key; it is kept as long as the tab is open.
+  // Services on a network need a key; it is kept as long as the tab is open.
   tastespace.askForKey = () => {
     document.getElementById("key-button").hidden = false;
     document.getElementById("key-form").hidden = false;
@@ -80,7 +80,7 @@
     open();
   });
   document.querySelector(".skip").addEventListener("click", (event) => {
-    event.preventDefault(); // The address belongs to the views.
+    event.preventDefault(); // The URL belongs to the views.
     main.focus();
   });
   document.getElementById("theme-button").addEventListener("click", nextTheme);

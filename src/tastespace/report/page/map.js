@@ -32,9 +32,9 @@
       loading.abort();
       const stop = (loading = new AbortController());
       shown = null;
-      place.replaceChildren(make("p", { class: "quiet", text: "The map is being drawn…" }));
+      place.replaceChildren(make("p", { class: "quiet", text: "Drawing the map…" }));
       try {
-        const waiting = () => !main.isConnected ? stop.abort() : mine === turn && place.replaceChildren(make("p", { class: "quiet", text: "The map is made for the first time, which may take a minute or more. It is kept then." }));
+        const waiting = () => !main.isConnected ? stop.abort() : mine === turn && place.replaceChildren(make("p", { class: "quiet", text: "The map is being made for the first time, which may take a minute or more. It is kept for later." }));
         const got = await ask(`map?method=${current.method}`, { patience: PATIENCE, waiting, signal: stop.signal });
         if (mine !== turn || !main.isConnected) return;
         map = got;
@@ -50,7 +50,7 @@
       shown = tasteCanvas(map, { by: current.colour, chosen: choose, label: `Map of ${count(map.x.length)} items` });
       place.replaceChildren(shown.element);
       const part = map.x.length < map.total ? `The ${count(map.x.length)} most rated of ${count(map.total)} items` : `${count(map.total)} items`;
-      about.textContent = map.explained === null ? `${part}. Neighbours are kept together; distances between groups mean little.` : `${part}. The two directions in which they differ most, which have ${percent(map.explained)} of the variance.`;
+      about.textContent = map.explained === null ? `${part}. Neighbors are kept together; distances between groups mean little.` : `${part}. The two principal components, which explain ${percent(map.explained)} of the variance.`;
       names.replaceChildren(...[...map.items.keys()].sort((a, b) => map.ratings[b] - map.ratings[a]).slice(0, 1000).map((item) => make("option", { value: shown.nameOf(item) })));
       if (current.user) await locate();
     };
@@ -62,11 +62,11 @@
       try {
         const found = await ask("place", { method: "POST", body: { user: current.user, method: current.method }, patience: PATIENCE });
         if (mine !== sought || !main.isConnected) return;
-        if (found.model !== map.model) return loadMap(); // Another model answers now, with another map.
+        if (found.model !== map.model) return loadMap(); // Another version answers now, with another map.
         tastespace.clearTrouble();
         shown.show(found);
         const spread = found.draws ? tastespace.ellipse(found.draws) : null;
-        const words = (found.cold ? `Nothing is known of ${current.user} yet: this is where anybody is. ` : "") + `${current.user} is at ${number(found.middle[0])}, ${number(found.middle[1])}` + (spread ? `; nine of ten draws of what is believed lie within ${number(spread[0])} and ${number(spread[1])} of it.` : ".");
+        const words = (found.cold ? `${current.user} has no ratings yet: this is the place of a new user. ` : "") + `${current.user} is at ${number(found.middle[0])}, ${number(found.middle[1])}` + (spread ? `; 90 % of the posterior draws lie within ${number(spread[0])} and ${number(spread[1])} of it.` : ".");
         whereabouts.textContent = words;
         say(words);
       } catch (error) {
@@ -87,9 +87,9 @@
         const places = new Map(map.items.map((id, position) => [id, position]));
         const near = found.items.map((one) => places.get(one.item)).filter((position) => position !== undefined);
         shown.mark([item, ...near], item);
-        side.append(make("h3", { text: "Most like it" }), found.items.length ? make("ol", {}, found.items.map((one) => make("li", { dir: "auto" },
+        side.append(make("h3", { text: "Most similar" }), found.items.length ? make("ol", {}, found.items.map((one) => make("li", { dir: "auto" },
           places.has(one.item) ? make("button", { type: "button", class: "plain", text: one.title || one.item, onclick: () => { shown.goTo(places.get(one.item)); choose(places.get(one.item)); } }) : one.title || one.item,
-          ` ${number(one.similarity)}`))) : make("p", { text: "Nothing is like it." }));
+          ` ${number(one.similarity)}`))) : make("p", { text: "Nothing is similar." }));
       } catch (error) {
         if (mine === asked && main.isConnected) tastespace.showTrouble(error, () => choose(item));
       }
@@ -104,7 +104,7 @@
     search.addEventListener("change", () => {
       if (!shown || !search.value.trim()) return;
       const sought = search.value.trim().toLowerCase();
-      // The whole title before its beginning, and that before a part of it; of several the one that most have rated.
+      // An exact title first, then a prefix, then a part of it; among several the most rated one.
       const fit = (name) => (name === sought ? 2 : name.startsWith(sought) ? 1 : name.includes(sought) ? 0 : -1);
       const fits = map.items.map((_, item) => fit(shown.nameOf(item).toLowerCase()));
       const found = [...map.items.keys()].filter((item) => fits[item] >= 0).sort((a, b) => fits[b] - fits[a] || map.ratings[b] - map.ratings[a])[0];

@@ -1,5 +1,5 @@
 "use strict";
-// The model that answers: what it says of itself.
+// The model that answers: how it was fitted, and how good it is.
 (() => {
   const { make } = tastespace;
 
@@ -7,7 +7,7 @@
     const story = await tastespace.story.whole();
     main.replaceChildren(
       make("h1", { text: `Model: ${story.class}` }),
-      make("p", { class: "quiet", text: `Version ${story.version}. How it was fitted, how good and how sure it is, and how it finds what it recommends.` }),
+      make("p", { class: "quiet", text: `Version ${story.version}. How it was fitted, its accuracy and calibration, and its index.` }),
       ...tastespace.story.sections([[story.model, story]]));
   }
 

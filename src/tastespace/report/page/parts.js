@@ -1,5 +1,5 @@
 "use strict";
-// Small pieces of the page: elements, numbers as people write them, tables, messages, colours.
+// Small parts of the page: elements, number formats, tables, messages, colours.
 (() => {
   // An element with properties, listeners (onclick ...) and children; all text is text, never HTML.
   function make(tag, properties = {}, ...children) {
@@ -16,7 +16,7 @@
     return element;
   }
 
-  const formats = {}; // Made once: that takes longer than to use them.
+  const formats = {}; // Created once: that takes longer than using them.
   const number = (value, digits = 2) => {
     if (value === null || value === undefined) return "–";
     formats[digits] = formats[digits] || new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
@@ -31,7 +31,7 @@
   };
   const percent = (value, digits = 0) => (value === null || value === undefined ? "–" : `${number(100 * value, digits)} %`);
 
-  // Cells are texts or elements; the first column is of names. `texts` are further columns that are no numbers.
+  // Cells are texts or elements; the first column has names. `texts` are further columns that are not numbers.
   function table(caption, columns, rows, { texts = [] } = {}) {
     const head = make("tr", {}, columns.map((name, place) => make("th", { scope: "col", text: name, class: texts.includes(place) ? "text" : null })));
     const body = rows.map((cells) =>
@@ -44,7 +44,7 @@
       make("table", {}, make("caption", { text: caption }), make("thead", {}, head), make("tbody", {}, body)));
   }
 
-  // The same as a table, for whoever would rather read: made when it is opened.
+  // The same data as a table, made when it is opened.
   function twin(build, summary = "As a table") {
     const details = make("details", {}, make("summary", { text: summary }));
     details.addEventListener("toggle", () => {
@@ -57,13 +57,13 @@
     return details;
   }
 
-  // What is told to everybody, screen readers included.
+  // A message for everyone, screen readers included.
   const say = (message) => {
     const status = document.getElementById("status");
     if (status) status.textContent = message;
   };
 
-  // Whoever was in a part that is drawn anew goes on at its heading: without a focus a screen reader begins at the top.
+  // If the focus was in a part that is drawn again, move it to its heading: otherwise a screen reader starts at the top.
   function heldFocus(part) {
     if (!part.contains(document.activeElement)) return () => {};
     return () => {
@@ -79,12 +79,12 @@
     if (place) place.replaceChildren(), (place.hidden = true);
   }
 
-  // What went wrong, in words, and how to go on.
+  // Show an error, and how to continue.
   function showTrouble(error, again) {
     if (error.name === "AbortError") return;
     if (!(error instanceof tastespace.Trouble)) console.error(error);
     const place = document.getElementById("trouble");
-    const message = error instanceof tastespace.Trouble ? error.message : `The page has a fault: ${error.message}`;
+    const message = error instanceof tastespace.Trouble ? error.message : `An error in the page: ${error.message}`;
     const button = again ? make("button", { type: "button", text: "Try again", onclick: () => { clearTrouble(); again(); } }) : null;
     place.replaceChildren(make("span", { text: message }), ...(button ? [button] : []));
     place.hidden = false;
@@ -100,10 +100,10 @@
   const options = (choices, chosen) =>
     choices.map(([value, text]) => make("option", { value, text, selected: value === chosen }));
 
-  // Figures and maps that are on the page take the new colours; others are forgotten with their views.
+  // Figures and maps on the page take the new colours.
   document.addEventListener("tastespace:theme", () => document.querySelectorAll(".plot, .map canvas").forEach((drawn) => drawn.redraw?.()));
 
-  // Called at most once in a while, with the last of what came meanwhile.
+  // Debounce: call after a pause, with the latest arguments.
   function later(action, milliseconds) {
     let timer = 0;
     return (...given) => {

@@ -1,25 +1,25 @@
 "use strict";
-// Somebody new: the page asks, and after every answer list and uncertainty change before one's eyes.
+// A new user: the page asks, and the list and its uncertainty change with every answer.
 (() => {
   const { make, ask, path, number, count, figure, cards, cardTable, heading, chips, meanWidth, labelled, say, later, local } = tastespace;
   const STORE = "tastespace-person"; // who this browser is, what was skipped, and what could not be sent yet
-  const LATER = [401, 403, 408, 409, 429]; // refused now, not for ever
+  const LATER = [401, 403, 408, 409, 429]; // refused now, accepted perhaps later
 
   function remembered() {
     try {
       const kept = JSON.parse(local.get(STORE));
       if (kept && typeof kept.user === "string") return { user: kept.user, skipped: kept.skipped || [], pending: kept.pending || {} };
     } catch {
-      // Nothing that could be read: somebody new.
+      // Nothing readable: a new user.
     }
-    const somebody = { user: `guest-${crypto.getRandomValues(new Uint32Array(2)).join("")}`, skipped: [], pending: {} };
-    keep(somebody);
-    return somebody;
+    const created = { user: `guest-${crypto.getRandomValues(new Uint32Array(2)).join("")}`, skipped: [], pending: {} };
+    keep(created);
+    return created;
   }
 
   const keep = (person) => local.set(STORE, JSON.stringify(person));
 
-  // What can be said of an item: the levels of the model, or eleven steps over its range.
+  // Possible ratings of an item: the levels of the model, or eleven steps over its range.
   function levelsOf({ levels, range: [low, high] }) {
     if (levels) return levels;
     const step = (place) => Number((low + ((high - low) * place) / 10).toPrecision(3));
@@ -36,16 +36,16 @@
   function sureFigure(steps) {
     const points = steps.filter((step) => step.sd !== null);
     return tastespace.figureOf({
-      title: "How unsure, answer by answer",
-      words: `Standard deviation of what is believed of your ratings; the first is ${points[0].ratings ? "that when this page was opened" : "before any answer"}.`,
+      title: "Uncertainty after each answer",
+      words: `Standard deviation of your expected ratings; the first is ${points[0].ratings ? "that when this page was opened" : "before any answer"}.`,
       height: 230,
       traces: () => [{ x: points.map((step) => step.ratings), y: points.map((step) => step.sd), mode: "lines+markers", name: "sd" }],
       layout: { xaxis: { title: { text: "ratings given" }, dtick: Math.max(1, Math.ceil(points.length / 8)) }, yaxis: { rangemode: "tozero" } },
-      table: () => tastespace.table("How unsure", ["ratings given", "sd", "mean width of the intervals"], points.map((step) => [String(step.ratings), number(step.sd, 3), number(step.width)])),
+      table: () => tastespace.table("Uncertainty", ["ratings given", "sd", "mean width of the intervals"], points.map((step) => [String(step.ratings), number(step.sd, 3), number(step.width)])),
     });
   }
 
-  // Rate what one has in mind, by its title.
+  // Search for an item by title, and rate it.
   function searchItems(rate, story) {
     const results = make("ul", { class: "rated" });
     let turn = 0;
@@ -63,22 +63,22 @@
       }
     }, 200);
     const input = make("input", { type: "search", maxlength: "200", autocomplete: "off", oninput: (event) => find(event.target.value) });
-    return make("div", {}, labelled("Or rate what you have in mind", input), results);
+    return make("div", {}, labelled("Or search for something to rate", input), results);
   }
 
   async function show(main) {
     const story = await tastespace.story.outline();
     let person = remembered();
-    let steps = []; // how sure the model was, a step a state of the ratings
+    let steps = []; // uncertainty, one step per state of the ratings
     let before = null;
     let coming = 0;
     let sending = Promise.resolve();
     const question = make("section", { class: "panel question", "aria-label": "Question" });
-    const rated = make("section", { class: "panel", "aria-label": "What you said" });
+    const rated = make("section", { class: "panel", "aria-label": "Your ratings" });
     const list = make("section", { "aria-label": "Your list" });
-    const gauge = make("section", { "aria-label": "How sure" });
+    const gauge = make("section", { "aria-label": "Uncertainty" });
 
-    // Another tab may have changed who this is, or what waits to be sent.
+    // Another tab may have changed the user, or what waits to be sent.
     const current = () => {
       const now = remembered();
       if (now.user !== person.user) {
@@ -95,7 +95,7 @@
       return send();
     };
 
-    // What was said is kept until the service has it; one after another, so that the last word counts.
+    // Ratings are kept until the service has them, and are sent in order, so that the last one counts.
     const send = () => (sending = sending.then(sendAll));
 
     const sendAll = async () => {
@@ -105,10 +105,10 @@
           await ask(path("users", whose, "ratings", item), { method: "PUT", body: { rating: value } });
           settle(whose, item, value);
         } catch (error) {
-          if (error.status >= 400 && error.status < 500 && !LATER.includes(error.status)) settle(whose, item, value); // It never will be taken; the message says why.
+          if (error.status >= 400 && error.status < 500 && !LATER.includes(error.status)) settle(whose, item, value); // It will never be accepted; the message says why.
           if (!main.isConnected) return;
           drawRated(null);
-          if (!question.childElementCount) await refresh(); // Nothing can be stored, but all can be seen.
+          if (!question.childElementCount) await refresh(); // Nothing can be stored, but everything can be shown.
           if (main.isConnected) tastespace.showTrouble(error, send);
           return;
         }
@@ -118,7 +118,7 @@
       await refresh();
     };
 
-    // Sent, or refused for good; unless something else was said meanwhile.
+    // Sent, or refused for good; unless the rating has changed meanwhile.
     const settle = (whose, item, value) => {
       const now = current();
       if (now.user === whose && now.pending[item] && now.pending[item].value === value) delete now.pending[item];
@@ -132,16 +132,16 @@
         if (current().pending[item]) {
           delete person.pending[item];
           keep(person);
-          drawRated(null); // Also where the service is away.
+          drawRated(null); // Also if the service does not answer.
         } else await ask(path("users", person.user, "ratings", item), { method: "DELETE" });
       } catch (error) {
-        if (error.status !== 404) return tastespace.showTrouble(error, () => undo(item)); // 404: it is gone already.
+        if (error.status !== 404) return tastespace.showTrouble(error, () => undo(item)); // 404: it is deleted already.
       }
       await refresh();
-      say("Taken back.");
+      say("Undone.");
     };
 
-    // Whatever was said last by the time it is its turn.
+    // The latest rating at the time of its turn.
     const undoLast = () => (sending = sending.then(async () => {
       const waiting = Object.keys(current().pending);
       if (waiting.length) return takeBack(waiting[waiting.length - 1]);
@@ -164,7 +164,7 @@
       local.remove(STORE);
       current();
       await refresh();
-      say("All that you said is deleted.");
+      say("All your ratings are deleted.");
     };
 
     const skip = (item) => {
@@ -210,13 +210,13 @@
         make("h2", { text: said.total ? "And this?" : "Do you know this?" }),
         heading(next), chips(next.attributes),
         buttons(story, rate, next),
-        make("p", { class: "quiet", text: `Chosen because the answer tells most: it takes away ${tastespace.percent(next.reduction, 1)} of the uncertainty.` }),
+        make("p", { class: "quiet", text: `Chosen because the answer is the most informative: it removes ${tastespace.percent(next.reduction, 1)} of the uncertainty.` }),
         make("button", { type: "button", text: "I do not know it", onclick: () => skip(next.item) }),
       ] : [
         make("h2", { text: story.can.ask ? "No more questions" : "Rate something" }),
-        make("p", { class: "quiet", text: story.can.ask ? "Everything that could be asked was answered or skipped." : `${story.class} cannot tell here what an answer would say. Search for what you know.` }),
+        make("p", { class: "quiet", text: story.can.ask ? "Everything that could be asked was answered or skipped." : `${story.class} cannot choose questions here. Search for what you know.` }),
       ];
-      // The search stays where it is, with what is being typed into it.
+      // The search keeps its place and its text.
       if (search.parentNode !== question) question.append(search);
       while (question.firstChild !== search) question.firstChild.remove();
       search.before(...parts.filter(Boolean));
@@ -232,10 +232,10 @@
       const pending = Object.entries(person.pending).map(([item, one]) => entryOf(one.title, `${wordOf(one.value)} – not stored yet`, item));
       if (said) {
         rated.replaceChildren(...[
-          make("h2", { text: `What you said (${count(said.total)})` }),
+          make("h2", { text: `Your ratings (${count(said.total)})` }),
           said.total ? make("ul", { class: "rated" }, said.ratings.map((one) => entryOf(one.title || one.item, wordOf(one.rating), one.item)))
-            : make("p", { class: "quiet", text: "Nothing yet. Answers are stored, and can be taken back." }),
-          said.total ? make("div", { class: "controls" }, make("button", { type: "button", text: "Undo the last", onclick: undoLast }), make("button", { type: "button", text: "Delete all of it", onclick: forget })) : null,
+            : make("p", { class: "quiet", text: "Nothing yet. Answers are stored, and can be undone." }),
+          said.total ? make("div", { class: "controls" }, make("button", { type: "button", text: "Undo the last", onclick: undoLast }), make("button", { type: "button", text: "Delete all", onclick: forget })) : null,
           make("p", { class: "quiet", text: `You are ${person.user}.` }),
         ].filter(Boolean));
       }
@@ -248,7 +248,7 @@
       const fresh = before ? found.items.filter((entry) => !before.has(entry.item)).length : 0;
       if (before) say(`The list has changed: ${fresh} new.`);
       list.replaceChildren(
-        make("h2", { text: found.cold ? "What anybody is recommended" : "Your list" }),
+        make("h2", { text: found.cold ? "Default list" : "Your list" }),
         ...found.remarks.map((remark) => make("p", { class: "note", text: remark })),
         cards(found.items, { range: tastespace.scaleOf(story), n: 10, before, foundBy: null, whose: "what you said", isChoice: story.takes_choices }),
         cardTable(found.items, "The same list", tastespace.scaleOf(story)));
@@ -265,12 +265,12 @@
     };
 
     main.replaceChildren(
-      make("h1", { text: "New person" }),
-      make("p", { class: "quiet", text: "Nobody knows you here yet. Rate a few things, and watch the list and its uncertainty change." }),
+      make("h1", { text: "New user" }),
+      make("p", { class: "quiet", text: "Rate a few things, and watch the list and its uncertainty change." }),
       make("div", { class: "beside" }, make("div", {}, question, rated), make("div", {}, gauge, list)));
     if (Object.keys(person.pending).length) await send();
     else await refresh();
   }
 
-  tastespace.views.person = { title: "New person", show };
+  tastespace.views.person = { title: "New user", show };
 })();

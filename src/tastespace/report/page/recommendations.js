@@ -1,16 +1,16 @@
 "use strict";
-// The list of a user: whose, by which policy, with which filters. All of it stands in the address.
+// The list of a user, by policy and filters. The URL has the whole state.
 (() => {
   const { make, ask, path, cards, cardTable, labelled, options, say, later, number, count } = tastespace;
   const POLICIES = [
     ["mean", "Best guess", "By the expected rating."],
-    ["cautious", "Surely good", "By what the rating is at least, as far as it is known: nothing risky."],
-    ["likely", "Probably liked", "By the probability of a rating above the usual one."],
-    ["curious", "Worth finding out", "By what the rating might be: what is uncertain has a chance."],
-    ["thompson", "By chance", "By one draw of what is believed: another list every time, good on the whole."],
+    ["cautious", "Safe", "By a lower bound of the expected rating: nothing risky."],
+    ["likely", "Likely", "By the probability of a rating above average."],
+    ["curious", "Exploratory", "By an upper bound of the expected rating: uncertain items have a chance."],
+    ["thompson", "Random", "By one posterior draw: another list every time, good on average."],
   ];
 
-  // A condition as the service reads it, from what was chosen.
+  // The condition for the service, from the chosen filters.
   const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
 
   function condition(state, attributes) {
@@ -38,14 +38,14 @@
   }
 
   function policySwitch(state, change) {
-    const told = make("p", { class: "quiet", text: (POLICIES.find(([name]) => name === (state.policy || "mean")) || POLICIES[0])[2] });
+    const description = make("p", { class: "quiet", text: (POLICIES.find(([name]) => name === (state.policy || "mean")) || POLICIES[0])[2] });
     const choices = POLICIES.map(([name, text, words]) => make("label", {},
       make("input", {
         type: "radio", name: "policy", value: name, checked: name === (state.policy || "mean"),
-        onchange: () => { told.textContent = words; change({ policy: name === "mean" ? "" : name }); },
+        onchange: () => { description.textContent = words; change({ policy: name === "mean" ? "" : name }); },
       }),
       make("span", { text })));
-    return make("fieldset", {}, make("legend", { text: "What counts" }), make("div", { class: "switch" }, choices), told);
+    return make("fieldset", {}, make("legend", { text: "Policy" }), make("div", { class: "switch" }, choices), description);
   }
 
   function filters(state, attributes, change) {
@@ -82,10 +82,10 @@
         const { users } = await ask(`users?limit=20&search=${encodeURIComponent(text)}`);
         if (mine === turn) names.replaceChildren(...users.map((user) => make("option", { value: user })));
       } catch (error) {
-        say(`No names can be suggested: ${error.message}`); // The list itself says what is wrong, and how to go on.
+        say(`No suggestions: ${error.message}`); // The list itself shows the error, and how to continue.
       }
     }, 150);
-    const input = make("input", { type: "search", id: "user", list: "users", value: state.user || "", maxlength: "200", autocomplete: "off", placeholder: "anybody", oninput: (event) => suggest(event.target.value) });
+    const input = make("input", { type: "search", id: "user", list: "users", value: state.user || "", maxlength: "200", autocomplete: "off", placeholder: "user id", oninput: (event) => suggest(event.target.value) });
     suggest(state.user || "");
     const form = make("form", { class: "controls" }, labelled("User", input), make("button", { type: "submit", class: "main", text: "Show" }), names);
     form.addEventListener("submit", (event) => {
@@ -95,7 +95,7 @@
     return form;
   }
 
-  // What the user rated, a page at a time: some have rated thousands of things.
+  // Ratings of the user, a page at a time: there may be thousands.
   function history(user) {
     const rows = make("tbody");
     const more = make("button", { type: "button", text: "More" });
@@ -107,7 +107,7 @@
         const found = await ask(`${path("users", user, "ratings")}?limit=100&offset=${offset}`);
         offset += found.ratings.length;
         rows.append(...found.ratings.map((one) => make("tr", {}, make("th", { scope: "row", dir: "auto", text: one.title || one.item }), make("td", { text: number(one.rating, 1) }))));
-        words.textContent = found.total ? `${count(offset)} of ${count(found.total)} ratings, newest first` : "Nothing rated yet.";
+        words.textContent = found.total ? `${count(offset)} of ${count(found.total)} ratings, newest first` : "No ratings yet.";
         more.hidden = offset >= found.total;
       } catch (error) {
         tastespace.showTrouble(error, load);
@@ -115,8 +115,8 @@
       more.disabled = false;
     };
     more.addEventListener("click", load);
-    const details = make("details", {}, make("summary", { text: `What ${user} rated` }), words,
-      make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `What ${user} rated` }, make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col", text: "item" }), make("th", { scope: "col", text: "rating" }))), rows)), more);
+    const details = make("details", {}, make("summary", { text: `Ratings of ${user}` }), words,
+      make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Ratings of ${user}` }, make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col", text: "item" }), make("th", { scope: "col", text: "rating" }))), rows)), more);
     details.addEventListener("toggle", () => details.open && !offset && load(), { once: true });
     return details;
   }
@@ -128,7 +128,7 @@
       try {
         const found = await ask(`${path("items", entry.item, "similar")}?n=5`);
         tastespace.clearTrouble();
-        place.textContent = found.items.length ? `Similar: ${found.items.map((one) => one.title || one.item).join("; ")}` : "Nothing is like it.";
+        place.textContent = found.items.length ? `Similar: ${found.items.map((one) => one.title || one.item).join("; ")}` : "Nothing is similar.";
       } catch (error) {
         tastespace.showTrouble(error);
       }
@@ -156,7 +156,7 @@
       } catch (error) {
         if (mine !== asked || !main.isConnected) return;
         tastespace.showTrouble(error, load);
-        if (error.status >= 400 && error.status < 500) list.replaceChildren(make("p", { class: "quiet", text: "No list for this: change what was asked." }));
+        if (error.status >= 400 && error.status < 500) list.replaceChildren(make("p", { class: "quiet", text: "No list for this request: change the settings." }));
       } finally {
         if (mine === asked) list.removeAttribute("aria-busy");
       }
@@ -166,15 +166,15 @@
       const n = Number(current.n) || 10;
       const changed = before ? found.items.filter((entry) => !before.has(entry.item)).length : 0;
       const words = [
-        found.cold ? (current.user ? `Nothing is known of ${current.user} yet: this is the list for anybody.` : "The list for somebody of whom nothing is known.") : "",
-        found.items.length ? "" : "Nothing fits: loosen the filters.",
+        found.cold ? (current.user ? `${current.user} has no ratings yet: this is the default list.` : "The default list, for users without ratings.") : "",
+        found.items.length ? "" : "No item matches: relax the filters.",
         before && found.items.length ? (changed ? `${changed} of ${found.items.length} are new in the list.` : "The same items as before.") : "",
       ].filter(Boolean);
       say(`${found.items.length} recommendations. ${words.join(" ")}`);
       const whose = current.user ? "the ratings" : "what was rated";
       list.replaceChildren(
-        make("h2", { text: current.user ? `For ${current.user}` : "For anybody", dir: "auto" }),
-        make("p", { class: "quiet", id: "told", text: words.join(" ") }),
+        make("h2", { text: current.user ? `For ${current.user}` : "Default list", dir: "auto" }),
+        make("p", { class: "quiet", id: "summary", text: words.join(" ") }),
         ...found.remarks.map((remark) => make("p", { class: "note", text: remark })),
         tastespace.cards(found.items, { range: tastespace.scaleOf(story), n, before, foundBy: found.found_by, whose, isChoice: story.takes_choices, actions: story.can.map ? similar : null }),
         cardTable(found.items, "The same list", tastespace.scaleOf(story)));
@@ -193,9 +193,9 @@
     const rated = make("div", {}, current.user ? history(current.user) : null);
     main.replaceChildren(
       make("h1", { text: "Recommendations" }),
-      make("p", { class: "quiet", text: story.takes_choices ? "Each bar says how much is preferred: dark is what is believed of it, light holds nine of ten outcomes." : "Each bar says what rating to expect: dark is what is believed of the mean, light holds nine of ten ratings." }),
+      make("p", { class: "quiet", text: story.takes_choices ? "Bars show the score: dark is its uncertainty, light holds 90 % of outcomes." : "Bars show the expected rating: dark is its uncertainty, light holds 90 % of ratings." }),
       userSearch(current, change),
-      story.can.uncertainty ? policySwitch(current, change) : make("p", { class: "quiet", text: `${story.class} predicts a point and does not know how sure it is: lists are by the expected rating.` }),
+      story.can.uncertainty ? policySwitch(current, change) : make("p", { class: "quiet", text: `${story.class} provides no uncertainty: lists are ordered by the expected rating.` }),
       filters(current, story.attributes, change),
       rated,
       list);

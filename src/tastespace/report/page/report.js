@@ -1,5 +1,5 @@
 "use strict";
-// The report: the same pieces as the page, from values that are in the file itself.
+// The report: the same parts as the page, with values from the file itself.
 (() => {
   const { make } = tastespace;
   const { models, notes } = JSON.parse(document.getElementById("values").textContent);
@@ -15,14 +15,14 @@
     if (!drawn.length) return [];
     return [make("h2", { text: "Taste map" }), make("div", { class: "pair" }, drawn.map((model) => {
       const colourings = [...Object.keys(model.map.attributes), "ratings"];
-      const shown = tastespace.tasteCanvas(model.map, { by: colourings[0], label: `Map of the items of ${model.name}`, chosen: (item) => { told.textContent = shown.nameOf(item); } });
-      const told = make("p", { class: "quiet", role: "status", dir: "auto" });
+      const shown = tastespace.tasteCanvas(model.map, { by: colourings[0], label: `Map of the items of ${model.name}`, chosen: (item) => { selected.textContent = shown.nameOf(item); } });
+      const selected = make("p", { class: "quiet", role: "status", dir: "auto" });
       const by = make("select", { onchange: (event) => shown.colourBy(event.target.value) }, tastespace.options(colourings.map((name) => [name, name === "ratings" ? "popularity" : name]), colourings[0]));
       const user = model.lists.find((list) => list.place);
       if (user) shown.show(user.place);
       return make("section", { class: "panel", "aria-label": `Taste map of ${model.name}` },
         models.length > 1 ? make("h3", { text: model.name }) : null,
-        make("div", { class: "controls" }, tastespace.labelled("Colour", by)), shown.element, told,
+        make("div", { class: "controls" }, tastespace.labelled("Colour", by)), shown.element, selected,
         user ? make("p", { class: "quiet", text: placeWords(user) }) : null);
     }))];
   }
@@ -31,7 +31,7 @@
     const at = `The cross is ${user}, at ${tastespace.number(place.middle[0])}, ${tastespace.number(place.middle[1])}`;
     if (!place.draws) return `${at}.`;
     const [long, short] = tastespace.ellipse(place.draws);
-    return `${at}; the ellipse, of ${tastespace.number(long)} and ${tastespace.number(short)}, holds nine of ten draws of what is believed.`;
+    return `${at}; the ellipse, of ${tastespace.number(long)} and ${tastespace.number(short)}, holds 90 % of the posterior draws.`;
   }
 
   function lists() {

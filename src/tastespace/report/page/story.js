@@ -1,5 +1,5 @@
 "use strict";
-// What models say of themselves, one or several side by side: facts, measures, groups, calibration, chains, noise, index.
+// Descriptions of one or several models side by side: facts, metrics, groups, calibration, chains, noise, index.
 (() => {
   const { make, table, figureOf, figure, number, percent, count } = tastespace;
   const NAMES = { rmse: "RMSE", mae: "MAE", crps: "CRPS", log_score: "log score", kendall_tau: "Kendall tau-b", pairwise_accuracy: "pairwise accuracy", auc: "AUC", map: "MAP", mrr: "MRR", ndcg: "NDCG", ndcg_rated: "NDCG (rated items)", hit_rate: "hit rate", log_loss: "log loss" };
@@ -7,7 +7,7 @@
   const TIMES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
   const kept = {};
 
-  // Of the model that answers; asked once, and again after trouble.
+  // Of the model that answers; requested once, and again after an error.
   const asked = (what) => () => {
     kept[what] = kept[what] || tastespace.ask(`model/${what}`).catch((error) => {
       delete kept[what];
@@ -21,7 +21,7 @@
     return (NAMES[name] || name.replaceAll("_", " ")) + (k ? `@${k}` : "");
   };
 
-  // The measures of a model that tell most: those on ratings that it had not seen.
+  // The most informative metrics of a model: those on held-out ratings.
   const tested = (story) => Object.entries(story.measures).find(([, found]) => found && found.groups) || Object.entries(story.measures)[0] || null;
   const with_ = (models, get) => models.map(([name, story]) => [name, get(story)]).filter(([, found]) => found !== null && found !== undefined);
   const legend = (models) => ({ showlegend: models.length > 1 });
@@ -48,11 +48,11 @@
 
   function measures(models) {
     const found = with_(models, tested);
-    const parts = [make("h2", { text: "How good it is" })];
-    if (!found.length) return [...parts, missing("Not measured: fit with --holdout 0.1 to keep a tenth of the ratings aside, or report with --test FILE.")];
+    const parts = [make("h2", { text: "Accuracy" })];
+    if (!found.length) return [...parts, missing("Not measured: fit with --holdout 0.1 to hold out a tenth of the ratings, or report with --test FILE.")];
     const names = [...new Set(found.flatMap(([, [, one]]) => Object.keys(one).filter((name) => !HIDDEN.has(name))))];
     const rows = names.map((name) => [display(name), ...found.map(([, [, one]]) => one[name])]);
-    parts.push(table("Measures on ratings that were kept aside", ["measure", ...found.map(([name, [where]]) => `${name} (${where})`)], rows));
+    parts.push(table("Metrics on held-out ratings", ["metric", ...found.map(([name, [where]]) => `${name} (${where})`)], rows));
     return parts;
   }
 
@@ -60,13 +60,13 @@
     const found = with_(models, (story) => (tested(story) && tested(story)[1].groups ? tested(story)[1].groups : null));
     if (!found.length) return [];
     const sides = ["users", "items"].filter((side) => found.some(([, one]) => one[side]));
-    return [make("h2", { text: "For whom, and for what" }), make("div", { class: "pair" }, sides.map((side) => {
+    return [make("h2", { text: "Accuracy by group" }), make("div", { class: "pair" }, sides.map((side) => {
       const filled = found.map(([name, one]) => [name, (one[side] || []).filter((group) => group.n && group.measures)]).filter(([, entries]) => entries.length);
       if (!filled.length) return null;
       const measure = Object.keys(filled[0][1][0].measures)[0];
       return figureOf({
         title: `${display(measure)} by ${side}`,
-        words: `By how many training ratings the ${side} have: those of whom little is known are harder.`,
+        words: `By the number of training ratings of the ${side}: those with few ratings are harder.`,
         traces: () => filled.map(([name, entries]) => ({
           name, mode: "lines+markers", x: entries.map((group) => group.training_ratings), y: entries.map((group) => group.measures[measure]),
           text: entries.map((group) => `${count(group.n)} test ratings`), hovertemplate: "%{x}: %{y:.4f}<br>%{text}",
@@ -86,7 +86,7 @@
     const [found, reliable] = [measured("calibration"), measured("reliability")];
     const figures = [...(reliable.length ? [reliability(reliable)] : []), ...(found.length ? [coverage(found), spread(found), confidence(found)] : [])];
     if (!figures.length) return [];
-    return [make("h2", { text: "Whether it is as sure as it should be" }), make("div", { class: "pair" }, ...figures)];
+    return [make("h2", { text: "Calibration" }), make("div", { class: "pair" }, ...figures)];
   }
 
   function reliability(found) {
@@ -95,16 +95,16 @@
     const label = (bin) => `${percent(bin.low)} to ${percent(bin.high)}`;
     return figureOf({
       title: "Yes and no",
-      words: "How often a yes came, by the probability that was told for it: on the line all is as it is said." + (barred ? " Bars hold the share in 95 % of cases." : ""),
+      words: "Observed share of yes by predicted probability: on the line predictions are calibrated." + (barred ? " Bars hold the share in 95 % of cases." : ""),
       traces: () => [{ x: [0, 1], y: [0, 1], mode: "lines", line: { dash: "dot", color: tastespace.colour("quiet") }, hoverinfo: "skip", showlegend: false },
         ...found.map(([name, bins], place) => ({
           name, mode: "lines+markers", x: filled(bins).map((bin) => bin.predicted), y: filled(bins).map((bin) => bin.yes),
-          text: filled(bins).map((bin) => `${count(bin.n)} test ratings`), hovertemplate: "told %{x:.1%}, came %{y:.1%}<br>%{text}",
+          text: filled(bins).map((bin) => `${count(bin.n)} test ratings`), hovertemplate: "predicted %{x:.1%}, observed %{y:.1%}<br>%{text}",
           error_y: { visible: barred, type: "data", symmetric: false, thickness: 1, array: filled(bins).map((bin) => (bin.interval ? bin.interval[1] - bin.yes : 0)), arrayminus: filled(bins).map((bin) => (bin.interval ? bin.yes - bin.interval[0] : 0)) },
           marker: { color: tastespace.lineColours()[place % 5] }, line: { color: tastespace.lineColours()[place % 5] },
         }))],
-      layout: { ...legend(found), xaxis: { title: { text: "probability told" }, tickformat: ".0%", range: [-0.02, 1.02] }, yaxis: { title: { text: "share of yes" }, tickformat: ".0%", range: [-0.03, 1.03] } },
-      table: () => table("Yes and no", ["probability told", ...found.flatMap(([name]) => [`${name}: test ratings`, `${name}: told`, `${name}: yes`])],
+      layout: { ...legend(found), xaxis: { title: { text: "predicted probability" }, tickformat: ".0%", range: [-0.02, 1.02] }, yaxis: { title: { text: "share of yes" }, tickformat: ".0%", range: [-0.03, 1.03] } },
+      table: () => table("Yes and no", ["predicted probability", ...found.flatMap(([name]) => [`${name}: test ratings`, `${name}: predicted`, `${name}: yes`])],
         found[0][1].map((bin, place) => [label(bin), ...found.flatMap(([, bins]) => { const own = bins[place]; return own && own.n ? [own.n, percent(own.predicted, 1), percent(own.yes, 1)] : [0, "–", "–"]; })])),
     });
   }
@@ -117,41 +117,41 @@
     });
     return figureOf({
       title: "Intervals",
-      words: "How many ratings fall into an interval, against how many should: on the line all is as it is said.",
+      words: "Observed against nominal coverage of intervals: on the line predictions are calibrated.",
       traces: () => [{ x: [0.4, 1], y: [0.4, 1], mode: "lines", line: { dash: "dot", color: tastespace.colour("quiet") }, hoverinfo: "skip", showlegend: false },
         ...found.map(([name, one], place) => ({ name, mode: "lines+markers", x: of(one).map((row) => row.expected), y: of(one).map((row) => row.found), marker: { color: tastespace.lineColours()[place % 5] }, line: { color: tastespace.lineColours()[place % 5] } }))],
-      layout: { ...legend(found), xaxis: { title: { text: "expected share" }, tickformat: ".0%" }, yaxis: { tickformat: ".0%" } },
-      table: () => table("Intervals", ["interval", ...found.flatMap(([name]) => [`${name}: expected`, `${name}: found`, `${name}: width`])],
+      layout: { ...legend(found), xaxis: { title: { text: "nominal coverage" }, tickformat: ".0%" }, yaxis: { tickformat: ".0%" } },
+      table: () => table("Intervals", ["interval", ...found.flatMap(([name]) => [`${name}: expected`, `${name}: observed`, `${name}: width`])],
         of(found[0][1]).map((row, place) => [percent(row.nominal), ...found.flatMap(([, one]) => { const own = of(one)[place]; return own ? [percent(own.expected, 1), percent(own.found, 1), number(own.width)] : ["–", "–", "–"]; })])),
     });
   }
 
   function spread(found) {
     return figureOf({
-      title: "Where ratings fall",
-      words: "Ratings by the share of the prediction below them: flat if predictions are right, a hill if they are too wide, a bowl if too narrow.",
+      title: "Probability integral transform",
+      words: "Ratings by their quantile in the predictive distribution: flat if it is calibrated, a hill if it is too wide, a bowl if too narrow.",
       traces: () => found.map(([name, one]) => ({ name, type: "bar", x: one.pit.map((_, place) => (place + 0.5) / one.pit.length), y: one.pit.map((share) => share * one.pit.length), opacity: found.length > 1 ? 0.6 : 1 })),
-      layout: { ...legend(found), barmode: "overlay", xaxis: { title: { text: "share of the prediction below" }, tickformat: ".0%" }, yaxis: { rangemode: "tozero" } },
-      table: () => table("Where ratings fall", ["below", ...found.map(([name]) => name)], found[0][1].pit.map((_, place, all) => [percent((place + 1) / all.length), ...found.map(([, one]) => percent(one.pit[place], 1))])),
+      layout: { ...legend(found), barmode: "overlay", xaxis: { title: { text: "quantile" }, tickformat: ".0%" }, yaxis: { rangemode: "tozero" } },
+      table: () => table("Probability integral transform", ["below", ...found.map(([name]) => name)], found[0][1].pit.map((_, place, all) => [percent((place + 1) / all.length), ...found.map(([, one]) => percent(one.pit[place], 1))])),
     });
   }
 
   function confidence(found) {
     return figureOf({
-      title: "Error by how sure it said to be",
-      words: "Test ratings in order of the uncertainty told for them, the surest first: who is right to be sure errs less there.",
+      title: "Error by predicted uncertainty",
+      words: "Test ratings in order of their predicted uncertainty, the most certain first: errors should be smaller there.",
       traces: () => found.map(([name, one]) => ({ name, mode: "lines+markers", x: one.confidence.map((part) => part.share), y: one.confidence.map((part) => (part.measures ? part.measures.rmse : null)) })),
-      layout: { ...legend(found), xaxis: { type: "category", title: { text: "surest first" } } },
-      table: () => table("Error by sureness", ["ratings", ...found.flatMap(([name]) => [`${name}: told sd`, `${name}: RMSE`])], found[0][1].confidence.map((part, place) => [part.share, ...found.flatMap(([, one]) => { const own = one.confidence[place]; return own && own.measures ? [number(own.measures.rating_sd, 3), number(own.measures.rmse, 4)] : ["–", "–"]; })])),
+      layout: { ...legend(found), xaxis: { type: "category", title: { text: "most certain first" } } },
+      table: () => table("Error by uncertainty", ["ratings", ...found.flatMap(([name]) => [`${name}: predicted sd`, `${name}: RMSE`])], found[0][1].confidence.map((part, place) => [part.share, ...found.flatMap(([, one]) => { const own = one.confidence[place]; return own && own.measures ? [number(own.measures.rating_sd, 3), number(own.measures.rmse, 4)] : ["–", "–"]; })])),
     });
   }
 
   function chains(models) {
     return models.flatMap(([name, story]) => {
-      const head = make("h2", { text: models.length > 1 ? `How ${name} was found` : "How it was found" });
+      const head = make("h2", { text: models.length > 1 ? `Inference of ${name}` : "Inference" });
       if (story.chains) return [head, ...oneChains(name, story.chains, models.length > 1)];
       if (story.course) return [head, course(story.course)];
-      return [head, missing(`${story.class} computes its answer in one go: there are no steps to show.`)];
+      return [head, missing(`${story.class} is computed in one step: there is no course to show.`)];
     });
   }
 
@@ -163,7 +163,7 @@
       make("p", { class: "quiet", text: found.meaning }),
       table(several ? `Convergence of ${name}` : "Convergence", ["quantity", "mean", "sd", "R-hat", "bulk ESS", "tail ESS", "MCSE", "verdict"], verdicts, { texts: [7] }),
       make("div", { class: "pair" }, Object.entries(found.quantities).map(([quantity, series]) => figureOf({
-        title: quantity, words: `Sweep by sweep, a line a chain; shaded: warm-up.`, height: 220,
+        title: quantity, words: `By sweep, one line per chain; shaded: warm-up.`, height: 220,
         traces: () => series.map((values, chain) => ({ name: `chain ${chain + 1}`, mode: "lines", y: values, x: values.map((_, sweep) => sweep + 1), line: { width: 1.2 } })),
         layout: {
           xaxis: { title: { text: "sweep" } }, yaxis: { range: looked(series, found.warmup) },
@@ -174,7 +174,7 @@
     ].filter(Boolean);
   }
 
-  // What counts fills the panel; what warm-up has far away is cut off.
+  // The kept sweeps fill the panel; warm-up far away is cut off.
   function looked(series, warmup) {
     const values = series.flatMap((one) => one.slice(Math.min(warmup, one.length - 1))).filter((value) => value !== null);
     if (!values.length) return undefined;
@@ -187,7 +187,7 @@
 
   function course(found) {
     return figureOf({
-      title: `The ${found.name}, sweep by sweep`, words: "It comes to rest where nothing is to be gained any more.", height: 240,
+      title: `The ${found.name} by sweep`, words: "It levels off at convergence.", height: 240,
       traces: () => [{ mode: "lines+markers", x: found.values.map((_, sweep) => sweep + 1), y: found.values }],
       layout: { xaxis: { title: { text: "sweep" } } },
       table: () => table(found.name, ["sweep", found.name], every(found.values.length).map((sweep) => [String(sweep + 1), found.values[sweep]])),
@@ -199,13 +199,13 @@
     if (!found.length) return [];
     const parts = [make("h2", { text: "Noise: erratic raters, divisive items" })];
     const common = found.filter(([, one]) => one.sd !== null);
-    if (common.length) parts.push(make("p", { text: common.map(([name, one]) => `${models.length > 1 ? `${name}: ratings` : "Ratings"} fall ${number(one.sd)} from what tastes say, as a standard deviation.`).join(" ") }));
+    if (common.length) parts.push(make("p", { text: common.map(([name, one]) => `${models.length > 1 ? `${name}: ratings` : "Ratings"} differ from the expected rating by ${number(one.sd)} (standard deviation).`).join(" ") }));
     const uneven = found.filter(([, one]) => one.users);
-    if (!uneven.length) return [...parts, missing("It is taken to be the same for all. Fit with --set noise=per-user-and-item to learn who rates erratically, and what divides opinion.")];
+    if (!uneven.length) return [...parts, missing("The noise is the same for all ratings. Fit with --set noise=per-user-and-item to learn it per user and item.")];
     for (const [name, one] of uneven) {
       parts.push(make("div", { class: "pair" }, [["users", "Raters by how erratic they are", "Erratic raters"], ["items", "Items by how much they divide opinion", "Divisive items"]].map(([side, title, listed]) => make("div", {},
         figureOf({
-          title: models.length > 1 ? `${title} (${name})` : title, words: `How many ${side} have ratings that fall so far from what tastes say.`, height: 230,
+          title: models.length > 1 ? `${title} (${name})` : title, words: `Number of ${side} by the noise of their ratings.`, height: 230,
           traces: () => [{ type: "bar", x: one[side].counts.map((_, place) => (one[side].edges[place] + one[side].edges[place + 1]) / 2), y: one[side].counts }],
           layout: { xaxis: { title: { text: "noise sd" } }, bargap: 0.05 },
           table: () => table(title, ["noise sd from", "to", side], one[side].counts.map((n, place) => [number(one[side].edges[place]), number(one[side].edges[place + 1]), n])),
@@ -217,17 +217,17 @@
 
   function index(models) {
     const found = with_(models, (story) => story.index);
-    if (!found.length) return [make("h2", { text: "Search" }), missing("There is no index: every item is looked at, which is right for a small catalogue. `tastespace index MODEL` chooses one.")];
+    if (!found.length) return [make("h2", { text: "Search" }), missing("There is no index: every item is scored, which is right for a small catalogue. `tastespace index MODEL` chooses one.")];
     return [make("h2", { text: "Search" }), ...found.map(([name, one]) => make("div", {},
       make("p", { text: `${models.length > 1 ? `${name}: ` : ""}${one.chosen.description}. It finds ${percent(one.chosen.accuracy, 1)} of the true best ${one.target.k || 10}, ${number(one.chosen.speedup, 1)} times as fast as a plain scan.` }),
       figureOf({
-        title: "What was tried", words: "Up is faster, right is more accurate; the star was chosen, and measured again on queries that had no say.",
+        title: "Trials", words: "Up is faster, right is more accurate; the star was chosen, and measured on held-out queries.",
         traces: () => [
           { mode: "markers", x: one.curve.map((point) => point.accuracy), y: one.curve.map((point) => point.speedup), text: one.curve.map((point) => point.description), hovertemplate: "%{text}<br>accuracy %{x:.3f}, %{y:.1f}×<extra></extra>", marker: { size: 9 } },
           { mode: "markers", x: [one.chosen.accuracy], y: [one.chosen.speedup], text: [one.chosen.description], hovertemplate: "chosen: %{text}<extra></extra>", marker: { size: 16, symbol: "star" } },
         ],
-        layout: { xaxis: { title: { text: "share of the true best that is found" }, tickformat: ".0%" }, yaxis: { type: "log", tickvals: TIMES, ticktext: TIMES.map(String), title: { text: "times as fast as a scan" } } },
-        table: () => table("What was tried", ["structure", "accuracy", "times as fast", "microseconds"], [one.chosen, ...one.curve].map((point, place) => [(place ? "" : "chosen: ") + point.description, number(point.accuracy, 3), number(point.speedup, 1), Math.round(point.microseconds)])),
+        layout: { xaxis: { title: { text: "share of the true best items found" }, tickformat: ".0%" }, yaxis: { type: "log", tickvals: TIMES, ticktext: TIMES.map(String), title: { text: "times as fast as a scan" } } },
+        table: () => table("Trials", ["structure", "accuracy", "times as fast", "microseconds"], [one.chosen, ...one.curve].map((point, place) => [(place ? "" : "chosen: ") + point.description, number(point.accuracy, 3), number(point.speedup, 1), Math.round(point.microseconds)])),
       })))];
   }
 

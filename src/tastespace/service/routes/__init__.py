@@ -1,1 +1,1 @@
-"""What can be asked, one file a subject."""
+"""The routes of the HTTP API and of the web page, one file per subject."""

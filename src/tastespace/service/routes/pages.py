@@ -1,4 +1,4 @@
-"""The web page: files that never change while the service runs, so that browsers may keep them."""
+"""The web page: files that do not change while the service runs, so that browsers may cache them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response
 
 from tastespace.report import page
-from tastespace.service.problems import ProblemError
+from tastespace.service.problems import NOTHING_HERE, ProblemError
 
 router = APIRouter(include_in_schema=False)
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-# Nothing from elsewhere, and no scripts but ours. Plotly sets styles on the elements that it draws.
+# Nothing from other sites, and no other scripts. Plotly sets styles on the elements that it draws.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 METHODS = ["GET", "HEAD"]
 FILES = {page.STYLE, page.ICON, page.PLOTLY, *page.PARTS, *page.VIEWS}
+TextHeader = Annotated[str, Header()]
 
 
 @dataclass(frozen=True)
 class Asset:
-    """A file as it is sent."""
+    """A file, plain and compressed."""
 
     content: bytes
     compressed: bytes
@@ -38,38 +39,36 @@ class Asset:
 def _asset(name: str) -> Asset:
     content = page.read_plotly() if name == page.PLOTLY else page.read(name)
     kind = TYPES[name.rpartition(".")[2]]
-    # Without a time inside, the same bytes in every worker. The tag is weak: it stands for both forms.
+    # Without a timestamp the bytes are the same in every worker. The tag is weak: it stands for both forms.
     return Asset(content, gzip.compress(content, 6, mtime=0), f'W/"{hashlib.sha256(content).hexdigest()[:16]}"', kind)
 
 
 @router.api_route("/", methods=METHODS)
-def index(accept_encoding: Annotated[str, Header()] = "", if_none_match: Annotated[str, Header()] = "") -> Response:
+def index(accept_encoding: TextHeader = "", if_none_match: TextHeader = "") -> Response:
     """The page itself."""
     return _send(page.INDEX, accept_encoding, if_none_match)
 
 
 @router.api_route("/favicon.ico", methods=METHODS)
-def icon(accept_encoding: Annotated[str, Header()] = "", if_none_match: Annotated[str, Header()] = "") -> Response:
-    """Browsers ask for it unbidden."""
+def icon(accept_encoding: TextHeader = "", if_none_match: TextHeader = "") -> Response:
+    """The icon, which browsers request by themselves."""
     return _send(page.ICON, accept_encoding, if_none_match)
 
 
 @router.api_route("/page/{name}", methods=METHODS)
-def part(
-    name: str, accept_encoding: Annotated[str, Header()] = "", if_none_match: Annotated[str, Header()] = ""
-) -> Response:
+def part(name: str, accept_encoding: TextHeader = "", if_none_match: TextHeader = "") -> Response:
     """A file of the page."""
     if name not in FILES:
-        raise ProblemError(404, "there is nothing here")
+        raise ProblemError(404, NOTHING_HERE)
     return _send(name, accept_encoding, if_none_match)
 
 
 def _send(name: str, encodings: str, known: str) -> Response:
-    """Compressed where that is understood, and nothing where it is there already."""
+    """Send a file, compressed if the browser accepts that, and nothing if it has the file already."""
     asset = _asset(name)
     headers = {
         "ETag": asset.tag,
-        "Cache-Control": "no-cache",  # kept, but asked about: another release has other files under the same names
+        "Cache-Control": "no-cache",  # cached, but revalidated: another release has other files under the same names
         "Vary": "Accept-Encoding",
         "Content-Security-Policy": POLICY,
     }
@@ -81,7 +80,7 @@ def _send(name: str, encodings: str, known: str) -> Response:
 
 
 def _takes_gzip(encodings: str) -> bool:
-    """Whether a browser named it, and not as what it does not want."""
+    """Whether gzip is among the accepted encodings, and not with weight 0."""
     for one in encodings.split(","):
         name, _, weight = one.partition(";")
         if name.strip().lower() == "gzip":

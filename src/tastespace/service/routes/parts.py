@@ -1,4 +1,4 @@
-"""What the routes have in common: the context, ids in paths, and how answers are written."""
+"""What the routes share: the context, who may ask, parameters, and how responses are written."""
 
 from __future__ import annotations
 
@@ -9,77 +9,61 @@ from fastapi import Depends, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, BaseModel, ValidationError
 
-from tastespace.service.access import Context, anybody, bearer, context_of, header, needs
+from tastespace.service.access import Context, bearer, context_of, header, limit_address, require
 from tastespace.service.answering import as_json
-from tastespace.service.messages import LONGEST_ID, Problem, printable
-from tastespace.service.middleware import with_slashes
+from tastespace.service.messages import MAX_ID_LENGTH, Problem, printable
+from tastespace.service.middleware import restore_slashes
+from tastespace.service.problems import MEDIA_TYPE, TITLES
 
 
-async def shared(request: Request) -> Context:
-    """A dependency; asynchronous, as a plain function would wait for a thread."""
+async def _context(request: Request) -> Context:
+    """A dependency; asynchronous, because a plain function would wait for a thread."""
     return context_of(request)
 
 
-Shared = Annotated[Context, Depends(shared)]
-Anybody = Annotated[str, Depends(anybody)]
-Reader = Annotated[str, Depends(needs("read"))]
-Writer = Annotated[str, Depends(needs("write"))]
-Administrator = Annotated[str, Depends(needs("admin"))]
-UserId = Annotated[
-    str,
-    Path(min_length=1, max_length=LONGEST_ID, examples=["7"]),
-    AfterValidator(with_slashes),
-    AfterValidator(printable),
-]
-ItemId = Annotated[
-    str,
-    Path(min_length=1, max_length=LONGEST_ID, examples=["318"]),
-    AfterValidator(with_slashes),
-    AfterValidator(printable),
-]
+ServiceContext = Annotated[Context, Depends(_context)]
+AnyClient = Annotated[str, Depends(limit_address)]
+Reader = Annotated[str, Depends(require("read"))]
+Writer = Annotated[str, Depends(require("write"))]
+Administrator = Annotated[str, Depends(require("admin"))]
+PathId = Annotated[str, AfterValidator(restore_slashes), AfterValidator(printable)]
+UserId = Annotated[PathId, Path(min_length=1, max_length=MAX_ID_LENGTH, examples=["7"])]
+ItemId = Annotated[PathId, Path(min_length=1, max_length=MAX_ID_LENGTH, examples=["318"])]
 Where = Annotated[
     str | None,
     Query(max_length=1000, description="A condition on items.", examples=["genre = Comedy and year >= 1990"]),
 ]
+Search = Annotated[str, Query(max_length=200, description="Part of a title or an item id; the beginning of a user id.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=10**9)]
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem, "description": text, "content": {"application/problem+json": {}}}
-    for status, text in {
-        400: "Cannot be read.",
-        401: "A key is needed, or the one sent is not known or has expired.",
-        403: "The key may not do this.",
-        404: "Unknown.",
-        409: "In conflict with what was done before.",
-        413: "Too large.",
-        415: "Not JSON.",
-        422: "Not possible: the detail says why.",
-        429: "Too many requests.",
-        503: "Not now: the database or the model does not answer.",
-    }.items()
+    status: {"model": Problem, "description": f"{title[0].upper()}{title[1:]}.", "content": {MEDIA_TYPE: {}}}
+    for status, title in TITLES.items()
 }
 
 
-def answer(content: dict[str, Any] | str, status: int = 200) -> Response:
-    """As JSON, which it may be already."""
-    text = content if isinstance(content, str) else as_json(content)
-    return Response(text, status, media_type="application/json")
+def respond(
+    content: dict[str, Any] | str | bytes, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """A response with this content as JSON; text and bytes are JSON already."""
+    text = as_json(content) if isinstance(content, dict) else content
+    return Response(text, status, headers, media_type="application/json")
 
 
-Asked = TypeVar("Asked", bound=BaseModel)
+AnyMessage = TypeVar("AnyMessage", bound=BaseModel)
 SECURITY: list[dict[str, list[str]]] = [{bearer.scheme_name: []}, {header.scheme_name: []}]
 
 
-def read(request: Request, message: type[Asked], names: tuple[str, ...]) -> Asked:
-    """The message: what the path has, and of the query these names; others are not looked at."""
-    given: dict[str, Any] = {name: with_slashes(part) for name, part in request.path_params.items()}
+def read_message(request: Request, message: type[AnyMessage], names: tuple[str, ...]) -> AnyMessage:
+    """The message in the path and in these parameters of the query; others are ignored."""
+    given: dict[str, Any] = {name: restore_slashes(part) for name, part in request.path_params.items()}
     query = request.query_params
     for name in names:
         if name in query:
-            given[name] = query.getlist(name) if _is_many(message, name) else query[name]
+            given[name] = query.getlist(name) if _is_list(message, name) else query[name]
     try:
-        return message.model_validate(given, strict=False)  # All is text here, and becomes what is wanted.
+        return message.model_validate(given, strict=False)  # All values are text here, and are converted.
     except ValidationError as error:
         of_path = request.path_params
         raise RequestValidationError(
@@ -87,8 +71,8 @@ def read(request: Request, message: type[Asked], names: tuple[str, ...]) -> Aske
         ) from None
 
 
-def declared(message: type[BaseModel], path: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """The same for the OpenAPI document; `path` has the schema of each parameter in it."""
+def declare_parameters(message: type[BaseModel], path: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """The same for the OpenAPI document; `path` has the schema of each parameter of the path."""
     properties = message.model_json_schema()["properties"]
     places = [{"name": name, "in": "path", "required": True, "schema": schema} for name, schema in path.items()]
     places += [{"name": name, "in": "query", "required": False, "schema": properties[name]} for name in names]
@@ -96,6 +80,6 @@ def declared(message: type[BaseModel], path: dict[str, Any], names: tuple[str, .
 
 
 @cache
-def _is_many(message: type[BaseModel], name: str) -> bool:
+def _is_list(message: type[BaseModel], name: str) -> bool:
     annotation = message.model_fields[name].annotation
     return any(get_origin(kind) is list for kind in (annotation, *get_args(annotation)))

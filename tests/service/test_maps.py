@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import threading
 from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
+import polars as pl
 import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 from service.conftest import small_ratings
 
 from tastespace import ALS, Popular, artifact
+from tastespace.randomness import generator
 from tastespace.report.model_story import model_outline, model_story
-from tastespace.report.taste_map import DRAWS, place_content, taste_map, user_place
+from tastespace.report.taste_map import DRAWS, map_content, place_content, taste_map, user_place
 from tastespace.service import maps
 from tastespace.service.app import create_app, prepare
-from tastespace.service.messages import Coming, Map, Outline, Place, Story
+from tastespace.service.messages import Map, ModelOutline, ModelStory, Pending, Place
+from tastespace.testing.toys import gaussian
 
 needs_tsne = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs the extra plot")
 
@@ -98,7 +102,7 @@ def test_the_place_of_a_user_is_that_of_the_library(client, small_model):
     np.testing.assert_allclose(told.middle, expected["middle"], atol=0.05)  # folded in from stored ratings
 
 
-def test_a_stranger_s_history_has_a_place(client, small_model):
+def test_the_history_of_a_new_user_has_a_place(client, small_model):
     model = artifact.load(small_model)
     history = {str(item): 5.0 if item % 2 else 1.0 for item in range(12)}
     told = checked(client.post("/v1/place", json={"history": history}), Place)
@@ -121,11 +125,11 @@ def test_a_new_rating_moves_a_user(client):
 def test_the_outline_and_the_story_are_those_of_the_library(client, small_model):
     model, manifest = artifact.load(small_model), artifact.read_manifest(small_model)
     outline = client.get("/v1/model/outline")
-    told = checked(outline, Outline)
+    told = checked(outline, ModelOutline)
     assert (told.kind, list(told.range), told.levels) == ("BPMF", [1, 5], [1, 2, 3, 4, 5])
     assert outline.json() == {"version": version(client), **model_outline(model)}
     story = client.get("/v1/model/story")
-    assert checked(story, Story).chains["warmup"] == 20
+    assert checked(story, ModelStory).chains["warmup"] == 20
     assert story.json() == {"version": version(client), **model_story(model, manifest)}
 
 
@@ -162,7 +166,7 @@ def test_a_model_without_tastes_has_no_map(tasteless):
             assert answer.status_code == 422
             assert "Popular has no taste space to draw a map of; expected a model with" in answer.json()["detail"]
     assert tasteless.get("/v1/model/outline").json()["can"] == {"uncertainty": False, "ask": False, "map": False}
-    assert checked(tasteless.get("/v1/model/story"), Story).chains is None
+    assert checked(tasteless.get("/v1/model/story"), ModelStory).chains is None
 
 
 def test_the_map_is_kept_for_the_next_service(client, settings, no_computing):
@@ -189,7 +193,7 @@ def test_a_map_is_made_once_however_many_ask(client, monkeypatch):
     for _ in range(3):
         answer = client.get("/v1/map")
         assert answer.status_code == 202
-        assert checked(answer, Coming).status == "being made"
+        assert checked(answer, Pending).status == "being made"
         assert answer.headers["Retry-After"] == "1"
     assert client.get("/v1/users/3/place").status_code == 202
     gate.set()
@@ -209,7 +213,7 @@ def test_a_damaged_map_is_made_again(client, settings, caplog, damage):
     path.write_bytes(content[damage])
     with TestClient(create_app(settings)) as other:
         assert other.get("/v1/map").content == first.content
-    assert "cannot be read, and is made again" in caplog.text
+    assert "cannot be read and is made again" in caplog.text
     assert path.read_bytes() == whole
 
 
@@ -267,4 +271,64 @@ def test_places_of_a_model_of_points(settings, tmp_path):
         place = checked(asking.get("/v1/users/3/place"), Place)
         assert place.draws is None
         assert all(-1 <= number <= 1 for number in place.middle)
-        assert checked(asking.get("/v1/model/story"), Story).course["name"] == "loss"
+        assert checked(asking.get("/v1/model/story"), ModelStory).course["name"] == "loss"
+
+
+# maps that cannot be kept, read or made
+
+
+@pytest.mark.parametrize("left", ["own number", "nothing"])
+def test_a_mark_of_an_earlier_life_blocks_nobody(client, settings, left):
+    """In a container every start has the same process number; and a full disk leaves a mark without one."""
+    mark = kept_map(settings, client).with_suffix(".making")
+    mark.parent.mkdir(parents=True)
+    mark.write_text(str(os.getpid()) if left == "own number" else "")
+    os.utime(mark, (0, 0))  # long ago
+    assert client.get("/v1/map").status_code == 200
+
+
+def test_a_map_that_cannot_be_kept_is_shown_all_the_same(client, settings):
+    (settings.folder / "maps").write_text("a file where a folder should be")
+    assert client.get("/v1/map").status_code == 200
+    assert client.get("/v1/users/3/place").status_code == 200
+
+
+def test_what_goes_wrong_unexpectedly_is_a_fault_and_no_promise(client, monkeypatch):
+    def fail(*arguments):
+        raise ValueError("unforeseen")
+
+    monkeypatch.setattr(maps, "taste_map", fail)
+    assert client.get("/v1/map").status_code == 500
+
+
+@pytest.mark.parametrize("header", [b"[]", b'{"explained": 3}', b"5"])
+def test_a_map_with_a_strange_header_is_made_again(client, settings, header):
+    first = client.get("/v1/map").content
+    kept_map(settings, client).write_bytes(len(header).to_bytes(8, "little") + header)
+    with TestClient(create_app(settings)) as other:
+        assert other.get("/v1/map").content == first
+
+
+@pytest.mark.parametrize("damage", ["not numbers", "rows of another model", "a place too few"])
+def test_a_map_that_does_not_fit_is_made_again(client, settings, damage):
+    first, path = client.get("/v1/map").content, kept_map(settings, client)
+    arrays = {name: array.copy() for name, array in load_file(path).items()}
+    if damage == "not numbers":
+        arrays["places"][3] = np.nan
+    elif damage == "rows of another model":
+        arrays["item_rows"][3] = 3000
+    else:
+        arrays["places"] = arrays["places"][:-1].copy()
+    save_file(arrays, path)
+    with TestClient(create_app(settings)) as other:
+        assert other.get("/v1/map").content == first
+
+
+def test_items_can_be_coloured_by_what_is_true_of_them():
+    ratings = gaussian(40, 30, density=0.5, rng=generator(1))[0]
+    about = pl.DataFrame({"old": [item < 10 for item in range(30)]})
+    model = ALS(n_factors=2, regularisation=0.1, seed=1, threads=1).fit(ratings.with_items(None, about))
+    assert map_content(model, taste_map(model))["attributes"]["old"] == {
+        "values": ["false", "true"],
+        "of": [[1]] * 10 + [[0]] * 20,
+    }

@@ -1,0 +1,142 @@
+"""The model that answers: its description, its map, and how to replace it; health and metrics of the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from tastespace.errors import ArtifactError, InvalidParameterError
+from tastespace.service.access import Context
+from tastespace.service.messages import (
+    Health,
+    Map,
+    Method,
+    ModelInfo,
+    ModelOutline,
+    ModelStory,
+    Pending,
+    Place,
+    PlaceRequest,
+    Ready,
+    VersionInfo,
+)
+from tastespace.service.problems import ProblemError
+from tastespace.service.routes.parts import Administrator, AnyClient, Reader, ServiceContext, UserId, respond
+from tastespace.service.store import Activation
+
+router = APIRouter(prefix="/v1", tags=["model"])
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PENDING: dict[int | str, dict[str, Any]] = {202: {"model": Pending, "description": "It is being made: ask again."}}
+
+
+@router.get("/health", response_model=Health, tags=["service"])
+async def health() -> Response:
+    """Whether the process answers at all."""
+    return respond({"status": "ok"})
+
+
+@router.get("/ready", response_model=Ready, tags=["service"])
+def ready(context: ServiceContext, client: AnyClient) -> Response:
+    """Whether requests can be answered: a model is loaded, and the database is reachable."""
+    context.store.ping()
+    return respond({"status": "ready", "model": context.live.current.version})
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}, tags=["service"])
+def metrics(context: ServiceContext, client: Reader) -> Response:
+    """Counters and timings for Prometheus."""
+    return Response(context.metrics.text(), headers={"Content-Type": METRICS_TYPE})
+
+
+@router.get("/model", response_model=ModelInfo)
+def model(context: ServiceContext, client: Reader) -> Response:
+    """The current version: its data, accuracy and index."""
+    loaded = context.live.current
+    manifest, attributes = loaded.manifest, loaded.recommender.ratings_.item_attributes
+    n_ratings, n_users = context.store.counts()
+    index = manifest.get("index")
+    return respond(
+        {
+            "version": loaded.version,
+            "activation": loaded.activation,
+            "model": manifest["model"],
+            "parameters": manifest["parameters"],
+            "data": manifest["data"],
+            "seen": manifest.get("seen"),
+            "measures": manifest.get("measures") or {},
+            "index": None if index is None else {name: index[name] for name in ("chosen", "target", "curve")},
+            "attributes": [] if attributes is None else attributes.columns,
+            "ratings_stored": n_ratings,
+            "people": n_users,
+            "versions": [_version(entry) for entry in context.live.versions()],
+        }
+    )
+
+
+@router.post("/model/reload", response_model=VersionInfo)
+def reload(context: ServiceContext, client: Administrator) -> Response:
+    """Load the artifact as it is on disk now, in every worker; one that cannot be read changes nothing."""
+    return _swap(context.live.reload)
+
+
+@router.post("/model/rollback", response_model=VersionInfo)
+def roll_back(context: ServiceContext, client: Administrator) -> Response:
+    """Return to the previous version."""
+    return _swap(context.live.roll_back)
+
+
+def _swap(change: Callable[[], Activation]) -> Response:
+    try:
+        return respond(_version(change()))
+    except (ArtifactError, InvalidParameterError) as error:
+        raise ProblemError(409, f"the model was not changed: {error}") from error
+
+
+def _version(entry: Activation) -> dict[str, Any]:
+    about = {"activation": entry.id, "version": entry.version, "reason": entry.reason}
+    return about | {"at": entry.activated_at.isoformat()}
+
+
+@router.get("/model/outline", response_model=ModelOutline)
+def outline(context: ServiceContext, client: Reader) -> Response:
+    """What a client needs to know before it asks: the rating scale, capabilities, attributes of items."""
+    loaded = context.live.current
+    return respond({"version": loaded.version, **loaded.outline})
+
+
+@router.get("/model/story", response_model=ModelStory)
+def story(context: ServiceContext, client: Reader) -> Response:
+    """How the model was fitted: chains, accuracy, noise."""
+    loaded = context.live.current
+    return respond({"version": loaded.version, **loaded.story})
+
+
+@router.get("/map", response_model=Map, responses=PENDING)
+def taste_map(context: ServiceContext, client: Reader, method: Method = "pca") -> Response:
+    """The items in two dimensions. Made on first use, which by t-SNE takes a minute or more."""
+    content = context.maps.content(context.live.current, method)
+    return _pending() if content is None else respond(content)
+
+
+@router.get("/users/{user}/place", response_model=Place, responses=PENDING)
+def place_of_user(context: ServiceContext, client: Reader, user: UserId, method: Method = "pca") -> Response:
+    """Where a user is on the map, from their ratings up to now."""
+    return _place(context, PlaceRequest(user=user, method=method))
+
+
+@router.post("/place", response_model=Place, responses=PENDING)
+def place(context: ServiceContext, client: Reader, wanted: PlaceRequest) -> Response:
+    """Where a user, or a new user with a history, is on the map."""
+    return _place(context, wanted)
+
+
+def _place(context: Context, wanted: PlaceRequest) -> Response:
+    answerer = context.answerer
+    shown = context.maps.get(answerer.loaded, wanted.method)
+    return _pending() if shown is None else respond(answerer.place(wanted, shown))
+
+
+def _pending() -> Response:
+    return respond({"status": "being made"}, 202, {"Retry-After": "1"})

@@ -1,0 +1,163 @@
+"""Users: their ratings, new ratings, and deletion."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Response
+
+from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError, UnknownIdError, named
+from tastespace.service.access import Context
+from tastespace.service.live_model import Loaded
+from tastespace.service.messages import DeletedUser, NewRating, RatingBatch, StoredCount, User, UserHistory, Users
+from tastespace.service.routes.parts import (
+    ItemId,
+    Limit,
+    Offset,
+    Reader,
+    Search,
+    ServiceContext,
+    UserId,
+    Writer,
+    respond,
+)
+from tastespace.service.store import RatingRow, RequestKey
+
+router = APIRouter(prefix="/v1", tags=["users"])
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_CLOCK_DIFFERENCE = timedelta(days=1)
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[\x21-\x7e]+$",
+        description="A request with the same key is carried out once; repetitions get the same response.",
+    ),
+]
+
+
+@router.get("/users", response_model=Users)
+def search_users(context: ServiceContext, client: Reader, search: Search = "", limit: Limit = 20) -> Response:
+    """Users by the beginning of their ids."""
+    return respond({"users": context.store.users(search.replace("\x00", ""), limit)})
+
+
+@router.get("/users/{user}", response_model=User)
+def one_user(context: ServiceContext, client: Reader, user: UserId) -> Response:
+    """Number of ratings and version of a user; 404 if the user is unknown."""
+    person = context.store.person(user)
+    if not person.version:
+        raise UnknownIdError(f"the user {user!r} is unknown")
+    total, _ = context.store.ratings_of(user, 1, 0)
+    trained = context.live.current.recommender.ratings_.users.rows_of([user])[0] >= 0
+    in_training = bool(trained) and not person.is_deleted
+    return respond({"user": user, "ratings": total, "version": person.version, "in_training": in_training})
+
+
+@router.get("/users/{user}/ratings", response_model=UserHistory)
+def history(context: ServiceContext, client: Reader, user: UserId, limit: Limit = 100, offset: Offset = 0) -> Response:
+    """The ratings of a user, newest first."""
+    total, rows = context.store.ratings_of(user, limit, offset)
+    trained = context.live.current.recommender.ratings_
+    titles: Sequence[str | None] = [None] * len(rows)
+    if trained.item_titles is not None:
+        titles = trained.title_of(trained.items.rows_of([row.item_id for row in rows])).to_list()
+    ratings = [
+        {
+            "item": row.item_id,
+            "title": titles[place],
+            "rating": row.value,
+            "at": None if row.rated_at is None else _utc(row.rated_at).isoformat(),
+        }
+        for place, row in enumerate(rows)
+    ]
+    return respond({"user": user, "total": total, "ratings": ratings})
+
+
+@router.put("/users/{user}/ratings/{item}", response_model=StoredCount)
+def rate(
+    context: ServiceContext,
+    client: Writer,
+    user: UserId,
+    item: ItemId,
+    new: NewRating,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Store a user's rating of an item, in place of an older one. It counts from the next request on."""
+    return _store(context, [RatingRow(user, item, float(new.rating))], client, idempotency_key)
+
+
+@router.delete("/users/{user}/ratings/{item}", response_model=StoredCount)
+def delete_rating(context: ServiceContext, client: Writer, user: UserId, item: ItemId) -> Response:
+    """Delete a rating; 404 if there is none."""
+    if not context.store.delete_rating(user, item):
+        raise UnknownIdError(f"the user {user!r} has not rated {item!r}")
+    return respond({"stored": 0})
+
+
+@router.post("/ratings", response_model=StoredCount)
+def rate_many(
+    context: ServiceContext, client: Writer, batch: RatingBatch, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Store many ratings of any users, all or none; the last rating of a pair counts."""
+    n, limit = len(batch.ratings), context.settings.max_ratings
+    if n > limit:
+        raise InvalidParameterError(f"there are {n} ratings; expected at most {limit}: send them in parts")
+    new = [RatingRow(one.user, one.item, float(one.rating), _checked_time(one.at)) for one in batch.ratings]
+    return _store(context, new, client, idempotency_key)
+
+
+@router.delete("/users/{user}", response_model=DeletedUser)
+def forget(context: ServiceContext, client: Writer, user: UserId) -> Response:
+    """Delete all ratings of a user. What the model learned from them is no longer used for this user.
+
+    The ratings leave the model itself with the next retraining.
+    """
+    if not context.store.person(user).version:
+        raise UnknownIdError(f"the user {user!r} is unknown")
+    return respond({"user": user, "forgotten": context.store.forget(user)})
+
+
+def _store(context: Context, new: list[RatingRow], client: str, key: str | None) -> Response:
+    _check(context.live.current, new, accepts_new=context.settings.new_items)
+    body = json.dumps({"stored": len(new)})
+    once = None if key is None else RequestKey(client, key, _fingerprint(new))
+    before = context.store.rate(new, once, body)
+    if before is None:
+        context.metrics.stored(len(new))
+    return respond(before or body, headers=None if before is None else {"Idempotency-Replayed": "true"})
+
+
+def _check(loaded: Loaded, new: list[RatingRow], *, accepts_new: bool) -> None:
+    """Refuse ratings that the model cannot use, before anything is stored."""
+    items = [one.item for one in new]
+    ratings = loaded.recommender.ratings_
+    if not accepts_new:
+        unknown = [item for item, row in zip(items, ratings.items.rows_of(items), strict=True) if row < 0]
+        if unknown:
+            raise UnknownIdError(f"the model knows no item {named(dict.fromkeys(unknown))}")
+    given = Ratings.from_arrays([one.user for one in new], items, [one.value for one in new])
+    loaded.recommender.check_ratings(given)
+
+
+def _fingerprint(new: Iterable[RatingRow]) -> str:
+    asked: list[Any] = [[one.user, one.item, one.value, None if one.at is None else one.at.isoformat()] for one in new]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+
+def _checked_time(at: datetime | None) -> datetime | None:
+    """The time in UTC; one in the future is refused, because it would spoil splits by time."""
+    if at is not None and not EARLIEST <= _utc(at) <= datetime.now(UTC) + MAX_CLOCK_DIFFERENCE:
+        raise InvalidParameterError(f"a rating is of {at.isoformat()}; expected a time from 1970 on that has passed")
+    return None if at is None else _utc(at)
+
+
+def _utc(at: datetime) -> datetime:
+    """SQLite drops the time zone; a time without one is UTC."""
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
