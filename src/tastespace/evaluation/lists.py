@@ -125,9 +125,7 @@ def measure_lists(
     trained, n_users = recommender.ratings_, len(asked.people)
     known = Catalogue(trained)
     sought = RelevantItems.of(matched, n_users, trained.n_items, wanted.relevance)
-    item_rows, by_user = _ranked(
-        recommender, sought, asked.each.at(sought.positions), history, known, wanted, observer
-    )
+    item_rows, by_user = _ranked(recommender, sought, asked.each.at(sought.positions), history, known, wanted, observer)
     spread = {name: _spread(values, sought, n_users) for name, values in by_user.items()}
     sums = {name: Sums.of_values(values) for name, values in spread.items()}
     profiles, intervals = _profiles(asked, known.shares), dict[str, Interval | None]()
