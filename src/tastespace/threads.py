@@ -103,8 +103,8 @@ def share_one_heap() -> None:
     """Keep threads from having heaps of their own, here and in processes started from now on; as glibc can.
 
     Every answer takes a few megabytes for a moment. In whose thread it is made is chance, and each heap keeps the most
-    that it ever had: ten minutes of requests doubled what two workers took. One request at a time asks the model, so
-    that nobody waits for the one heap. Heaps that are there already stay in use: so this comes before any thread.
+    that it ever had: ten minutes of requests doubled what two workers took. Heaps that are there already stay in use:
+    so this comes before any thread.
     """
     os.environ.setdefault(ARENA_VARIABLE, "1")
     tune = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -109,6 +109,29 @@ def test_a_damaged_model_changes_nothing(two_workers, own_settings, tmp_path, da
     assert one.get("/v1/users/3/recommendations").status_code == 200
 
 
+def test_an_answer_does_not_wait_for_another(two_workers, monkeypatch):
+    """While one is being made, others are: nothing is locked for as long as that takes."""
+    one, _ = two_workers
+    begun, let_go, recommend = threading.Event(), threading.Event(), Recommender.recommend
+
+    def slowly(model, query, *given, **options):
+        if query.users[0] == "3":
+            begun.set()
+            assert let_go.wait(10)
+        return recommend(model, query, *given, **options)
+
+    monkeypatch.setattr(Recommender, "recommend", slowly)
+    answers = []
+    asker = threading.Thread(target=lambda: answers.append(one.get("/v1/users/3/recommendations").status_code))
+    asker.start()
+    assert begun.wait(10)
+    assert one.get("/v1/users/4/recommendations").status_code == 200
+    assert not answers
+    let_go.set()
+    asker.join()
+    assert answers == [200]
+
+
 def test_nobody_notices_a_swap(two_workers, own_settings):
     """Requests all the while: none fails, and both models have answered."""
     one, _ = two_workers

@@ -15,6 +15,7 @@ import copy
 import dataclasses
 import pickle
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -472,6 +473,15 @@ class RecommenderConformance:
         assert_array_equal(fitted.recommend([0, 1], 3).scores, first.scores)
         for name, array in fitted.posterior_.arrays().items():
             assert_array_equal(array, before[name])
+
+    def test_threads_that_ask_do_not_disturb_one_another(self, fitted: Recommender, ratings: Ratings) -> None:
+        users = ratings.users.ids[:8].to_list()
+        expected = [fitted.recommend([user], 3).scores for user in users]
+        fresh = copy.deepcopy(fitted)
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda user: fresh.recommend([user], 3).scores, users))
+        for one, other in zip(found, expected, strict=True):
+            assert_array_equal(one, other)
 
     def test_remarks_travel_with_answers(self, fitted: Recommender) -> None:
         with pytest.warns(UserWarning, match="nowhere"):
