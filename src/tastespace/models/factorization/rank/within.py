@@ -13,7 +13,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.inference.samplers.target import positive
 from tastespace.models.factorization.likelihoods.base import row_sums, squared_errors
 from tastespace.models.factorization.rank.target import RankState, RankTarget
-from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, solve_rows
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, row_noise, solve_rows
 
 
 class WithinMove(Protocol):
@@ -54,6 +54,7 @@ class GibbsRows:
     ) -> Factors:
         n, rank = len(side.offsets) - 1, other.factors.shape[1]
         has_bias = other.bias is not None
+        drawn, of_bias = row_noise(rng, n, rank, np.float64, has_bias=has_bias)
         prior = RowPrior(precision * np.eye(rank), np.zeros((1, rank)), of_biases if has_bias else 0.0)
         return solve_rows(
             side,
@@ -61,8 +62,8 @@ class GibbsRows:
             prior,
             name=name,
             alpha=noise,
-            noise=rng.standard_normal((n, rank)),
-            bias_noise=rng.standard_normal(n) if has_bias else None,
+            noise=drawn,
+            bias_noise=of_bias,
             threads=self.threads,
         ).points
 
