@@ -35,7 +35,7 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 N_FACTORS = 32
 KINDS: dict[str, dict[str, Any]] = {
     "gaussian": {},
-    "uneven": {"noise": "per-user-and-item"},
+    "uneven": {"likelihood": "heteroscedastic"},
     "ordinal": {"likelihood": "ordinal"},
     "probit": {"likelihood": "probit"},
     "logistic": {"likelihood": "logistic"},

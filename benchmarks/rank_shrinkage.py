@@ -58,7 +58,7 @@ def planted(prior: str, shape: str, n_factors: int, seed: int) -> int:
     n_users, n_items, density, noise = SHAPES[shape]
     rng = np.random.default_rng(seed)
     observed, _ = toys.tastes(n_users, n_items, n_factors=n_factors, density=density, noise=noise, rng=rng)
-    model = ts.BPMF(n_factors="auto", most_factors=PLANTED_MOST, prior=prior, threads=1)
+    model = ts.BPMF(n_factors="auto", prior=ts.Shrinkage(prior, max_factors=PLANTED_MOST), threads=1)
     return model.search_rank(observed, generator(seed), silent).n_factors - n_factors
 
 

@@ -36,9 +36,15 @@ from tastespace.inference.diagnostics import correlations, effective_for_mean
 from tastespace.inference.samplers.hamiltonian import DualAveraging
 from tastespace.models.factorization.als.posterior import PointPosterior
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
-from tastespace.models.factorization.likelihoods.base import Responses
-from tastespace.models.factorization.row_updates import NORMAL_ROWS, Moved, RowMoves
-from tastespace.models.factorization.rows import Factors, RatingBlock, solve_rows
+from tastespace.models.factorization.rows import (
+    NORMAL_ROWS,
+    Factors,
+    Moved,
+    RatingBlock,
+    Responses,
+    RowMoves,
+    solve_rows,
+)
 from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, SphereMoves
 from tastespace.models.factorization.sphere.moves import STEPS as DEFAULT_STEPS
 from tastespace.models.factorization.watch import Watched
@@ -326,7 +332,7 @@ def step_times(data: Path | None, n_factors: int, rounds: int) -> dict[str, harn
     step = Step.after_warmup(ratings, n_factors, FEW_SWEEPS)
     state, responses = step.state, step.responses
     free: Any = ts.BPMF(n_factors=n_factors).story(ratings)
-    population = free.item_prior.draw(state.items.moments, rng)
+    population = free.item_prior.draw(state.items.moments, None, rng)
     by_user = replace(responses, side=step.sweep.observed.by_user)
     functions: dict[str, Callable[[], Any]] = {
         FREE: lambda: NORMAL_ROWS.moved(responses, state.users, population, state.items, None, rng, 1),

@@ -51,7 +51,16 @@ if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.bpmf import BPMF as BPMF
     from tastespace.models.factorization.implicit.implicit_als import ImplicitALS as ImplicitALS
     from tastespace.models.factorization.implicit.logistic_mf import LogisticMF as LogisticMF
+    from tastespace.models.factorization.likelihoods.gaussian import Gaussian as Gaussian
+    from tastespace.models.factorization.likelihoods.heteroscedastic import (
+        HeteroscedasticGaussian as HeteroscedasticGaussian,
+    )
+    from tastespace.models.factorization.likelihoods.logistic import Logistic as Logistic
+    from tastespace.models.factorization.likelihoods.ordinal import Ordinal as Ordinal
+    from tastespace.models.factorization.likelihoods.probit import Probit as Probit
     from tastespace.models.factorization.monotone.monotone import MonotoneMF as MonotoneMF
+    from tastespace.models.factorization.priors.normal_wishart import NormalWishart as NormalWishart
+    from tastespace.models.factorization.priors.shrinkage import Shrinkage as Shrinkage
     from tastespace.models.factorization.rank.reversible_jump import ReversibleJump as ReversibleJump
     from tastespace.models.factorization.sgd.pmf import PMF as PMF
     from tastespace.models.factorization.sphere.sphere_als import SphereALS as SphereALS
@@ -98,7 +107,14 @@ _NAMES = {
     "models.factorization.gibbs.bpmf": "BPMF",
     "models.factorization.implicit.implicit_als": "ImplicitALS",
     "models.factorization.implicit.logistic_mf": "LogisticMF",
+    "models.factorization.likelihoods.gaussian": "Gaussian",
+    "models.factorization.likelihoods.heteroscedastic": "HeteroscedasticGaussian",
+    "models.factorization.likelihoods.logistic": "Logistic",
+    "models.factorization.likelihoods.ordinal": "Ordinal",
+    "models.factorization.likelihoods.probit": "Probit",
     "models.factorization.monotone.monotone": "MonotoneMF",
+    "models.factorization.priors.normal_wishart": "NormalWishart",
+    "models.factorization.priors.shrinkage": "Shrinkage",
     "models.factorization.rank.reversible_jump": "ReversibleJump",
     "models.factorization.sgd.pmf": "PMF",
     "models.factorization.sphere.sphere_als": "SphereALS",

@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,6 +38,8 @@ from tastespace.index.trials import StoredIndex
 from tastespace.models import MODELS, Recommender
 from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.base.update import TrainingSummary
+from tastespace.renamed import translated
+from tastespace.settings import Settings
 from tastespace.stored_index import BAD_INDEX, check_fits, complaint, index_entry, restored_index
 from tastespace.threads import instruction_set
 from tastespace.version import __version__
@@ -294,7 +296,8 @@ def _restored(path: Path, manifest: Mapping[str, Any], models: Models) -> Recomm
     name, data, seen = manifest["model"], manifest["data"], manifest.get("seen")
     model = _names_of(models).get(name) or MODELS[name]
     known = {field.name for field in fields(model)}
-    recommender = model(**{name: value for name, value in manifest["parameters"].items() if name in known})
+    parameters = translated(model, manifest["parameters"], warns=False)
+    recommender = model(**{name: value for name, value in parameters.items() if name in known})
     arrays = {
         name if part == MAIN_PART else f"{part}/{name}": array
         for part, file in manifest["parts"].items()
@@ -479,6 +482,6 @@ def _plain(value: Any) -> Any:
     """What JSON does not know: numbers of numpy as Python's, settings as the text that says the same."""
     if isinstance(value, np.generic):
         return value.item()
-    if is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, Settings):
         return str(value)
     raise InvalidParameterError(f"a parameter is {value!r}; expected numbers, texts or None, which can be saved")

@@ -16,7 +16,7 @@ from tastespace.randomness import generator
 PAGE = (Path(__file__).parents[2] / "docs/design/artifact-format.md").read_text()
 KINDS = {
     "constant noise": {},
-    "noise of each": {"noise": "per-user-and-item"},
+    "noise of each": {"likelihood": "heteroscedastic"},
     "levels": {"likelihood": "ordinal"},
     "probit": {"likelihood": "probit"},
     "logistic": {"likelihood": "logistic"},

@@ -62,7 +62,7 @@ def film_model(tmp_path_factory) -> Path:
     """Fitted with all that the page can show: measures, uneven noise; the index is chosen among few."""
     folder = tmp_path_factory.mktemp("models") / "films"
     split = ts.random_split(films(), 0.1, seed=0)
-    model = ts.BPMF(n_factors=3, chains=2, warmup=30, draws=30, noise="per-user-and-item", seed=1, threads=1)
+    model = ts.BPMF(n_factors=3, chains=2, warmup=30, draws=30, likelihood="heteroscedastic", seed=1, threads=1)
     model.fit(split.train)
     measures = {"holdout": ts.evaluate(model, split.test, ranking=False, bootstrap=0).to_dict()}
     artifact.save(model, folder, measures=measures)

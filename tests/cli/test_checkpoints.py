@@ -36,7 +36,7 @@ KINDS = {
     "ordinal": ("--set", "likelihood=ordinal"),
     "probit": ("--set", "likelihood=probit"),
     "logistic": ("--set", "likelihood=logistic"),
-    "uneven": ("--set", "noise=per-user-and-item"),
+    "uneven": ("--set", "likelihood=heteroscedastic"),
 }
 
 

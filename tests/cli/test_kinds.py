@@ -368,7 +368,7 @@ def test_fading_says_how_its_kind_is_known_and_when_it_changes_nothing(folder):
     assert shown.stderr == ""
     for model, settings, name in (
         ("implicit-als", ("--set", "growth=none"), "implicit-als with growth=none"),
-        ("bpmf", ("--set", "likelihood=logistic", "--set", "negatives=uniform"), "bpmf"),
+        ("bpmf", ("--set", "likelihood=logistic:negatives=uniform"), "bpmf"),
     ):
         shown = run("fit", folder / "one-class.csv", "--dry-run", "--half-life", 30, "--model", model, *settings)
         assert f"{name} counts every value as 1: --half-life changes nothing" in shown.stderr.replace("\n", " ")

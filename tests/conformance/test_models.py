@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tastespace import Logistic, Ordinal, Probit
 from tastespace.models import (
     ALS,
     BPMF,
@@ -117,7 +118,7 @@ class TestBPMFWithoutBiases(RecommenderConformance):
             biases=False,
             start="random",
             precision="float64",
-            noise_precision=2.0,
+            likelihood="gaussian:precision=2",
             storage="float16",
             **parameters,
         )
@@ -129,7 +130,7 @@ class TestUnevenBPMF(RecommenderConformance):
     explanations_add_up = False
 
     def make(self, **parameters):
-        return BPMF(n_factors=4, warmup=20, draws=20, thin=1, noise="per-user-and-item", **parameters)
+        return BPMF(n_factors=4, warmup=20, draws=20, thin=1, likelihood="heteroscedastic", **parameters)
 
 
 @SHORT
@@ -139,7 +140,7 @@ class TestOrdinalBPMF(RecommenderConformance):
 
     def make(self, **parameters):
         levels = [1.0, 2.0, 3.0, 4.0, 5.0]
-        return BPMF(n_factors=4, warmup=20, draws=20, thin=1, likelihood="ordinal", levels=levels, **parameters)
+        return BPMF(n_factors=4, warmup=20, draws=20, thin=1, likelihood=Ordinal(levels=levels), **parameters)
 
     @pytest.fixture
     def ratings(self):
@@ -363,9 +364,7 @@ class TestLogisticBPMFOfChoices(OneClassConformance):
             warmup=30,
             draws=25,
             thin=1,
-            likelihood="logistic",
-            negatives="uniform",
-            n_negatives=5,
+            likelihood=Logistic(negatives="uniform", n_negatives=5),
             **parameters,
         )
 
@@ -380,9 +379,7 @@ class TestProbitBPMFOfChoices(OneClassConformance):
             warmup=30,
             draws=25,
             thin=1,
-            likelihood="probit",
-            negatives="popularity",
-            n_negatives=4,
+            likelihood=Probit(negatives="popularity", n_negatives=4),
             **parameters,
         )
 

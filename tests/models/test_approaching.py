@@ -12,11 +12,9 @@ from scipy.special import log_expit, log_ndtr, ndtr
 
 from tastespace import BPMF
 from tastespace.data.csr import CSR
-from tastespace.models.factorization.gibbs import update
-from tastespace.models.factorization.likelihoods.base import Noise
-from tastespace.models.factorization.likelihoods.binary import Logistic
-from tastespace.models.factorization.likelihoods.ordinal import CutPoints, OrderedProbit
-from tastespace.models.factorization.row_updates import LEAST_CURVATURE, touching
+from tastespace.models.factorization.likelihoods.base import Likelihood, Noise
+from tastespace.models.factorization.likelihoods.logistic import Logistic
+from tastespace.models.factorization.likelihoods.ordinal import LEAST_CURVATURE, CutPoints, Ordinal
 from tastespace.models.factorization.rows import Factors, RatingBlock
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -30,7 +28,7 @@ def touched(likelihood, noise, scores, rating):
     n = len(scores)
     ratings = CSR(np.array([0, n]), np.arange(n, dtype=np.int32), np.full(n, rating, np.float32))
     rows, other = Factors(np.ones((1, 1))), Factors(scores[:, None])
-    return touching(likelihood, RatingBlock.of(ratings, np.float64, 0.0), rows, other, noise, 1)
+    return likelihood.approach(RatingBlock.of(ratings, np.float64, 0.0), rows, other, noise, 1)
 
 
 def ordinal_chance(scores, level):
@@ -44,7 +42,7 @@ def logistic_chance(scores, level):
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_parabolas_of_levels_touch_the_log_likelihood(level):
-    side = touched(OrderedProbit((1.0, 2.0, 3.0)), CutPoints(1.0, CUTS), SCORES, level + 1)
+    side = touched(Ordinal((1.0, 2.0, 3.0)), CutPoints(1.0, CUTS), SCORES, level + 1)
     above, middle, below = (ordinal_chance(SCORES + shift, level) for shift in (STEP, 0, -STEP))
     assert_allclose(side.weights * (side.targets - SCORES), (above - below) / (2 * STEP), rtol=1e-5, atol=1e-7)
     curvature = np.maximum(-(above - 2 * middle + below) / STEP**2, LEAST_CURVATURE)
@@ -65,7 +63,7 @@ def test_parabolas_of_yes_or_no_touch_and_stay_below(yes):
 
 
 def test_what_is_as_good_as_impossible_is_gone_to_straight():
-    side = touched(OrderedProbit((1.0, 2.0, 3.0)), CutPoints(1.0, CUTS), np.array([-60.0, 60.0]), 2)
+    side = touched(Ordinal((1.0, 2.0, 3.0)), CutPoints(1.0, CUTS), np.array([-60.0, 60.0]), 2)
     assert_allclose(side.targets, [-1.0, 0.5])
     assert np.isfinite(log_ndtr(-60.0))  # the chance itself is not
 
@@ -80,10 +78,11 @@ def test_a_new_item_that_all_like_is_believed(kind, monkeypatch):
     news = pl.DataFrame({"user": users, "item": [999] * len(users), "rating": [1.0] * len(users)})
 
     def chance(steps):
-        monkeypatch.setattr(update, "STEPS", steps)
+        monkeypatch.setattr(Likelihood, "row_steps", steps)
         return float(model.update(news, sweeps=0).predict(["new"], [999]).mean[0])
 
-    found, right = chance(update.STEPS), chance(60)
+    found, right = chance(Likelihood.row_steps), chance(60)
     assert abs(found - right) < 0.02
-    monkeypatch.setattr(update, "touching", lambda _, side, *__: replace(side, targets=0 * side.targets))
+    for served in (Ordinal, Logistic):  # kept draws of probit are those of two levels
+        monkeypatch.setattr(served, "approach", lambda _, side, *__: replace(side, targets=0 * side.targets))
     assert chance(2) < right - 0.04

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from tastespace import BPMF, Ratings, load, save
+from tastespace import BPMF, Gaussian, Ratings, load, save
 from tastespace.data.csr import CSR
 from tastespace.data.kinds import levels_of
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, NonFiniteStateError
@@ -222,7 +222,7 @@ def test_the_scale_of_the_ratings_does_not_matter(ratings):
 
 
 def test_a_fixed_noise_is_in_rating_units(ratings):
-    model = BPMF(**SMALL, noise_precision=4.0).fit(ratings)
+    model = BPMF(**SMALL, likelihood="gaussian:precision=4").fit(ratings)
     assert_allclose(model.posterior_.trace.quantities["noise sd"], 0.5, rtol=1e-6)
     prediction = model.predict([0], [0])
     assert prediction.rating_sd[0] ** 2 - prediction.belief_sd[0] ** 2 == pytest.approx(0.25, rel=1e-3)
@@ -281,11 +281,11 @@ def test_too_short_a_run_is_told_so(ratings):
         ("start", "anywhere"),
         ("weights", "none"),
         ("storage", "float8"),
-        ("noise_precision", 0),
-        ("noise_precision", "guessed"),
-        ("noise_precision", 1e-300),
-        ("noise_precision", 1e38),
-        ("noise_rate", 1e300),
+        ("precision", Gaussian(precision=0)),
+        ("precision", Gaussian(precision="guessed")),
+        ("precision", Gaussian(precision=1e-300)),
+        ("precision", Gaussian(precision=1e38)),
+        ("rate", Gaussian(rate=1e300)),
         ("biases", 1),
         ("prior_scale", -1.0),
         ("prior_degrees", -2.0),
@@ -293,7 +293,7 @@ def test_too_short_a_run_is_told_so(ratings):
 )
 def test_parameters_that_make_no_sense_are_refused(ratings, parameter, value):
     with pytest.raises(InvalidParameterError, match=parameter):
-        BPMF(**{parameter: value}).fit(ratings)
+        BPMF(**{"likelihood" if isinstance(value, Gaussian) else parameter: value}).fit(ratings)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tastespace.models.factorization.als.sweep import WEIGHTINGS, Strengths
 from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
 from tastespace.models.factorization.empirical_bayes.settings import empirical_bayes_of
 from tastespace.models.factorization.empirical_bayes.sweep import Coordinates, Precisions
-from tastespace.models.factorization.likelihoods.weighted_users import WeightedUsers
+from tastespace.models.factorization.empirical_bayes.weighted_users import WeightedUsers
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed
 from tastespace.testing.toys import tastes
@@ -185,14 +185,14 @@ def test_users_are_folded_in_by_their_own_prior(ratings, weighting):
             assert_allclose(belief.means[place, s], mean, rtol=1e-3, atol=1e-4)
             root = belief.roots[place, s].astype(float)
             assert_allclose(root @ root.T, np.linalg.inv(matrix), rtol=1e-3, atol=1e-5)
-    assert isinstance(draws.noise, WeightedUsers) == (weighting != "plain")
+    assert isinstance(draws.likelihood, WeightedUsers) == (weighting != "plain")
 
 
 def test_a_weight_that_is_forgotten_would_be_noticed(ratings):
     """Broken twin: the same draws with the weight of one rating for all."""
     model = ALS(n_factors=2, regularisation="empirical-bayes:draws=20", weighting="weighted", seed=0).fit(ratings)
     posterior, rows = model.posterior_, np.arange(5, dtype=np.int32)
-    plain = replace(posterior, draws=replace(posterior.draws, noise=WeightedUsers(WEIGHTINGS["plain"])))
+    plain = replace(posterior, draws=replace(posterior.draws, likelihood=WeightedUsers(weighting=WEIGHTINGS["plain"])))
     people = People.known(rows, ratings.by_user)
     right, wrong = (one.believe(people, 1).means(0, 5)[0] for one in (posterior, plain))
     assert np.abs(right - wrong).max() > 0.05

@@ -15,7 +15,7 @@ from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.base.update import merge
 from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState, Ridge
 from tastespace.models.factorization.implicit.cells import Chosen, Confidence, Others, descend, solve
-from tastespace.models.factorization.likelihoods.kinds_of_noise import noise_from_arrays
+from tastespace.models.factorization.likelihoods import likelihood_from_arrays
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed
 
@@ -177,7 +177,7 @@ def test_a_camp_gets_what_it_likes(parameters):
 def test_a_new_user_with_choices_is_where_training_would_put_them():
     """What they chose counts at once; often counts more than once."""
     model = fitted(growth="linear")
-    noise = model.posterior_.draws.noise
+    noise = model.posterior_.draws.likelihood
     items = RATINGS.items.rows_of([0, 2])
     seen = model.predict(["new", "new"], [4, 5], history={0: 1, 2: 7}).mean
     weights, chosen = np.ones(N_ITEMS), np.zeros(N_ITEMS)
@@ -192,7 +192,7 @@ def test_a_new_user_with_choices_is_where_training_would_put_them():
 @pytest.mark.parametrize("biases", [False, True])
 def test_what_is_believed_is_the_energy_read_as_a_normal(biases):
     model = fitted(biases=biases)
-    posterior, noise = model.posterior_, model.posterior_.draws.noise
+    posterior, noise = model.posterior_, model.posterior_.draws.likelihood
     user = 3
     (belief, *_), *_ = believed(model, [user]).blocks(np.array([0]))
     points = posterior.draws.items[:, 0].astype(float)
@@ -208,7 +208,7 @@ def test_what_is_believed_is_the_energy_read_as_a_normal(biases):
 def test_who_chose_nothing_is_anybody_of_the_audience():
     """And varies as it does, so that a first choice does not make all certain."""
     model = fitted()
-    posterior, noise = model.posterior_, model.posterior_.draws.noise
+    posterior, noise = model.posterior_, model.posterior_.draws.likelihood
     rows = believed(model).means(0, N_USERS)[0][:, 0]
     points = posterior.draws.items[:, 0]
     new_user = model.predict(["nobody"] * N_ITEMS, RATINGS.items.ids)
@@ -312,13 +312,13 @@ def test_saved_and_loaded(tmp_path):
     one, two = model.recommend([1, 2], 5, policy="cautious"), again.recommend([1, 2], 5, policy="cautious")
     assert_array_equal(one.item_rows, two.item_rows)
     assert_array_equal(one.scores, two.scores)
-    assert_array_equal(again.posterior_.draws.noise.losses, model.posterior_.draws.noise.losses)
+    assert_array_equal(again.posterior_.draws.likelihood.losses, model.posterior_.draws.likelihood.losses)
 
 
 def test_a_kind_of_noise_of_the_future_is_refused():
     arrays = dict(fitted().posterior_.arrays())
     with pytest.raises(ArtifactError, match="newer"):
-        noise_from_arrays({**arrays, "noise": np.array([99], np.uint8)})
+        likelihood_from_arrays({**arrays, "noise": np.array([99], np.uint8)})
 
 
 @pytest.mark.parametrize(("kind", "count"), [("counts", 53.0), ("stars", 50.0)])

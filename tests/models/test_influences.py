@@ -47,7 +47,7 @@ def test_even_noise_is_exact(model, monkeypatch):
 @pytest.mark.parametrize(
     ("model", "least"),
     [
-        (BPMF(**SHORT, noise="per-user-and-item"), 0.7),
+        (BPMF(**SHORT, likelihood="heteroscedastic"), 0.7),
         (BPMF(**{**SHORT, "draws": 200}, likelihood="ordinal"), 0.2),
         (VB(n_factors=3, covariance="diagonal", seed=1, threads=1), 0.7),
     ],
@@ -61,5 +61,5 @@ def test_elsewhere_it_is_the_effect_of_a_small_change(model, least, monkeypatch)
 
 
 def test_with_uneven_noise_a_filter_may_leave_nothing():
-    model = BPMF(**SHORT, noise="per-user-and-item").fit(RATINGS)
+    model = BPMF(**SHORT, likelihood="heteroscedastic").fit(RATINGS)
     assert (model.recommend(5, 3, exclude=RATINGS.items.ids.to_list()).item_rows == -1).all()

@@ -7,15 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tastespace import artifact
+from tastespace import BPMF, Ordinal, artifact
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import random_split
 from tastespace.errors import InvalidParameterError
-from tastespace.models import BPMF
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
-from tastespace.models.factorization.likelihoods import kept_noise
-from tastespace.models.factorization.likelihoods.kept_noise import keys_of
+from tastespace.models.factorization.likelihoods import fold_in
+from tastespace.models.factorization.likelihoods.fold_in import keys_of
 from tastespace.randomness import generator
 from tastespace.testing import toys
 
@@ -25,7 +24,7 @@ KINDS = {
     "ordinal": {"likelihood": "ordinal"},
     "probit": {"likelihood": "probit"},
     "logistic": {"likelihood": "logistic"},
-    "uneven": {"noise": "per-user-and-item"},
+    "uneven": {"likelihood": "heteroscedastic"},
 }
 
 
@@ -144,7 +143,7 @@ def test_levels_at_any_distances_are_found_again():
     ratings = Ratings.from_arrays(users.reshape(-1), items.reshape(-1), values.reshape(-1))
     split = random_split(ratings, 0.2, seed=0)
     model = BPMF(**SHORT | {"draws": 50}, likelihood="ordinal").fit(split.train)
-    drawn = model.posterior_.draws.noise.cuts
+    drawn = model.posterior_.draws.noise["cuts"]
     # 3 200 ratings say where the cut-points are to some 0.05, and their common place less well.
     np.testing.assert_allclose(np.diff(drawn.mean(0)), np.diff(cuts), atol=0.2)
     prediction = model.predict(split.test.user_ids(), split.test.item_ids())
@@ -156,7 +155,7 @@ def test_levels_at_any_distances_are_found_again():
 
 def test_a_declared_level_that_nobody_used_has_a_chance():
     ratings = Ratings.from_arrays(np.arange(200) % 20, np.arange(200) // 20, 2.0 + np.arange(200) % 3)
-    model = BPMF(**SHORT, likelihood="ordinal", levels=[1, 2, 3, 4, 5]).fit(ratings)
+    model = BPMF(**SHORT, likelihood=Ordinal(levels=[1, 2, 3, 4, 5])).fit(ratings)
     chances = model.predict([0], [0]).level_probabilities()
     assert chances.shape == (1, 5)
     assert 0 < chances[0, 0] < 0.2
@@ -173,7 +172,7 @@ def at_random(side, n, seed):
     vocabulary, rows = {"users": (ratings.users, ratings.user_rows), "items": (ratings.items, ratings.item_rows)}[side]
     chosen = rng.choice(len(vocabulary), n, replace=False)
     values = np.where(np.isin(rows, chosen), rng.uniform(1, 5, len(ratings)), ratings.values).astype(np.float32)
-    model = BPMF(**SHORT, noise="per-user-and-item").fit(replace(ratings, values=values))
+    model = BPMF(**SHORT, likelihood="heteroscedastic").fit(replace(ratings, values=values))
     return model, chosen, set(vocabulary.at(chosen).to_list())
 
 
@@ -202,7 +201,7 @@ def test_what_divides_opinion_is_found():
 
 
 def test_who_is_erratic_is_not_known_to_every_model(fitted):
-    with pytest.raises(InvalidParameterError, match="per-user-and-item"):
+    with pytest.raises(InvalidParameterError, match="heteroscedastic"):
         fitted["ordinal"].erratic_users()
     with pytest.raises(InvalidParameterError, match="n is 0"):
         fitted["uneven"].erratic_users(0)
@@ -217,21 +216,25 @@ def test_who_is_erratic_is_not_known_to_every_model(fitted):
         ({"likelihood": "probit"}, [0.0, 0.0, 0.0, 0.0], "all ratings are no"),
         ({"likelihood": "ordinal"}, [3.0, 3.0, 3.0, 3.0], "all ratings are 3; expected at least two levels"),
         (
-            {"likelihood": "ordinal", "levels": [1, 2, 3]},
+            {"likelihood": Ordinal(levels=[1, 2, 3])},
             [1.0, 2.0, 2.5, 7.0],
             "2 of 4 ratings are none of the declared levels, such as 2.5; expected one of 1, 2, 3",
         ),
-        ({"likelihood": "ordinal", "levels": [3, 2, 1]}, [1.0, 2.0, 3.0, 1.0], "levels .* ascending"),
-        ({"likelihood": "ordinal", "levels": [1]}, [1.0, 1.0, 1.0, 1.0], "2 to 101 numbers"),
-        ({"likelihood": "ordinal", "levels": [True, 2]}, [1.0, 2.0, 1.0, 1.0], "ascending"),
-        ({"likelihood": "ordinal", "levels": "1,2"}, [1.0, 2.0, 1.0, 1.0], "ascending"),
-        ({"levels": [1, 2]}, [1.0, 2.0, 1.0, 1.0], "expected likelihood='ordinal'"),
+        ({"likelihood": Ordinal(levels=[3, 2, 1])}, [1.0, 2.0, 3.0, 1.0], "levels .* ascending"),
+        ({"likelihood": Ordinal(levels=[1])}, [1.0, 1.0, 1.0, 1.0], "2 to 101 numbers"),
+        ({"likelihood": Ordinal(levels=[True, 2])}, [1.0, 2.0, 1.0, 1.0], "ascending"),
+        ({"likelihood": Ordinal(levels="1,2")}, [1.0, 2.0, 1.0, 1.0], "ascending"),
+        (
+            {"likelihood": "gaussian:levels=1,2"},
+            [1.0, 2.0, 1.0, 1.0],
+            "'levels=1,2'; expected key=value, with a key among precision",
+        ),
         ({"likelihood": "poisson"}, [1.0, 2.0, 1.0, 1.0], "likelihood is 'poisson'"),
-        ({"noise": "loud"}, [1.0, 2.0, 1.0, 1.0], "noise is 'loud'"),
-        ({"likelihood": "ordinal", "noise": "per-user-and-item"}, [1.0, 2.0, 1.0, 1.0], "expected likelihood='gaus"),
-        ({"likelihood": "probit", "noise_precision": 2.0}, [1.0, 0.0, 1.0, 1.0], "expected likelihood='gaussian'"),
+        ({"likelihood": "gaussian:precision=loud"}, [1.0, 2.0, 1.0, 1.0], "precision is 'loud'"),
+        ({"likelihood": "ordinal:noise=loud"}, [1.0, 2.0, 1.0, 1.0], "key among levels"),
+        ({"likelihood": "probit:precision=2"}, [1.0, 0.0, 1.0, 1.0], "key among offset, negatives"),
         ({"likelihood": "probit", "weights": "evidence"}, [1.0, 0.0, 1.0, 1.0], "expected weights='equal'"),
-        ({"noise": "per-user-and-item", "weights": "evidence"}, [1.0, 2.0, 1.0, 1.0], "expected weights='equal'"),
+        ({"likelihood": "heteroscedastic", "weights": "evidence"}, [1.0, 2.0, 1.0, 1.0], "expected weights='equal'"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options, values, message):
@@ -251,13 +254,13 @@ def test_levels_beyond_single_precision_are_refused():
     ratings = Ratings.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [1.0, 2.0, 1.0, 2.0])
     for levels in ([1.0, 1.00000000001, 2.0], [1.0, 2.0, 1e300]):
         with pytest.raises(InvalidParameterError, match="single precision"):
-            BPMF(**SHORT, likelihood="ordinal", levels=levels).fit(ratings)
+            BPMF(**SHORT, likelihood=Ordinal(levels=levels)).fit(ratings)
 
 
 def test_levels_close_to_one_another_are_told_apart():
     levels = [99.001, 99.002, 99.003, 99.004, 99.005]
     values = np.array(levels)[np.arange(100) % 5]
-    model = BPMF(**SHORT, likelihood="ordinal", levels=levels).fit(
+    model = BPMF(**SHORT, likelihood=Ordinal(levels=levels)).fit(
         Ratings.from_arrays(np.arange(100) % 10, np.arange(100) // 10, values)
     )
     assert model.predict([0], [0]).level_probabilities().shape == (1, 5)
@@ -273,11 +276,11 @@ def test_somebody_who_always_says_yes_is_believed(kind):
     ratings = Ratings.from_arrays(users.reshape(-1), items.reshape(-1), likes.reshape(-1).astype(np.float64))
     model = BPMF(**SHORT, likelihood=kind).fit(ratings)
     few = model.predict(np.zeros(200, int), np.arange(200)).mean
-    steps, kept_noise.STEPS = kept_noise.STEPS, 400
+    steps, fold_in.STEPS = fold_in.STEPS, 400
     try:
         many = model.predict(np.zeros(200, int), np.arange(200)).mean
     finally:
-        kept_noise.STEPS = steps
+        fold_in.STEPS = steps
     assert many.min() > 0.9
     # From the population's mean six steps end at 2 to 4 % of no; where they lead is 0.2 to 0.4 %.
     assert abs(few.mean() - many.mean()) < 0.006

@@ -88,16 +88,16 @@ def test_it_gets_near_the_least_loss():
     model = LogisticMF(**{**SMALL, "epochs": 400, "learning_rate": 0.1}).fit(RATINGS)
     draws = model.posterior_.draws
     items = draws.items[:, 0].astype(float)
-    users = draws.noise.fold_in(draws, RATINGS.by_user, None, 1).means[:, 0].astype(float)
-    reached = loss_of(RATINGS, users, items, "weighted", 4, 0.8, draws.noise.offset)
+    users = draws.likelihood.fold_in(draws, RATINGS.by_user, None, 1).means[:, 0].astype(float)
+    reached = loss_of(RATINGS, users, items, "weighted", 4, 0.8, draws.likelihood.offset)
 
     def loss(x):
         rows = x.reshape(-1, 4)
-        return loss_of(RATINGS, rows[:30], rows[30:], "weighted", 4, 0.8, draws.noise.offset)
+        return loss_of(RATINGS, rows[:30], rows[30:], "weighted", 4, 0.8, draws.likelihood.offset)
 
     best = minimize(loss, np.vstack([users, items]).reshape(-1), method="L-BFGS-B", options={"maxiter": 40})
     assert reached < 1.03 * best.fun
-    losses = draws.noise.losses
+    losses = draws.likelihood.losses
     assert len(losses) == 400
     assert losses[-50:].mean() < losses[100:150].mean() < losses[:10].mean()
 
@@ -106,7 +106,7 @@ def test_it_gets_near_the_least_loss():
 def test_a_user_is_the_least_of_their_energy_and_its_curvature(law):
     model = LogisticMF(**SMALL, negatives=law, strength=0.5, growth="linear").fit(RATINGS)
     draws, user = model.posterior_.draws, 7
-    items, offset = draws.items[:, 0].astype(float), draws.noise.offset
+    items, offset = draws.items[:, 0].astype(float), draws.likelihood.offset
     weights = all_weights(RATINGS, law, 4)[user]
     mine = is_chosen(RATINGS)[user]
     counted = np.zeros(RATINGS.n_items)
@@ -120,7 +120,7 @@ def test_a_user_is_the_least_of_their_energy_and_its_curvature(law):
 
     best = minimize(energy, np.zeros(4), method="BFGS", options={"gtol": 1e-8}).x
     roots = np.empty((1, 1, 4, 4), np.float32)
-    folded = draws.noise.fold_in(draws, RATINGS.by_user.take(np.array([user], np.int32)), roots, 1)
+    folded = draws.likelihood.fold_in(draws, RATINGS.by_user.take(np.array([user], np.int32)), roots, 1)
     assert_allclose(folded.means[0, 0], best, atol=5e-4)
     scores = offset + items[:, :-1] @ best[:-1] + best[-1] + items[:, -1]
     points = np.hstack([items[:, :-1], np.ones((len(items), 1))])
@@ -140,7 +140,7 @@ def test_predictions_are_chances_of_the_score():
     scores, sds = belief.summary(Pairs(rows, items))
     # The mean over a normal belief, by drawing from it.
     drawn = expit(
-        posterior.draws.noise.offset + scores[:, None] + sds[:, None] * generator(0).standard_normal((3, 200_000))
+        posterior.draws.likelihood.offset + scores[:, None] + sds[:, None] * generator(0).standard_normal((3, 200_000))
     )
     assert_allclose(prediction.mean, drawn.mean(axis=1), atol=3e-3)
     assert_allclose(prediction.belief_sd, drawn.std(axis=1), atol=3e-3)
@@ -245,7 +245,7 @@ def test_losses_are_told_as_it_goes():
     events = []
     model = LogisticMF(**SMALL, epochs=7).fit(RATINGS, observer=events.append)
     assert [event.step for event in events] == list(range(1, 8))
-    assert_array_equal([event.stats["loss"] for event in events], model.posterior_.draws.noise.losses)
+    assert_array_equal([event.stats["loss"] for event in events], model.posterior_.draws.likelihood.losses)
 
 
 def test_without_biases():

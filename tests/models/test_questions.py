@@ -103,9 +103,9 @@ def test_the_formula_against_the_variance_before_and_after(parameters):
 def chances_of(kind, draws, scores):
     """Of each level at scores (S x M), for which the cut-points of the draw count; levels x S x M."""
     if kind == "logistic":
-        yes = 1 / (1 + np.exp(-(draws.noise.offset + scores)))
+        yes = 1 / (1 + np.exp(-(draws.likelihood.offset + scores)))
         return np.stack([1 - yes, yes])
-    below = [ndtr(cut[:, None] - scores) for cut in draws.noise.cuts.T]
+    below = [ndtr(cut[:, None] - scores) for cut in draws.likelihood.arrays(draws)["cuts"].T]
     return np.diff([np.zeros_like(scores), *below, np.ones_like(scores)], axis=0)
 
 
@@ -114,7 +114,7 @@ def told_by(model, kind):
     draws, posterior = model.posterior_.draws, model.posterior_
     if kind == "uneven":
         (belief, *_), *_ = believed(model, [-1]).blocks(np.array([0]))
-        precision = draws.alpha * belief.precision[0] * draws.noise.item_precision
+        precision = draws.alpha * belief.precision[0] * draws.noise["item_precision"]
         return 1 / precision.T.astype(float), np.full(precision.T.shape, draws.scale)
     factors, biases = draws.items[:, :, : draws.n_factors], draws.items[:, :, -1]
     scores = np.einsum("msd,sd->sm", factors, draws.users.means) + biases.T + draws.users.bias_means[:, None]
@@ -127,7 +127,7 @@ def told_by(model, kind):
 @pytest.mark.parametrize("kind", ["uneven", "ordinal", "probit", "logistic"])
 def test_other_noise_tells_what_it_tells(kind):
     """The same formula, with the information in a rating of each item and the slope of the expected rating."""
-    likelihood = {"noise": "per-user-and-item"} if kind == "uneven" else {"likelihood": kind}
+    likelihood = {"likelihood": "heteroscedastic"} if kind == "uneven" else {"likelihood": kind}
     ratings = RATINGS.at_least(3.5) if kind in ("probit", "logistic") else in_stars(RATINGS)
     model = fitted(ratings, **likelihood)
     noise, slope = told_by(model, kind)
@@ -154,7 +154,7 @@ def test_other_noise_tells_what_it_tells(kind):
 
 def test_plausible_mistakes_would_be_noticed():
     """Broken twins: a rating without noise, and a covariance that forgets the bias."""
-    model = fitted(RATINGS, noise_precision=1.0)
+    model = fitted(RATINGS, likelihood="gaussian:precision=1")
     targets, weights = popular_targets()
     vectors, covariances = vectors_of(model), covariances_of(model, [])
     noise, scale = 1 / model.posterior_.draws.alpha[:, None], model.posterior_.draws.scale

@@ -9,16 +9,16 @@ import polars as pl
 import pytest
 from numpy.testing import assert_array_equal
 
-from tastespace import BPMF, Ratings
+from tastespace import BPMF, Logistic, Ratings
 from tastespace.data.csr import CSR
 from tastespace.errors import ConvergenceWarning, DataError, InvalidParameterError
-from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives, negatives_of
+from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives
 from tastespace.models.registry import misfit
 from tastespace.randomness import generator
 from tests.models.fresh_negatives import off_by, world
 
 pytestmark = pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")
-SMALL = {"n_factors": 2, "warmup": 10, "draws": 10, "thin": 1, "seed": 1, "threads": 1, "likelihood": "logistic"}
+SMALL = {"n_factors": 2, "warmup": 10, "draws": 10, "thin": 1, "seed": 1, "threads": 1}
 
 
 def choices(n_users=30, n_items=25, seed=3):
@@ -40,7 +40,7 @@ def row(ratings, user):
 
 
 def negatives(law="uniform", per_choice=4, key=9, ratings=RATINGS):
-    return SampledNegatives.of(law, per_choice, ratings.by_item.counts, key)
+    return SampledNegatives.of(Logistic(negatives=law, n_negatives=per_choice), ratings.by_item.counts, key)
 
 
 # What is drawn
@@ -118,20 +118,20 @@ def test_those_who_chose_the_same_turn_down_different_things(monkeypatch):
         np.r_[np.zeros(100, int), np.tile(np.arange(8), 30) * 3 + np.repeat(np.arange(30), 8) % 3],
         np.ones(340),
     )
-    model = BPMF(**SMALL, negatives="uniform", n_negatives=3).fit(clones)
+    model = BPMF(**SMALL, likelihood=Logistic(negatives="uniform", n_negatives=3)).fit(clones)
     assert len(seen) == 1
     rows = clones.users.rows_of(range(100))
     assert len({tuple(row(seen[0].by_user, user)) for user in rows}) > 80
     # Folded in they are one and the same, again and again.
-    folded = negatives_of(model.posterior_.draws.noise).completed(clones.by_user)
+    folded = model.posterior_.draws.likelihood.sampled.completed(clones.by_user)
     assert len({tuple(row(folded, user)) for user in rows}) == 1
     assert len(set(model.predict(range(100), [3] * 100).mean)) == 1
     assert model.ratings_ is clones
 
 
 def test_what_was_drawn_stays_in_lists_and_what_was_chosen_does_not():
-    model = BPMF(**SMALL, negatives="uniform", n_negatives=5).fit(RATINGS)
-    completed = negatives_of(model.posterior_.draws.noise).completed(RATINGS.by_user)
+    model = BPMF(**SMALL, likelihood=Logistic(negatives="uniform", n_negatives=5)).fit(RATINGS)
+    completed = model.posterior_.draws.likelihood.sampled.completed(RATINGS.by_user)
     listed = model.recommend([0], RATINGS.n_items)
     shown = set(listed.item_rows[0][listed.item_rows[0] >= 0].tolist())
     mine = [(item, value) for item, value in row(completed, RATINGS.users.rows_of([0])[0])]
@@ -140,7 +140,7 @@ def test_what_was_drawn_stays_in_lists_and_what_was_chosen_does_not():
 
 
 def test_a_stranger_with_a_history_is_whom_training_would_have_made_of_him():
-    model = BPMF(**SMALL, negatives="uniform").fit(RATINGS)
+    model = BPMF(**SMALL, likelihood=Logistic(negatives="uniform")).fit(RATINGS)
     mine = RATINGS.by_user.take(RATINGS.users.rows_of([4]))
     history = dict(zip(RATINGS.items.at(mine.columns), mine.values.tolist(), strict=True))
     items = RATINGS.items.ids
@@ -149,7 +149,9 @@ def test_a_stranger_with_a_history_is_whom_training_would_have_made_of_him():
 
 
 def test_camps_are_told_apart():
-    model = BPMF(**{**SMALL, "warmup": 60, "draws": 40}, negatives="uniform", n_negatives=5).fit(choices(60, 40))
+    model = BPMF(**{**SMALL, "warmup": 60, "draws": 40}, likelihood=Logistic(negatives="uniform", n_negatives=5)).fit(
+        choices(60, 40)
+    )
     listed = model.recommend([0, 1], 6).item_ids.to_numpy().reshape(2, 6)
     assert np.mean(listed % 2 == [[0], [1]]) >= 0.8
     stranger = model.recommend(history={0: 3.0, 2: 1.0, 4: 1.0, 8: 1.0}, n=6)
@@ -168,7 +170,7 @@ def test_chances_come_true_among_fresh_negatives(likelihood, law):
     """Held-out choices among negatives of the same law; another number of them would show."""
     apart, rng = world(), generator(9)
     settings = {"n_factors": 2, "warmup": 40, "draws": 30, "chains": 1, "seed": 1}
-    model = BPMF(likelihood=likelihood, negatives=law, n_negatives=5, **settings).fit(apart.ratings)
+    model = BPMF(likelihood=f"{likelihood}:negatives={law},n_negatives=5", **settings).fit(apart.ratings)
     assert off_by(model, apart.pairs(law, 5, rng)) < 0.02
     assert off_by(model, apart.pairs(law, 2, rng)) > 0.04
 
@@ -180,18 +182,18 @@ def test_chances_come_true_among_fresh_negatives(likelihood, law):
 def fitted():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # Any posterior will do here.
-        return BPMF(**SMALL, negatives="popularity", n_negatives=3).fit(RATINGS)
+        return BPMF(**SMALL, likelihood=Logistic(negatives="popularity", n_negatives=3)).fit(RATINGS)
 
 
 def test_an_update_keeps_the_draws_and_new_items_have_negatives(fitted):
     new = pl.DataFrame({"user": [0, 2, 77], "item": ["new", "new", "new"], "rating": [3.0, 1.0, 1.0]})
     new = new.with_columns(pl.col("user").cast(pl.String))
     old = Ratings.from_arrays(RATINGS.user_ids().cast(pl.String), RATINGS.item_ids().cast(pl.String), RATINGS.values)
-    model = BPMF(**SMALL, negatives="popularity", n_negatives=3).fit(old)
+    model = BPMF(**SMALL, likelihood=Logistic(negatives="popularity", n_negatives=3)).fit(old)
     later = model.update(new, sweeps=0)
     assert later.news_.how == "kept draws"
     assert_array_equal(later.posterior_.draws.items[: old.n_items], model.posterior_.draws.items)
-    drawn, before = (negatives_of(each.posterior_.draws.noise) for each in (later, model))
+    drawn, before = (each.posterior_.draws.likelihood.sampled for each in (later, model))
     assert len(drawn.chances.values) == old.n_items + 1
     assert drawn.key == before.key
     completed = drawn.completed(later.ratings_.by_user)
@@ -204,20 +206,21 @@ def test_an_update_keeps_the_draws_and_new_items_have_negatives(fitted):
 def test_a_restart_learns_from_all_choices(fitted):
     later = fitted.update(pl.DataFrame({"user": [1, 3], "item": [0, 2], "rating": [2.0, 1.0]}), sweeps=3)
     assert later.news_.how == "warm restart"
-    assert negatives_of(later.posterior_.draws.noise) is not None
+    assert later.posterior_.draws.likelihood.sampled is not None
     assert later.posterior_.usual_rating < 0.6
     with pytest.raises(DataError, match="not above 0"):
         fitted.update(pl.DataFrame({"user": [1], "item": [0], "rating": [0.0]}))
 
 
-@pytest.mark.parametrize(("name", "value"), [("negatives", "uniform"), ("negatives", None), ("n_negatives", 5)])
-def test_an_update_keeps_to_what_the_model_was_fitted_with(fitted, name, value):
+@pytest.mark.parametrize(
+    "likelihood",
+    [Logistic(negatives="uniform", n_negatives=3), Logistic(), Logistic(negatives="popularity", n_negatives=5)],
+)
+def test_an_update_keeps_to_what_the_model_was_fitted_with(fitted, likelihood):
     new = pl.DataFrame({"user": [1], "item": [2], "rating": [1.0]})
     changed = fitted.update(new, sweeps=0)  # a model of its own
-    changed.set_params(**{name: value})
-    if (name, value) == ("negatives", None):
-        changed.set_params(n_negatives=BPMF.n_negatives)
-    with pytest.raises(InvalidParameterError, match=name):
+    changed.set_params(likelihood=likelihood)
+    with pytest.raises(InvalidParameterError, match="fitted with .*negatives=popularity,n_negatives=3"):
         changed.update(pl.DataFrame({"user": [3], "item": [4], "rating": [1.0]}), sweeps=0)
 
 
@@ -225,35 +228,35 @@ def test_an_update_keeps_to_what_the_model_was_fitted_with(fitted, name, value):
 
 
 def test_what_does_not_go_together_is_refused():
-    with pytest.raises(InvalidParameterError, match="negatives is 'uniform', and likelihood is 'gaussian'"):
-        BPMF(negatives="uniform").fit(RATINGS)
+    with pytest.raises(InvalidParameterError, match="gaussian has 'negatives=uniform'"):
+        BPMF(likelihood="gaussian:negatives=uniform").fit(RATINGS)
     with pytest.raises(InvalidParameterError, match="n_negatives is 3, and negatives is None"):
-        BPMF(n_negatives=3).fit(RATINGS)
+        BPMF(likelihood=Logistic(n_negatives=3)).fit(RATINGS)
     with pytest.raises(InvalidParameterError, match="negatives is 'weighted'"):
-        BPMF(likelihood="logistic", negatives="weighted").fit(RATINGS)
+        BPMF(likelihood="logistic:negatives=weighted").fit(RATINGS)
     with pytest.raises(InvalidParameterError, match="n_negatives"):
-        BPMF(likelihood="logistic", negatives="uniform", n_negatives=0).fit(RATINGS)
+        BPMF(likelihood=Logistic(negatives="uniform", n_negatives=0)).fit(RATINGS)
 
 
 def test_yes_and_no_are_no_choices():
     wrong = Ratings.from_arrays([1, 1, 2], [1, 2, 1], [1.0, 0.0, 1.0])
     with pytest.raises(DataError, match="not above 0"):
-        BPMF(**SMALL, negatives="uniform").fit(wrong)
+        BPMF(**SMALL, likelihood=Logistic(negatives="uniform")).fit(wrong)
 
 
 def test_all_yes_says_what_to_do():
     ones = Ratings.from_arrays([1, 1, 2], [1, 2, 1], [1.0, 1.0, 1.0])
     with pytest.raises(InvalidParameterError, match="negatives='uniform'"):
-        BPMF(**SMALL).fit(ones)
-    assert BPMF(**SMALL, negatives="uniform").fit(ones).predict([1], [2]).mean[0] > 0
+        BPMF(**SMALL, likelihood="logistic").fit(ones)
+    assert BPMF(**SMALL, likelihood=Logistic(negatives="uniform")).fit(ones).predict([1], [2]).mean[0] > 0
 
 
 def test_choices_suit_it():
     counts = Ratings.from_arrays([1, 1, 2, 2], [1, 2, 1, 3], [1.0, 300.0, 1.0, 1.0])
-    assert misfit(BPMF(likelihood="logistic", negatives="uniform"), counts) is None
+    assert misfit(BPMF(likelihood="logistic:negatives=uniform"), counts) is None
     assert misfit(BPMF(), counts) is not None
 
 
 def test_stars_do_not_suit_it():
     stars = Ratings.from_arrays([0, 0, 1, 1, 2], [0, 1, 0, 2, 1], [1.0, 5.0, 4.5, 2.0, 3.0])
-    assert "takes all of them for things chosen" in misfit(BPMF(likelihood="logistic", negatives="uniform"), stars)
+    assert "takes all of them for things chosen" in misfit(BPMF(likelihood="logistic:negatives=uniform"), stars)

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tastespace import ALS, BPMF, VB, Checkpoints, Ratings, load, save
+from tastespace import ALS, BPMF, VB, Checkpoints, Ratings, Shrinkage, load, save
 from tastespace.errors import ConvergenceWarning, InvalidParameterError
 from tastespace.inference.trace import ACTIVE
 from tastespace.models import MODELS
@@ -30,7 +30,15 @@ from tastespace.progress import silent
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
 
-AUTO = {"n_factors": "auto", "most_factors": 8, "warmup": 5, "draws": 4, "chains": 2, "seed": 1, "threads": 1}
+AUTO = {
+    "n_factors": "auto",
+    "prior": Shrinkage(max_factors=8),
+    "warmup": 5,
+    "draws": 4,
+    "chains": 2,
+    "seed": 1,
+    "threads": 1,
+}
 
 ON_SPHERE = partial(SphereBPMF, item_steps=3)
 
@@ -58,14 +66,16 @@ def ratings():
 @pytest.mark.parametrize("n_factors", [3, 5, 10])
 def test_planted_factors_are_found(prior, n_factors):
     observed = planted(n_factors)
-    found = BPMF(n_factors="auto", most_factors=16, prior=prior, threads=1).search_rank(observed, generator(0), silent)
+    found = BPMF(n_factors="auto", prior=Shrinkage(prior, max_factors=16), threads=1).search_rank(
+        observed, generator(0), silent
+    )
     assert abs(found.n_factors - n_factors) <= 1
 
 
 def test_without_shrinkage_they_are_not():
     """The broken twin: a prior that counts everything finds nothing but the most."""
     observed = planted(3)
-    sampler = BPMF(n_factors="auto", most_factors=16, threads=1)
+    sampler = BPMF(n_factors="auto", prior="ard:max_factors=16", threads=1)
     model = sampler.story(observed)
     model = replace(model, item_prior=replace(model.item_prior, shape=1.0, least=1e-9))
     found = searching.search(SettledSweep.of(model.bind(observed), model), 16, generator(0), silent)
@@ -101,14 +111,14 @@ def test_the_bound_rises_between_drops():
     same = np.diff(columns) == 0
     assert same.sum() > 10
     assert (np.diff(bounds)[same] > -1e-9 * abs(bounds[0])).all()
-    np.testing.assert_array_equal(posterior.draws.noise.bounds, bounds[columns == 3])
+    np.testing.assert_array_equal(posterior.draws.likelihood.bounds, bounds[columns == 3])
 
 
 def test_dropping_vanished_columns_costs_the_bound_next_to_nothing():
     observed = planted(3)
     found = VB(n_factors="auto", most_factors=16, tolerance=1e-7, seed=0, threads=1).fit(observed)
     given = VB(n_factors=3, tolerance=1e-7, seed=0, threads=1).fit(observed)
-    ours, theirs = (model.posterior_.draws.noise.bounds[-1] for model in (found, given))
+    ours, theirs = (model.posterior_.draws.likelihood.bounds[-1] for model in (found, given))
     assert ours == pytest.approx(theirs, rel=1e-3)
 
 
@@ -137,7 +147,7 @@ def test_turning_changes_no_score():
 
 def test_columns_come_and_go(ratings):
     """With all of them slabs one is added, next to nothing; with several spikes all but one are dropped."""
-    sampler = BPMF(n_factors="auto", most_factors=6, prior="cumulative", threads=1)
+    sampler = BPMF(n_factors="auto", prior="cumulative:max_factors=6", threads=1)
     model = sampler.story(ratings)
     search = ColumnSearch(SettledSweep.of(model.bind(ratings), model), 6)
     rng = generator(3)
@@ -157,8 +167,8 @@ def test_columns_come_and_go(ratings):
     sweep = search._sweep(2)
     dropped = replace(
         dropped,
-        user_population=sweep.user_prior.draw(dropped.users.moments, rng),
-        item_population=sweep.item_prior.draw(dropped.items.moments, rng),
+        user_population=sweep.user_prior.draw(dropped.users.moments, None, rng),
+        item_population=sweep.item_prior.draw(dropped.items.moments, None, rng),
     )
     assert sweep.item_prior.active(dropped.item_population).all()
     grown = search._adapted(dropped, sweep, rng)
@@ -209,11 +219,11 @@ def test_chains_say_how_sure_they_are(ratings, tmp_path):
 
 @pytest.mark.parametrize("prior", ["ard", "cumulative"])
 def test_given_factors_can_shrink_too(ratings, prior):
-    model = BPMF(**{**AUTO, "n_factors": 6, "most_factors": 64, "prior": prior, "warmup": 20}).fit(ratings)
+    model = BPMF(**{**AUTO, "n_factors": 6, "prior": prior, "warmup": 20}).fit(ratings)
     assert model.n_factors_ == 3
     assert model.rank_.columns == 6
     assert model.rank_.search is None
-    plain = BPMF(**{**AUTO, "n_factors": 6, "most_factors": 64}).fit(ratings)
+    plain = BPMF(**{**AUTO, "n_factors": 6, "prior": "auto"}).fit(ratings)
     assert plain.n_factors_ == 6
     assert plain.rank_.posterior == {6: 1.0}
 
@@ -277,7 +287,7 @@ def test_new_ratings_leave_the_number_alone(ratings, kind, sweeps):
 
 def test_another_prior_is_another_model(ratings):
     model = BPMF(**AUTO).fit(ratings)
-    model.n_factors, model.most_factors = 4, 64
+    model.n_factors, model.prior = 4, "auto"
     with pytest.raises(InvalidParameterError, match="shrinks factors; set them back"):
         model.update(Ratings.from_arrays([1], [2], [4.0]), sweeps=0)
 
@@ -327,8 +337,9 @@ def test_tiny_ratings_have_one_factor(name, case):
 
 @pytest.mark.parametrize("name", ["als", "vb", "bpmf"])
 def test_at_most_one(name, ratings):
-    parameters = {"warmup": 2, "draws": 2} if name == "bpmf" else {}
-    assert MODELS[name](n_factors="auto", most_factors=1, seed=0, threads=1, **parameters).fit(ratings).n_factors_ == 1
+    sampled = {"warmup": 2, "draws": 2, "prior": Shrinkage(max_factors=1)}
+    parameters = sampled if name == "bpmf" else {"most_factors": 1}
+    assert MODELS[name](n_factors="auto", seed=0, threads=1, **parameters).fit(ratings).n_factors_ == 1
 
 
 @pytest.mark.parametrize("name", ["als", "vb", "bpmf", "sphere", "sphere-als"])
@@ -337,14 +348,18 @@ def test_at_most_one(name, ratings):
     [
         ({"n_factors": "automatic"}, "n_factors is 'automatic'; expected a whole number of at least 1, or 'auto'"),
         ({"n_factors": 0}, "n_factors is 0"),
-        ({"n_factors": "auto", "most_factors": 0}, "most_factors is 0"),
-        ({"n_factors": 8, "most_factors": 16}, "most_factors is 16, and n_factors is 8; expected n_factors='auto'"),
+        ({"n_factors": "auto", "max_factors": 0}, "_factors is 0"),
+        ({"n_factors": 8, "max_factors": 16}, "_factors is 16, and n_factors is 8; expected n_factors='auto'"),
     ],
     ids=str,
 )
 def test_what_makes_no_sense_is_refused(name, parameters, message):
+    most = parameters.get("max_factors")
+    given = {key: value for key, value in parameters.items() if key != "max_factors"}
+    if most is not None:
+        given |= {"prior": Shrinkage(max_factors=most)} if name in ("bpmf", "sphere") else {"most_factors": most}
     with pytest.raises(InvalidParameterError, match=message):
-        MODELS[name](**parameters).check()
+        MODELS[name](**given).check()
 
 
 def test_a_given_number_is_not_searched_for(ratings):

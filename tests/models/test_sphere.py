@@ -12,10 +12,9 @@ from tastespace.distributions.von_mises_fisher import mean_resultant_length
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.diagnostics import diagnose
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, AlternatingLeastSquares, Penalty, Strengths
-from tastespace.models.factorization.likelihoods.base import Responses
 from tastespace.models.factorization.priors.normal_wishart import Sphere
 from tastespace.models.factorization.priors.von_mises_fisher import SpherePopulation
-from tastespace.models.factorization.rows import Factors, RatingBlock
+from tastespace.models.factorization.rows import Factors, RatingBlock, Responses
 from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, SphereMoves
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -122,7 +121,7 @@ def newer(ratings, item, n=12):
 def test_new_items_are_put_on_the_sphere(likelihood, biases):
     ratings, parameters = RATINGS, {"likelihood": likelihood}
     if likelihood == "uneven":
-        parameters = {"noise": "per-user-and-item"}
+        parameters = {"likelihood": "heteroscedastic"}
     elif likelihood == "ordinal":
         ratings = replace(RATINGS, values=np.clip(np.round(RATINGS.values), 1, 5).astype(np.float32))
     elif likelihood in ("probit", "logistic"):
@@ -270,7 +269,7 @@ class Shortened(SphereMoves):
 
     def solved(self, side, other, prior, rows, name, threads):
         from tastespace.models.factorization.priors.normal_wishart import on_sphere
-        from tastespace.models.factorization.row_updates import NORMAL_ROWS
+        from tastespace.models.factorization.rows import NORMAL_ROWS
 
         return on_sphere(NORMAL_ROWS.solved(side, other, prior, rows, name, threads), self.sphere)
 

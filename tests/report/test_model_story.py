@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tastespace import ALS, BPMF, VB, DampedBias, ImplicitALS, Ratings, artifact
+from tastespace import ALS, BPMF, VB, DampedBias, ImplicitALS, Ordinal, Ratings, artifact
 from tastespace.errors import TastespaceError
 from tastespace.inference.diagnostics import diagnose
 from tastespace.randomness import generator
@@ -59,7 +59,7 @@ def test_chains_of_a_sampler_are_told_sweep_by_sweep(tmp_path):
 def uneven() -> BPMF:
     ratings = stars()
     ratings = ratings.with_items(pl.Series("title", [f"Film {row}" for row in range(ratings.n_items)]), None)
-    return BPMF(**QUICK, chains=1, noise="per-user-and-item").fit(ratings)
+    return BPMF(**QUICK, chains=1, likelihood="heteroscedastic").fit(ratings)
 
 
 def test_uneven_noise_names_the_noisiest(uneven, tmp_path):
@@ -141,7 +141,7 @@ def test_levels_that_nobody_gave_are_those_of_the_model():
     """Nobody gave 3 stars, but the model was told that there are."""
     raw = stars()
     without = raw.masked(raw.values != 3)
-    model = BPMF(**QUICK, chains=1, likelihood="ordinal", levels=[1, 2, 3, 4, 5]).fit(without)
+    model = BPMF(**QUICK, chains=1, likelihood=Ordinal(levels=[1, 2, 3, 4, 5])).fit(without)
     assert model_outline(model)["levels"] == [1, 2, 3, 4, 5]
 
 

@@ -12,9 +12,9 @@ import pytest
 from scipy import stats
 
 from tastespace.data.ratings import Ratings
-from tastespace.models.factorization.likelihoods import ordinal
+from tastespace.models.factorization.likelihoods import cut_points
 from tastespace.models.factorization.likelihoods.base import Observations
-from tastespace.models.factorization.likelihoods.ordinal import CutPoints, OrderedProbit
+from tastespace.models.factorization.likelihoods.ordinal import CutPoints, Ordinal
 from tastespace.models.factorization.rows import Factors, RatingBlock, row_scores
 from tastespace.randomness import generator
 
@@ -23,26 +23,26 @@ pytestmark = pytest.mark.statistical
 LEVELS = (1.0, 1.5, 4.0)
 
 
-class NoGapPrior(OrderedProbit):
+class NoGapPrior(Ordinal):
     """The prior of the log gaps dropped from the Metropolis ratio."""
 
     def settle(self, observed, users, items, noise, rng, threads):
-        kept = ordinal.log_prior
-        ordinal.log_prior = lambda place: kept(np.append(place[0], np.full(len(place) - 1, -0.5)))
+        kept = cut_points.log_prior
+        cut_points.log_prior = lambda place: kept(np.append(place[0], np.full(len(place) - 1, -0.5)))
         try:
             return super().settle(observed, users, items, noise, rng, threads)
         finally:
-            ordinal.log_prior = kept
+            cut_points.log_prior = kept
 
 
-class NoProposalRatio(OrderedProbit):
+class NoProposalRatio(Ordinal):
     """Always accepted: as if the proposal were the posterior."""
 
     def settle(self, observed, users, items, noise, rng, threads):
         side = observed.by_user
         score = row_scores(side, users, items)
-        grid = ordinal.ScoreGrid.of(score, side.targets, self.edges, 1)
-        return CutPoints(1.0, ordinal.cuts_at(ordinal.propose(grid).draw(rng)))
+        grid = cut_points.ScoreGrid.of(score, side.targets, self.edges, 1)
+        return CutPoints(1.0, cut_points.cuts_at(cut_points.propose(grid).draw(rng)))
 
 
 def moved_cuts(likelihood, n, moves, n_ratings=4):
@@ -78,7 +78,7 @@ def p_value_of_normals(drawn):
 @pytest.mark.parametrize(("n", "moves", "n_ratings"), [(2500, 1, 4), (300, 3, 4), (500, 3, 20)])
 def test_moving_cut_points_keeps_their_prior(n, moves, n_ratings):
     """On ratings that were drawn with them: sharper than Geweke's test, as no draw depends on another."""
-    assert p_value_of_normals(moved_cuts(OrderedProbit(LEVELS), n, moves, n_ratings)) > 1e-6
+    assert p_value_of_normals(moved_cuts(Ordinal(LEVELS), n, moves, n_ratings)) > 1e-6
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_broken_moves_do_not_keep_it(twin, n, moves):
 def test_the_grid_gives_the_sums_over_all_ratings(rng):
     score, cuts = rng.normal(0.3, 1.2, 5000), np.array([-1.0, 0.2, 1.7])
     values = np.searchsorted(cuts, score + rng.standard_normal(5000)).astype(np.float64)
-    grid = ordinal.ScoreGrid.of(score, values, np.array([0.5, 1.5, 2.5]), 1)
-    exact = ordinal.log_probabilities(score, cuts)[values.astype(int), np.arange(5000)].sum()
+    grid = cut_points.ScoreGrid.of(score, values, np.array([0.5, 1.5, 2.5]), 1)
+    exact = cut_points.log_probabilities(score, cuts)[values.astype(int), np.arange(5000)].sum()
     assert grid.log_likelihood(cuts) == pytest.approx(exact, abs=1e-4)
     np.testing.assert_allclose(grid.counts, np.bincount(values.astype(int)), atol=1e-8)
     _, gradient, hessian = grid.derivatives(cuts)
@@ -110,10 +110,10 @@ def test_cut_points_of_a_million_ratings_move(rng):
     n, cuts = 1_000_000, np.array([-1.5, -0.5, 0.6, 1.8])
     score = rng.standard_normal(n)
     values = 1.0 + np.searchsorted(cuts, score + rng.standard_normal(n))
-    grid = ordinal.ScoreGrid.of(score, values, np.array([1.5, 2.5, 3.5, 4.5]), 1)
+    grid = cut_points.ScoreGrid.of(score, values, np.array([1.5, 2.5, 3.5, 4.5]), 1)
     here, drawn = cuts, []
     for _ in range(200):
-        here = ordinal.draw_cuts(grid, here, rng)
+        here = cut_points.draw_cuts(grid, here, rng)
         drawn.append(here)
     drawn = np.array(drawn)
     assert np.mean(np.any(np.diff(drawn, axis=0) != 0, axis=1)) > 0.7

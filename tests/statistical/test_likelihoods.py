@@ -17,14 +17,18 @@ from scipy import stats
 from scipy.special import expit, ndtr, ndtri
 
 from tastespace import _native
-from tastespace.distributions.normal_gamma import Gamma, KnownMean
+from tastespace.distributions.normal_gamma import KnownMean
 from tastespace.models.factorization.gibbs.generative_model import FactorModel, scores
-from tastespace.models.factorization.likelihoods import ordinal
-from tastespace.models.factorization.likelihoods.base import Responses
-from tastespace.models.factorization.likelihoods.binary import Logistic, Probit
-from tastespace.models.factorization.likelihoods.heteroscedastic import UnevenNoise, UnevenPrecision, draw_concentration
-from tastespace.models.factorization.likelihoods.ordinal import CutPoints, OrderedProbit
-from tastespace.models.factorization.rows import RatingBlock, row_scores
+from tastespace.models.factorization.likelihoods import cut_points
+from tastespace.models.factorization.likelihoods.heteroscedastic import (
+    HeteroscedasticGaussian,
+    RowPrecisions,
+    draw_concentration,
+)
+from tastespace.models.factorization.likelihoods.logistic import Logistic
+from tastespace.models.factorization.likelihoods.ordinal import CutPoints, Ordinal
+from tastespace.models.factorization.likelihoods.probit import Probit
+from tastespace.models.factorization.rows import RatingBlock, Responses, row_scores
 from tastespace.randomness import generator
 from tastespace.testing.calibration import simulation_based_calibration
 from tastespace.testing.geweke import geweke
@@ -32,20 +36,20 @@ from tastespace.testing.geweke import geweke
 pytestmark = pytest.mark.statistical
 
 CENTRED = replace(PRIOR, bias=KnownMean(0.0, 5.0, 5.0))  # cut-points are where the scores are: biases have no mean
-LEVELS = OrderedProbit((1.0, 1.5, 4.0))
-UNEVEN = UnevenNoise(Gamma(5.0, 5.0))
+LEVELS = Ordinal((1.0, 1.5, 4.0))
+UNEVEN = HeteroscedasticGaussian(shape=5.0, rate=5.0)
 LIKELIHOODS = {
     "uneven": UNEVEN,
-    "uneven, alpha fixed": UnevenNoise(1.7),
+    "uneven, alpha fixed": HeteroscedasticGaussian(1.7),
     "levels": LEVELS,
-    "two levels": OrderedProbit((0.0, 1.0)),
+    "two levels": Ordinal((0.0, 1.0)),
     "probit": Probit(0.3),
     "logistic": Logistic(-0.4),
 }
 
 
 def story(likelihood):
-    prior = CENTRED if isinstance(likelihood, OrderedProbit) else PRIOR
+    prior = CENTRED if isinstance(likelihood, Ordinal) else PRIOR
     return FactorModel(N_FACTORS, True, likelihood, prior, prior, offset=0.0, scale=1.0, dtype=np.float64)
 
 
@@ -89,7 +93,7 @@ def cut_levels(params):
 def log_probabilities(params, ratings):
     """Of every level, and the place of the one that was given."""
     score = scores(params, ratings.user_rows, ratings.item_rows)
-    return ordinal.log_probabilities(score, params.noise.cuts), np.searchsorted(cut_levels(params), ratings.values)
+    return cut_points.log_probabilities(score, params.noise.cuts), np.searchsorted(cut_levels(params), ratings.values)
 
 
 def log_chance(params, ratings):
@@ -118,7 +122,7 @@ def chosen(likelihood):
         for name, function in functionals(biases=True).items()
         if name not in ("log noise precision", "squared errors") and not ("bias mean" in name and is_levels(likelihood))
     }
-    if isinstance(likelihood, UnevenNoise):
+    if isinstance(likelihood, HeteroscedasticGaussian):
         return kept | OF_UNEVEN
     kept |= {"levels with scores": of_ratings, "mean level": lambda params, ratings: ratings.values.mean()}
     if is_levels(likelihood):
@@ -132,7 +136,7 @@ def chosen(likelihood):
 
 
 def is_levels(likelihood):
-    return isinstance(likelihood, OrderedProbit)
+    return isinstance(likelihood, Ordinal)
 
 
 # The log joint
@@ -141,7 +145,7 @@ def is_levels(likelihood):
 def log_likelihood_by_the_book(params, ratings, likelihood):
     score = scores(params, ratings.user_rows, ratings.item_rows)
     noise, values = params.noise, ratings.values.astype(np.float64)
-    if isinstance(likelihood, UnevenNoise):
+    if isinstance(likelihood, HeteroscedasticGaussian):
         precision = noise.alpha * noise.users[ratings.user_rows] * noise.items[ratings.item_rows]
         total = stats.norm.logpdf(values, score, precision**-0.5).sum()
         total += stats.gamma.logpdf(noise.users, noise.user_concentration, scale=1 / noise.user_concentration).sum()
@@ -231,16 +235,16 @@ def test_posteriors_of_broken_twins_are_not(twin):
 # Broken twins
 
 
-class NotRedrawn(OrderedProbit):
+class NotRedrawn(Ordinal):
     """Cut-points move with the latent responses integrated out, and these stay where they were: of the old levels."""
 
     def settle(self, observed, users, items, noise, rng, threads):
         moved = super().settle(observed, users, items, CutPoints(1.0, noise.cuts), rng, threads)
         return Stale(1.0, moved.cuts, noise.cuts)
 
-    def responses(self, axis, side, rows, other, noise, rng, threads):
+    def augment(self, axis, side, rows, other, noise, rng, threads):
         before = CutPoints(1.0, noise.before) if isinstance(noise, Stale) else noise
-        return super().responses(axis, side, rows, other, before, rng, threads)
+        return super().augment(axis, side, rows, other, before, rng, threads)
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,15 +257,15 @@ class Stale(CutPoints):
 class NotTruncated(Probit):
     """Latent responses that do not know their label."""
 
-    def responses(self, axis, side, rows, other, noise, rng, threads):
+    def augment(self, axis, side, rows, other, noise, rng, threads):
         responses = row_scores(side, rows, other, self.offset) + rng.standard_normal(len(side.columns))
         return Responses(RatingBlock(side.offsets, side.columns, responses, offset=self.offset), 1.0)
 
 
-class OneTail(OrderedProbit):
+class OneTail(Ordinal):
     """The upper end of a level forgotten."""
 
-    def responses(self, axis, side, rows, other, noise, rng, threads):
+    def augment(self, axis, side, rows, other, noise, rng, threads):
         score = row_scores(side, rows, other)
         level = np.searchsorted(self.edges, side.targets)
         low = np.append(-np.inf, noise.cuts)[level]
@@ -273,14 +277,14 @@ class OneTail(OrderedProbit):
 class IgnoresScore(Logistic):
     """Weights drawn as if every score were 0."""
 
-    def responses(self, axis, side, rows, other, noise, rng, threads):
+    def augment(self, axis, side, rows, other, noise, rng, threads):
         weights = np.zeros(len(side.columns))
         _native.draw_polya_gamma(weights, int(rng.integers(1 << 63)), weights, 1)
         targets = (side.targets - 0.5) / weights
         return Responses(RatingBlock(side.offsets, side.columns, targets, weights=weights, offset=self.offset), 1.0)
 
 
-class WrongShape(UnevenNoise):
+class WrongShape(HeteroscedasticGaussian):
     """The precision of a user with n ratings drawn from Gamma(k + n, ...) for Gamma(k + n / 2, ...)."""
 
     def learn(self, axis, side, squares, noise, rng):
@@ -292,21 +296,21 @@ class WrongShape(UnevenNoise):
         return replace(drawn, users=users)
 
 
-class UnweightedErrors(UnevenNoise):
+class UnweightedErrors(HeteroscedasticGaussian):
     """alpha learned from errors that are not weighted with the users' precisions."""
 
     def learn(self, axis, side, squares, noise, rng):
         drawn = super().learn(axis, side, squares, noise, rng)
         if axis == "item":
             return drawn
-        return replace(drawn, alpha=self.precision.posterior(len(side.columns), float(squares.sum())).draw(rng))
+        return replace(drawn, alpha=self.prior.posterior(len(side.columns), float(squares.sum())).draw(rng))
 
 
-class SharedWithoutVolume(UnevenNoise):
+class SharedWithoutVolume(HeteroscedasticGaussian):
     """alpha c and factors / c with the volume of the change of scale left out."""
 
     def settle(self, observed, users, items, noise, rng, threads):
-        shape = len(noise.users) * (noise.user_concentration - 1) - self.precision.shape
+        shape = len(noise.users) * (noise.user_concentration - 1) - self.shape
         if shape > 0:
             factor = noise.user_concentration * float(noise.users.sum()) / rng.gamma(shape)
             noise = replace(noise, alpha=noise.alpha * factor, users=noise.users / factor)
@@ -318,9 +322,9 @@ TWINS = {
     "one tail forgotten": OneTail(LEVELS.levels),
     "not truncated": NotTruncated(0.3),
     "weights ignore the score": IgnoresScore(-0.4),
-    "wrong gamma shape": WrongShape(Gamma(5.0, 5.0)),
-    "errors not weighted": UnweightedErrors(Gamma(5.0, 5.0)),
-    "volume left out": SharedWithoutVolume(Gamma(5.0, 5.0)),
+    "wrong gamma shape": WrongShape(shape=5.0, rate=5.0),
+    "errors not weighted": UnweightedErrors(shape=5.0, rate=5.0),
+    "volume left out": SharedWithoutVolume(shape=5.0, rate=5.0),
 }
 
 
@@ -354,4 +358,4 @@ def test_concentrations_are_found_again(rng):
 
 
 def test_states_know_their_kind():
-    assert isinstance(story(UNEVEN).sample_prior(WHERE, generator(1)).noise, UnevenPrecision)
+    assert isinstance(story(UNEVEN).sample_prior(WHERE, generator(1)).noise, RowPrecisions)

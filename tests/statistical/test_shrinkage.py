@@ -20,7 +20,7 @@ from scipy import integrate, stats
 
 from tastespace.distributions.normal_gamma import Gamma, NormalGamma
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
-from tastespace.models.factorization.likelihoods.base import GaussianNoise
+from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.priors.normal_wishart import Sphere
 from tastespace.models.factorization.priors.shrinkage import (
     CumulativePopulation,
@@ -45,7 +45,7 @@ SPHERE = Sphere(1.3)
 
 
 def story(prior, *, biases=True, sphere=None):
-    noise = GaussianNoise(Gamma(5.0, 5.0))
+    noise = Gaussian(shape=5.0, rate=5.0)
     if sphere is None:
         return FactorModel(N_FACTORS, biases, noise, UnitPrior(2.0, BIAS), prior, dtype=np.float64)
     moves = SphereMoves(sphere, "slice", 5)
@@ -222,7 +222,7 @@ def test_a_label_is_drawn_in_proportion_to_its_weight():
     rng, n = generator(3), 2000
     counts = np.zeros((3, 4))
     for _ in range(n):
-        drawn = CUMULATIVE.continued(population, rows, rng).labels
+        drawn = CUMULATIVE.draw(rows, population, rng).labels
         counts[np.arange(3), drawn] += 1
     errors = np.sqrt(np.maximum(expected * (1 - expected), 1e-4) / n)
     assert (np.abs(counts / n - expected) < 5 * errors).all()
@@ -231,7 +231,7 @@ def test_a_label_is_drawn_in_proportion_to_its_weight():
 def sticks_and_variances(prior, population, rows):
     """The largest difference between joint and conditional log ratios of variances, and of sticks."""
     probe = Probe(uniform=0.999)  # labels as late as can be: slabs
-    drawn = prior.continued(population, rows, probe)
+    drawn = prior.draw(rows, population, probe)
     rng, slabs = generator(9), np.flatnonzero(drawn.is_slab)
     assert len(slabs)
     of_variances = []
@@ -304,7 +304,7 @@ def test_those_of_broken_twins_are_not():
 def relevance_disagrees(prior):
     _, rows = rows_and_state()
     probe = Probe(uniform=0.5)
-    drawn = prior.draw(rows, probe)
+    drawn = prior.draw(rows, None, probe)
     one, two = generator(9).gamma(4.0, size=(2, 3))
     joint = [log_joint(RELEVANCE, replace(drawn, precision=np.diag(precisions)), rows) for precisions in (one, two)]
     scales = np.diag(drawn.precision)  # a gamma of 1
@@ -315,8 +315,8 @@ def relevance_disagrees(prior):
 class NoHalf(RelevancePrior):
     """The squares, and not half of them."""
 
-    def draw(self, rows, rng):
-        drawn = super().draw(rows, rng)
+    def draw(self, rows, current, rng):
+        drawn = super().draw(rows, current, rng)
         rates = self.rate + squares_of(rows, self.strength) / 2
         return replace(drawn, precision=drawn.precision * rates / (2 * rates - self.rate))
 
@@ -324,9 +324,9 @@ class NoHalf(RelevancePrior):
 class ForgottenMean(RelevancePrior):
     """Squares around 0, though the columns have means."""
 
-    def draw(self, rows, rng):
+    def draw(self, rows, current, rng):
         around = replace(rows, gram=rows.gram + np.outer(rows.total, rows.total) / (rows.n + self.strength))
-        return super().draw(around, rng)
+        return super().draw(around, current, rng)
 
 
 def test_relevance_is_drawn_from_its_conditional():
@@ -341,8 +341,8 @@ def test_relevance_is_drawn_from_its_conditional():
 class ShrunkBiases(CumulativePrior):
     """Biases that share the population of the factors."""
 
-    def continued(self, current, rows, rng):
-        drawn = super().continued(current, rows, rng)
+    def draw(self, rows, current, rng):
+        drawn = super().draw(rows, current, rng)
         return replace(drawn, bias_precision=float(drawn.precision[0, 0]))
 
 
@@ -404,5 +404,5 @@ def test_broken_twins_do_not_keep_it(twin):
 def test_a_stranger_to_the_prior_is_taken_as_a_start():
     """What is kept of a draw has no labels: chains that go on from there make their own."""
     population, rows = rows_and_state()
-    plain = RELEVANCE.draw(rows, generator(1))
-    assert isinstance(CUMULATIVE.continued(plain, rows, generator(1)), CumulativePopulation)
+    plain = RELEVANCE.draw(rows, None, generator(1))
+    assert isinstance(CUMULATIVE.draw(rows, plain, generator(1)), CumulativePopulation)

@@ -19,9 +19,9 @@ from scipy.special import iv
 from tastespace.distributions.normal_gamma import Gamma
 from tastespace.distributions.von_mises_fisher import VonMisesFisher, mean_resultant_length
 from tastespace.models.factorization.gibbs.generative_model import FactorModel, scores
-from tastespace.models.factorization.likelihoods.base import GaussianNoise
-from tastespace.models.factorization.likelihoods.binary import Probit
-from tastespace.models.factorization.likelihoods.heteroscedastic import UnevenNoise
+from tastespace.models.factorization.likelihoods.gaussian import Gaussian
+from tastespace.models.factorization.likelihoods.heteroscedastic import HeteroscedasticGaussian
+from tastespace.models.factorization.likelihoods.probit import Probit
 from tastespace.models.factorization.priors.normal_wishart import Sphere
 from tastespace.models.factorization.priors.von_mises_fisher import SpherePopulation, SpherePrior
 from tastespace.models.factorization.rows import Factors, Moments
@@ -33,7 +33,7 @@ from tastespace.testing.geweke import geweke
 pytestmark = pytest.mark.statistical
 
 RADIUS, CONCENTRATION = 1.4, Gamma(3.0, 1.0)
-NOISE = GaussianNoise(Gamma(5.0, 5.0))
+NOISE = Gaussian(shape=5.0, rate=5.0)
 
 
 def prior(*, joint=False, concentration=CONCENTRATION, kind=SpherePrior):
@@ -88,7 +88,7 @@ OF_OWN_BIAS = {
 def chosen(model):
     """What is looked at: of users and noise as for the Gaussian, of items what a sphere has."""
     kept = {name: of for name, of in functionals(model.has_biases).items() if not name.startswith("items")}
-    if not isinstance(model.likelihood, GaussianNoise):
+    if not isinstance(model.likelihood, Gaussian):
         kept = {name: of for name, of in kept.items() if name not in ("log noise precision", "squared errors")}
     of_items = OF_ITEMS
     if model.item_prior.concentration is None:
@@ -117,7 +117,8 @@ def compared(model, n, transition=None):
         {"sampler": "geodesic", "has_biases": False, "concentration": None},
         {"sampler": "slice", "likelihood": Probit(0.3)},
         pytest.param(
-            {"sampler": "geodesic", "likelihood": UnevenNoise(Gamma(5.0, 5.0)), "joint": True}, marks=pytest.mark.slow
+            {"sampler": "geodesic", "likelihood": HeteroscedasticGaussian(shape=5.0, rate=5.0), "joint": True},
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["geodesic", "slice, joint", "metropolis", "no biases, uniform", "probit", "uneven"],
@@ -151,8 +152,8 @@ class WithoutHalf(SphereMoves):
 class ConcentrationOfFewer(SpherePrior):
     """The concentration as if one item less were there."""
 
-    def draw(self, rows, rng):
-        return super().draw(replace(rows, n=rows.n - 1), rng)
+    def draw(self, rows, current, rng):
+        return super().draw(replace(rows, n=rows.n - 1), current, rng)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ def test_the_concentration_is_drawn_from_its_distribution():
 
     total = integrate.quad(density, 0, 50)[0]
     own, rng = prior(), generator(5)
-    populations = [own.draw(rows, rng) for _ in range(2000)]
+    populations = [own.draw(rows, None, rng) for _ in range(2000)]
     drawn = np.array([population.concentration for population in populations])
     edges = np.quantile(drawn, [0.1, 0.3, 0.5, 0.7, 0.9])
     below = np.array([integrate.quad(density, 0, edge)[0] for edge in edges]) / total

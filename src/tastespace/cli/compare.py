@@ -20,6 +20,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.models import MODELS, Recommender
 from tastespace.models.factorization.rank.reversible_jump import ReversibleJump
 from tastespace.models.registry import suited
+from tastespace.renamed import old_parameters, translated
 from tastespace.report.comparison_figures import write_comparison
 from tastespace.report.plotting import prepare_folder
 from tastespace.report.rank_figures import write_ranks
@@ -164,7 +165,7 @@ def _settings(typed: list[str], models: Mapping[str, type[Recommender]]) -> dict
             raise InvalidParameterError(
                 f"--set got {setting!r}, and no model {name!r} takes part; expected one of {', '.join(models)}"
             )
-        values = read_settings([rest])
+        values = translated(models[name], read_settings([rest]))
         known = [field.name for field in fields(models[name])]
         for key in values:
             if key not in known:
@@ -213,6 +214,7 @@ def _set(models: Mapping[str, Recommender], common: Mapping[str, Any], own: Mapp
             )
     for name, model in models.items():
         known = [field.name for field in fields(model)]
+        known += old_parameters(type(model))
         model.set_params(**{key: value for key, value in common.items() if key in known})
         model.set_params(**own.get(name, {}))
 

@@ -24,6 +24,7 @@ from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import DataError, InvalidParameterError
 from tastespace.models import EASE, MODELS, Popular, Recommender
 from tastespace.models.registry import misfit, suitable_model
+from tastespace.renamed import translated
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.", metavar="MODEL")]
@@ -94,6 +95,7 @@ def make_model(name: str, parameters: Mapping[str, Any]) -> Recommender:
     if not isinstance(name, str) or name not in MODELS:
         raise InvalidParameterError(f"there is no model {name!r}; expected one of {', '.join(MODELS)}")
     known = [field.name for field in fields(MODELS[name])]
+    parameters = translated(MODELS[name], parameters)
     for key in parameters:
         if key not in known:
             raise InvalidParameterError(
@@ -204,8 +206,7 @@ class Pick:
 
 def _counts_ones(recommender: Recommender) -> bool:
     """Whether only who chose what matters, whatever the parameters."""
-    draws_negatives = recommender.get_params().get("negatives") is not None and "likelihood" in recommender.get_params()
-    return isinstance(recommender, EASE | Popular) or draws_negatives
+    return isinstance(recommender, EASE | Popular) or getattr(recommender, "takes_negatives", False)
 
 
 def pick_named(name: str, parameters: Mapping[str, Any]) -> Pick:

@@ -24,7 +24,7 @@ from tastespace.inference import diagnostics
 from tastespace.inference.trace import Trace
 from tastespace.models import ALS, BPMF, MODELS, DampedBias, GlobalMean, Recommender
 from tastespace.models.factorization.empirical_bayes.posterior import Learning
-from tastespace.models.factorization.empirical_bayes.settings import NAME
+from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes
 from tastespace.models.factorization.monotone.curve_list import CurveList
 from tastespace.models.factorization.monotone.monotone import MonotoneMF
 from tastespace.models.noisiness import Noisiness
@@ -80,7 +80,7 @@ def noise(
     if not isinstance(recommender, BPMF):
         raise InvalidParameterError(
             f"{type(recommender).__name__} does not learn who rates how erratically; expected bpmf, fitted with "
-            "--set noise=per-user-and-item"
+            "--set likelihood=heteroscedastic"
         )
     found = recommender.divisive_items(n) if items else recommender.erratic_users(n)
     if json:
@@ -173,7 +173,7 @@ def diagnose(
     if learning is not None:
         console.print_line(f"\n{learning}")
         if diagnosis.trouble is not None:
-            console.print_line(f"draws are set by --regularisation {NAME}:draws=N")
+            console.print_line(f"draws are set by --regularisation {EmpiricalBayes.name}:draws=N")
     if recommender.seen_.updates:
         console.print_line(f"\nseen: {recommender.seen_}")
     if figures is not None:

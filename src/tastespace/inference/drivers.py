@@ -17,7 +17,7 @@ from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.inference.diagnostics import Exactness
 from tastespace.inference.trace import Trace
 from tastespace.inference.transition import Stats, Transition
-from tastespace.progress import Observer, Progress
+from tastespace.progress import Observer, Progress, silent
 
 Piece = TypeVar("Piece")
 
@@ -106,8 +106,9 @@ def ascend(
     for step in range(1, steps + 1):
         state, stats = transition.step(state, rng)
         trace.append(stats)
-        observer(Progress(phase, step, steps, stats))
-        if stop(trace):
+        if observer is not silent:
+            observer(Progress(phase, step, steps, stats))
+        if stop is not never and stop(trace):
             break
     return state, trace
 
@@ -153,6 +154,11 @@ class Schedule:
     def steps(self) -> int:
         """Steps of one chain, at most."""
         return self.warmup + self.draws * self.thin
+
+    @property
+    def total(self) -> int | None:
+        """Steps of all chains; None where a rule may end them earlier."""
+        return self.steps * self.chains if self.until is None else None
 
     def keeps(self, step: int) -> bool:
         """Whether the state after this step (from 1 on) is a kept draw."""
@@ -217,24 +223,25 @@ def sample(
     """
     lock, done = Lock(), 0
     stopped: list[BaseException] = []
+    watching: Sequence[Watch[State] | None] = watches or [None] * schedule.chains
     walkers = [
-        _Walker(number, own, transition, schedule, keeps[number], watches[number] if watches else None, checkpoints)
+        _Walker(number, own, transition, schedule, keeps[number], watching[number], checkpoints)
         for number, own in enumerate(rng.spawn(schedule.chains))
     ]
 
     def tell(stats: Stats, steps: int = 1) -> None:
         nonlocal done
+        if observer is silent or not steps:
+            return
         with lock:
             done += steps
-            figures = stats if reported is None else {name: stats[name] for name in reported if name in stats}
-            total = schedule.steps * schedule.chains if schedule.until is None else None
-            observer(Progress(phase, done, total, figures))
+            figures = {name: stats[name] for name in reported or stats if name in stats}
+            observer(Progress(phase, done, schedule.total, figures))
 
     for walker in walkers:
         walker.chain = None if starts is None else Chain(starts[walker.number])
         walker.restore()
-    if there := sum(walker.step for walker in walkers):
-        tell({}, there)
+    tell({}, sum(walker.step for walker in walkers))
     for end in schedule.looks():
 
         def go_on(walker: _Walker[State, Kept], end: int = end) -> None:

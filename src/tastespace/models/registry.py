@@ -52,7 +52,7 @@ def misfit(recommender: Recommender, ratings: Ratings) -> str | None:
             "bpmf would suit"
         )
     low, high = ratings.range
-    if low == high and kind == "yes-no" and recommender.get_params().get("likelihood") in ("probit", "logistic"):
+    if low == high and kind == "yes-no" and isinstance(recommender, BPMF) and recommender.takes_answers:
         return None  # An error of the fit, too.
     if low == high:
         advice = "; for what was clicked, played or bought, implicit-als would suit" if kind in CHOICES else ""

@@ -128,8 +128,8 @@ def _chains(recommender: Recommender) -> dict[str, Any] | None:
 def _course(recommender: Recommender) -> dict[str, Any] | None:
     """How a model without chains came to its answer: its loss or bound, sweep by sweep."""
     posterior = recommender.posterior_
-    noise = getattr(getattr(posterior, "draws", None), "noise", None)
-    for holder in (posterior, getattr(posterior, "plain", None), noise):
+    likelihood = getattr(getattr(posterior, "draws", None), "likelihood", None)
+    for holder in (posterior, getattr(posterior, "plain", None), likelihood):
         for name, words in COURSES.items():
             values = getattr(holder, name, None)
             if isinstance(values, np.ndarray) and len(values):

@@ -241,7 +241,7 @@ class _Chooser:
         return replace(found, cooled_rank=made.cooled_rank)
 
     def _by_shrinkage(self, method: str, observer: Observer) -> RankChoice:
-        settings = {"n_factors": "auto", "most_factors": self.max_rank, "prior": PRIORS[method]}
+        settings = {"n_factors": "auto", "prior": f"{PRIORS[method]}:max_factors={self.max_rank}"}
         outcome = self._fitted(self.split, observer, **settings)
         assert isinstance(outcome.recommender, BPMF)
         found = outcome.recommender.rank_

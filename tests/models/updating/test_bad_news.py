@@ -63,7 +63,7 @@ def test_sweeps_that_make_no_sense_are_refused(model, late, sweeps):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("n_factors", 3), ("chains", 3), ("biases", False), ("likelihood", "ordinal"), ("noise", "per-user-and-item")],
+    [("n_factors", 3), ("chains", 3), ("biases", False), ("likelihood", "ordinal"), ("likelihood", "heteroscedastic")],
 )
 def test_parameters_changed_since_the_fit_are_refused(model, late, name, value):
     before = copy.copy(model).set_params(**{name: value})

@@ -14,7 +14,8 @@ from tastespace import BPMF, Ratings, load, save
 from tastespace.data.csr import CSR
 from tastespace.errors import DataWarning
 from tastespace.models.factorization.gibbs.update import KeptDraw, rows_given
-from tastespace.models.factorization.likelihoods.base import GaussianNoise, Noise
+from tastespace.models.factorization.likelihoods.base import Noise
+from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.priors.normal_wishart import NormalPopulation
 from tastespace.models.factorization.rows import Factors, RatingBlock
 from tastespace.randomness import generator
@@ -123,9 +124,7 @@ def test_new_items_have_the_moments_of_their_conditional():
     side = RatingBlock.of(
         CSR(4 * np.arange(n + 1), np.tile(np.arange(4, dtype=np.int32), n), np.tile(values, n)), np.float64, 0.0
     )
-    rows, _ = rows_given(
-        "item", side, Factors(users, bias), population, GaussianNoise(ALPHA), Noise(ALPHA), generator(8), 1
-    )
+    rows, _ = rows_given("item", side, Factors(users, bias), population, Gaussian(ALPHA), Noise(ALPHA), generator(8), 1)
     drawn = np.column_stack([rows.factors, rows.bias])
     assert worst(drawn, *conditional(users, bias, values, population, ALPHA)) < BEYOND
     # A broken twin that ignores the precision of the noise would be noticed.
@@ -169,7 +168,7 @@ def test_raters_of_a_new_item_are_drawn_and_not_guessed(model):
     drawn = after.posterior_.draws.items[-1].astype(np.float64)
     assert drawn.shape == (n, 3)
     draws, rng = model.posterior_.draws, generator(11)
-    kept = KeptDraw.of(model.posterior_, 19, N_ITEMS - N_NEW, np.float64)
+    kept = KeptDraw.of(draws, 19, len(raters), N_ITEMS - N_NEW, np.float64)
     belief = next(believed(model, range(6)).blocks(np.arange(6)))[0]
     standard = (np.array(values) - draws.offset) / draws.scale
     moments = []
@@ -195,7 +194,7 @@ def test_an_item_without_ratings_is_drawn_from_the_population(model):
     news = Ratings.from_arrays([0, 0], [0, "new"], [3.0, 3.0]).masked(np.array([True, False]))
     with pytest.warns(DataWarning, match="item ids were integers"):
         after = repeated(model, 4000).update(news, sweeps=0)
-    population = KeptDraw.of(model.posterior_, 19, 1, np.float64).item_population
+    population = KeptDraw.of(model.posterior_.draws, 19, 1, 1, np.float64).item_population
     covariance = np.zeros((3, 3))
     covariance[:2, :2], covariance[2, 2] = np.linalg.inv(population.precision), 1 / population.bias_precision
     drawn = after.posterior_.draws.items[-1].astype(np.float64)

@@ -73,13 +73,15 @@ def test_noise_of_users_and_items_keeps_up():
     before = fitted("uneven")
     after = updated(before, news, sweeps=0)
     kept = after.posterior_.draws.noise
-    assert len(kept.user_noise) == N_USERS
-    assert kept.item_noise.shape == (N_ITEMS, 4)
-    assert kept.item_precision.shape == (N_ITEMS, 20)
-    assert np.isfinite(kept.user_noise).all()
-    assert (kept.item_precision > 0).all()
+    assert len(kept["user_noise"]) == N_USERS
+    assert kept["item_noise"].shape == (N_ITEMS, 4)
+    assert kept["item_precision"].shape == (N_ITEMS, 20)
+    assert np.isfinite(kept["user_noise"]).all()
+    assert (kept["item_precision"] > 0).all()
     touched = set(after.ratings_.users.rows_of(news.users.ids))
-    moved = np.flatnonzero((kept.user_noise[: N_USERS - 2] != before.posterior_.draws.noise.user_noise).any(axis=1))
+    moved = np.flatnonzero(
+        (kept["user_noise"][: N_USERS - 2] != before.posterior_.draws.noise["user_noise"]).any(axis=1)
+    )
     assert set(moved) <= touched
     assert len(moved) > 10
     assert len(after.erratic_users(N_USERS)) == N_USERS
@@ -89,7 +91,7 @@ def test_noise_of_users_and_items_keeps_up():
 def test_a_declared_level_may_come_late():
     ratings = parts("ordinal")[0]
     ratings = replace(ratings, values=np.clip(ratings.values, 2, 5))
-    before = silently(lambda: BPMF(**SMALL, likelihood="ordinal", levels=[1, 2, 3, 4, 5]).fit(ratings))
+    before = silently(lambda: BPMF(**SMALL, likelihood="ordinal:levels=1,2,3,4,5").fit(ratings))
     assert before.ratings_.range == (2, 5)
     after = updated(before, Ratings.from_arrays(["x"] * 9, range(9), [1.0] * 9), sweeps=0)
     assert after.rating_range_ == (1, 5)

@@ -18,7 +18,7 @@ KINDS = {
     "gaussian": {},
     "no biases": {"biases": False},
     "double": {"precision": "float64"},
-    "uneven": {"noise": "per-user-and-item"},
+    "uneven": {"likelihood": "heteroscedastic"},
     "ordinal": {"likelihood": "ordinal"},
     "probit": {"likelihood": "probit"},
     "logistic": {"likelihood": "logistic"},

@@ -10,8 +10,8 @@ thompson   one draw from the posterior: what could well be the truth, another on
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.random import Generator
@@ -20,6 +20,7 @@ from tastespace.arrays import FloatArray, FloatMatrix, IntArray
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.parameters import check_int, check_number
 from tastespace.models.base.posterior import Belief, Pairs, ScoreUncertainty
+from tastespace.settings import Settings, settings_of
 
 MOST_SDS = 1e6  # far beyond what makes a difference, and what single precision can hold
 RngOf = Callable[[int], Generator]  # of a user of the belief
@@ -46,17 +47,17 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(Settings):
     """Best first by the expected rating: the default."""
 
-    def check(self) -> None:
-        pass
+    name: ClassVar[str] = "mean"
 
 
 @dataclass(frozen=True)
-class Cautious:
+class Cautious(Settings):
     """By mean - c times the standard deviation of the belief."""
 
+    name: ClassVar[str] = "cautious"
     c: float = 1.0
     sign: ClassVar = -1
 
@@ -72,13 +73,15 @@ class Cautious:
 class Curious(Cautious):
     """By mean + c times the standard deviation of the belief."""
 
+    name: ClassVar[str] = "curious"
     sign: ClassVar = 1
 
 
 @dataclass(frozen=True)
-class Likely:
+class Likely(Settings):
     """By the probability that a rating is at least so high; None for the mean of the training ratings."""
 
+    name: ClassVar[str] = "likely"
     at_least: float | None = None
 
     def check(self) -> None:
@@ -107,9 +110,10 @@ class Likely:
 
 
 @dataclass(frozen=True)
-class Thompson:
+class Thompson(Settings):
     """By one draw from the posterior: the same for the same model, user and `request`, another for the next request."""
 
+    name: ClassVar[str] = "thompson"
     request: int = 0
 
     def check(self) -> None:
@@ -125,13 +129,7 @@ class Thompson:
 
 
 Policy = Mean | Cautious | Curious | Likely | Thompson
-POLICIES: dict[str, type[Policy]] = {
-    "mean": Mean,
-    "cautious": Cautious,
-    "curious": Curious,
-    "likely": Likely,
-    "thompson": Thompson,
-}
+POLICIES: dict[str, type[Policy]] = {kind.name: kind for kind in (Mean, Cautious, Curious, Likely, Thompson)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,35 +152,6 @@ class PolicyScores:
 
 
 def policy_of(asked: Policy | str) -> Policy:
-    """The policy meant: itself, a name, or a name with its parameter, such as ``cautious:c=2``."""
-    if isinstance(asked, str):
-        name, _, setting = asked.partition(":")
-        asked = _named(name)(**_parameter(name, setting))
-    if not isinstance(asked, Policy):
-        raise InvalidParameterError(
-            f"policy is {asked!r}; expected one of {', '.join(POLICIES)}, or an object such as Cautious(c=2)"
-        )
-    asked.check()
-    return asked
-
-
-def _named(name: str) -> type[Policy]:
-    if name not in POLICIES:
-        raise InvalidParameterError(f"there is no policy {name!r}; expected one of {', '.join(POLICIES)}")
-    return POLICIES[name]
-
-
-def _parameter(name: str, setting: str) -> dict[str, Any]:
-    """`c=2` as a parameter of the policy of this name."""
-    if not setting:
-        return {}
-    known = [field.name for field in fields(_named(name))]
-    key, separator, text = setting.partition("=")
-    if key not in known or not separator:
-        expected = f"{name}:{known[0]}=NUMBER" if known else f"{name} alone, which has no parameter"
-        raise InvalidParameterError(f"the policy is {name}:{setting}; expected {expected}")
-    kind, expected = (int, "a whole number") if key == "request" else (float, "a number")
-    try:
-        return {key: kind(text)}
-    except ValueError:
-        raise InvalidParameterError(f"{key} is {text!r}; expected {expected}") from None
+    """Return the policy meant: itself, a name, or a name with its parameter, such as ``cautious:c=2``."""
+    found: Policy = settings_of(asked, POLICIES, "policy", Policy)
+    return found

@@ -55,6 +55,7 @@ from tastespace.models.base.update import (
     of_the_same_kind,
 )
 from tastespace.progress import Observer, silent
+from tastespace.renamed import translated
 from tastespace.threads import instruction_set
 
 Answer = TypeVar("Answer", bound=Table)
@@ -502,6 +503,7 @@ class Recommender(ABC):
     def set_params(self, **params: Any) -> Self:
         """Change parameters, or as `name__field` the fields of one that is an object; takes effect at the next fit."""
         known = self.get_params(deep=True)
+        params = translated(type(self), params, known)
         for name in params:
             if name not in known:
                 raise InvalidParameterError(

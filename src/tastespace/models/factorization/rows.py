@@ -1,17 +1,28 @@
-"""The row kernel: all rows of one side given the other, their moments, and scores of pairs."""
+"""Rows of one side given the other: the door to the row kernel, how rows move, their moments, and scores of pairs.
+
+Rows with a normal prior are drawn at once. `sphere` has rows that are confined to a sphere, and take moves that leave
+their distribution alone.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.random import Generator
 
 from tastespace import _native
-from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, FloatArray, IntArray, OffsetArray, contiguous
+from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, FloatArray, IntArray, OffsetArray
 from tastespace.data.csr import CSR
 from tastespace.errors import NonFiniteStateError
+
+if TYPE_CHECKING:
+    from tastespace.inference.samplers.hamiltonian import DualAveraging
+    from tastespace.inference.transition import Stats
+    from tastespace.models.factorization.priors.normal_wishart import Population, Sphere
 
 WHERE_IT_PAYS = -1  # rows with few ratings are drawn through a system of the size of their number
 
@@ -33,7 +44,18 @@ class RatingBlock:
 
     @classmethod
     def of(cls, ratings: CSR, dtype: Any, offset: float, scale: float = 1.0) -> RatingBlock:
-        return cls(ratings.offsets, ratings.columns, contiguous(ratings.values, dtype), offset=offset, scale=scale)
+        return cls(
+            ratings.offsets, ratings.columns, np.ascontiguousarray(ratings.values, dtype), offset=offset, scale=scale
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Responses:
+    """What rows are drawn from: normal around the scores with precision alpha, times weights, times the row's own."""
+
+    side: RatingBlock
+    alpha: float
+    row_precision: AnyFloats | None = None  # one a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +176,8 @@ def solve_rows(
         side.columns,
         side.targets,
         other.factors,
-        contiguous(prior.precision, dtype),
-        contiguous(prior.linear, dtype),
+        np.ascontiguousarray(prior.precision, dtype),
+        np.ascontiguousarray(prior.linear, dtype),
         solved.points.factors,
         target_offset=side.offset,
         target_scale=side.scale,
@@ -173,6 +195,133 @@ def solve_rows(
             "ratings of ordinary size; try precision='float64' (and for ALS a larger regularisation)"
         )
     return solved
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """Rows after a move."""
+
+    points: Factors
+    squares: DoubleArray  # the squared errors that they leave, one a row
+    tuning: DualAveraging | None
+    stats: Stats
+
+
+class RowMoves(Protocol):
+    """Of all rows of one side."""
+
+    @property
+    def sphere(self) -> Sphere | None:
+        """That rows lie on, if they do."""
+        ...
+
+    def solved(
+        self, side: RatingBlock, other: Factors, prior: RowPrior, rows: Factors, name: str, threads: int
+    ) -> Factors:
+        """Where the energy of each row is least; `rows` are where they are now."""
+        ...
+
+    def drawn(
+        self,
+        responses: Responses,
+        other: Factors,
+        population: Population,
+        rows: Factors,
+        name: str,
+        rng: Generator,
+        threads: int,
+    ) -> tuple[Factors, DoubleArray]:
+        """From their distribution, whatever they were before, and the squared errors that they leave."""
+        ...
+
+    def moved(
+        self,
+        responses: Responses,
+        other: Factors,
+        population: Population,
+        rows: Factors,
+        tuning: DualAveraging | None,
+        rng: Generator,
+        threads: int,
+    ) -> Moved:
+        """By a move that leaves their distribution alone: one of many."""
+        ...
+
+
+@dataclass(frozen=True)
+class NormalRows:
+    """Rows with a normal prior: a move is a new draw."""
+
+    sphere: None = None
+
+    def solved(
+        self, side: RatingBlock, other: Factors, prior: RowPrior, rows: Factors, name: str, threads: int
+    ) -> Factors:
+        return solve_rows(side, other, prior, name=name, threads=threads).points
+
+    def drawn(
+        self,
+        responses: Responses,
+        other: Factors,
+        population: Population,
+        rows: Factors,
+        name: str,
+        rng: Generator,
+        threads: int,
+    ) -> tuple[Factors, DoubleArray]:
+        return draw_rows(responses, other, population, name, rng, threads)
+
+    def moved(
+        self,
+        responses: Responses,
+        other: Factors,
+        population: Population,
+        rows: Factors,
+        tuning: DualAveraging | None,
+        rng: Generator,
+        threads: int,
+    ) -> Moved:
+        return Moved(*self.drawn(responses, other, population, rows, "item", rng, threads), None, {})
+
+
+NORMAL_ROWS = NormalRows()
+
+
+def draw_rows(
+    responses: Responses, other: Factors, population: Population, name: str, rng: Generator, threads: int
+) -> tuple[Factors, DoubleArray]:
+    """Rows of one side given the other, and the squared errors that they leave."""
+    n_rows, n_factors, dtype = len(responses.side.offsets) - 1, other.factors.shape[1], other.factors.dtype
+    noise: AnyFloats = rng.standard_normal((n_rows, n_factors), dtype)
+    bias_noise: AnyFloats | None = rng.standard_normal(n_rows, dtype) if other.bias is not None else None
+    prior, own = population.prior(dtype), responses.row_precision
+    if own is not None:
+        # a (errors) + prior is a times (errors + prior / a), and a draw spreads as 1 / sqrt(a) of that.
+        prior, root = replace(prior, scale=1 / own), np.sqrt(own)
+        noise /= root[:, None]
+        bias_noise = None if bias_noise is None else bias_noise / root
+    solved = solve_rows(
+        responses.side,
+        other,
+        prior,
+        name=name,
+        alpha=responses.alpha,
+        noise=noise,
+        bias_noise=bias_noise,
+        threads=threads,
+    )
+    require_finite(f"{name} factors", float(solved.points.moments.gram.trace()))
+    assert solved.squares is not None
+    return solved.points, solved.squares
+
+
+def require_finite(what: str, figure: float) -> None:
+    """Stop a chain that has left the numbers."""
+    if not isfinite(figure):
+        raise NonFiniteStateError(
+            f"the {what} became {figure}; expected finite numbers: check the ratings for extreme values, or try "
+            "precision='float64' or start='random'"
+        )
 
 
 def row_scores(side: RatingBlock, rows: Factors, other: Factors, offset: float = 0.0, threads: int = 1) -> AnyFloats:
@@ -199,8 +348,8 @@ def score_pairs(
     out = np.empty(len(user_rows), np.float32)
     users, items = _single(users), _single(items)
     _native.score_pairs(
-        contiguous(user_rows, np.int32),
-        contiguous(item_rows, np.int32),
+        np.ascontiguousarray(user_rows, np.int32),
+        np.ascontiguousarray(item_rows, np.int32),
         users.factors,
         items.factors,
         users.bias,
@@ -214,5 +363,5 @@ def score_pairs(
 
 def _single(points: Factors) -> Factors:
     """In single precision, as scores are computed."""
-    bias = None if points.bias is None else contiguous(points.bias, np.float32)
-    return Factors(contiguous(points.factors, np.float32), bias)
+    bias = None if points.bias is None else np.ascontiguousarray(points.bias, np.float32)
+    return Factors(np.ascontiguousarray(points.factors, np.float32), bias)

@@ -33,7 +33,7 @@ from tastespace.models.factorization.empirical_bayes.posterior import EitherPost
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes, empirical_bayes_of
 from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.factorization.held_out_search import Validation
-from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, check_most_factors
+from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, Shrinkage, check_most_factors
 from tastespace.progress import Observer
 
 
@@ -219,7 +219,7 @@ class ALS(FindsStrengths):
             return self
         sampler = BPMF(
             n_factors="auto",
-            most_factors=self.most_factors,
+            prior=Shrinkage(max_factors=self.most_factors),
             biases=self.biases,
             precision=self.precision,
             threads=self.threads,

@@ -22,8 +22,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.inference.transition import Stats
 from tastespace.models.base.parameters import check_int, check_number
 from tastespace.models.base.resuming import Start
-from tastespace.models.factorization.row_updates import NORMAL_ROWS, RowMoves
-from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, solve_rows
+from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RatingBlock, RowMoves, RowPrior, solve_rows
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,11 @@ from tastespace.models.factorization.empirical_bayes.sweep import (
     FactorSweep,
     Precisions,
 )
+from tastespace.models.factorization.empirical_bayes.weighted_users import WeightedUsers
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems
-from tastespace.models.factorization.likelihoods.base import GaussianNoise, Observations, squared_errors
-from tastespace.models.factorization.likelihoods.choosing import units_of
-from tastespace.models.factorization.likelihoods.weighted_users import WeightedUsers
+from tastespace.models.factorization.likelihoods.base import Observations, squared_errors
+from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.rows import RatingBlock
 from tastespace.models.factorization.watch import Watch, Watched, trace_of
 from tastespace.progress import Observer, silent
@@ -173,7 +173,7 @@ class EmpiricalFactorization:
         model = FactorModel(
             self.n_factors,
             self.has_biases,
-            GaussianNoise(precisions.noise),
+            Gaussian(precisions.noise),
             offset=offset,
             scale=scale,
             dtype=self.dtype,
@@ -259,10 +259,10 @@ class EmpiricalFactorization:
                 precisions=weight * draws.new_items.precisions,
                 bias_precisions=weight * draws.new_items.bias_precisions,
             )
-            draws = replace(draws, new_items=unrated, noise=WeightedUsers(self.weighting))
+            draws = replace(draws, new_items=unrated, likelihood=WeightedUsers(weighting=self.weighting))
         return EmpiricalPosterior(
             draws=draws,
-            units=units_of(model.likelihood, observed),
+            units=model.likelihood.units(observed),
             weighs_by_evidence=False,
             is_half_stored=False,
             trace=trace,

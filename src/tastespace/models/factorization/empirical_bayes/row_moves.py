@@ -24,8 +24,7 @@ from numpy.random import Generator
 
 from tastespace.arrays import AnyFloats, BoolArray, DoubleArray
 from tastespace.models.factorization.likelihoods.base import squared_errors
-from tastespace.models.factorization.row_updates import require_finite
-from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, Solved, solve_rows
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, Solved, require_finite, solve_rows
 
 FIRST_ANGLE, MIN_ANGLE, MAX_ANGLE = 0.3, 1e-3, np.pi / 2
 WANTED = 0.3  # share of proposals to be accepted: near the best for many dimensions

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.random import Generator
 
 from tastespace import threads
-from tastespace.data.kinds import CHOICES, MOST_LEVELS, Kind, levels_of
+from tastespace.arrays import FloatMatrix
+from tastespace.data.kinds import CHOICES, Kind, levels_of
 from tastespace.data.ratings import Ratings
-from tastespace.distributions.normal_gamma import Gamma, KnownMean, NormalGamma
+from tastespace.distributions.normal_gamma import KnownMean, NormalGamma
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, warn
 from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.inference.diagnostics import Exactness, check_convergence
 from tastespace.inference.drivers import Schedule, sample
-from tastespace.models.base.parameters import (
-    FACTORS,
-    check_ascending,
-    check_int,
-    check_int_or_auto,
-    check_number,
-    check_option,
-)
+from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number, check_option
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.update import Merged, TrainingSummary, check_levels
@@ -35,37 +29,15 @@ from tastespace.models.factorization.gibbs.sweep import GibbsState
 from tastespace.models.factorization.gibbs.update import (
     RESTART_THIN,
     check_parameters,
-    taking_choices,
     warm_states,
     with_new_items,
     with_noise_of_users,
 )
-from tastespace.models.factorization.likelihoods.base import GaussianNoise, Likelihood
-from tastespace.models.factorization.likelihoods.choosing import (
-    LikelihoodName,
-    choice_likelihood,
-    level_likelihood,
-    units_of,
-)
-from tastespace.models.factorization.likelihoods.heteroscedastic import UnevenNoise
-from tastespace.models.factorization.likelihoods.kept_noise import UnevenKept
-from tastespace.models.factorization.likelihoods.ordinal import OrderedProbit
-from tastespace.models.factorization.likelihoods.sampled_negatives import (
-    NEGATIVES_LAWS,
-    NegativesLaw,
-    SampledNegatives,
-    negatives_of,
-)
-from tastespace.models.factorization.priors.normal_wishart import NormalWishartPrior
-from tastespace.models.factorization.priors.shrinkage import (
-    MOST_FACTORS,
-    PriorName,
-    Shrinkage,
-    check_most_factors,
-    check_prior,
-    shrinkage_of,
-    shrinking,
-)
+from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, likelihood_of
+from tastespace.models.factorization.likelihoods.gaussian import EXTREME
+from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives
+from tastespace.models.factorization.priors.normal_wishart import NormalWishart, NormalWishartPrior, prior_of
+from tastespace.models.factorization.priors.shrinkage import Shrinkage
 from tastespace.models.factorization.rank.column_search import (
     FoundRank,
     RankSearch,
@@ -73,13 +45,13 @@ from tastespace.models.factorization.rank.column_search import (
     found_rank,
     most_columns,
     search,
-    settled,
 )
 from tastespace.models.factorization.watch import Watch, Watched, trace_of
 from tastespace.models.implicit_feedback import CHOICES_RANGE, NOT_CHOSEN, require_choices
 from tastespace.models.noisiness import Noisiness
 from tastespace.progress import Observer
 from tastespace.randomness import derive
+from tastespace.renamed import takes_old_parameters
 
 # Rows that the hyper-prior is worth, at most, and as a share of those there are. They hold back directions of taste
 # that the ratings hardly show: chosen on held-out parts of training ratings (docs/design/bpmf.md).
@@ -90,9 +62,9 @@ BIAS_SHAPE, BIAS_RATE = 1.0, 0.25  # of the precision of biases
 # MovieLens 100K that takes 60 draws a chain, on movielens-demo 200 (90 : 10, seed 0): RMSE 0.8791 and 0.8551, where 50
 # draws have 0.8793 and 0.8555, and 400 have 0.8789 and 0.8566.
 EXACT_ENOUGH, MOST_DRAWS = Exactness(error=0.075, block=20), 400
-EXTREME = 1e12  # beyond this, single precision overflows somewhere
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class BPMF(Recommender):
     """Bayesian matrix factorization by Gibbs sampling: nothing to tune, and an honest "how sure are you?".
@@ -101,52 +73,43 @@ class BPMF(Recommender):
     spread are learned, and so is the noise (Salakhutdinov and Mnih 2008): there is no regularisation to choose.
     Predictions are averages over draws from the posterior.
 
-    With `n_factors="auto"` the number of factors is learned: their `prior` lets those shrink that the ratings have no
-    use for. A short chain that starts with `most_factors`, and drops what has become next to nothing, finds how many to
-    take; then the chains run, all with that many and one to spare. `n_factors_` is how many are of use, and `rank_` how
-    sure that is. `prior` is "ard" (one gamma prior for the precision of each factor; what "auto" means here) or
-    "cumulative" (Legramanti et al. 2020): see docs/design/rank-by-shrinkage.md. With a given number, "auto" is
-    "normal-wishart"; the other two shrink what is given.
+    `prior` is where factors come from: a name, an object such as ``Shrinkage("ard", max_factors=16)``, or a text such
+    as "ard:max_factors=16". With `n_factors="auto"` the number of factors is learned: the prior lets those shrink that
+    the ratings have no use for ("ard", which "auto" means then, or "cumulative": see `Shrinkage`). A short chain that
+    starts with `max_factors`, and drops what has become next to nothing, finds how many to take; then the chains run,
+    all with that many and one to spare. `n_factors_` is how many are of use, and `rank_` how certain that is. With a
+    given number, "auto" is "normal-wishart"; the other two shrink what is given.
 
     `chains` are run side by side, each from a start of its own ("als" or "random"); after `warmup` sweeps, `draws` of
     each are kept, one every `thin` sweeps. With `draws="auto"` chains go on, 20 draws at a time and to 400 at most,
     until nine of ten watched predictions have a Monte Carlo error of at most 0.075 times the noise sd (where there is
     none, the spread of the predictions). A draw of the items takes 4 (D + 1) bytes an item on disk, half of that with
     `storage="float16"`. `inner_sweeps` is the number of passes over users and items for each draw of the populations.
-    `noise_precision` is "learned", or 1 / variance of a rating.
 
-    `likelihood` is how ratings come about: "gaussian" (numbers with normal noise), "ordinal" (levels between learned
-    cut-points, such as stars; `levels` declares them, None for those in use), "probit" or "logistic" (yes and no, as 1
-    and 0). With `noise="per-user-and-item"` the noise of a Gaussian rating differs between users and between items: see
-    `erratic_users` and `divisive_items`.
+    `likelihood` is how ratings come about: a name, an object such as ``Ordinal(levels=[1, 2, 3])``, or a text such as
+    "ordinal:levels=1,2,3". "gaussian" are numbers with normal noise, and "heteroscedastic" such whose noise differs
+    between users and between items: see `erratic_users` and `divisive_items`. "ordinal" are levels between learned
+    cut-points, such as stars. "probit" and "logistic" are yes and no, as 1 and 0; with "probit:negatives=uniform", or
+    ``Probit(negatives="uniform")``, they are choices, which are counts above 0, and what is drawn beside them. See
+    `Gaussian`, `HeteroscedasticGaussian`, `Ordinal`, `Probit` and `Logistic` for their parameters.
 
-    With `negatives`, "probit" and "logistic" take choices, which are counts above 0, for yes, and for no items drawn
-    for each user, `n_negatives` a choice: any ("uniform"), or by (number of choices) ** 0.75 ("popularity"). A
-    prediction is then the probability that a pair is a choice and not drawn.
-
-    Users are folded in when they are asked about, old and new alike. With `weights="evidence"` draws that explain a
-    user's new ratings better count more.
+    Users are folded in when they are asked about, known and new users in the same way. With
+    `weights="evidence"` draws that explain a user's new ratings better count more.
 
     `prior_strength`, `prior_degrees` (of the Wishart, beyond the number of factors; None for 100, or a tenth of the
-    rows where these are few, but at least 6), `prior_scale`, `noise_shape` and `noise_rate` are the hyper-prior's, for
-    ratings of standard deviation 1.
+    rows where these are few, but at least 6) and `prior_scale` are the hyper-prior's, for ratings of standard
+    deviation 1.
     """
 
     n_factors: int | Literal["auto"] = 32
-    most_factors: int = MOST_FACTORS
-    prior: PriorName = "auto"
+    prior: str | NormalWishart | Shrinkage = "auto"
     chains: int = 2
     warmup: int = 50
     draws: int | Literal["auto"] = 50
     thin: int = 2
     inner_sweeps: int = 1
     biases: bool = True
-    likelihood: LikelihoodName = "gaussian"
-    levels: Sequence[float] | None = None
-    negatives: NegativesLaw | None = None
-    n_negatives: int = 10
-    noise: Literal["constant", "per-user-and-item"] = "constant"
-    noise_precision: float | Literal["learned"] = "learned"
+    likelihood: str | Likelihood[Any] = "gaussian"
     start: Literal["als", "random"] = "als"
     weights: Literal["equal", "evidence"] = "equal"
     storage: Literal["float32", "float16"] = "float32"
@@ -154,8 +117,16 @@ class BPMF(Recommender):
     prior_strength: float = 2.0
     prior_degrees: float | None = None
     prior_scale: float = 0.5
-    noise_shape: float = 1.0
-    noise_rate: float = 1.0
+
+    @property
+    def takes_negatives(self) -> bool:
+        """Whether ratings are choices, and what was not chosen is drawn beside them."""
+        return likelihood_of(self.likelihood).takes_choices
+
+    @property
+    def takes_answers(self) -> bool:
+        """Whether ratings are yes (1) and no (0)."""
+        return likelihood_of(self.likelihood).is_binary
 
     BIASES: ClassVar[tuple[bool | str, ...]] = (True, False)
 
@@ -163,7 +134,7 @@ class BPMF(Recommender):
     posterior_class = DrawsPosterior
 
     def suits(self, kind: Kind) -> bool:
-        return (kind in CHOICES) == (self.negatives is not None)
+        return (kind in CHOICES) == self.takes_negatives
 
     @classmethod
     def settings_for(cls, kind: Kind) -> dict[str, Any]:
@@ -172,9 +143,7 @@ class BPMF(Recommender):
     def check(self) -> None:
         super().check()
         check_int_or_auto("n_factors", self.n_factors, least=1)
-        check_option("prior", self.prior, list(get_args(PriorName)))
-        check_prior(self.prior, self.n_factors)
-        check_most_factors(self.most_factors, self.n_factors)
+        self._check_axes()
         check_int("chains", self.chains, least=1)
         check_int("warmup", self.warmup, least=0)
         check_int_or_auto("draws", self.draws, least=1)
@@ -182,86 +151,39 @@ class BPMF(Recommender):
         check_int("inner_sweeps", self.inner_sweeps, least=1)
         check_option("biases", self.biases, list(self.BIASES))
         check_option("start", self.start, ["als", "random"])
-        check_option("likelihood", self.likelihood, ["gaussian", "ordinal", "probit", "logistic"])
-        check_option("noise", self.noise, ["constant", "per-user-and-item"])
-        self._check_noise()
-        self._check_negatives()
         check_option("weights", self.weights, ["equal", "evidence"])
         check_option("storage", self.storage, ["float32", "float16"])
         check_option("precision", self.precision, ["float32", "float64"])
-        for name in ("prior_strength", "prior_scale", "noise_shape", "noise_rate"):
+        for name in ("prior_strength", "prior_scale"):
             check_number(name, getattr(self, name), above=1 / EXTREME, below=EXTREME)
         if self.prior_degrees is not None:
             check_number("prior_degrees", self.prior_degrees, least=0, below=EXTREME)
-        if isinstance(self.noise_precision, str):
-            check_option("noise_precision", self.noise_precision, ["learned"])
-        else:
-            check_number("noise_precision", self.noise_precision, above=0)
 
-    def _check_noise(self) -> None:
-        """What goes together: some parameters are of one likelihood only."""
-        if self.levels is not None:
-            if self.likelihood != "ordinal":
-                raise InvalidParameterError(
-                    f"levels are declared, and likelihood is {self.likelihood!r}; expected likelihood='ordinal'"
-                )
-            check_ascending("levels", self.levels, least=2, most=MOST_LEVELS)
-        if self.likelihood != "gaussian":
-            for name in ("noise", "noise_precision"):
-                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
-                    raise InvalidParameterError(
-                        f"{name} is {getattr(self, name)!r}, and likelihood is {self.likelihood!r}, which has no noise "
-                        "to set; expected likelihood='gaussian'"
-                    )
-        if self.weights == "evidence" and (self.likelihood != "gaussian" or self.noise != "constant"):
+    def _check_axes(self) -> None:
+        """Likelihood and prior, and what goes with them."""
+        prior, likelihood = prior_of(self.prior, self.n_factors), likelihood_of(self.likelihood)
+        if isinstance(prior, Shrinkage) and self.n_factors != "auto" and prior.max_factors != Shrinkage.max_factors:
+            raise InvalidParameterError(
+                f"max_factors is {prior.max_factors}, and n_factors is {self.n_factors!r}; expected n_factors='auto', "
+                "or no max_factors"
+            )
+        if self.weights == "evidence" and not likelihood.has_evidence:
             raise InvalidParameterError(
                 "weights is 'evidence', which is known in closed form for constant Gaussian noise only; expected "
                 "weights='equal'"
             )
 
-    def _check_negatives(self) -> None:
-        check_int("n_negatives", self.n_negatives, least=1)
-        if self.negatives is not None:
-            check_option("negatives", self.negatives, list(NEGATIVES_LAWS))
-            if self.likelihood not in ("probit", "logistic"):
-                raise InvalidParameterError(
-                    f"negatives is {self.negatives!r}, and likelihood is {self.likelihood!r}; expected 'probit' or "
-                    "'logistic': what is drawn is no, what was chosen is yes"
-                )
-        elif self.n_negatives != type(self).n_negatives:
-            raise InvalidParameterError(
-                f"n_negatives is {self.n_negatives}, and negatives is None; expected negatives='uniform' or "
-                "'popularity', by which they are drawn"
-            )
-
     def story(self, observed: Ratings) -> FactorModel:
         """The model of these ratings: what is believed before their values are seen, but for mean and scale.
 
-        With `negatives` it is that of yes and no, whatever is drawn.
+        Where negatives are drawn it is that of yes and no, whatever is drawn.
         """
-        if self.negatives is not None:
-            return self._story(observed, choice_likelihood(self.likelihood, 1 / (1 + self.n_negatives)))
-        if self.likelihood != "gaussian":
-            declared = None if self.levels is None else tuple(float(level) for level in self.levels)
-            return self._story(observed, level_likelihood(self.likelihood, observed, declared))
-        scale = observed.standard_deviation or 1.0
-        noise: Gamma | float = Gamma(self.noise_shape, self.noise_rate)
-        if self.noise_precision != "learned":
-            noise = self.noise_precision * scale**2
-            if not 1 / EXTREME < noise < EXTREME:
-                raise InvalidParameterError(
-                    f"noise_precision is {self.noise_precision:g}, for ratings with a standard deviation of {scale:g}; "
-                    f"expected something nearer to {2 / scale**2:.2g}, or 'learned'"
-                )
-        likelihood = UnevenNoise(noise) if self.noise == "per-user-and-item" else GaussianNoise(noise)
-        return replace(self._story(observed, likelihood), offset=observed.mean, scale=scale)
+        likelihood, offset, scale = likelihood_of(self.likelihood).bind(observed)
+        prior, model = prior_of(self.prior, self.n_factors), self._plain_story(observed, likelihood)
+        model = prior.bind(model, observed) if isinstance(prior, Shrinkage) else model
+        return replace(model, offset=offset, scale=scale)
 
-    def _story(self, observed: Ratings, likelihood: Likelihood) -> FactorModel:
-        """In units of the score."""
-        model, shrinkage = self._plain_story(observed, likelihood), self._shrinkage
-        return model if shrinkage is None else shrinking(model, shrinkage, observed)
-
-    def _plain_story(self, observed: Ratings, likelihood: Likelihood) -> FactorModel:
+    def _plain_story(self, observed: Ratings, likelihood: Likelihood[Any]) -> FactorModel:
         """With populations of any covariance."""
         return FactorModel(
             n_factors=self._columns(observed),
@@ -297,37 +219,40 @@ class BPMF(Recommender):
         checkpoints: RunCheckpoints | None,
         given: Start | None = None,
     ) -> DrawsPosterior:
-        negatives = self._negatives(observed, rng)
+        negatives = likelihood_of(self.likelihood).sample_negatives(observed, type(self).__name__, rng)
         if negatives is not None:  # What is held out are choices, too: how far they are from 1 would say nothing.
             observed, held_out = negatives.yes_and_no(observed), None
         searched = None
         if self.n_factors == "auto":
             searched = self.search_rank(observed, rng, observer, checkpoints=checkpoints, given=given)
         known = self._with_columns(self._columns(observed) if searched is None else searched.wanted_columns)
-        posterior = known._sampled(
-            known.story(observed),
-            observed,
-            rng,
-            observer,
-            known.schedule(self.warmup, self.thin),
-            held_out=held_out,
-            checkpoints=checkpoints,
-            given=given,
-            searched=searched,
+        return _taking_choices(
+            known._sampled(
+                known.story(observed),
+                observed,
+                rng,
+                observer,
+                known.schedule(self.warmup, self.thin),
+                held_out=held_out,
+                checkpoints=checkpoints,
+                given=given,
+                searched=searched,
+            ),
+            negatives,
         )
-        return posterior if negatives is None else taking_choices(posterior, negatives)
-
-    @property
-    def _shrinkage(self) -> Shrinkage | None:
-        return shrinkage_of(self.prior, self.n_factors)
 
     def _columns(self, observed: Ratings) -> int:
         """Of factors; where their number is to be found, the most that there can be."""
-        return most_columns(self.most_factors, observed) if isinstance(self.n_factors, str) else self.n_factors
+        prior = prior_of(self.prior, self.n_factors)
+        if isinstance(self.n_factors, str) and isinstance(prior, Shrinkage):
+            return most_columns(prior.max_factors, observed)
+        assert not isinstance(self.n_factors, str)
+        return self.n_factors
 
     def _with_columns(self, n: int) -> Self:
         """The same model with a known number of factors."""
-        return replace(self, n_factors=n, most_factors=MOST_FACTORS, prior=self._shrinkage or "normal-wishart")
+        prior = prior_of(self.prior, self.n_factors)
+        return replace(self, n_factors=n, prior=Shrinkage(prior.kind) if isinstance(prior, Shrinkage) else prior)
 
     def search_rank(
         self,
@@ -366,15 +291,6 @@ class BPMF(Recommender):
         """The number of factors that are of use: `n_factors`, or what was found."""
         return self.rank_.n_factors
 
-    def _negatives(self, observed: Ratings, rng: Generator) -> SampledNegatives | None:
-        """What is drawn for users, if ratings are choices."""
-        if self.negatives is None:
-            return None
-        require_choices(observed, type(self).__name__)
-        return SampledNegatives.of(
-            self.negatives, self.n_negatives, observed.by_item.counts, int(rng.integers(1 << 63))
-        )
-
     def _sampled(
         self,
         model: FactorModel,
@@ -403,7 +319,7 @@ class BPMF(Recommender):
             threads=max(1, n_threads // self.chains),
         )
         chains = sample(
-            settled(sweep, model),
+            sweep if model.settling is None else SettledSweep.of(sweep, model),
             rng,
             schedule,
             keeps=kept.keepers,
@@ -422,7 +338,7 @@ class BPMF(Recommender):
             warn(trouble, ConvergenceWarning)
         return DrawsPosterior(
             draws=ItemDraws.of(kept.items(), [hyper for chain in chains for hyper in chain.draws], model),
-            units=units_of(model.likelihood, observed),
+            units=model.likelihood.units(observed),
             weighs_by_evidence=self.weights == "evidence",
             is_half_stored=self.storage == "float16",
             trace=trace,
@@ -433,7 +349,7 @@ class BPMF(Recommender):
         """Whether it was fitted on choices."""
         posterior = self.posterior_
         assert isinstance(posterior, DrawsPosterior)
-        return negatives_of(posterior.draws.noise) is not None
+        return posterior.draws.likelihood.takes_choices
 
     @property
     def not_rated(self) -> float | None:
@@ -457,11 +373,11 @@ class BPMF(Recommender):
         check_parameters(posterior, self.get_params())
         n_threads, dtype = threads.resolve(self.threads), np.float32 if self.precision == "float32" else np.float64
         observed = merged.ratings
-        negatives = negatives_of(posterior.draws.noise)
+        negatives = posterior.draws.likelihood.sampled
         if negatives is not None:
             # New items can be drawn, too: without anybody who did not choose them they would seem to be for everybody.
             negatives = negatives.for_items(observed.by_item.counts)
-            posterior, observed = taking_choices(posterior, negatives), negatives.yes_and_no(observed)
+            posterior, observed = _taking_choices(posterior, negatives), negatives.yes_and_no(observed)
         extended = with_new_items(posterior, observed, seen.learned_items, dtype, seed, n_threads)
         # New items are drawn anew with each update: that moves the noise of all who rated one.
         is_touched = merged.is_touched.copy()
@@ -481,44 +397,44 @@ class BPMF(Recommender):
         seed: int,
         observer: Observer,
     ) -> DrawsPosterior:
-        levels, negatives = posterior.units.levels, negatives_of(posterior.draws.noise)
+        negatives = posterior.draws.likelihood.sampled
         if negatives is not None:
             observed = negatives.yes_and_no(observed)
-        # A level stays one though nobody uses it any longer: the cut-points beside it are there.
-        known = replace(self, levels=levels.tolist()) if self.likelihood == "ordinal" and levels is not None else self
-        known = known._with_columns(posterior.draws.n_factors)
+        likelihood = likelihood_of(self.likelihood).keep_levels(posterior.units.levels)
+        known = replace(self, likelihood=likelihood)._with_columns(posterior.draws.n_factors)
         model, rng = known.story(observed), derive(seed, "restart", seen.updates)
         starts = warm_states(posterior, observed, model, rng, threads.resolve(self.threads))
         schedule = self.schedule(sweeps, RESTART_THIN)
         assert posterior.trace is not None
         searched = RankSearch.found_in(posterior.trace)
         restarted = known._sampled(model, observed, rng, observer, schedule, starts=starts, searched=searched)
-        return restarted if negatives is None else taking_choices(restarted, negatives)
+        return _taking_choices(restarted, negatives)
 
     def erratic_users(self, n: int = 10) -> Noisiness:
-        """The users whose ratings are hardest to foresee, most erratic first; needs `noise="per-user-and-item"`."""
-        kept, ratings = self._uneven("erratic_users", n), self.ratings_
-        return Noisiness.of("user", ratings.users.ids, None, ratings.by_user.counts, kept.user_noise, n)
+        """The users whose ratings are hardest to foresee, most erratic first; needs `likelihood="heteroscedastic"`."""
+        noise, ratings = self._noise_of("user", "erratic_users", n), self.ratings_
+        return Noisiness.of("user", ratings.users.ids, None, ratings.by_user.counts, noise, n)
 
     def divisive_items(self, n: int = 10) -> Noisiness:
-        """The items whose ratings are hardest to foresee, most divisive first; needs `noise="per-user-and-item"`."""
-        kept, ratings = self._uneven("divisive_items", n), self.ratings_
+        """The items whose ratings are hardest to foresee, most divisive first; needs `likelihood="heteroscedastic"`."""
+        noise, ratings = self._noise_of("item", "divisive_items", n), self.ratings_
         titles = None if ratings.item_titles is None else ratings.title_of(np.arange(ratings.n_items, dtype=np.int32))
-        return Noisiness.of("item", ratings.items.ids, titles, ratings.by_item.counts, kept.item_noise, n)
+        return Noisiness.of("item", ratings.items.ids, titles, ratings.by_item.counts, noise, n)
 
-    def _uneven(self, asked: str, n: int) -> UnevenKept:
+    def _noise_of(self, side: Axis, asked: str, n: int) -> FloatMatrix:
+        """The noise of each user or item, where it differs."""
         self.require_fitted()
         check_int("n", n, least=1)
         posterior = self.posterior_
-        kept = posterior.draws.noise if isinstance(posterior, DrawsPosterior) else None
-        if not isinstance(kept, UnevenKept):
+        noise = posterior.draws.noise.get(f"{side}_noise") if isinstance(posterior, DrawsPosterior) else None
+        if noise is None:
             raise InvalidParameterError(
                 f"{asked} was asked of a model whose noise is the same for all; expected one fitted with "
-                "noise='per-user-and-item'"
+                "likelihood='heteroscedastic'"
             )
-        return kept
+        return noise
 
-    def _prior(self, n_rows: int, n_factors: int, likelihood: Likelihood) -> NormalWishartPrior:
+    def _prior(self, n_rows: int, n_factors: int, likelihood: Likelihood[Any]) -> NormalWishartPrior:
         rows = max(LEAST_PRIOR_ROWS, min(PRIOR_ROWS, PRIOR_SHARE * n_rows))
         if self.prior_degrees is not None:
             rows = self.prior_degrees
@@ -528,6 +444,13 @@ class BPMF(Recommender):
             scale=self.prior_scale,
             # Cut-points say where scores are: the biases of levels have no mean of their own.
             bias=KnownMean(0.0, BIAS_SHAPE, BIAS_RATE)
-            if isinstance(likelihood, OrderedProbit)
+            if likelihood.places_scores
             else NormalGamma(0.0, self.prior_strength, BIAS_SHAPE, BIAS_RATE),
         )
+
+
+def _taking_choices(posterior: DrawsPosterior, negatives: SampledNegatives | None) -> DrawsPosterior:
+    """A posterior of yes and no that folds users in from what they chose, and what is drawn for them, if it is."""
+    if negatives is None:
+        return posterior
+    return replace(posterior, draws=replace(posterior.draws, likelihood=negatives))

@@ -22,10 +22,10 @@ from tastespace.arrays import DoubleArray, IntArray
 from tastespace.data.ratings import Ratings
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
-from tastespace.models.factorization.likelihoods.base import GaussianNoise, Likelihood, Observations
+from tastespace.models.factorization.likelihoods.base import Likelihood, Observations
+from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.priors.normal_wishart import FactorPrior, NormalWishartPrior
-from tastespace.models.factorization.row_updates import NORMAL_ROWS, RowMoves
-from tastespace.models.factorization.rows import Factors, RatingBlock
+from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RatingBlock, RowMoves
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class FactorModel:
 
     n_factors: int
     has_biases: bool = True
-    likelihood: Likelihood = GaussianNoise()
+    likelihood: Likelihood[Any] = Gaussian()
     user_prior: FactorPrior = NormalWishartPrior()
     item_prior: FactorPrior = NormalWishartPrior()
     offset: float = 0.0  # g

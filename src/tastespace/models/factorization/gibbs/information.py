@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.models.base.posterior import Inquiry
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, UserDraws
-from tastespace.models.factorization.likelihoods.kept_noise import Answers
+from tastespace.models.factorization.likelihoods.base import Answers
 from tastespace.threads import one_blas_thread
 
 # Of item vectors held at once, whatever the numbers of items and draws: 1 MB, which a processor keeps near. With so few

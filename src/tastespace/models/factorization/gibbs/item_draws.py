@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, contiguous
 from tastespace.inference.drivers import Schedule
 from tastespace.models.factorization.gibbs.sweep import GibbsState
-from tastespace.models.factorization.likelihoods.base import Noise
-from tastespace.models.factorization.likelihoods.kept_noise import KeptNoise, kept_noise
+from tastespace.models.factorization.likelihoods.base import Arrays, Noise, ServedLikelihood
 from tastespace.models.factorization.priors.normal_wishart import Population, Sphere
 
 if TYPE_CHECKING:
@@ -207,7 +206,8 @@ class ItemDraws:
     has_biases: bool
     offset: float
     scale: float
-    noise: KeptNoise
+    likelihood: ServedLikelihood
+    noise: Arrays = field(default_factory=dict)  # what the likelihood needs of the noise of each draw
     sphere: Sphere | None = None  # that items lie on, if they do
 
     @classmethod
@@ -220,7 +220,8 @@ class ItemDraws:
             has_biases=model.has_biases,
             offset=model.offset,
             scale=model.scale,
-            noise=kept_noise(model.likelihood, [draw.noise for draw in hyper], model.scale),
+            likelihood=model.likelihood,
+            noise=model.likelihood.stack([draw.noise for draw in hyper], model.scale),
             sphere=model.item_moves.sphere,
         )
 

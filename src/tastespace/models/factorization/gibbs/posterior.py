@@ -32,9 +32,9 @@ from tastespace.models.base.posterior import (
 from tastespace.models.base.resuming import ItemPoints
 from tastespace.models.factorization.gibbs.information import influences, most_informative
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations, UserDraws
-from tastespace.models.factorization.likelihoods.confidence_cells import OfChoices
-from tastespace.models.factorization.likelihoods.kept_noise import Answers, ScoreDraws, Units, fold_in_normal
-from tastespace.models.factorization.likelihoods.kinds_of_noise import noise_from_arrays
+from tastespace.models.factorization.likelihoods import likelihood_from_arrays
+from tastespace.models.factorization.likelihoods.base import Answers, ScoreDraws, Units
+from tastespace.models.factorization.likelihoods.fold_in import fold_in_normal
 from tastespace.models.factorization.priors.normal_wishart import Sphere
 from tastespace.models.factorization.rows import Factors, score_pairs
 
@@ -64,12 +64,12 @@ class DrawsPosterior(Posterior):
 
     @property
     def history_levels(self) -> DoubleArray | None:
-        return self.units.levels if self.is_latent and not isinstance(self.draws.noise, OfChoices) else None
+        return self.units.levels if self.is_latent and not self.draws.likelihood.takes_choices else None
 
     @property
     def is_latent(self) -> bool:
         """Whether scores are no ratings, which follow from them."""
-        return not self.draws.noise.is_linear
+        return not self.draws.likelihood.is_linear
 
     @property
     def items_are_certain(self) -> bool:
@@ -117,7 +117,7 @@ class DrawsPosterior(Posterior):
             "units": np.array([draws.offset, draws.scale, units.low, units.high, units.usual]),
             "flags": np.array(flags, np.uint8),
             "levels": np.zeros(0) if units.levels is None else units.levels,
-            **draws.noise.arrays(),
+            **draws.likelihood.arrays(draws),
             **draws.users.arrays("user"),
             **draws.new_items.arrays("item"),
             **({} if draws.sphere is None else draws.sphere.arrays()),
@@ -129,6 +129,7 @@ class DrawsPosterior(Posterior):
         has_biases, weighs_by_evidence, is_half_stored = (bool(flag) for flag in arrays["flags"])
         offset, scale, low, high, *more = (float(value) for value in arrays["units"])
         usual = more[0] if more else offset  # as it was when the first were saved
+        likelihood, noise = likelihood_from_arrays(arrays)
         draws = ItemDraws(
             items=contiguous(arrays["items"], np.float32),
             users=Populations.from_arrays("user", arrays),
@@ -137,7 +138,8 @@ class DrawsPosterior(Posterior):
             has_biases=has_biases,
             offset=offset,
             scale=scale,
-            noise=noise_from_arrays(arrays),
+            likelihood=likelihood,
+            noise=noise,
             sphere=Sphere.found_in(arrays),
         )
         levels = arrays["levels"] if len(arrays["levels"]) else None
@@ -172,7 +174,7 @@ class DrawsBelief(Belief):
             start, users = latest
             return users.means[first - start : last - start], users.weights[first - start : last - start]
         draws, ratings = self.posterior.draws, _part(self.ratings, first, last)
-        folded = draws.noise.fold_in(draws, ratings, None, self.threads)
+        folded = draws.likelihood.fold_in(draws, ratings, None, self.threads)
         return folded.means, self._weights(first, last, ratings)
 
     def blocks(self, rows: IntArray) -> Iterator[tuple[UserDraws, NDArray[np.intp], IntArray]]:
@@ -196,7 +198,7 @@ class DrawsBelief(Belief):
         draws, ratings = self.posterior.draws, _part(self.ratings, first, last)
         _, n_draws, width = draws.items.shape
         roots = np.empty((last - first, n_draws, width, width), np.float32)
-        folded = draws.noise.fold_in(draws, ratings, roots, self.threads)
+        folded = draws.likelihood.fold_in(draws, ratings, roots, self.threads)
         users = UserDraws(folded.means, roots, self._weights(first, last, ratings), folded.precision)
         self._latest = (first, users)
         return users
@@ -247,7 +249,8 @@ class DrawsBelief(Belief):
 
     def predictive(self, pairs: Pairs) -> PredictiveDistribution:
         """What pairs would be rated, with all uncertainty."""
-        return self.posterior.draws.noise.outlook(self.posterior.draws, self.score_draws(pairs), self.posterior.units)
+        draws = self.posterior.draws
+        return draws.likelihood.predictive(draws, self.score_draws(pairs), self.posterior.units)
 
     def score_draws(self, pairs: Pairs) -> ScoreDraws:
         """The scores of pairs, given each draw."""
@@ -402,7 +405,7 @@ class DrawsBelief(Belief):
         """What ratings of items by a user tell."""
         pairs = Pairs.of_one(row, items)
         draws = self.posterior.draws
-        return draws.noise.answers(draws, lambda: self.score_draws(pairs), self.posterior.units)
+        return draws.likelihood.information(draws, lambda: self.score_draws(pairs), self.posterior.units)
 
 
 def _seen_by(factors: FloatArray, others: Populations, draws: IntArray) -> FloatArray:

@@ -29,12 +29,9 @@ from tastespace.models.factorization.likelihoods.base import Likelihood, Noise, 
 from tastespace.models.factorization.priors.normal_wishart import (
     FactorPrior,
     Population,
-    Shrinks,
     on_sphere,
-    population_given,
 )
-from tastespace.models.factorization.row_updates import NORMAL_ROWS, RowMoves, require_finite
-from tastespace.models.factorization.rows import Factors, RatingBlock
+from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RatingBlock, RowMoves, require_finite
 from tastespace.progress import silent
 
 START_SD = 0.1
@@ -65,7 +62,7 @@ class GibbsSweep:
     """The transition, bound to a model and its ratings."""
 
     observed: Observations
-    likelihood: Likelihood
+    likelihood: Likelihood[Any]
     user_prior: FactorPrior
     item_prior: FactorPrior
     n_factors: int
@@ -88,26 +85,26 @@ class GibbsSweep:
         return GibbsState(
             users=start.users,
             items=start.items,
-            user_population=self.user_prior.draw(start.users.moments, rng),
-            item_population=self.item_prior.draw(start.items.moments, rng),
-            noise=self.likelihood.first(self.observed),
+            user_population=self.user_prior.draw(start.users.moments, None, rng),
+            item_population=self.item_prior.draw(start.items.moments, None, rng),
+            noise=self.likelihood.init(self.observed),
         )
 
     def step(self, state: GibbsState, rng: Generator) -> tuple[GibbsState, Stats]:
         users, items, noise, likelihood = state.users, state.items, state.noise, self.likelihood
         require_finite("precision of the noise", noise.alpha)
-        user_population = population_given(self.user_prior, state.user_population, users.moments, rng)
-        item_population = population_given(self.item_prior, state.item_population, items.moments, rng)
+        user_population = self.user_prior.draw(users.moments, state.user_population, rng)
+        item_population = self.item_prior.draw(items.moments, state.item_population, rng)
         by_user, by_item = self.observed.by_user, self.observed.by_item
         squares, tuning = np.zeros(0), state.tuning
         of_moves: Stats = {}
         for _ in range(self.inner_sweeps):
             noise = likelihood.settle(self.observed, users, items, noise, rng, self.threads)
-            responses = likelihood.responses("item", by_item, items, users, noise, rng, self.threads)
+            responses = likelihood.augment("item", by_item, items, users, noise, rng, self.threads)
             moved = self.item_moves.moved(responses, users, item_population, items, tuning, rng, self.threads)
             items, tuning, of_moves = moved.points, moved.tuning, moved.stats
             noise = likelihood.learn("item", by_item, moved.squares, noise, rng)
-            responses = likelihood.responses("user", by_user, users, items, noise, rng, self.threads)
+            responses = likelihood.augment("user", by_user, users, items, noise, rng, self.threads)
             users, squares = self.user_moves.drawn(responses, items, user_population, users, "user", rng, self.threads)
             noise = likelihood.learn("user", by_user, squares, noise, rng)
             require_finite("precision of the noise", noise.alpha)
@@ -168,7 +165,7 @@ class GibbsSweep:
         if sphere is not None:  # where items are longer users are shorter
             strengths = replace(strengths, users=START_STRENGTH * sphere.radius**2)
         penalty = Penalty(strengths, WEIGHTINGS["blended"])
-        by_user, by_item = (self.likelihood.starting(side) for side in (self.observed.by_user, self.observed.by_item))
+        by_user, by_item = (self.likelihood.start(side) for side in (self.observed.by_user, self.observed.by_item))
         return AlternatingLeastSquares(
             by_user=by_user,
             by_item=by_item,
@@ -183,7 +180,7 @@ class GibbsSweep:
 
 def active_columns(prior: FactorPrior, population: Population) -> Stats:
     """How many columns of a side are of use, where they are such as shrink."""
-    return {ACTIVE: float(prior.active(population).sum())} if isinstance(prior, Shrinks) else {}
+    return {} if prior.columns is None else {ACTIVE: float(prior.columns.active(population).sum())}
 
 
 def taste_sd(users: Population, items: Population) -> float:

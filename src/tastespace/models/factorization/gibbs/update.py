@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.arrays import BoolArray, FloatArray, IntArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
@@ -27,28 +27,14 @@ from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.gibbs.sweep import GibbsState
-from tastespace.models.factorization.likelihoods.base import Axis, GaussianNoise, Likelihood, Noise, Responses
-from tastespace.models.factorization.likelihoods.binary import Logistic, YesNo
-from tastespace.models.factorization.likelihoods.heteroscedastic import UnevenNoise, UnevenPrecision
-from tastespace.models.factorization.likelihoods.kept_noise import (
-    APPROACH,
-    STEPS,
-    LevelNoise,
-    LogisticNoise,
-    UnevenKept,
-    noise_summary,
-)
-from tastespace.models.factorization.likelihoods.ordinal import CutPoints, OrderedProbit
-from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives, negatives_of
-from tastespace.models.factorization.priors.normal_wishart import NormalPopulation, Population
-from tastespace.models.factorization.priors.shrinkage import shrinkage_of
+from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, Noise, likelihood_of
+from tastespace.models.factorization.likelihoods.fold_in import APPROACH
+from tastespace.models.factorization.priors.normal_wishart import NormalPopulation, Population, prior_of
 from tastespace.models.factorization.priors.von_mises_fisher import SpherePopulation
-from tastespace.models.factorization.row_updates import NORMAL_ROWS, RowMoves, touching
-from tastespace.models.factorization.rows import Factors, RatingBlock
+from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RatingBlock, Responses, RowMoves
 from tastespace.models.factorization.sphere.moves import SphereMoves
 from tastespace.randomness import derive
 
-BLOCK = 4096  # users whose noise is looked at together
 RESTART_THIN = 1  # of the draws after a restart: they are as many as before, and cost half of the sweeps
 
 
@@ -62,22 +48,14 @@ def check_parameters(posterior: DrawsPosterior, parameters: Mapping[str, Any]) -
     if parameters["n_factors"] != "auto":
         found["n_factors"] = draws.n_factors
     _check_prior(trace, parameters)
-    found["noise"] = "per-user-and-item" if isinstance(draws.noise, UnevenKept) else "constant"
-    negatives = negatives_of(draws.noise)
-    found["negatives"] = None if negatives is None else negatives.law
-    if negatives is not None:
-        found["n_negatives"] = negatives.per_choice
     if draws.sphere is not None:
         if parameters["radius"] != "auto":
             found["radius"] = draws.sphere.radius
         found["item_prior"] = "von-mises-fisher" if draws.new_items.means.any() else "uniform"
-    suitable = ["gaussian"]
-    if isinstance(draws.noise, LevelNoise):
-        suitable = ["ordinal"] if len(draws.noise.edges) > 1 else ["ordinal", "probit"]
-    elif isinstance(draws.noise, LogisticNoise):
-        suitable = ["logistic"]
-    if parameters["likelihood"] not in suitable:
-        found["likelihood"] = suitable[0]
+    fitted, asked = draws.likelihood.learned, likelihood_of(parameters["likelihood"])
+    assert fitted is not None
+    if not fitted.matches(asked):
+        found["likelihood"] = str(fitted)
     for name, value in found.items():
         if parameters[name] != value:
             raise InvalidParameterError(
@@ -88,7 +66,7 @@ def check_parameters(posterior: DrawsPosterior, parameters: Mapping[str, Any]) -
 
 def _check_prior(trace: Trace, parameters: Mapping[str, Any]) -> None:
     """Whether columns shrink is seen from the trace."""
-    shrank, shrinks = ACTIVE in trace.quantities, shrinkage_of(parameters["prior"], parameters["n_factors"]) is not None
+    shrank, shrinks = ACTIVE in trace.quantities, prior_of(parameters["prior"], parameters["n_factors"]).shrinks
     if shrank != shrinks:
         told = "with a prior that shrinks factors" if shrank else "with a prior that shrinks no factors"
         raise InvalidParameterError(
@@ -105,14 +83,15 @@ class KeptDraw:
     user_population: Population
     item_population: Population
     item_moves: RowMoves
-    likelihood: Likelihood
+    likelihood: Likelihood[Any]
     noise: Noise
 
     @classmethod
-    def of(cls, posterior: DrawsPosterior, s: int, n_items: int, dtype: Any) -> KeptDraw:
-        """Number s, with its first so many items."""
-        draws = posterior.draws
-        likelihood, noise = _noise(posterior, s, n_items)
+    def of(cls, draws: ItemDraws, s: int, n_users: int, n_items: int, dtype: Any) -> KeptDraw:
+        """Number s, with its first so many items, for so many users."""
+        learned = draws.likelihood.learned
+        assert learned is not None
+        likelihood, noise = learned.at(draws, s, n_users, n_items)
         return cls(
             points_of(draws, s, n_items, dtype),
             _population(draws.users, s),
@@ -134,7 +113,7 @@ def rows_given(
     side: RatingBlock,
     other: Factors,
     population: Population,
-    likelihood: Likelihood,
+    likelihood: Likelihood[Any],
     noise: Noise,
     rng: Generator,
     threads: int,
@@ -148,14 +127,16 @@ def rows_given(
     rows = population.draw_rows(len(side.offsets) - 1, other.factors.dtype, rng)
     if not len(side.columns):
         return rows, noise
-    if isinstance(likelihood, OrderedProbit | Logistic):
-        for _ in range(APPROACH):
-            near = touching(likelihood, side, rows, other, noise, threads)
+    for step in range(APPROACH + 1):
+        near = likelihood.approach(side, rows, other, noise, threads)
+        if near is None:
+            break
+        if step < APPROACH:
             rows = moves.solved(near, other, population.prior(other.factors.dtype), rows, axis, threads)
-        near = touching(likelihood, side, rows, other, noise, threads)
-        rows, _ = moves.drawn(Responses(near, 1.0), other, population, rows, axis, rng, threads)
-    for _ in range(1 if isinstance(likelihood, GaussianNoise) else STEPS):
-        responses = likelihood.responses(axis, side, rows, other, noise, rng, threads)
+        else:
+            rows, _ = moves.drawn(Responses(near, 1.0), other, population, rows, axis, rng, threads)
+    for _ in range(likelihood.row_steps):
+        responses = likelihood.augment(axis, side, rows, other, noise, rng, threads)
         rows, squares = moves.drawn(responses, other, population, rows, axis, rng, threads)
         noise = likelihood.learn(axis, side, squares, noise, rng)
     return rows, noise
@@ -172,49 +153,27 @@ def with_new_items(
     ratings = NewItemRatings.of(observed, n_learned)
     items: FloatArray = np.empty((observed.n_items, n_draws, width), np.float32)
     items[:n_learned] = draws.items[:n_learned]
-    precision: FloatMatrix = np.empty((n_new, n_draws), np.float32)
+    noises = []
     # What is lost when they are written is lost now, for the same answers.
     stored = np.float16 if posterior.is_half_stored else np.float32
     for s in range(n_draws):
-        kept = KeptDraw.of(posterior, s, n_learned, dtype)
+        kept = KeptDraw.of(draws, s, ratings.n_raters, n_learned, dtype)
         rows, noise = _new_items(kept, ratings, draws, dtype, derive(seed, "update", s), threads)
         items[n_learned:, s, : draws.n_factors] = rows.factors.astype(stored)
         if rows.bias is not None:
             items[n_learned:, s, draws.n_factors] = rows.bias.astype(stored)
-        if isinstance(noise, UnevenPrecision):
-            precision[:, s] = noise.items
-    kept_noise = draws.noise
-    if isinstance(kept_noise, UnevenKept):
-        summary = noise_summary(precision, draws.alpha, draws.scale)
-        kept_noise = replace(
-            kept_noise,
-            item_precision=np.concatenate([kept_noise.item_precision[:n_learned], precision]),
-            item_noise=np.concatenate([kept_noise.item_noise[:n_learned], summary]),
-        )
-    return replace(posterior, draws=replace(draws, items=items, noise=kept_noise))
-
-
-def taking_choices(posterior: DrawsPosterior, negatives: SampledNegatives) -> DrawsPosterior:
-    """A posterior of yes and no that folds users in from what they chose, and what is drawn for them."""
-    draws = posterior.draws
-    return replace(posterior, draws=replace(draws, noise=negatives.kept(draws.noise)))
+        noises.append(noise)
+    learned = draws.likelihood.learned
+    assert learned is not None
+    return replace(posterior, draws=replace(draws, items=items, noise=learned.with_items(draws, n_learned, noises)))
 
 
 def with_noise_of_users(posterior: DrawsPosterior, ratings: CSR, is_touched: BoolArray, threads: int) -> DrawsPosterior:
     """The posterior with the noise of users who are new, or have new ratings, as these have it."""
-    draws, kept = posterior.draws, posterior.draws.noise
-    if not isinstance(kept, UnevenKept):
-        return posterior
-    n_known = len(kept.user_noise)
-    noise: FloatMatrix = np.empty((len(ratings), kept.user_noise.shape[1]), np.float32)
-    noise[:n_known] = kept.user_noise
-    users = np.flatnonzero(is_touched | (np.arange(len(ratings)) >= n_known)).astype(np.int32)
-    for first in range(0, len(users), BLOCK):
-        some = users[first : first + BLOCK]
-        precision = kept.fold_in(draws, ratings.take(some), None, threads).precision
-        assert precision is not None
-        noise[some] = noise_summary(precision, draws.alpha, draws.scale)
-    return replace(posterior, draws=replace(draws, noise=replace(kept, user_noise=noise)))
+    draws, learned = posterior.draws, posterior.draws.likelihood.learned
+    assert learned is not None
+    noise = learned.with_users(draws, ratings, is_touched, threads)
+    return posterior if noise is draws.noise else replace(posterior, draws=replace(draws, noise=noise))
 
 
 def warm_states(
@@ -230,13 +189,12 @@ def warm_states(
     per_chain = draws.items.shape[1] // chains
     states = []
     for chain in range(chains):
-        kept = KeptDraw.of(posterior, per_chain * (chain + 1) - 1, observed.n_items, model.dtype)
-        noise = kept.noise
-        if isinstance(noise, UnevenPrecision):
-            noise = replace(noise, users=np.ones(observed.n_users))
-        users, noise = rows_given("user", side, kept.items, kept.user_population, kept.likelihood, noise, rng, threads)
-        # Yes and no have nothing to learn: as a draw the offset is a cut-point, in the model it is a constant.
-        noise = Noise(1.0) if isinstance(model.likelihood, YesNo) else noise
+        last = per_chain * (chain + 1) - 1
+        kept = KeptDraw.of(draws, last, observed.n_users, observed.n_items, model.dtype)
+        users, noise = rows_given(
+            "user", side, kept.items, kept.user_population, kept.likelihood, kept.noise, rng, threads
+        )
+        noise = model.likelihood.restart(noise)
         states.append(GibbsState(users, kept.items, kept.user_population, kept.item_population, noise))
     return states
 
@@ -268,31 +226,11 @@ def _new_items(
 ) -> tuple[Factors, Noise]:
     """The new items of one draw."""
     side = RatingBlock.of(ratings.of_raters, dtype, draws.offset, draws.scale)
-    noise = kept.noise
-    if isinstance(noise, UnevenPrecision):
-        noise = replace(noise, users=rng.gamma(noise.user_concentration, size=ratings.n_raters))
-        noise = replace(noise, users=noise.users / noise.user_concentration)
+    noise = kept.likelihood.renew("user", ratings.n_raters, kept.noise, rng)
     users, noise = rows_given("user", side, kept.items, kept.user_population, kept.likelihood, noise, rng, threads)
-    if isinstance(noise, UnevenPrecision):
-        noise = replace(noise, items=rng.gamma(noise.item_concentration, size=len(ratings.of_items)))
-        noise = replace(noise, items=noise.items / noise.item_concentration)
+    noise = kept.likelihood.renew("item", len(ratings.of_items), noise, rng)
     side = RatingBlock.of(ratings.of_items, dtype, draws.offset, draws.scale)
     return rows_given("item", side, users, kept.item_population, kept.likelihood, noise, rng, threads, kept.item_moves)
-
-
-def _noise(posterior: DrawsPosterior, s: int, n_items: int) -> tuple[Likelihood, Noise]:
-    """The likelihood of a draw, of which nothing is left to learn but what belongs to single rows."""
-    kept, alpha = posterior.draws.noise, float(posterior.draws.alpha[s])
-    if isinstance(kept, LevelNoise):
-        assert posterior.units.levels is not None
-        return OrderedProbit(tuple(posterior.units.levels.tolist())), CutPoints(1.0, kept.cuts[s])
-    if isinstance(kept, LogisticNoise):
-        return Logistic(kept.offset), Noise(1.0)
-    if isinstance(kept, UnevenKept):
-        of_users, of_items = (float(concentration) for concentration in kept.concentrations[s])
-        items: DoubleArray = kept.item_precision[:n_items, s].astype(np.float64)
-        return UnevenNoise(alpha), UnevenPrecision(alpha, np.zeros(0), items, of_users, of_items)
-    return GaussianNoise(alpha), Noise(alpha)
 
 
 def _of_items(draws: ItemDraws, s: int) -> tuple[Population, RowMoves]:

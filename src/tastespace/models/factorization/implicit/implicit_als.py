@@ -19,8 +19,8 @@ from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState, Ridge, Solver
 from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence, Growth, scores_of
 from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Settings, search_settings, unit_of
-from tastespace.models.factorization.likelihoods.confidence_cells import KeptChoices, matched_variance
-from tastespace.models.factorization.likelihoods.kept_noise import Units
+from tastespace.models.factorization.likelihoods.base import Units
+from tastespace.models.factorization.likelihoods.confidence_cells import ConfidenceCells, matched_variance
 from tastespace.models.implicit_feedback import OneClass
 from tastespace.progress import Observer
 
@@ -107,12 +107,12 @@ class ImplicitALS(OneClass):
         """What was given, or found."""
         return self._kept().ridge.strength
 
-    def _kept(self) -> KeptChoices:
+    def _kept(self) -> ConfidenceCells:
         self.require_fitted()
         posterior = self.posterior_
         assert isinstance(posterior, DrawsPosterior)
-        assert isinstance(posterior.draws.noise, KeptChoices)
-        return posterior.draws.noise
+        assert isinstance(posterior.draws.likelihood, ConfidenceCells)
+        return posterior.draws.likelihood
 
     def _settings(self, observed: Ratings, rng: Generator, observer: Observer) -> Settings:
         """What was given, and what is found."""
@@ -154,7 +154,7 @@ class ImplicitALS(OneClass):
                 has_biases=self.biases,
                 offset=0.0,
                 scale=1.0,
-                noise=KeptChoices(state.items, self.biases, confidence, ridge, variance, losses),
+                likelihood=ConfidenceCells(state.items, self.biases, confidence, ridge, variance, losses),
             ),
             units=Units(0.0, 1.0, None, float(scores.mean(dtype=np.float64))),
             weighs_by_evidence=False,

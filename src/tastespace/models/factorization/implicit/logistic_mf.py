@@ -33,8 +33,8 @@ from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populati
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence, Growth
 from tastespace.models.factorization.implicit.negatives import LAWS, Drawing, Law, Panel, Unchosen
-from tastespace.models.factorization.likelihoods.kept_noise import Units
-from tastespace.models.factorization.likelihoods.logistic_kept import KeptLogistic, NegativeWeight
+from tastespace.models.factorization.likelihoods.base import Units
+from tastespace.models.factorization.likelihoods.logistic_panel import LogisticPanel, NegativeWeight
 from tastespace.models.implicit_feedback import OneClass
 from tastespace.progress import Observer
 
@@ -277,7 +277,14 @@ class LogisticMF(OneClass):
                 has_biases=self.biases,
                 offset=0.0,
                 scale=1.0,
-                noise=KeptLogistic(offset, confidence, self.regularisation, weight, panel, losses),
+                likelihood=LogisticPanel(
+                    offset,
+                    confidence=confidence,
+                    ridge=self.regularisation,
+                    weight=weight,
+                    panel=panel,
+                    losses=losses,
+                ),
             ),
             units=Units(0.0, 1.0, np.array([0.0, 1.0]), float(expit(offset))),
             weighs_by_evidence=False,

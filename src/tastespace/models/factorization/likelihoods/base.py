@@ -1,25 +1,41 @@
-"""How ratings come about given the scores: the noise around them.
+"""How ratings come about given the scores: what every likelihood has, in training and in serving alike.
 
-A `Likelihood` gives the Gibbs sweep what it can work with: responses that are normal around the scores. The Gaussian
-one gives the ratings themselves; others augment them with latent variables, drawn anew whenever rows are to be drawn.
+A `Likelihood` gives the Gibbs sweep what it can work with, responses that are normal around the scores. The Gaussian
+one gives the ratings themselves; others augment them with latent variables, drawn again whenever rows are to be drawn.
+What kept draws need of the noise are arrays by name (`stack`), which lie beside the draws of the items. A
+`ServedLikelihood` answers from these: how users are folded in, and what ratings follow from scores.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, log, pi, sqrt
-from typing import Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
-from tastespace.arrays import AnyFloats, DoubleArray, IntArray
-from tastespace.distributions.normal_gamma import Gamma
+from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, FloatMatrix, IntArray
+from tastespace.data.csr import CSR
+from tastespace.data.kinds import levels_of
+from tastespace.data.ratings import Ratings
+from tastespace.distributions.latent_levels import LatentScores
+from tastespace.distributions.normal_mixture import NormalMixture, NormalRatings
 from tastespace.inference.transition import Stats
-from tastespace.models.factorization.rows import Factors, RatingBlock, row_scores
+from tastespace.models.base.posterior import PredictiveDistribution
+from tastespace.models.factorization.likelihoods import LIKELIHOODS
+from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_scores
+from tastespace.settings import Settings, settings_of
+
+if TYPE_CHECKING:
+    from tastespace.models.factorization.gibbs.item_draws import ItemDraws
+    from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives
 
 FIRST_PRECISION = 2.0  # where a chain starts: half of the ratings' variance is noise, as is usual
 Axis = Literal["user", "item"]
+Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,126 +56,223 @@ class Noise:
     alpha: float
 
     def lean(self) -> Self:
-        """As it is kept with a draw: what there is much of in single precision."""
+        """The noise as it is kept with a draw: what there is much of in single precision."""
         return self
 
 
+N = TypeVar("N", bound=Noise)
+
+
 @dataclass(frozen=True, eq=False)
-class Responses:
-    """What rows are drawn from: normal around the scores with precision alpha, times weights, times the row's own."""
+class Folded:
+    """Users given each draw: a normal over (factors, bias), and the user's own precision where there is one."""
 
-    side: RatingBlock
-    alpha: float
-    row_precision: AnyFloats | None = None  # one a row
+    means: FloatArray  # B x S x W
+    precision: FloatMatrix | None = None  # B x S
 
 
-class Likelihood(Protocol):
+@dataclass(frozen=True, eq=False)
+class ScoreDraws:
+    """Scores of pairs given each draw, in units of the model; n x S each."""
+
+    means: FloatMatrix
+    sds: FloatMatrix
+    weights: FloatMatrix | None  # of the draws; None for equal
+    precision: FloatMatrix | None  # of the user's noise
+    item_rows: IntArray  # -1 for an item never seen
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a rating of each of n items would tell about its score, near where the draws put it; n x S each."""
+
+    variance: NDArray[Any]  # of the answer around the score, in units of the model
+    slope: NDArray[Any]  # of the expected rating: ratings a unit of the score
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """The range of the ratings, and their levels, if they have any."""
+
+    low: float
+    high: float
+    levels: DoubleArray | None
+    usual: float  # mean of the training ratings
+
+    @classmethod
+    def of_levels(cls, levels: Sequence[float], usual: float) -> Units:
+        """Units of ratings that are one of these levels."""
+        return cls(float(levels[0]), float(levels[-1]), np.array(levels), usual)
+
+
+class ServedLikelihood(ABC):
+    """A likelihood with kept draws: users are folded in by it, and ratings follow from scores."""
+
+    is_linear: ClassVar[bool] = True  # the expected rating is offset + scale * score
+
+    @property
+    def takes_choices(self) -> bool:
+        """Whether users are folded in from what they chose."""
+        return False
+
+    @property
+    def sampled(self) -> SampledNegatives | None:
+        """What is drawn for users beside their choices, if something is."""
+        return None
+
+    @property
+    def learned(self) -> Likelihood[Any] | None:
+        """The likelihood that chains can go on with, if there is one."""
+        return None
+
+    @abstractmethod
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
+        """Users with these ratings; fills the roots, if there are any."""
+
+    @abstractmethod
+    def predictive(self, draws: ItemDraws, scores: ScoreDraws, units: Units) -> PredictiveDistribution:
+        """What pairs with these scores would be rated."""
+
+    @abstractmethod
+    def information(self, draws: ItemDraws, scores: Callable[[], ScoreDraws], units: Units) -> Answers:
+        """What ratings of pairs would tell; scores are computed only where it depends on them."""
+
+    @abstractmethod
+    def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
+        """What an artifact keeps, with the kind of noise (see the folder's `KINDS`)."""
+
+    @classmethod
+    @abstractmethod
+    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+        """What `arrays` gave: the likelihood, and the arrays beside its draws."""
+
+
+class Likelihood(Settings, ServedLikelihood, Generic[N]):
     """The noise of ratings. Scores and ratings are those of the model's units (`FactorModel`)."""
 
-    def first(self, observed: Observations) -> Noise:
+    is_binary: ClassVar[bool] = False  # ratings are yes (1) and no (0)
+    has_evidence: ClassVar[bool] = False  # p(ratings of a user | draw) is known in closed form
+    places_scores: ClassVar[bool] = False  # it says where scores are, so that biases need no mean of their own
+    row_steps: ClassVar[int] = 6  # Gibbs steps until rows are drawn whatever they were before
+
+    # Before training
+
+    def bind(self, observed: Ratings) -> tuple[Likelihood[N], float, float]:
+        """The likelihood with all that is found from the ratings; and their offset and scale, the model's units."""
+        return self, 0.0, 1.0
+
+    def units(self, observed: Ratings) -> Units:
+        """Range and levels of ratings. Those that are taken for numbers may be levels all the same."""
+        return Units(*observed.range, levels_of(observed.values), observed.mean)
+
+    def keep_levels(self, levels: DoubleArray | None) -> Likelihood[N]:
+        """The likelihood for ratings that may have lost some of the levels that draws know."""
+        return self
+
+    def sample_negatives(self, observed: Ratings, model: str, rng: Generator) -> SampledNegatives | None:
+        """What is drawn for users, if ratings are choices; `model` is whose, for messages."""
+        return None
+
+    # Training
+
+    @abstractmethod
+    def init(self, observed: Observations) -> N:
         """Where a chain starts."""
-        ...
 
-    def starting(self, side: RatingBlock) -> RatingBlock:
+    def start(self, side: RatingBlock) -> RatingBlock:
         """Responses for the least squares that a chain may start from."""
-        ...
-
-    def sample(self, n_users: int, n_items: int, rng: Generator) -> Noise:
-        """Before any rating is known."""
-        ...
-
-    def settle(
-        self, observed: Observations, users: Factors, items: Factors, noise: Noise, rng: Generator, threads: int
-    ) -> Noise:
-        """Draw what is better drawn with latent responses integrated out, given the scores."""
-        ...
-
-    def responses(
-        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
-    ) -> Responses:
-        """What the rows of this side are drawn from."""
-        ...
-
-    def learn(self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: Noise, rng: Generator) -> Noise:
-        """The noise given the squared errors (weighted, but not with the row's own precision) of the rows drawn."""
-        ...
-
-    def simulate(
-        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: Noise, rng: Generator
-    ) -> DoubleArray:
-        """Ratings with these scores."""
-        ...
-
-    def expected(self, scores: AnyFloats, noise: Noise) -> AnyFloats:
-        """The mean rating at each score."""
-        ...
-
-    def log_density(
-        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: Noise
-    ) -> float:
-        """Of the ratings given the scores, and of the noise. `squares` are those of the users, if they are known."""
-        ...
-
-    def figures(self, noise: Noise, unit: float) -> Stats:
-        """What of the noise is watched, in units of the ratings."""
-        ...
-
-
-@dataclass(frozen=True)
-class GaussianNoise:
-    """r ~ N(score, 1/alpha), alpha ~ Gamma(shape, rate) or fixed."""
-
-    precision: Gamma | float = Gamma(1.0, 1.0)
-
-    def first(self, observed: Observations) -> Noise:
-        return Noise(FIRST_PRECISION if isinstance(self.precision, Gamma) else self.precision)
-
-    def starting(self, side: RatingBlock) -> RatingBlock:
         return side
 
-    def sample(self, n_users: int, n_items: int, rng: Generator) -> Noise:
-        return Noise(self.precision.draw(rng) if isinstance(self.precision, Gamma) else self.precision)
+    @abstractmethod
+    def sample(self, n_users: int, n_items: int, rng: Generator) -> N:
+        """The noise before any rating is known."""
 
     def settle(
-        self, observed: Observations, users: Factors, items: Factors, noise: Noise, rng: Generator, threads: int
-    ) -> Noise:
+        self, observed: Observations, users: Factors, items: Factors, noise: N, rng: Generator, threads: int
+    ) -> N:
+        """Draw what is better drawn with latent responses integrated out, given the scores."""
         return noise
 
-    def responses(
-        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
+    @abstractmethod
+    def augment(
+        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: N, rng: Generator, threads: int
     ) -> Responses:
-        return Responses(side, noise.alpha)
+        """What the rows of this side are drawn from."""
 
-    def learn(self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: Noise, rng: Generator) -> Noise:
-        if axis == "item" or not isinstance(self.precision, Gamma):
-            return noise
-        return Noise(self.precision.posterior(len(side.columns), float(squares.sum())).draw(rng))
+    def learn(self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: N, rng: Generator) -> N:
+        """The noise given the squared errors (weighted, but not with the row's own precision) of the rows drawn."""
+        return noise
 
+    @abstractmethod
     def simulate(
-        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: Noise, rng: Generator
+        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: N, rng: Generator
     ) -> DoubleArray:
-        simulated: DoubleArray = scores + rng.standard_normal(len(scores)) / noise.alpha**0.5
-        return simulated
+        """Ratings with these scores."""
 
-    def expected(self, scores: AnyFloats, noise: Noise) -> AnyFloats:
+    def expected(self, scores: AnyFloats, noise: N) -> AnyFloats:
+        """The mean rating at each score."""
         return scores
 
+    @abstractmethod
     def log_density(
-        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: Noise
+        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: N
     ) -> float:
-        alpha = noise.alpha
-        if alpha <= 0:  # rounded to nothing
-            return -inf
-        prior = self.precision.log_density(alpha) if isinstance(self.precision, Gamma) else 0.0
-        total = float((squared_errors(observed.by_user, users, items) if squares is None else squares).sum())
-        return prior + (len(observed) * log(alpha / (2 * pi)) - alpha * total) / 2
+        """Density of the ratings given the scores, and of the noise. `squares` are those of the users, if known."""
 
-    def figures(self, noise: Noise, unit: float) -> Stats:
-        return {"noise sd": unit / sqrt(noise.alpha)}
+    def figures(self, noise: N, unit: float) -> Stats:
+        """What of the noise is watched, in units of the ratings."""
+        return {}
+
+    # Kept draws
+
+    @property
+    def learned(self) -> Likelihood[N]:
+        return self
+
+    def stack(self, noises: Sequence[N], scale: float) -> Arrays:
+        """What kept draws need of the noise of each; `scale` makes standard deviations those of ratings."""
+        return {}
+
+    @abstractmethod
+    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
+        """The likelihood of draw s, of which nothing is left to learn but what belongs to single rows."""
+
+    def restart(self, noise: Noise) -> Noise:
+        """The noise of a kept draw, as a chain goes on from it."""
+        return noise
+
+    def renew(self, axis: Axis, n_rows: int, noise: N, rng: Generator) -> N:
+        """The noise with that of single rows drawn from their population, for so many new rows."""
+        return noise
+
+    def approach(self, side: RatingBlock, rows: Factors, other: Factors, noise: N, threads: int) -> RatingBlock | None:
+        """Weighted responses whose squared errors are parabolas that touch the log likelihood at the scores.
+
+        None where rows are drawn from anywhere.
+        """
+        return None
+
+    def with_items(self, draws: ItemDraws, n_learned: int, noises: Sequence[N]) -> Arrays:
+        """What draws need of the noise, with items beyond the first so many as these noises have them."""
+        return draws.noise
+
+    def with_users(self, draws: ItemDraws, ratings: CSR, is_touched: NDArray[np.bool_], threads: int) -> Arrays:
+        """The same with the noise of users who are new, or touched by new ratings, as their ratings have it."""
+        return draws.noise
+
+    def matches(self, asked: Likelihood[Any]) -> bool:
+        """Whether draws of this likelihood can go on with another one's settings."""
+        return type(asked) is type(self)
+
+
+def likelihood_of(given: Any) -> Likelihood[Any]:
+    """Return the likelihood meant by an object, a name or a text such as `ordinal:levels=1,2,3`, checked."""
+    found: Likelihood[Any] = settings_of(given, LIKELIHOODS, "likelihood", Likelihood)
+    return found
 
 
 def squared_errors(side: RatingBlock, rows: Factors, other: Factors) -> DoubleArray:
-    """Of each row, in double where the factors are."""
+    """Sum the squared errors of each row, in double where the factors are."""
     standard = (side.targets.astype(np.float64) - side.offset) / side.scale
     errors = standard - row_scores(side, rows, other).astype(np.float64)
     weights = 1.0 if side.column_weights is None else side.column_weights[side.columns].astype(np.float64)
@@ -167,6 +280,29 @@ def squared_errors(side: RatingBlock, rows: Factors, other: Factors) -> DoubleAr
 
 
 def row_sums(side: RatingBlock, values: DoubleArray) -> DoubleArray:
-    """One sum a row, 0 for rows without ratings."""
+    """Sum values of ratings by row, 0 for rows without ratings."""
     of_rows = np.repeat(np.arange(len(side.offsets) - 1), np.diff(side.offsets))
     return np.bincount(of_rows, values, minlength=len(side.offsets) - 1).astype(np.float64)
+
+
+def normal_predictive(
+    draws: ItemDraws, scores: ScoreDraws, units: Units, noise_sd: NDArray[Any]
+) -> PredictiveDistribution:
+    """Normal ratings around normal beliefs; `noise_sd` in units of the model, n x S or S."""
+    means = draws.offset + draws.scale * scores.means
+    sds = draws.scale * scores.sds
+    noise = (draws.scale * noise_sd).astype(np.float32)
+    mixture = NormalMixture(means, np.hypot(sds, noise), scores.weights)
+    return PredictiveDistribution(
+        belief=NormalMixture(means, sds, scores.weights),
+        rating=NormalRatings(mixture, units.low, units.high, units.levels),
+    )
+
+
+def level_predictive(
+    means: FloatMatrix, cuts: DoubleArray | None, scores: ScoreDraws, units: Units
+) -> PredictiveDistribution:
+    """Levels by latent scores; without cuts by the logistic link."""
+    assert units.levels is not None
+    latent = LatentScores(means, scores.sds, cuts, units.levels, scores.weights)
+    return PredictiveDistribution(belief=latent, rating=latent.ratings)

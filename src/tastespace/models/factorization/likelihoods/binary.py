@@ -1,67 +1,132 @@
-"""Yes (1) and no (0): a chance that grows with the score.
+"""Yes (1) and no (0): what the likelihoods of answers share, whatever the link between scores and chances.
 
-    P(1) = Phi(offset + score)                       probit
-    P(1) = 1 / (1 + exp(-(offset + score)))          logistic
+    P(1) = link(offset + score)
 
-The offset is a constant: where the average rating would put a score. Latent variables make both normal: a response
-that is positive for yes (Albert and Chib 1993), or a weight (Polya-Gamma: Polson, Scott and Windle 2013).
+The offset is a constant: where the average rating would put a score. With `negatives` the ratings are choices, and
+what is drawn beside them is no (see `sampled_negatives`).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import Generator
-from scipy.special import expit, log_expit, log_ndtr, ndtr
 
-from tastespace import _native
 from tastespace.arrays import AnyFloats, DoubleArray, IntArray
-from tastespace.inference.transition import Stats
-from tastespace.models.factorization.likelihoods.base import Axis, Noise, Observations, Responses
-from tastespace.models.factorization.likelihoods.ordinal import latent, standardised
+from tastespace.data.kinds import distinct
+from tastespace.data.ratings import Ratings
+from tastespace.errors import InvalidParameterError
+from tastespace.models.base.parameters import check_int, check_number, check_option
+from tastespace.models.factorization.likelihoods.base import Likelihood, Noise, Observations, Units
+from tastespace.models.factorization.likelihoods.ordinal import listed, standardised
+from tastespace.models.factorization.likelihoods.sampled_negatives import NEGATIVES_LAWS, NegativesLaw, SampledNegatives
 from tastespace.models.factorization.rows import Factors, RatingBlock, row_scores
+from tastespace.models.implicit_feedback import require_choices
 
-EDGE, CUT = np.array([0.5]), np.zeros(1)  # what tells yes from no, and where the latent response does
+EDGE = np.array([0.5])  # what tells yes from no
+LEVELS = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
-class YesNo(ABC):
+class Binary(Likelihood[Noise]):
     """What both links share: there is nothing to learn but the scores."""
 
-    offset: float = 0.0
+    offset: float | None = None
+    negatives: NegativesLaw | None = None
+    n_negatives: int = 10
 
-    @abstractmethod
-    def responses(
-        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
-    ) -> Responses:
-        """Latent responses, or weights, given the scores."""
+    is_linear: ClassVar[bool] = False
+    is_binary: ClassVar[bool] = True
 
     @abstractmethod
     def chance(self, scores: AnyFloats) -> AnyFloats:
-        """Of yes."""
+        """The chance of yes."""
 
     @abstractmethod
     def log_chance(self, scores: DoubleArray) -> DoubleArray:
-        """Of yes; that of no is the one of the negative score."""
+        """Its logarithm; the chance of no is the one of the negative score."""
 
-    def first(self, observed: Observations) -> Noise:
+    @abstractmethod
+    def score_of(self, share: float) -> float:
+        """The score at which so many say yes."""
+
+    def check(self) -> None:
+        if self.offset is not None:
+            check_number("offset", self.offset)
+        check_int("n_negatives", self.n_negatives, least=1)
+        if self.negatives is not None:
+            check_option("negatives", self.negatives, list(NEGATIVES_LAWS))
+        elif self.n_negatives != type(self).n_negatives:
+            raise InvalidParameterError(
+                f"n_negatives is {self.n_negatives}, and negatives is None; expected negatives='uniform' or "
+                "'popularity', by which they are drawn"
+            )
+
+    @property
+    def takes_choices(self) -> bool:
+        return self.negatives is not None
+
+    def sample_negatives(self, observed: Ratings, model: str, rng: Generator) -> SampledNegatives | None:
+        if self.negatives is None:
+            return None
+        require_choices(observed, model)
+        counts, key = observed.by_item.counts, int(rng.integers(1 << 63))
+        return SampledNegatives.of(replace(self, offset=self._offset), counts, key)
+
+    def bind(self, observed: Ratings) -> tuple[Likelihood[Noise], float, float]:
+        """With `negatives` the likelihood is that of yes and no, whatever is drawn."""
+        if self.negatives is not None or self.offset is not None:
+            return replace(self, offset=self._offset), 0.0, 1.0
+        found = distinct(observed.values)
+        if found is None or not np.isin(found, LEVELS).all():
+            some = "many different numbers" if found is None else listed(found)
+            raise InvalidParameterError(
+                f"likelihood is {self.name!r}, and ratings are {some}; expected 0 (no) and 1 (yes): see "
+                "Ratings.at_least, or choose likelihood='ordinal' for levels"
+            )
+        if len(found) < 2:
+            kind = "yes (1)" if found[0] == 1 else "no (0)"
+            raise InvalidParameterError(
+                f"likelihood is {self.name!r}, and all ratings are {kind}; expected both: what was only ever clicked, "
+                "played or bought says nothing about what was not liked; ImplicitALS (--model implicit-als) makes "
+                f"lists of it, and negatives='uniform' (likelihood='{self.name}:negatives=uniform') draws what was not "
+                "chosen"
+            )
+        return replace(self, offset=self.score_of(observed.mean)), 0.0, 1.0
+
+    @property
+    def _offset(self) -> float:
+        """Where scores are; of choices among what is drawn beside them, where hardly any item is chosen."""
+        if self.offset is not None:
+            return self.offset
+        assert self.negatives is not None
+        return self.score_of(1 / (1 + self.n_negatives))
+
+    def matches(self, asked: Likelihood[Any]) -> bool:
+        return (
+            isinstance(asked, Binary)
+            and super().matches(asked)
+            and (asked.negatives, asked.n_negatives) == (self.negatives, self.n_negatives)
+        )
+
+    def units(self, observed: Ratings) -> Units:
+        return Units.of_levels(LEVELS, observed.mean)
+
+    def init(self, observed: Observations) -> Noise:
         return Noise(1.0)
 
-    def starting(self, side: RatingBlock) -> RatingBlock:
+    def start(self, side: RatingBlock) -> RatingBlock:
         return standardised(side)
 
     def sample(self, n_users: int, n_items: int, rng: Generator) -> Noise:
         return Noise(1.0)
 
-    def settle(
-        self, observed: Observations, users: Factors, items: Factors, noise: Noise, rng: Generator, threads: int
-    ) -> Noise:
-        return noise
-
-    def learn(self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: Noise, rng: Generator) -> Noise:
-        return noise
+    def restart(self, noise: Noise) -> Noise:
+        # There is nothing to learn: as a draw the offset may be a cut-point, in the model it is a constant.
+        return Noise(1.0)
 
     def simulate(
         self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: Noise, rng: Generator
@@ -69,49 +134,11 @@ class YesNo(ABC):
         return np.asarray(rng.random(len(scores)) < self.expected(scores, noise), np.float64)
 
     def expected(self, scores: AnyFloats, noise: Noise) -> AnyFloats:
-        return self.chance(self.offset + scores)
+        return self.chance(self._offset + scores)
 
     def log_density(
         self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: Noise
     ) -> float:
         side = observed.by_user
-        scores = row_scores(side, users, items, self.offset).astype(np.float64)
+        scores = row_scores(side, users, items, self._offset).astype(np.float64)
         return float(self.log_chance(np.where(side.targets > EDGE, scores, -scores)).sum())
-
-    def figures(self, noise: Noise, unit: float) -> Stats:
-        return {}
-
-
-@dataclass(frozen=True)
-class Probit(YesNo):
-    """The normal distribution function as link."""
-
-    def responses(
-        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
-    ) -> Responses:
-        return Responses(latent(side, rows, other, EDGE, CUT, self.offset, rng, threads), 1.0)
-
-    def chance(self, scores: AnyFloats) -> AnyFloats:
-        return np.asarray(ndtr(scores))
-
-    def log_chance(self, scores: DoubleArray) -> DoubleArray:
-        return np.asarray(log_ndtr(scores))
-
-
-@dataclass(frozen=True)
-class Logistic(YesNo):
-    """The logistic function as link: given w ~ PG(1, score), (r - 1/2) / w is normal with precision w."""
-
-    def responses(
-        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
-    ) -> Responses:
-        weights = row_scores(side, rows, other, self.offset, threads)
-        _native.draw_polya_gamma(weights, int(rng.integers(1 << 63)), weights, threads)
-        targets = (side.targets - weights.dtype.type(0.5)) / weights
-        return Responses(RatingBlock(side.offsets, side.columns, targets, weights=weights, offset=self.offset), 1.0)
-
-    def chance(self, scores: AnyFloats) -> AnyFloats:
-        return np.asarray(expit(scores))
-
-    def log_chance(self, scores: DoubleArray) -> DoubleArray:
-        return np.asarray(log_expit(scores))

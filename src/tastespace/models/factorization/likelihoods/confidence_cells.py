@@ -16,7 +16,7 @@ has chosen nothing at all is anybody of the audience.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -32,15 +32,18 @@ from tastespace.distributions.normal_mixture import NormalMixture, NormalRatings
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.implicit.alternating import Ridge
 from tastespace.models.factorization.implicit.cells import GROWTHS, Chosen, Confidence, Others, solve
-from tastespace.models.factorization.implicit.negatives import offsets_of
-from tastespace.models.factorization.likelihoods.kept_noise import Answers, Folded, ScoreDraws, Units
+from tastespace.models.factorization.likelihoods.base import (
+    Answers,
+    Arrays,
+    Folded,
+    ScoreDraws,
+    ServedLikelihood,
+    Units,
+)
 from tastespace.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
-
-
-KIND = 4  # among the kinds of noise of an artifact
 
 
 def matched_variance(users: Populations, items: FloatMatrix, has_biases: bool, ridge: float) -> float:
@@ -52,7 +55,7 @@ def matched_variance(users: Populations, items: FloatMatrix, has_biases: bool, r
 
 
 @dataclass(frozen=True, eq=False)
-class KeptChoices:
+class ConfidenceCells(ServedLikelihood):
     """Cells as weighted responses around scores."""
 
     items: FloatMatrix  # M x W: factors and, last, the bias, if there is one
@@ -61,8 +64,6 @@ class KeptChoices:
     ridge: Ridge
     variance: float  # sigma^2
     losses: DoubleArray  # after each sweep
-
-    is_linear = True
 
     @cached_property
     def others(self) -> Others:
@@ -92,26 +93,26 @@ class KeptChoices:
         lower = np.linalg.cholesky(precision)
         return np.asarray(solve_triangular(lower, np.eye(len(lower)), lower=True).T)
 
-    def outlook(self, draws: ItemDraws, foreseen: ScoreDraws, units: Units) -> PredictiveDistribution:
+    def predictive(self, draws: ItemDraws, scores: ScoreDraws, units: Units) -> PredictiveDistribution:
         """Preferences, as far as they are known; that of a single moment has no meaning here, and no noise."""
-        belief = NormalMixture(foreseen.means, foreseen.sds, foreseen.weights)
+        belief = NormalMixture(scores.means, scores.sds, scores.weights)
         # A score is no rating, and has no range: some are above 1.
         return PredictiveDistribution(belief=belief, rating=NormalRatings(belief, -inf, inf, None))
 
-    def answers(self, draws: ItemDraws, foresee: Callable[[], ScoreDraws], units: Units) -> Answers:
+    def information(self, draws: ItemDraws, scores: Callable[[], ScoreDraws], units: Units) -> Answers:
         """A choice of something once: what is turned down was taken for that already."""
         once = float(self.confidence.beyond_one(np.ones(1))[0])
         return Answers(np.full((1, 1), self.variance / once), np.ones((1, 1)))
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
         growth = GROWTHS.index(self.confidence.growth)
         figures = [self.confidence.strength, growth, self.ridge.strength, self.ridge.is_weighted, self.variance]
-        return {"noise": np.array([KIND], np.uint8), "choices": np.array(figures, np.float64), "losses": self.losses}
+        return {"noise": np.array([4], np.uint8), "choices": np.array(figures, np.float64), "losses": self.losses}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> KeptChoices:
+    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
         strength, growth, ridge, is_weighted, variance = (float(figure) for figure in arrays["choices"])
-        return cls(
+        cells = cls(
             contiguous(arrays["items"][:, 0], np.float32),
             bool(arrays["flags"][0]),
             Confidence(strength, GROWTHS[int(growth)]),
@@ -119,16 +120,4 @@ class KeptChoices:
             variance,
             np.asarray(arrays["losses"], np.float64),
         )
-
-
-class OfChoices:
-    """Mark of a kept noise that folds users in from what they chose."""
-
-
-def chosen_only(ratings: CSR) -> CSR:
-    """Less what was chosen no times: explanations ask what would be if something had not been chosen."""
-    is_chosen = ratings.values > 0
-    if is_chosen.all():
-        return ratings
-    counts = np.bincount(ratings.rows()[is_chosen], minlength=len(ratings))
-    return CSR(offsets_of(counts), ratings.columns[is_chosen], ratings.values[is_chosen])
+        return cells, {}

@@ -3,39 +3,57 @@
     r ~ N(score, 1 / (alpha a_i b_j)),   a_i ~ Gamma(k, k),   b_j ~ Gamma(l, l)
 
 a_i and b_j are 1 on average; how far they spread, k and l, is learned on a grid (log-uniform). Squared errors weighted
-with the other side's precisions come with the draw of each side's rows, so that the noise costs no further pass.
+with the other side's precisions come with the draw of each side's rows, so that the noise costs no further pass. A
+user's own precision is drawn with their factors when they are folded in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import log, pi, sqrt
-from typing import Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from tastespace.arrays import AnyFloats, DoubleArray, IntArray
+from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.data.csr import CSR
 from tastespace.distributions.normal_gamma import Gamma
 from tastespace.inference.transition import Stats
+from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods.base import (
-    FIRST_PRECISION,
+    Answers,
+    Arrays,
     Axis,
+    Folded,
+    Likelihood,
     Noise,
     Observations,
-    Responses,
+    ScoreDraws,
+    ServedLikelihood,
+    Units,
+    normal_predictive,
     squared_errors,
 )
-from tastespace.models.factorization.rows import Factors, RatingBlock
+from tastespace.models.factorization.likelihoods.fold_in import fold_in_latent
+from tastespace.models.factorization.likelihoods.gaussian import NormalNoise
+from tastespace.models.factorization.rows import Factors, RatingBlock, Responses
+from tastespace.randomness import generator
 
-# From everybody his own (half of the precisions beyond a factor of 5) to all alike (within 10 %).
+if TYPE_CHECKING:
+    from tastespace.models.factorization.gibbs.item_draws import ItemDraws
+
+# From everybody their own (half of the precisions beyond a factor of 5) to all the same (within 10 %).
 CONCENTRATIONS = np.geomspace(0.5, 100.0, 60)
 FIRST_CONCENTRATION = 10.0
+BLOCK_ROWS = 4096  # whose noise is summarised together
 
 
 @dataclass(frozen=True, eq=False)
-class UnevenPrecision(Noise):
+class RowPrecisions(Noise):
     """alpha, and the factors of users and items."""
 
     users: AnyFloats  # a, one a user
@@ -48,93 +66,190 @@ class UnevenPrecision(Noise):
 
 
 @dataclass(frozen=True)
-class UnevenNoise:
-    """The likelihood; alpha has a Gamma prior or is fixed."""
+class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
+    """Ratings are numbers with normal noise that differs between users and between items.
 
-    precision: Gamma | float = Gamma(1.0, 1.0)
+    `precision` is "learned", or 1 / variance of a rating of an average user and item. `shape` and `rate` are those of
+    its gamma prior, for ratings of standard deviation 1.
+    """
 
-    def first(self, observed: Observations) -> UnevenPrecision:
-        alpha = FIRST_PRECISION if isinstance(self.precision, Gamma) else self.precision
+    name: ClassVar[str] = "heteroscedastic"
+
+    def init(self, observed: Observations) -> RowPrecisions:
         users, items = (np.ones(len(side.offsets) - 1) for side in (observed.by_user, observed.by_item))
-        return UnevenPrecision(alpha, users, items, FIRST_CONCENTRATION, FIRST_CONCENTRATION)
+        return RowPrecisions(self.first_alpha(), users, items, FIRST_CONCENTRATION, FIRST_CONCENTRATION)
 
-    def starting(self, side: RatingBlock) -> RatingBlock:
-        return side
-
-    def sample(self, n_users: int, n_items: int, rng: Generator) -> UnevenPrecision:
-        alpha = self.precision.draw(rng) if isinstance(self.precision, Gamma) else self.precision
+    def sample(self, n_users: int, n_items: int, rng: Generator) -> RowPrecisions:
+        alpha = self.first_alpha(rng)
         of_users, of_items = (float(rng.choice(CONCENTRATIONS)) for _ in range(2))
         users, items = rng.gamma(of_users, size=n_users) / of_users, rng.gamma(of_items, size=n_items) / of_items
-        return UnevenPrecision(alpha, users, items, of_users, of_items)
+        return RowPrecisions(alpha, users, items, of_users, of_items)
 
     def settle(
-        self, observed: Observations, users: Factors, items: Factors, noise: Noise, rng: Generator, threads: int
-    ) -> UnevenPrecision:
+        self, observed: Observations, users: Factors, items: Factors, noise: RowPrecisions, rng: Generator, threads: int
+    ) -> RowPrecisions:
         """The spreads, and how alpha shares with the factors, which the errors do not tell."""
-        noise = _uneven(noise)
         noise = replace(
             noise,
             user_concentration=draw_concentration(noise.users, rng),
             item_concentration=draw_concentration(noise.items, rng),
         )
-        if not isinstance(self.precision, Gamma):
+        prior = self.prior
+        if prior is None:
             return noise
-        factor = share(self.precision, noise.alpha, noise.users, noise.user_concentration, rng)
+        factor = share(prior, noise.alpha, noise.users, noise.user_concentration, rng)
         noise = replace(noise, alpha=noise.alpha * factor, users=noise.users / factor)
-        factor = share(self.precision, noise.alpha, noise.items, noise.item_concentration, rng)
+        factor = share(prior, noise.alpha, noise.items, noise.item_concentration, rng)
         return replace(noise, alpha=noise.alpha * factor, items=noise.items / factor)
 
-    def responses(
-        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
+    def augment(
+        self,
+        axis: Axis,
+        side: RatingBlock,
+        rows: Factors,
+        other: Factors,
+        noise: RowPrecisions,
+        rng: Generator,
+        threads: int,
     ) -> Responses:
-        noise, dtype = _uneven(noise), other.factors.dtype
+        dtype = other.factors.dtype
         own, others = (noise.users, noise.items) if axis == "user" else (noise.items, noise.users)
         return Responses(replace(side, column_weights=others.astype(dtype)), noise.alpha, own.astype(dtype))
 
     def learn(
-        self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: Noise, rng: Generator
-    ) -> UnevenPrecision:
-        noise = _uneven(noise)
+        self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: RowPrecisions, rng: Generator
+    ) -> RowPrecisions:
         counts = np.diff(side.offsets)
         if axis == "item":
             return replace(noise, items=draw_precisions(noise.item_concentration, counts, noise.alpha * squares, rng))
         users = draw_precisions(noise.user_concentration, counts, noise.alpha * squares, rng)
-        if not isinstance(self.precision, Gamma):
+        if self.prior is None:
             return replace(noise, users=users)
-        alpha = self.precision.posterior(len(side.columns), float(np.sum(users * squares))).draw(rng)
+        alpha = self.prior.posterior(len(side.columns), float(np.sum(users * squares))).draw(rng)
         return replace(noise, users=users, alpha=alpha)
 
     def simulate(
-        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: Noise, rng: Generator
+        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: RowPrecisions, rng: Generator
     ) -> DoubleArray:
-        noise = _uneven(noise)
         precision = noise.alpha * noise.users[user_rows] * noise.items[item_rows]
         return np.asarray(scores + rng.standard_normal(len(scores)) / np.sqrt(precision))
 
-    def expected(self, scores: AnyFloats, noise: Noise) -> AnyFloats:
-        return scores
-
     def log_density(
-        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: Noise
+        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: RowPrecisions
     ) -> float:
-        noise, by_user = _uneven(noise), observed.by_user
+        by_user = observed.by_user
         if squares is None:
             squares = squared_errors(replace(by_user, column_weights=noise.items), users, items)
         n_rated, n_raters = np.diff(by_user.offsets), np.diff(observed.by_item.offsets)
         # Sums, not products of matrices: those depend on the threads of their library.
         normal = len(observed) * log(noise.alpha / (2 * pi)) + float(np.sum(n_rated * np.log(noise.users)))
         normal += float(np.sum(n_raters * np.log(noise.items))) - noise.alpha * float(np.sum(noise.users * squares))
-        prior = self.precision.log_density(noise.alpha) if isinstance(self.precision, Gamma) else 0.0
+        prior = 0.0 if self.prior is None else self.prior.log_density(noise.alpha)
         prior += log_density_of(noise.users, noise.user_concentration)
         return prior + log_density_of(noise.items, noise.item_concentration) + normal / 2
 
-    def figures(self, noise: Noise, unit: float) -> Stats:
-        noise = _uneven(noise)
+    def figures(self, noise: RowPrecisions, unit: float) -> Stats:
         return {
-            "noise sd": unit / sqrt(noise.alpha),
+            **super().figures(noise, unit),
             "user noise spread": 1 / sqrt(noise.user_concentration),
             "item noise spread": 1 / sqrt(noise.item_concentration),
         }
+
+    def stack(self, noises: Sequence[RowPrecisions], scale: float) -> Arrays:
+        alpha = np.array([noise.alpha for noise in noises])
+        items = [noise.items for noise in noises]
+        return {
+            "item_precision": contiguous(np.stack(items, axis=1), np.float32),  # M x S
+            "concentrations": np.array([(noise.user_concentration, noise.item_concentration) for noise in noises]),
+            "user_noise": _summary_by_block([noise.users for noise in noises], alpha, scale),  # N x 4
+            "item_noise": _summary_by_block(items, alpha, scale),  # M x 4
+        }
+
+    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
+        alpha = float(draws.alpha[s])
+        of_users, of_items = (float(concentration) for concentration in draws.noise["concentrations"][s])
+        items: DoubleArray = draws.noise["item_precision"][:n_items, s].astype(np.float64)
+        noise = RowPrecisions(alpha, np.ones(n_users), items, of_users, of_items)
+        return HeteroscedasticGaussian(alpha), noise
+
+    def renew(self, axis: Axis, n_rows: int, noise: RowPrecisions, rng: Generator) -> RowPrecisions:
+        concentration = noise.user_concentration if axis == "user" else noise.item_concentration
+        drawn = rng.gamma(concentration, size=n_rows) / concentration
+        return replace(noise, users=drawn) if axis == "user" else replace(noise, items=drawn)
+
+    def with_items(self, draws: ItemDraws, n_learned: int, noises: Sequence[RowPrecisions]) -> Arrays:
+        precision = contiguous(np.stack([noise.items for noise in noises], axis=1), np.float32)
+        summary = noise_summary(precision, draws.alpha, draws.scale)
+        return {
+            **draws.noise,
+            "item_precision": np.concatenate([draws.noise["item_precision"][:n_learned], precision]),
+            "item_noise": np.concatenate([draws.noise["item_noise"][:n_learned], summary]),
+        }
+
+    def with_users(self, draws: ItemDraws, ratings: CSR, is_touched: NDArray[np.bool_], threads: int) -> Arrays:
+        known = draws.noise["user_noise"]
+        noise: FloatMatrix = np.empty((len(ratings), known.shape[1]), np.float32)
+        noise[: len(known)] = known
+        users = np.flatnonzero(is_touched | (np.arange(len(ratings)) >= len(known))).astype(np.int32)
+        for first in range(0, len(users), BLOCK_ROWS):
+            some = users[first : first + BLOCK_ROWS]
+            precision = self.fold_in(draws, ratings.take(some), None, threads).precision
+            assert precision is not None
+            noise[some] = noise_summary(precision, draws.alpha, draws.scale)
+        return {**draws.noise, "user_noise": noise}
+
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
+        precision = np.empty((len(ratings), len(draws.alpha)), np.float32)
+        latent = {
+            "kind": "uneven",
+            "item_precision": draws.noise["item_precision"],
+            "concentration": contiguous(draws.noise["concentrations"][:, 0], np.float64),
+            "out_precision": precision,
+        }
+        return Folded(fold_in_latent(draws, ratings, roots, threads, latent), precision)
+
+    def predictive(self, draws: ItemDraws, scores: ScoreDraws, units: Units) -> PredictiveDistribution:
+        return normal_predictive(draws, scores, units, 1 / np.sqrt(_pair_precision(draws, scores)))
+
+    def information(self, draws: ItemDraws, scores: Callable[[], ScoreDraws], units: Units) -> Answers:
+        return Answers(1 / _pair_precision(draws, scores()), np.full((1, 1), draws.scale))
+
+    def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
+        return {"noise": np.array([1], np.uint8), **draws.noise}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+        names = ("item_precision", "user_noise", "item_noise")
+        noise: dict[str, NDArray[Any]] = {name: contiguous(arrays[name], np.float32) for name in names}
+        return cls(), {**noise, "concentrations": contiguous(arrays["concentrations"], np.float64)}
+
+
+def _pair_precision(draws: ItemDraws, scores: ScoreDraws) -> NDArray[Any]:
+    """The precision of the noise of pairs; n x S."""
+    if not len(scores.item_rows):  # Of nobody: a filter left nothing.
+        return np.empty(scores.means.shape)
+    assert scores.precision is not None
+    # An item never seen has one of its population, a draw each, and always the same.
+    concentration = draws.noise["concentrations"][:, 1]
+    unknown = generator(0).gamma(concentration) / concentration
+    is_known = (scores.item_rows >= 0)[:, None]
+    of_items = np.where(is_known, draws.noise["item_precision"][np.maximum(scores.item_rows, 0)], unknown)
+    return np.asarray(draws.alpha * scores.precision * of_items)
+
+
+def _summary_by_block(drawn: Sequence[AnyFloats], alpha: DoubleArray, scale: float) -> FloatMatrix:
+    """Compute `noise_summary` of factors draw by draw, in bounded memory."""
+    firsts = range(0, len(drawn[0]), BLOCK_ROWS)
+    blocks = (np.stack([factors[first : first + BLOCK_ROWS] for factors in drawn], axis=1) for first in firsts)
+    return np.concatenate([noise_summary(block, alpha, scale) for block in blocks])
+
+
+def noise_summary(factors: AnyFloats, alpha: DoubleArray, scale: float) -> FloatMatrix:
+    """Summarise each row of factors (rows x S): the noise's standard deviation in ratings of something average (mean,
+    5 % and 95 % quantiles over draws), and the probability that it is above the average one."""
+    sds = scale / np.sqrt(factors.astype(np.float64) * alpha)
+    low, high = np.quantile(sds, [0.05, 0.95], axis=1)
+    return np.stack([sds.mean(1), low, high, (factors < 1).mean(1)], axis=1).astype(np.float32)
 
 
 def draw_precisions(concentration: float, counts: DoubleArray, squares: DoubleArray, rng: Generator) -> DoubleArray:
@@ -171,8 +286,3 @@ def log_density_of(factors: AnyFloats, concentration: float) -> float:
     k = concentration
     constant = len(factors) * (k * log(k) - float(gammaln(k)))
     return constant + float(((k - 1) * np.log(factors) - k * factors).sum())
-
-
-def _uneven(noise: Noise) -> UnevenPrecision:
-    assert isinstance(noise, UnevenPrecision)
-    return noise

@@ -2,205 +2,60 @@
 
     r = level l  iff  k_{l-1} < z <= k_l,   z ~ N(score, 1)
 
-The cut-points are learned. Responses are drawn anew whenever rows are to be drawn, in the order of those rows (Albert
+The cut-points are learned. Responses are drawn again whenever rows are to be drawn, in the order of those rows (Albert
 and Chib 1993).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import lgamma, log, pi
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.random import Generator
-from scipy.special import log_ndtr, ndtr, ndtri
+from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from tastespace import _native
-from tastespace.arrays import AnyFloats, DoubleArray, IntArray
-from tastespace.errors import NonFiniteStateError
+from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, IntArray, contiguous
+from tastespace.data.csr import CSR
+from tastespace.data.kinds import MOST_LEVELS, distinct, strange
+from tastespace.data.ratings import Ratings
+from tastespace.distributions.latent_levels import ordinal_information, ordinal_slope
+from tastespace.errors import InvalidParameterError
 from tastespace.inference.transition import Stats
-from tastespace.models.factorization.likelihoods.base import FIRST_PRECISION, Axis, Noise, Observations, Responses
-from tastespace.models.factorization.rows import Factors, RatingBlock, row_scores
+from tastespace.models.base.parameters import check_ascending
+from tastespace.models.base.posterior import PredictiveDistribution
+from tastespace.models.factorization.likelihoods.base import (
+    FIRST_PRECISION,
+    Answers,
+    Arrays,
+    Axis,
+    Folded,
+    Likelihood,
+    Noise,
+    Observations,
+    ScoreDraws,
+    ServedLikelihood,
+    Units,
+    level_predictive,
+)
+from tastespace.models.factorization.likelihoods.cut_points import (
+    ScoreGrid,
+    coordinates,
+    draw_cuts,
+    likely_cuts,
+    log_prior,
+    sample_cuts,
+)
+from tastespace.models.factorization.likelihoods.fold_in import APPROACH, fold_in_latent
+from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_scores
 
-FIRST_CUT_SD = 2.0
-LOG_GAP_MEAN, LOG_GAP_SD = -0.5, 1.0
-STEP = 1 / 32  # of the grid: the error of the sum over a million ratings is below 0.01 where scores are of order 1
-MOST_NODES = 1 << 14
-NEWTON_STEPS, LEAST_SIZE, ENOUGH = 50, 1e-4, 1e-6
-DEGREES = 8.0  # of the proposal's tails
-LEAST_LOG = -700.0  # below that a probability counts as e^-700
+if TYPE_CHECKING:
+    from tastespace.models.factorization.gibbs.item_draws import ItemDraws
 
-
-@dataclass(frozen=True, eq=False)
-class ScoreGrid:
-    """The scores of each level, spread over a grid: sums over ratings are sums over its nodes."""
-
-    nodes: DoubleArray  # m
-    weights: DoubleArray  # K x m
-
-    @classmethod
-    def of(cls, scores: AnyFloats, values: AnyFloats, edges: AnyFloats, threads: int) -> ScoreGrid:
-        low, high = (float(scores.min()), float(scores.max())) if len(scores) else (0.0, 0.0)
-        n_nodes = int((high - low) / STEP) + 5 if np.isfinite(high - low) else MOST_NODES + 1
-        if n_nodes > MOST_NODES:
-            raise NonFiniteStateError(
-                f"scores reach from {low:g} to {high:g}; expected some units of the noise, whose standard deviation is "
-                "1: try start='random' or precision='float64'"
-            )
-        weights, first = np.empty((len(edges) + 1, n_nodes)), low - 2 * STEP
-        if _native.bin_scores(scores, values, edges, first, STEP, weights, threads) >= 0:
-            raise NonFiniteStateError("a score became NaN; expected finite numbers: try precision='float64'")
-        nodes: DoubleArray = first + STEP * np.arange(n_nodes, dtype=np.float64)
-        return cls(nodes, weights)
-
-    @property
-    def counts(self) -> DoubleArray:
-        """Ratings of each level."""
-        return np.asarray(self.weights.sum(1))
-
-    def log_likelihood(self, cuts: DoubleArray) -> float:
-        return float(np.sum(self.weights * log_probabilities(self.nodes, cuts)))
-
-    def derivatives(self, cuts: DoubleArray) -> tuple[float, DoubleArray, DoubleArray]:
-        """Of the log likelihood in the cut-points: value, gradient, and the Hessian, which is tridiagonal."""
-        log_p = log_probabilities(self.nodes, cuts)
-        apart = cuts[:, None] - self.nodes
-        log_phi = -0.5 * apart**2 - 0.5 * log(2 * pi)
-        below, above = np.exp(log_phi - log_p[:-1]), np.exp(log_phi - log_p[1:])  # phi(k_l) / P of the level each side
-        gradient = np.sum(self.weights[:-1] * below - self.weights[1:] * above, axis=1)
-        diagonal = -self.weights[:-1] * below * (below + apart) - self.weights[1:] * above * (above - apart)
-        beside = np.sum(self.weights[1:-1] * above[:-1] * below[1:], axis=1)
-        hessian = np.diag(diagonal.sum(1)) + np.diag(beside, 1) + np.diag(beside, -1)
-        return float(np.sum(self.weights * log_p)), gradient, hessian
-
-
-@dataclass(frozen=True, eq=False)
-class Proposal:
-    """A t distribution in the coordinates (first cut, log gaps)."""
-
-    mode: DoubleArray
-    root: DoubleArray  # root root^T is the scale
-
-    def draw(self, rng: Generator) -> DoubleArray:
-        spread = (rng.chisquare(DEGREES) / DEGREES) ** 0.5
-        return np.asarray(self.mode + self.root @ rng.standard_normal(len(self.mode)) / spread)
-
-    def log_density(self, place: DoubleArray) -> float:
-        n = len(place)
-        apart = np.linalg.solve(self.root, place - self.mode)
-        constant = lgamma((DEGREES + n) / 2) - lgamma(DEGREES / 2) - n / 2 * log(DEGREES * pi)
-        constant -= float(np.log(np.diag(self.root)).sum())
-        return constant - (DEGREES + n) / 2 * log(1 + float(apart @ apart) / DEGREES)
-
-
-def draw_cuts(grid: ScoreGrid, cuts: DoubleArray, rng: Generator) -> DoubleArray:
-    """One Metropolis-Hastings step: new cut-points, or the same."""
-    proposal = propose(grid)
-    here, there = coordinates(cuts), proposal.draw(rng)
-    ratio = log_posterior(grid, there) - log_posterior(grid, here)
-    ratio += proposal.log_density(here) - proposal.log_density(there)
-    return cuts_at(there) if log(max(rng.random(), 1e-300)) < ratio else cuts
-
-
-def sample_cuts(n_cuts: int, rng: Generator) -> DoubleArray:
-    """From the prior."""
-    first = FIRST_CUT_SD * rng.standard_normal()
-    return cuts_at(np.append(first, LOG_GAP_MEAN + LOG_GAP_SD * rng.standard_normal(n_cuts - 1)))
-
-
-def likely_cuts(counts: DoubleArray, mean: float, variance: float) -> DoubleArray:
-    """Where the shares of the levels would put the cut-points if scores were normal; unused levels get some room."""
-    shares = np.cumsum(counts + 0.5) / (counts.sum() + 0.5 * len(counts))
-    return np.asarray(mean + (1 + variance) ** 0.5 * ndtri(shares[:-1]))
-
-
-def log_prior(place: DoubleArray) -> float:
-    """Density of (first cut, log gaps)."""
-    normal = -0.5 * (place[0] / FIRST_CUT_SD) ** 2 - log(FIRST_CUT_SD)
-    gaps = -0.5 * float(np.sum(((place[1:] - LOG_GAP_MEAN) / LOG_GAP_SD) ** 2)) - (len(place) - 1) * log(LOG_GAP_SD)
-    return float(normal) + gaps - len(place) / 2 * log(2 * pi)
-
-
-def log_posterior(grid: ScoreGrid, place: DoubleArray) -> float:
-    """In the coordinates (first cut, log gaps), up to a constant."""
-    return grid.log_likelihood(cuts_at(place)) + log_prior(place)
-
-
-def coordinates(cuts: DoubleArray) -> DoubleArray:
-    """First cut and log gaps."""
-    return np.append(cuts[0], np.log(np.diff(cuts)))
-
-
-def cuts_at(place: DoubleArray) -> DoubleArray:
-    return np.asarray(np.cumsum(np.append(place[0], np.exp(place[1:]))))
-
-
-def log_probabilities(scores: DoubleArray, cuts: DoubleArray) -> DoubleArray:
-    """log P(level | score), K x scores."""
-    low = np.append(-np.inf, cuts)[:, None] - scores
-    high = np.append(cuts, np.inf)[:, None] - scores
-    turned = low > 0  # The lower tail has more digits than the upper one.
-    low, high = np.where(turned, -high, low), np.where(turned, -low, high)
-    log_low, log_high = log_ndtr(low), log_ndtr(high)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        between = log_high + np.log(-np.expm1(log_low - log_high))
-    return np.asarray(np.fmax(between, LEAST_LOG))  # and not a number, where both ends are beyond all digits
-
-
-def propose(grid: ScoreGrid) -> Proposal:
-    """Newton's method from where the shares of the levels would have the cut-points, and the curvature at its end."""
-    of_nodes = grid.weights.sum(0)
-    total = float(of_nodes.sum()) or 1.0
-    mean = float(of_nodes @ grid.nodes) / total
-    variance = float(of_nodes @ (grid.nodes - mean) ** 2) / total
-    here = _hill(grid, coordinates(likely_cuts(grid.counts, mean, variance)))
-    for _ in range(NEWTON_STEPS):
-        move, size = np.linalg.solve(here.curvature, here.gradient), 1.0
-        while not (there := _hill(grid, here.place + size * move)).height > here.height and size > LEAST_SIZE:
-            size /= 2
-        gained = there.height - here.height
-        here = there if gained > 0 else here
-        if gained < ENOUGH:
-            break
-    # root root^T = curvature^-1, lower triangular: the inverse of the Cholesky factor of the mirrored matrix, mirrored.
-    try:
-        mirrored = np.linalg.cholesky(here.curvature[::-1, ::-1])
-    except np.linalg.LinAlgError:
-        raise NonFiniteStateError(
-            f"the cut-points have no finite spread, with scores from {grid.nodes[0]:g} to {grid.nodes[-1]:g}; expected "
-            "some units of the noise, whose standard deviation is 1: try start='random' or precision='float64'"
-        ) from None
-    return Proposal(here.place, np.linalg.inv(mirrored)[::-1, ::-1].T)
-
-
-@dataclass(frozen=True, eq=False)
-class _Hill:
-    """The log posterior at a place, its gradient, and a positive definite curvature."""
-
-    place: DoubleArray
-    height: float
-    gradient: DoubleArray
-    curvature: DoubleArray
-
-
-def _hill(grid: ScoreGrid, place: DoubleArray) -> _Hill:
-    """The curvature is the negative Hessian, without the bends of the coordinates where these would spoil it."""
-    n, gaps = len(place), np.exp(place[1:])
-    height, gradient, hessian = grid.derivatives(cuts_at(place))
-    jacobian = np.tril(np.concatenate([[1.0], gaps])[None].repeat(n, axis=0))
-    jacobian[:, 0] = 1
-    centre, precision = np.full(n, LOG_GAP_MEAN), np.full(n, LOG_GAP_SD**-2)
-    centre[0], precision[0] = 0.0, FIRST_CUT_SD**-2
-    slope = jacobian.T @ gradient - precision * (place - centre)
-    curvature = -jacobian.T @ hessian @ jacobian + np.diag(precision)
-    bends = np.zeros(n)
-    bends[1:] = gaps * np.cumsum(gradient[::-1])[::-1][1:]
-    curved = curvature - np.diag(bends)
-    try:
-        np.linalg.cholesky(curved)
-    except np.linalg.LinAlgError:
-        curved = curvature
-    return _Hill(place, height + log_prior(place), slope, curved)
+LEAST_CURVATURE, LEAST_CHANCE = 1e-4, 1e-280
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,66 +66,135 @@ class CutPoints(Noise):
 
 
 @dataclass(frozen=True)
-class OrderedProbit:
-    """The likelihood of levels, of which there are two or more, at any distances."""
+class Ordinal(Likelihood[CutPoints]):
+    """Ratings are levels, such as stars, between learned cut-points.
 
-    levels: tuple[float, ...]  # ascending
+    `levels` are all levels there are, ascending, at any distances; None for those in use.
+    """
+
+    levels: tuple[float, ...] | None = None
+
+    name: ClassVar[str] = "ordinal"
+    is_linear: ClassVar[bool] = False
+    places_scores: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.levels, list):  # so that equal ones are equal, and have a hash
+            object.__setattr__(self, "levels", tuple(self.levels))
+
+    def check(self) -> None:
+        if self.levels is not None:
+            check_ascending("levels", self.levels, least=2, most=MOST_LEVELS)
+
+    def bind(self, observed: Ratings) -> tuple[Likelihood[CutPoints], float, float]:
+        return Ordinal(tuple(_levels_of(observed.values, self.levels).tolist())), 0.0, 1.0
+
+    def units(self, observed: Ratings) -> Units:
+        return Units.of_levels(self._known, observed.mean)
+
+    def keep_levels(self, levels: DoubleArray | None) -> Likelihood[CutPoints]:
+        # A level stays one though nobody uses it any longer: the cut-points beside it are there.
+        return self if levels is None else Ordinal(tuple(levels.tolist()))
+
+    def matches(self, asked: Likelihood[Any]) -> bool:
+        # Draws of yes and no by a normal response are saved as those of two levels.
+        return asked.name == self.name or (len(self._known) == 2 and asked.name == "probit" and not asked.takes_choices)
+
+    @property
+    def _known(self) -> tuple[float, ...]:
+        assert self.levels is not None
+        return self.levels
 
     @property
     def edges(self) -> DoubleArray:
         """Between two levels: what a rating is told by."""
-        levels = np.array(self.levels)
+        levels = np.array(self._known)
         return np.asarray((levels[1:] + levels[:-1]) / 2)
 
-    def first(self, observed: Observations) -> CutPoints:
-        counts = np.bincount(np.searchsorted(self.edges, observed.by_user.targets), minlength=len(self.levels))
+    def init(self, observed: Observations) -> CutPoints:
+        counts = np.bincount(np.searchsorted(self.edges, observed.by_user.targets), minlength=len(self._known))
         return CutPoints(1.0, likely_cuts(counts.astype(np.float64), 0.0, 1.0))
 
-    def starting(self, side: RatingBlock) -> RatingBlock:
+    def start(self, side: RatingBlock) -> RatingBlock:
         return standardised(side)
 
     def sample(self, n_users: int, n_items: int, rng: Generator) -> CutPoints:
-        return CutPoints(1.0, sample_cuts(len(self.levels) - 1, rng))
+        return CutPoints(1.0, sample_cuts(len(self._known) - 1, rng))
 
     def settle(
-        self, observed: Observations, users: Factors, items: Factors, noise: Noise, rng: Generator, threads: int
+        self, observed: Observations, users: Factors, items: Factors, noise: CutPoints, rng: Generator, threads: int
     ) -> CutPoints:
-        noise, side = _cut(noise), observed.by_user
+        side = observed.by_user
         scores = row_scores(side, users, items, threads=threads)
         edges = self.edges.astype(scores.dtype)
         return replace(noise, cuts=draw_cuts(ScoreGrid.of(scores, side.targets, edges, threads), noise.cuts, rng))
 
-    def responses(
-        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
+    def augment(
+        self,
+        axis: Axis,
+        side: RatingBlock,
+        rows: Factors,
+        other: Factors,
+        noise: CutPoints,
+        rng: Generator,
+        threads: int,
     ) -> Responses:
-        return Responses(latent(side, rows, other, self.edges, _cut(noise).cuts, 0.0, rng, threads), 1.0)
-
-    def learn(self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: Noise, rng: Generator) -> Noise:
-        return noise
+        return Responses(latent(side, rows, other, self.edges, noise.cuts, 0.0, rng, threads), 1.0)
 
     def simulate(
-        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: Noise, rng: Generator
+        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: CutPoints, rng: Generator
     ) -> DoubleArray:
         responses = scores + rng.standard_normal(len(scores))
-        return np.asarray(np.array(self.levels)[np.searchsorted(_cut(noise).cuts, responses)])
+        return np.asarray(np.array(self._known)[np.searchsorted(noise.cuts, responses)])
 
-    def expected(self, scores: AnyFloats, noise: Noise) -> AnyFloats:
+    def expected(self, scores: AnyFloats, noise: CutPoints) -> AnyFloats:
         """The lowest level, and for each cut-point the step to the next times the chance to pass it."""
-        total = np.full(len(scores), self.levels[0])
-        for cut, step in zip(_cut(noise).cuts, np.diff(self.levels), strict=True):
+        total = np.full(len(scores), self._known[0])
+        for cut, step in zip(noise.cuts, np.diff(self._known), strict=True):
             total += step * ndtr(scores - cut)
         return total.astype(scores.dtype)
 
     def log_density(
-        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: Noise
+        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: CutPoints
     ) -> float:
-        noise, side = _cut(noise), observed.by_user
+        side = observed.by_user
         scores = row_scores(side, users, items)
         grid = ScoreGrid.of(scores, side.targets, self.edges.astype(scores.dtype), 1)
         return grid.log_likelihood(noise.cuts) + log_prior(coordinates(noise.cuts))
 
-    def figures(self, noise: Noise, unit: float) -> Stats:
-        return {f"cut {place}": float(cut) for place, cut in enumerate(_cut(noise).cuts, 1)}
+    def figures(self, noise: CutPoints, unit: float) -> Stats:
+        return {f"cut {place}": float(cut) for place, cut in enumerate(noise.cuts, 1)}
+
+    def stack(self, noises: Sequence[CutPoints], scale: float) -> Arrays:
+        return {"cuts": np.stack([noise.cuts for noise in noises])}  # S x (K - 1)
+
+    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
+        return self, CutPoints(1.0, draws.noise["cuts"][s])
+
+    def approach(
+        self, side: RatingBlock, rows: Factors, other: Factors, noise: CutPoints, threads: int
+    ) -> RatingBlock | None:
+        scores = row_scores(side, rows, other, 0.0, threads).astype(np.float64)
+        ends = np.concatenate([[-np.inf], noise.cuts, [np.inf]])
+        level = np.searchsorted(self.edges, side.targets)
+        slope, curvature = _between(ends[level] - scores, ends[level + 1] - scores)
+        return parabolas(side, scores, slope, curvature, 0.0, other.factors.dtype)
+
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
+        return fold_in_levels(draws, ratings, draws.noise["cuts"], self.edges, roots, threads)
+
+    def predictive(self, draws: ItemDraws, scores: ScoreDraws, units: Units) -> PredictiveDistribution:
+        return level_predictive(scores.means, draws.noise["cuts"], scores, units)
+
+    def information(self, draws: ItemDraws, scores: Callable[[], ScoreDraws], units: Units) -> Answers:
+        return level_information(scores().means, draws.noise["cuts"], units)
+
+    def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
+        return {"noise": np.array([2], np.uint8), "cuts": draws.noise["cuts"], "edges": self.edges}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+        return cls(tuple(arrays["levels"].tolist())), {"cuts": contiguous(arrays["cuts"], np.float64)}
 
 
 def latent(
@@ -296,6 +220,83 @@ def standardised(side: RatingBlock) -> RatingBlock:
     return replace(side, offset=mean, scale=(sd or 1.0) / FIRST_PRECISION**0.5)
 
 
-def _cut(noise: Noise) -> CutPoints:
-    assert isinstance(noise, CutPoints)
-    return noise
+def fold_in_levels(
+    draws: ItemDraws, ratings: CSR, cuts: DoubleArray, edges: DoubleArray, roots: FloatArray | None, threads: int
+) -> Folded:
+    """Users folded in by latent responses between the cut-points of each draw."""
+    how = {"kind": "levels", "approach": APPROACH, "cuts": cuts, "edges": contiguous(edges, np.float32)}
+    return Folded(fold_in_latent(draws, ratings, roots, threads, how, is_standard=False))
+
+
+def level_information(scores: FloatArray, cuts: DoubleArray, units: Units) -> Answers:
+    """What levels at these scores would tell."""
+    assert units.levels is not None
+    return Answers(1 / ordinal_information(scores, cuts), ordinal_slope(scores, cuts, units.levels))
+
+
+def parabolas(
+    side: RatingBlock, scores: DoubleArray, slope: DoubleArray, curvature: DoubleArray, offset: float, dtype: Any
+) -> RatingBlock:
+    """Weighted responses with this slope and curvature of the log likelihood at the scores."""
+    targets = (scores + slope / curvature).astype(dtype)
+    return RatingBlock(side.offsets, side.columns, targets, weights=curvature.astype(dtype), offset=offset)
+
+
+def _between(low: DoubleArray, high: DoubleArray) -> tuple[DoubleArray, DoubleArray]:
+    """Slope and curvature of log(Phi(high) - Phi(low)), which falls on both sides; ends are above the score."""
+    is_turned = low > 0  # the lower tail has more digits
+    from_, to = np.where(is_turned, -high, low), np.where(is_turned, -low, high)
+    chance = ndtr(to) - ndtr(from_)
+    is_told = chance > LEAST_CHANCE
+    safe = np.where(is_told, chance, 1)
+    at_low, at_high = _density(low), _density(high)
+    slope = np.where(is_told, (at_low - at_high) / safe, np.where(low > 0, low, high))  # else straight to the end
+    bend = (_times(high, at_high) - _times(low, at_low)) / safe
+    return slope, np.where(is_told, np.clip(slope**2 + bend, LEAST_CURVATURE, 1), 1.0)
+
+
+def _density(standard: NDArray[Any]) -> DoubleArray:
+    return np.asarray(np.exp(-0.5 * standard**2) / np.sqrt(2 * np.pi))
+
+
+def _times(end: DoubleArray, density: DoubleArray) -> DoubleArray:
+    """Their product, which is 0 at an infinite end."""
+    return np.where(np.isinf(end), 0.0, np.where(np.isinf(end), 0.0, end) * density)
+
+
+def _levels_of(values: NDArray[Any], declared: Sequence[float] | None) -> DoubleArray:
+    """The levels of ratings; an error if these are not of such a kind."""
+    found = distinct(values)
+    if declared is None and found is None:
+        raise InvalidParameterError(
+            f"likelihood is 'ordinal', and ratings have more than {MOST_LEVELS} different values; expected levels, "
+            "such as stars: choose likelihood='gaussian' for numbers"
+        )
+    levels = found if declared is None else np.array(declared, np.float64)
+    assert levels is not None
+    if len(levels) < 2:
+        raise InvalidParameterError(
+            f"likelihood is 'ordinal', and all ratings are {values[0]:g}; expected at least two levels: declare them "
+            "with Ordinal(levels=[...]) if there are more than were used"
+        )
+    if declared is not None:
+        with np.errstate(over="ignore"):
+            single = levels.astype(np.float32)
+        if not (np.isfinite(single).all() and (np.diff(single) > 0).all()):
+            raise InvalidParameterError(
+                f"levels are {listed(levels)}; expected numbers that differ in single precision, as ratings are kept"
+            )
+        places = np.flatnonzero(strange(values, levels))
+        if len(places):
+            raise InvalidParameterError(
+                f"{len(places)} of {len(values)} ratings are none of the declared levels, such as "
+                f"{values[places[0]]:g}; expected one of {listed(levels)}: declare all levels, or none to have those "
+                "in use"
+            )
+    return levels
+
+
+def listed(levels: DoubleArray) -> str:
+    """Levels as a sentence has them."""
+    shown = [f"{level:g}" for level in levels]
+    return ", ".join(shown if len(shown) <= 12 else [*shown[:6], "...", *shown[-3:]])

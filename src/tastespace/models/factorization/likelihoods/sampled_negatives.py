@@ -1,8 +1,8 @@
-"""Yes and no out of choices: what a user chose is yes, and items drawn for him are no.
+"""Yes and no out of choices: what a user chose is yes, and items drawn for them are no.
 
-A likelihood of yes and no then has something to tell them from. While a model is fitted every user has draws of his
+A likelihood of yes and no then has something to tell them from. While a model is fitted every user has draws of their
 own: of many who chose the same thing, as first-time buyers do, all would otherwise turn down the same few items. Where
-somebody is folded in, what is drawn depends on the model and on what he chose, and on nothing else: two with the same
+somebody is folded in, what is drawn depends on the model and on what they chose, and on nothing else: two with the same
 choices are believed to be the same, whether they were there in training or not, and nothing of it has to be kept.
 
 An item can be drawn twice, and is then no twice: over all draws, a cell counts as much as the law says (`negatives`).
@@ -10,9 +10,9 @@ An item can be drawn twice, and is then no twice: over all draws, a cell counts 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,54 +20,74 @@ from numpy.typing import NDArray
 from tastespace.arrays import FloatArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
-from tastespace.models.factorization.implicit.negatives import Chances, even, popularity
-from tastespace.models.factorization.likelihoods.confidence_cells import OfChoices, chosen_only
-from tastespace.models.factorization.likelihoods.kept_noise import Folded, LevelNoise, LogisticNoise, keys_of
+from tastespace.models.base.posterior import PredictiveDistribution
+from tastespace.models.factorization.implicit.negatives import Chances, even, offsets_of, popularity
+from tastespace.models.factorization.likelihoods import LIKELIHOODS
+from tastespace.models.factorization.likelihoods.base import (
+    Answers,
+    Arrays,
+    Folded,
+    Likelihood,
+    ScoreDraws,
+    ServedLikelihood,
+    Units,
+)
+from tastespace.models.factorization.likelihoods.fold_in import keys_of
+from tastespace.settings import kind_of
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
+    from tastespace.models.factorization.likelihoods.binary import Binary
 
 
 NegativesLaw = Literal["uniform", "popularity"]
 NEGATIVES_LAWS: tuple[NegativesLaw, ...] = get_args(NegativesLaw)
-LEVELS_KIND, LOGISTIC_KIND = 6, 7  # among the kinds of noise of an artifact
+INNER = {6: "probit", 7: "logistic"}  # kinds of noise of an artifact, and the likelihood of yes and no
 
 
 @dataclass(frozen=True, eq=False)
-class SampledNegatives:
-    """What is drawn for users: how many items a choice, and by which chances."""
+class SampledNegatives(ServedLikelihood):
+    """A likelihood of yes and no for choices: items are drawn for users, so many a choice, by chances."""
 
-    law: NegativesLaw
-    per_choice: int
+    inner: Binary  # with the law of the negatives, and how many there are
     chances: Chances  # of items
     key: int  # of the model: 63 bits
 
+    is_linear: ClassVar[bool] = False
+
     @classmethod
-    def of(cls, law: NegativesLaw, per_choice: int, item_counts: NDArray[Any], key: int) -> SampledNegatives:
-        """For items that were chosen so often."""
-        values = popularity(item_counts) if law == "popularity" else even(len(item_counts))
-        return cls(law, per_choice, Chances(values), key)
+    def of(cls, inner: Binary, item_counts: NDArray[Any], key: int) -> SampledNegatives:
+        """What is drawn where items were chosen so often."""
+        values = popularity(item_counts) if inner.negatives == "popularity" else even(len(item_counts))
+        return cls(inner, Chances(values), key)
 
     def for_items(self, item_counts: NDArray[Any]) -> SampledNegatives:
         """The same for the items there are now."""
-        return self.of(self.law, self.per_choice, item_counts, self.key)
+        return self.of(self.inner, item_counts, self.key)
 
     @property
-    def share(self) -> float:
-        """Of yes, where hardly any item is chosen."""
-        return 1 / (1 + self.per_choice)
+    def takes_choices(self) -> bool:
+        return True
+
+    @property
+    def sampled(self) -> SampledNegatives | None:
+        return self
+
+    @property
+    def learned(self) -> Likelihood[Any] | None:
+        return self.inner
 
     def completed(self, ratings: CSR, *, by_row: bool = False) -> CSR:
-        """Choices of each user as yes (1), and behind them what was drawn for him, as no (0).
+        """Choices of each user as yes (1), and behind them what was drawn for them, as no (0).
 
-        By what he chose, or by his row: then those who chose the same have other draws.
+        What is drawn goes by what they chose, or by their row: then those who chose the same have other draws.
         """
         chosen = chosen_only(ratings)
         yes = np.ones(len(chosen.columns), np.float32)
         places = keys_of(CSR(chosen.offsets, chosen.columns, yes))
         if by_row:
             places += np.arange(len(places), dtype=np.uint64)  # streams of neighbouring places differ
-        no = self.chances.draw(chosen, self.per_choice * chosen.counts, self.key, places)
+        no = self.chances.draw(chosen, self.inner.n_negatives * chosen.counts, self.key, places)
         return CSR.group(
             np.concatenate([chosen.rows(), no.rows()]),
             np.concatenate([chosen.columns, no.columns]),
@@ -87,59 +107,37 @@ class SampledNegatives:
             declared_kind="yes-no",
         )
 
-    def kept(self, noise: object) -> LevelNoise | LogisticNoise:
-        """A noise of yes and no that takes choices."""
-        if isinstance(noise, LevelNoise):
-            return LevelsOfChoices(noise.cuts, noise.edges, self)
-        assert isinstance(noise, LogisticNoise)
-        return LogisticOfChoices(noise.offset, self)
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
+        return self.inner.fold_in(draws, self.completed(ratings), roots, threads)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        figures = [NEGATIVES_LAWS.index(self.law), self.per_choice, self.key]
-        return {"negatives": np.array(figures, np.int64), "negatives_chances": self.chances.values}
+    def predictive(self, draws: ItemDraws, scores: ScoreDraws, units: Units) -> PredictiveDistribution:
+        return self.inner.predictive(draws, scores, units)
+
+    def information(self, draws: ItemDraws, scores: Callable[[], ScoreDraws], units: Units) -> Answers:
+        return self.inner.information(draws, scores, units)
+
+    def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
+        (kind,) = (number for number, name in INNER.items() if name == self.inner.name)
+        law = NEGATIVES_LAWS.index(self.inner.negatives or "uniform")
+        return {
+            **self.inner.arrays(draws),
+            "noise": np.array([kind], np.uint8),
+            "negatives": np.array([law, self.inner.n_negatives, self.key], np.int64),
+            "negatives_chances": self.chances.values,
+        }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SampledNegatives:
-        law, per_choice, key = (int(figure) for figure in arrays["negatives"])
+    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+        law, n_negatives, key = (int(figure) for figure in arrays["negatives"])
+        inner, noise = kind_of(LIKELIHOODS[INNER[int(arrays["noise"][0])]]).from_arrays(arrays)
         chances = Chances(contiguous(arrays["negatives_chances"], np.float64))
-        return cls(NEGATIVES_LAWS[law], per_choice, chances, key)
+        return cls(replace(inner, negatives=NEGATIVES_LAWS[law], n_negatives=n_negatives), chances, key), noise
 
 
-@dataclass(frozen=True, eq=False)
-class LevelsOfChoices(OfChoices, LevelNoise):
-    """Yes and no by a normal response, from choices."""
-
-    negatives: SampledNegatives
-
-    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
-        return super().fold_in(draws, self.negatives.completed(ratings), roots, threads)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {**super().arrays(), **self.negatives.arrays(), "noise": np.array([LEVELS_KIND], np.uint8)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> LevelsOfChoices:
-        cuts, edges = (contiguous(arrays[name], np.float64) for name in ("cuts", "edges"))
-        return cls(cuts, edges, SampledNegatives.from_arrays(arrays))
-
-
-@dataclass(frozen=True, eq=False)
-class LogisticOfChoices(OfChoices, LogisticNoise):
-    """Yes and no by a logistic link, from choices."""
-
-    negatives: SampledNegatives
-
-    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
-        return super().fold_in(draws, self.negatives.completed(ratings), roots, threads)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {**super().arrays(), **self.negatives.arrays(), "noise": np.array([LOGISTIC_KIND], np.uint8)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> LogisticOfChoices:
-        return cls(float(arrays["logistic_offset"][0]), SampledNegatives.from_arrays(arrays))
-
-
-def negatives_of(noise: object) -> SampledNegatives | None:
-    """By which a noise folds users in; None where it takes yes and no, or other ratings, as they are."""
-    return noise.negatives if isinstance(noise, LevelsOfChoices | LogisticOfChoices) else None
+def chosen_only(ratings: CSR) -> CSR:
+    """Leave out what was chosen no times: explanations ask what would be if something had not been chosen."""
+    is_chosen = ratings.values > 0
+    if is_chosen.all():
+        return ratings
+    counts = np.bincount(ratings.rows()[is_chosen], minlength=len(ratings))
+    return CSR(offsets_of(counts), ratings.columns[is_chosen], ratings.values[is_chosen])

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log, pi
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.random import Generator
@@ -20,8 +20,14 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, contiguous
 from tastespace.distributions.normal_gamma import KnownMean, NormalGamma
-from tastespace.distributions.normal_wishart import NormalWishart
+from tastespace.distributions.normal_wishart import NormalWishart as NormalWishartDistribution
+from tastespace.errors import InvalidParameterError
+from tastespace.models.factorization.priors import KINDS_OF_SHRINKAGE, PRIORS, PriorSettings
 from tastespace.models.factorization.rows import Factors, Moments, RowPrior
+from tastespace.settings import settings_of
+
+if TYPE_CHECKING:
+    from tastespace.models.factorization.priors.shrinkage import Shrinkage
 
 
 @dataclass(frozen=True)
@@ -143,8 +149,13 @@ class FactorPrior(Protocol):
         """Hyper-parameters before any row is known."""
         ...
 
-    def draw(self, rows: Moments, rng: Generator) -> Population:
-        """Hyper-parameters given the rows."""
+    @property
+    def columns(self) -> ShrinkingColumns | None:
+        """How columns shrink that are of no use; None where they do not."""
+        ...
+
+    def draw(self, rows: Moments, current: Population | None, rng: Generator) -> Population:
+        """Hyper-parameters given the rows and, for those that are drawn in turn, where they are; None for anywhere."""
         ...
 
     def log_density(self, population: Population) -> float:
@@ -152,16 +163,8 @@ class FactorPrior(Protocol):
         ...
 
 
-@runtime_checkable
-class Continues(Protocol):
-    """Capability of a prior: its hyper-parameters are drawn in turn, from where they are, and not at once."""
-
-    def continued(self, current: Population, rows: Moments, rng: Generator) -> Population: ...
-
-
-@runtime_checkable
-class Shrinks(Protocol):
-    """Capability of a prior: columns that are of no use shrink, and the others can be counted."""
+class ShrinkingColumns(Protocol):
+    """A prior under which columns that are of no use shrink, and the others can be counted."""
 
     @property
     def least(self) -> float:
@@ -182,9 +185,34 @@ class Shrinks(Protocol):
         ...
 
 
-def population_given(prior: FactorPrior, current: Population, rows: Moments, rng: Generator) -> Population:
-    """The next hyper-parameters of a side."""
-    return prior.continued(current, rows, rng) if isinstance(prior, Continues) else prior.draw(rows, rng)
+@dataclass(frozen=True)
+class NormalWishart(PriorSettings):
+    """Factors are normal, with any mean and covariance, both learned (Salakhutdinov and Mnih 2008)."""
+
+    name: ClassVar[str] = "normal-wishart"
+
+
+def prior_of(given: Any, n_factors: Any) -> NormalWishart | Shrinkage:
+    """Return the prior meant by an object, a name or a text such as `ard:max_factors=16`, checked.
+
+    "auto" shrinks factors where their number is learned.
+    """
+    if isinstance(given, str):
+        name, _, parameters = given.partition(":")
+        if name == "auto" and not parameters:
+            given = "shrinkage" if n_factors == "auto" else "normal-wishart"
+        elif name in KINDS_OF_SHRINKAGE:
+            given = ",".join([f"shrinkage:kind={name}", *([parameters] if parameters else [])])
+        elif name not in PRIORS:
+            names = ("auto", "normal-wishart", *KINDS_OF_SHRINKAGE)
+            raise InvalidParameterError(f"prior is {given!r}; expected one of {', '.join(map(repr, names))}")
+    found: NormalWishart | Shrinkage = settings_of(given, PRIORS, "prior", PriorSettings)
+    if n_factors == "auto" and not found.shrinks:
+        raise InvalidParameterError(
+            "n_factors is 'auto', and prior is 'normal-wishart', which shrinks no factors; expected prior='auto', "
+            "'cumulative' or 'ard', or a number of factors"
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -196,13 +224,20 @@ class NormalWishartPrior:
     scale: float = 1.0  # of the Wishart: times the identity
     bias: NormalGamma | KnownMean = NormalGamma(centre=0.0, strength=2.0, shape=1.0, rate=0.25)
 
-    def sample(self, n_factors: int, biases: bool, rng: Generator) -> Population:
-        return self._population(self._factors(n_factors), self.bias if biases else None, rng)
+    columns: ClassVar[None] = None
 
-    def draw(self, rows: Moments, rng: Generator) -> Population:
+    def sample(self, n_factors: int, biases: bool, rng: Generator) -> Population:
+        mean, precision = self._factors(n_factors).draw(rng)
+        return NormalPopulation(mean, precision, *(self.bias.draw(rng) if biases else (0.0, 0.0)))
+
+    def draw(self, rows: Moments, current: Population | None, rng: Generator) -> Population:
         factors = self._factors(len(rows.total)).posterior(rows.n, rows.total, rows.gram)
-        bias = self.bias.posterior(rows.n, rows.bias_total, rows.bias_squares) if rows.has_bias else None
-        return self._population(factors, bias, rng)
+        mean, precision = factors.draw(rng)
+        if not rows.has_bias:
+            return NormalPopulation(mean, precision)
+        return NormalPopulation(
+            mean, precision, *self.bias.posterior(rows.n, rows.bias_total, rows.bias_squares).draw(rng)
+        )
 
     def log_density(self, population: Population) -> float:
         density = self._factors(len(population.mean)).log_density(population.mean, population.precision)
@@ -210,12 +245,6 @@ class NormalWishartPrior:
             return density
         return density + self.bias.log_density(population.bias_mean, population.bias_precision)
 
-    def _factors(self, n_factors: int) -> NormalWishart:
+    def _factors(self, n_factors: int) -> NormalWishartDistribution:
         degrees = float(n_factors) if self.degrees is None else self.degrees
-        return NormalWishart(np.zeros(n_factors), self.strength, np.eye(n_factors) / self.scale, degrees)
-
-    def _population(
-        self, factors: NormalWishart, bias: NormalGamma | KnownMean | None, rng: Generator
-    ) -> NormalPopulation:
-        mean, precision = factors.draw(rng)
-        return NormalPopulation(mean, precision, *((0.0, 0.0) if bias is None else bias.draw(rng)))
+        return NormalWishartDistribution(np.zeros(n_factors), self.strength, np.eye(n_factors) / self.scale, degrees)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import lgamma, log, pi, sqrt
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.random import Generator
@@ -31,10 +31,13 @@ from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.normal_gamma import KnownMean, NormalGamma
 from tastespace.errors import InvalidParameterError
-from tastespace.models.base.parameters import check_int
-from tastespace.models.factorization.gibbs.generative_model import FactorModel
+from tastespace.models.base.parameters import check_int, check_option
+from tastespace.models.factorization.priors import PriorSettings
 from tastespace.models.factorization.priors.normal_wishart import NormalPopulation, NormalWishartPrior, Population
 from tastespace.models.factorization.rows import Moments
+
+if TYPE_CHECKING:
+    from tastespace.models.factorization.gibbs.generative_model import FactorModel
 
 BiasPrior = NormalGamma | KnownMean
 
@@ -46,11 +49,13 @@ class UnitPrior:
     strength: float  # how many rows the mean 0 is worth
     bias: BiasPrior
 
+    columns: ClassVar[None] = None
+
     def sample(self, n_factors: int, biases: bool, rng: Generator) -> NormalPopulation:
         means = drawn_means(self.strength, np.ones(n_factors), None, rng)
         return NormalPopulation(means, np.eye(n_factors), *drawn_bias(self.bias, biases, rng))
 
-    def draw(self, rows: Moments, rng: Generator) -> NormalPopulation:
+    def draw(self, rows: Moments, current: Population | None, rng: Generator) -> NormalPopulation:
         n_factors = len(rows.total)
         means = drawn_means(self.strength, np.ones(n_factors), rows, rng)
         return NormalPopulation(means, np.eye(n_factors), *bias_given(self.bias, rows, rng))
@@ -71,12 +76,16 @@ class RelevancePrior:
 
     adds_columns = False  # all that there may be are there from the beginning
 
+    @property
+    def columns(self) -> Self:
+        return self
+
     def sample(self, n_factors: int, biases: bool, rng: Generator) -> NormalPopulation:
         precisions = rng.gamma(self.shape, size=n_factors) / self.rate
         means = drawn_means(self.strength, 1 / precisions, None, rng)
         return NormalPopulation(means, np.diag(precisions), *drawn_bias(self.bias, biases, rng))
 
-    def draw(self, rows: Moments, rng: Generator) -> NormalPopulation:
+    def draw(self, rows: Moments, current: Population | None, rng: Generator) -> NormalPopulation:
         rates = self.rate + squares_of(rows, self.strength) / 2
         precisions = rng.gamma(self.shape + rows.n / 2, size=len(rates)) / rates
         means = drawn_means(self.strength, 1 / precisions, rows, rng)
@@ -164,6 +173,10 @@ class CumulativePrior:
     adds_columns = True
 
     @property
+    def columns(self) -> Self:
+        return self
+
+    @property
     def least(self) -> float:
         """The variance of a column that is added to see whether there is use for one more."""
         return self.spike
@@ -175,14 +188,11 @@ class CumulativePrior:
         means = drawn_means(self.strength, variances, None, rng)
         return _population(labels, sticks, means, variances, *drawn_bias(self.bias, biases, rng))
 
-    def draw(self, rows: Moments, rng: Generator) -> CumulativePopulation:
-        return self._given(rows, np.full(len(rows.total), 1 / (1 + self.expected)), rng)
-
-    def continued(self, current: Population, rows: Moments, rng: Generator) -> CumulativePopulation:
+    def draw(self, rows: Moments, current: Population | None, rng: Generator) -> CumulativePopulation:
         """One pass over labels, variances and sticks, from where these are."""
-        if not isinstance(current, CumulativePopulation):  # such as what was kept of a draw
-            return self.draw(rows, rng)
-        return self._given(rows, current.sticks, rng)
+        if isinstance(current, CumulativePopulation):
+            return self._given(rows, current.sticks, rng)
+        return self._given(rows, np.full(len(rows.total), 1 / (1 + self.expected)), rng)  # a kept draw has no sticks
 
     def log_density(self, population: Population) -> float:
         assert isinstance(population, CumulativePopulation)
@@ -256,11 +266,11 @@ def _drawn(log_weights: DoubleArray, rng: Generator) -> Labels:
     return np.asarray((below < rng.random(len(weights))[:, None] * below[:, -1:]).sum(axis=1), np.int64)
 
 
-PriorName = Literal["auto", "normal-wishart", "cumulative", "ard"]
-Shrinkage = Literal["cumulative", "ard"]
+ShrinkageKind = Literal["ard", "cumulative"]
+SHRINKAGES: tuple[ShrinkageKind, ...] = get_args(ShrinkageKind)
 # On held-out parts of training ratings ARD predicts as well as the best normal-Wishart prior, cumulative shrinkage does
 # not quite; and it finds planted ranks at least as well (docs/design/rank-by-shrinkage.md).
-DEFAULT_SHRINKAGE: Shrinkage = "ard"
+DEFAULT_SHRINKAGE: ShrinkageKind = "ard"
 MOST_FACTORS = 64  # to begin with
 
 LEAST_SHARE, SPIKE_SHARE = 0.2, 0.25  # of t
@@ -269,20 +279,41 @@ SLAB_SHAPE, EXPECTED_SLABS = 2.0, 10.0
 RELEVANCE_SHAPE, RELEVANCE_FLOOR = 1.0, 1e-4  # the floor in t
 
 
-def shrinkage_of(prior: PriorName, n_factors: int | str) -> Shrinkage | None:
-    """What shrinks columns, if something does."""
-    if prior == "normal-wishart" or (prior == "auto" and n_factors != "auto"):
-        return None
-    return DEFAULT_SHRINKAGE if prior == "auto" else prior
+@dataclass(frozen=True)
+class Shrinkage(PriorSettings):
+    """Factors that the ratings have no use for shrink to nothing, so that the others can be counted.
 
+    `kind` is "ard" (one gamma prior for the precision of each factor) or "cumulative" (Legramanti et al. 2020): see
+    docs/design/rank-by-shrinkage.md. Where the number of factors is learned, `max_factors` are there to begin with.
+    """
 
-def check_prior(prior: PriorName, n_factors: Any) -> None:
-    """A prior that shrinks nothing finds no number of factors."""
-    if prior == "normal-wishart" and n_factors == "auto":
-        raise InvalidParameterError(
-            "n_factors is 'auto', and prior is 'normal-wishart', which shrinks no factors; expected prior='auto', "
-            "'cumulative' or 'ard', or a number of factors"
-        )
+    kind: ShrinkageKind = DEFAULT_SHRINKAGE
+    max_factors: int = MOST_FACTORS
+
+    shrinks: ClassVar[bool] = True
+
+    def check(self) -> None:
+        check_option("kind", self.kind, list(SHRINKAGES))
+        check_int("max_factors", self.max_factors, least=1)
+
+    def __str__(self) -> str:
+        return self.kind if self.max_factors == MOST_FACTORS else f"{self.kind}:max_factors={self.max_factors}"
+
+    def bind(self, model: FactorModel, observed: Ratings) -> FactorModel:
+        """The model with columns that shrink: of its items or, where these lie on a sphere, of its users."""
+        unit, sphere, n_factors = unit_of(observed), model.item_moves.sphere, model.n_factors
+        of_users, of_items = model.user_prior, model.item_prior
+        settling = of_users, of_items
+        assert isinstance(of_users, NormalWishartPrior)
+        if sphere is None:
+            assert isinstance(of_items, NormalWishartPrior)
+            prior = shrinking_prior(self.kind, unit, observed.n_items, n_factors, of_items)
+            unshrunk = UnitPrior(of_users.strength, of_users.bias)
+            return replace(model, user_prior=unshrunk, item_prior=prior, settling=settling)
+        # A coordinate of an item has the variance radius^2 / D.
+        unit *= (n_factors + sphere.has_joint_bias) / sphere.radius**2
+        prior = shrinking_prior(self.kind, unit, observed.n_users, n_factors, of_users)
+        return replace(model, user_prior=prior, settling=settling)
 
 
 def check_most_factors(most_factors: Any, n_factors: Any) -> None:
@@ -300,30 +331,12 @@ def unit_of(observed: Ratings) -> float:
     return min(sqrt(observed.n_users * observed.n_items) / max(len(observed), 1), LARGEST_UNIT)
 
 
-def shrinking(model: FactorModel, shrinkage: Shrinkage, observed: Ratings) -> FactorModel:
-    """The model with columns that shrink: of its items or, where these lie on a sphere, of its users."""
-    unit, sphere, n_factors = unit_of(observed), model.item_moves.sphere, model.n_factors
-    of_users, of_items = model.user_prior, model.item_prior
-    settling = of_users, of_items
-    assert isinstance(of_users, NormalWishartPrior)
-    if isinstance(of_items, NormalWishartPrior):
-        prior = shrinking_prior(shrinkage, unit, observed.n_items, n_factors, of_items)
-        return replace(
-            model, user_prior=UnitPrior(of_users.strength, of_users.bias), item_prior=prior, settling=settling
-        )
-    assert sphere is not None
-    # A coordinate of an item has the variance radius^2 / D.
-    unit *= (n_factors + sphere.has_joint_bias) / sphere.radius**2
-    prior = shrinking_prior(shrinkage, unit, observed.n_users, n_factors, of_users)
-    return replace(model, user_prior=prior, settling=settling)
-
-
 def shrinking_prior(
-    shrinkage: Shrinkage, unit: float, n_rows: int, n_factors: int, like: NormalWishartPrior
+    kind: ShrinkageKind, unit: float, n_rows: int, n_factors: int, like: NormalWishartPrior
 ) -> CumulativePrior | RelevancePrior:
     """That of a side with so many rows, held back as by another prior; means and biases are as that has them."""
     held_back = 0.0 if like.degrees is None else (like.degrees - n_factors) / 2
-    if shrinkage == "cumulative":
+    if kind == "cumulative":
         spike = SPIKE_SHARE * unit
         return CumulativePrior(
             spike, SLAB_SHAPE + held_back, n_rows * spike / 2, EXPECTED_SLABS, like.strength, like.bias

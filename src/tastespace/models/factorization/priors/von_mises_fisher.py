@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import log
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import Generator
@@ -127,6 +127,8 @@ class SpherePrior:
     concentration: Gamma | None  # None for uniform
     bias: NormalGamma | KnownMean
 
+    columns: ClassVar[None] = None
+
     def sample(self, n_factors: int, biases: bool, rng: Generator) -> SpherePopulation:
         n = n_factors + self.sphere.has_joint_bias
         kappa = 0.0 if self.concentration is None else self.concentration.draw(rng)
@@ -134,7 +136,7 @@ class SpherePrior:
         has_own = biases and not self.sphere.has_joint_bias
         return SpherePopulation(self.sphere, direction, kappa, *(self.bias.draw(rng) if has_own else (0.0, 0.0)))
 
-    def draw(self, rows: Moments, rng: Generator) -> SpherePopulation:
+    def draw(self, rows: Moments, current: Population | None, rng: Generator) -> SpherePopulation:
         total = total_of(rows, self.sphere) / self.sphere.radius
         length = float(np.linalg.norm(total))
         kappa = self._concentration(len(total), rows.n, length, rng)

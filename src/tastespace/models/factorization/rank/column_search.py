@@ -23,11 +23,17 @@ from tastespace.data.ratings import Ratings
 from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.inference.drivers import Schedule, ascend, never, sample
 from tastespace.inference.trace import ACTIVE, Trace
-from tastespace.inference.transition import Stats, Transition
+from tastespace.inference.transition import Stats
 from tastespace.models.factorization.als.sweep import ALSState
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
-from tastespace.models.factorization.priors.normal_wishart import FactorPrior, Population, Shrinks, Sphere, on_sphere
+from tastespace.models.factorization.priors.normal_wishart import (
+    FactorPrior,
+    Population,
+    ShrinkingColumns,
+    Sphere,
+    on_sphere,
+)
 from tastespace.models.factorization.rows import Factors
 from tastespace.progress import Observer, silent
 
@@ -106,22 +112,17 @@ class SettledSweep:
         state, _ = ascend(
             first, first.init(rng), rng, steps=SETTLING_SWEEPS, stop=never, phase="starting", observer=silent
         )
-        turned = in_columns(ALSState(state.users, state.items), shrinks_users=isinstance(sweep.user_prior, Shrinks))
+        turned = in_columns(ALSState(state.users, state.items), shrinks_users=sweep.user_prior.columns is not None)
         return replace(
             state,
             users=turned.users,
             items=turned.items,
-            user_population=sweep.user_prior.draw(turned.users.moments, rng),
-            item_population=sweep.item_prior.draw(turned.items.moments, rng),
+            user_population=sweep.user_prior.draw(turned.users.moments, None, rng),
+            item_population=sweep.item_prior.draw(turned.items.moments, None, rng),
         )
 
     def step(self, state: GibbsState, rng: Generator) -> tuple[GibbsState, Stats]:
         return self.sweep.step(state, rng)
-
-
-def settled(sweep: GibbsSweep, model: FactorModel) -> Transition[GibbsState]:
-    """The sweep of a model, from the start that is right for it."""
-    return sweep if model.settling is None else SettledSweep.of(sweep, model)
 
 
 COLUMNS = "columns"  # that there were in a sweep, of use or not
@@ -148,11 +149,11 @@ class ColumnSearch:
     def _sweep(self, columns: int) -> GibbsSweep:
         """The sweep: with fewer coordinates those of items on a sphere are larger, and the users' columns smaller."""
         sweep = self.settled.sweep
-        sphere, prior = sweep.item_moves.sphere, sweep.user_prior
-        if sphere is None or not isinstance(prior, Shrinks):
+        sphere, columns_of = sweep.item_moves.sphere, sweep.user_prior.columns
+        if sphere is None or columns_of is None:
             return sweep
         share = (columns + sphere.has_joint_bias) / (sweep.n_factors + sphere.has_joint_bias)
-        return replace(sweep, user_prior=prior.in_units(share))
+        return replace(sweep, user_prior=columns_of.in_units(share))
 
     def _adapted(self, state: GibbsState, sweep: GibbsSweep, rng: Generator) -> GibbsState:
         prior, population = _shrinking(sweep, state)
@@ -171,8 +172,8 @@ class ColumnSearch:
             state,
             users=users,
             items=items,
-            user_population=sweep.user_prior.draw(users.moments, rng),
-            item_population=sweep.item_prior.draw(items.moments, rng),
+            user_population=sweep.user_prior.draw(users.moments, None, rng),
+            item_population=sweep.item_prior.draw(items.moments, None, rng),
         )
 
 
@@ -249,12 +250,12 @@ def _nothing(state: GibbsState, draw: int) -> None:
     """What is kept of a state."""
 
 
-def _shrinking(sweep: GibbsSweep, state: GibbsState) -> tuple[Shrinks, Population]:
+def _shrinking(sweep: GibbsSweep, state: GibbsState) -> tuple[ShrinkingColumns, Population]:
     """The prior of the side whose columns shrink, and what it has drawn."""
-    if isinstance(sweep.user_prior, Shrinks):
-        return sweep.user_prior, state.user_population
-    assert isinstance(sweep.item_prior, Shrinks)
-    return sweep.item_prior, state.item_population
+    if sweep.user_prior.columns is not None:
+        return sweep.user_prior.columns, state.user_population
+    assert sweep.item_prior.columns is not None
+    return sweep.item_prior.columns, state.item_population
 
 
 def _grown(

@@ -17,10 +17,8 @@ from tastespace.inference.samplers import hamiltonian
 from tastespace.inference.samplers.hamiltonian import DualAveraging
 from tastespace.inference.trace import ACCEPTANCE, ENERGY_ERROR
 from tastespace.models.factorization.als.sweep import AlternatingLeastSquares, Penalty
-from tastespace.models.factorization.likelihoods.base import Responses
 from tastespace.models.factorization.priors.normal_wishart import Population, Sphere, on_sphere
-from tastespace.models.factorization.row_updates import Moved
-from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior
+from tastespace.models.factorization.rows import Factors, Moved, RatingBlock, Responses, RowPrior
 from tastespace.progress import silent
 
 SphereSampler = Literal["geodesic", "slice", "metropolis"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -32,10 +32,12 @@ from tastespace.models.factorization.sphere.moves import (
     free_length,
 )
 from tastespace.progress import Observer
+from tastespace.renamed import takes_old_parameters
 
 CONCENTRATION = Gamma(1.0, 0.05)  # before any item is seen: anything from uniform to a cone
 
 
+@takes_old_parameters
 @dataclass(kw_only=True)
 class SphereBPMF(BPMF):
     """Bayesian matrix factorization with all items of one length, so that the best item for a user is the nearest one.
@@ -114,7 +116,7 @@ class SphereBPMF(BPMF):
             threads=threads.resolve(self.threads),
         )
 
-    def _plain_story(self, observed: Ratings, likelihood: Likelihood) -> FactorModel:
+    def _plain_story(self, observed: Ratings, likelihood: Likelihood[Any]) -> FactorModel:
         assert not isinstance(self.radius, str)
         model, n_factors = super()._plain_story(observed, likelihood), self._columns(observed)
         sphere = Sphere(self.radius, has_joint_bias=self.biases == "on-sphere")

@@ -11,8 +11,8 @@ from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, co
 from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.base.resuming import ItemPoints
 from tastespace.models.factorization.gibbs.posterior import DrawsBelief, DrawsPosterior
-from tastespace.models.factorization.likelihoods.kept_noise import Answers, ScoreDraws
-from tastespace.models.factorization.likelihoods.uncertain_items import UncertainItems
+from tastespace.models.factorization.likelihoods.base import Answers, ScoreDraws
+from tastespace.models.factorization.vb.uncertain_items import UncertainItems
 from tastespace.threads import one_blas_thread
 
 
@@ -25,9 +25,9 @@ class VariationalPosterior(DrawsPosterior):
 
     @property
     def uncertain(self) -> UncertainItems:
-        noise = self.draws.noise
-        assert isinstance(noise, UncertainItems)
-        return noise
+        likelihood = self.draws.likelihood
+        assert isinstance(likelihood, UncertainItems)
+        return likelihood
 
     @property
     def bounds(self) -> DoubleArray:

@@ -25,15 +25,13 @@ from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.gibbs.bpmf import (
     BIAS_RATE,
     BIAS_SHAPE,
-    EXTREME,
     LEAST_PRIOR_ROWS,
     PRIOR_ROWS,
     PRIOR_SHARE,
 )
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
-from tastespace.models.factorization.likelihoods.base import FIRST_PRECISION
-from tastespace.models.factorization.likelihoods.kept_noise import Units
-from tastespace.models.factorization.likelihoods.uncertain_items import Stranger, UncertainItems
+from tastespace.models.factorization.likelihoods.base import FIRST_PRECISION, Units
+from tastespace.models.factorization.likelihoods.gaussian import EXTREME
 from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, check_most_factors, unit_of
 from tastespace.models.factorization.rank.column_search import most_columns
 from tastespace.models.factorization.rows import RatingBlock, score_pairs
@@ -51,6 +49,7 @@ from tastespace.models.factorization.vb.populations import (
 from tastespace.models.factorization.vb.posterior import VariationalPosterior
 from tastespace.models.factorization.vb.pruning import VANISHED, PruningAscent, last_stage
 from tastespace.models.factorization.vb.rows import Family, RowBeliefs, Shape, packed
+from tastespace.models.factorization.vb.uncertain_items import Stranger, UncertainItems
 from tastespace.models.factorization.watch import aligned
 from tastespace.progress import Observer
 
@@ -263,7 +262,9 @@ class VB(Recommender):
             covariances[counts == 0] = (
                 packed(item.covariance) if self.covariance == "full" else np.diag(item.covariance)
             )
-        uncertain = UncertainItems(means, covariances, self.biases, bounds, stranger)
+        uncertain = UncertainItems(
+            items=means, covariances=covariances, has_biases=self.biases, bounds=bounds, stranger=stranger
+        )
         low, high = observed.range
         return VariationalPosterior(
             draws=ItemDraws(
@@ -274,7 +275,7 @@ class VB(Recommender):
                 has_biases=self.biases,
                 offset=offset,
                 scale=scale,
-                noise=uncertain,
+                likelihood=uncertain,
             ),
             units=Units(low, high, levels_of(observed.values), observed.mean),
             weighs_by_evidence=False,

@@ -10,7 +10,6 @@ one. Users of the same number of ratings are folded in together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,18 +19,17 @@ from numpy.typing import NDArray
 from tastespace.arrays import FloatArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.models.factorization.als.sweep import Weighting
-from tastespace.models.factorization.likelihoods.kept_noise import EvenNoise, Folded, fold_in_normal
+from tastespace.models.factorization.likelihoods.base import Arrays, Folded, ServedLikelihood
+from tastespace.models.factorization.likelihoods.fold_in import fold_in_normal
+from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
 
 
-KIND = 12  # among the kinds of noise of an artifact
-
-
-@dataclass(frozen=True, eq=False)
-class WeightedUsers(EvenNoise):
-    """Even Gaussian noise, and users whose prior is as strong as the weight of their ratings."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WeightedUsers(Gaussian):
+    """Gaussian noise, and users whose prior is as strong as the weight of their ratings."""
 
     weighting: Weighting
 
@@ -48,9 +46,9 @@ class WeightedUsers(EvenNoise):
                 roots[rows] = of_rows * np.float32(weight**-0.5)
         return Folded(means)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"noise": np.array([KIND], np.uint8), "weighting": np.array(astuple(self.weighting))}
+    def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
+        return {"noise": np.array([12], np.uint8), "weighting": np.array(astuple(self.weighting))}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> WeightedUsers:
-        return cls(Weighting(*(float(value) for value in arrays["weighting"])))
+    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+        return cls(weighting=Weighting(*(float(value) for value in arrays["weighting"]))), {}

@@ -1,4 +1,4 @@
-"""What is kept of a logistic factorization of choices, besides the items: how users are folded in by them.
+"""A logistic factorization of implicit feedback with its items: how users are folded in by them.
 
 Given the items, the energy of a user is convex, and he is believed to be
 
@@ -13,7 +13,6 @@ all is anybody of the audience.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,14 +25,14 @@ from tastespace.data.csr import CSR
 from tastespace.errors import NonFiniteStateError
 from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence
 from tastespace.models.factorization.implicit.negatives import Panel
-from tastespace.models.factorization.likelihoods.confidence_cells import OfChoices, chosen_only
-from tastespace.models.factorization.likelihoods.kept_noise import Folded, LogisticNoise
+from tastespace.models.factorization.likelihoods.base import Arrays, Folded, ServedLikelihood
+from tastespace.models.factorization.likelihoods.logistic import Logistic
+from tastespace.models.factorization.likelihoods.sampled_negatives import chosen_only
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
 
 
-KIND = 5  # among the kinds of noise of an artifact
 STEPS = 30  # of Newton, at most; it takes about five
 
 
@@ -49,15 +48,19 @@ class NegativeWeight:
         return (self.a_choice * counts + self.anyway).astype(np.float32)
 
 
-@dataclass(frozen=True, eq=False)
-class KeptLogistic(OfChoices, LogisticNoise):
-    """Choices by a logistic link."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LogisticPanel(Logistic):
+    """Choices by a logistic link, with a panel of items that stand for all that was not chosen."""
 
     confidence: Confidence
     ridge: float  # l
     weight: NegativeWeight
     panel: Panel
     losses: DoubleArray  # of each epoch
+
+    @property
+    def takes_choices(self) -> bool:
+        return True
 
     def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
         chosen, (_, _, width) = chosen_only(ratings), draws.items.shape
@@ -73,7 +76,7 @@ class KeptLogistic(OfChoices, LogisticNoise):
             prior_precision=(self.ridge * np.eye(draws.n_factors)).astype(np.float32),
             prior_linear=np.zeros(draws.n_factors, np.float32),
             bias_precision=self.ridge if draws.has_biases else None,
-            offset=self.offset,
+            offset=self._offset,
             steps=STEPS,
             means=means,
             roots=None if roots is None else roots.reshape(len(chosen), width, width),
@@ -90,12 +93,12 @@ class KeptLogistic(OfChoices, LogisticNoise):
             roots[nothing, 0] = draws.users.root(0, draws.has_biases)
         return Folded(means[:, None, :])
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
         confidence, weight = self.confidence, self.weight
         figures = [confidence.strength, GROWTHS.index(confidence.growth), self.ridge, weight.a_choice, weight.anyway]
         return {
-            "noise": np.array([KIND], np.uint8),
-            "logistic_offset": np.array([self.offset]),
+            "noise": np.array([5], np.uint8),
+            "logistic_offset": np.array([self._offset]),
             "logistic": np.array(figures, np.float64),
             "panel": self.panel.items,
             "panel_weights": self.panel.weights,
@@ -103,13 +106,14 @@ class KeptLogistic(OfChoices, LogisticNoise):
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> KeptLogistic:
+    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
         strength, growth, ridge, a_choice, anyway = (float(figure) for figure in arrays["logistic"])
-        return cls(
+        panel = cls(
             float(arrays["logistic_offset"][0]),
-            Confidence(strength, GROWTHS[int(growth)]),
-            ridge,
-            NegativeWeight(a_choice, anyway),
-            Panel(contiguous(arrays["panel"], np.int32), contiguous(arrays["panel_weights"], np.float32)),
-            np.asarray(arrays["losses"], np.float64),
+            confidence=Confidence(strength, GROWTHS[int(growth)]),
+            ridge=ridge,
+            weight=NegativeWeight(a_choice, anyway),
+            panel=Panel(contiguous(arrays["panel"], np.int32), contiguous(arrays["panel_weights"], np.float32)),
+            losses=np.asarray(arrays["losses"], np.float64),
         )
+        return panel, {}

@@ -24,7 +24,8 @@ from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, Of
 from tastespace.data.csr import CSR
 from tastespace.errors import NonFiniteStateError
 from tastespace.models.factorization.gibbs.item_draws import Populations
-from tastespace.models.factorization.likelihoods.kept_noise import EvenNoise, Folded
+from tastespace.models.factorization.likelihoods.base import Arrays, Folded, ServedLikelihood
+from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.rows import Factors, RatingBlock, score_pairs
 from tastespace.models.factorization.vb.populations import ExpectedPrior
 from tastespace.models.factorization.vb.rows import Family, RowBeliefs, Shape, arguments_of, packed, records_of
@@ -83,13 +84,12 @@ class Stranger:
         return cls(*(contiguous(arrays[name], np.float64) for name in names))
 
 
-KIND = 8  # among the kinds of noise of an artifact
 LARGEST = 1e15  # of a user's mean, in units of the ratings': variances have its square, in single precision
 
 
-@dataclass(frozen=True, eq=False)
-class UncertainItems(EvenNoise):
-    """Even Gaussian noise, and covariances of the items: users are folded in by the second moments of these."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UncertainItems(Gaussian):
+    """Gaussian noise, and covariances of the items: users are folded in by the second moments of these."""
 
     items: FloatMatrix  # M x W: means
     covariances: FloatMatrix  # M x W (W + 1) / 2: upper triangles, row by row; M x W for the factorised family
@@ -178,20 +178,21 @@ class UncertainItems(EvenNoise):
         doubled = 2 - np.eye(second.shape[1], dtype=np.float32)
         return contiguous(packed(second * doubled), np.float32)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
         return {
-            "noise": np.array([KIND], np.uint8),
+            "noise": np.array([8], np.uint8),
             "item_covariances": self.covariances,
             "bounds": self.bounds,
             **({} if self.stranger is None else self.stranger.arrays()),
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> UncertainItems:
-        return cls(
+    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+        uncertain = cls(
             items=contiguous(arrays["items"][:, 0], np.float32),
             covariances=contiguous(arrays["item_covariances"], np.float32),
             has_biases=bool(arrays["flags"][0]),
             bounds=contiguous(arrays["bounds"], np.float64),
             stranger=Stranger.found_in(arrays),
         )
+        return uncertain, {}

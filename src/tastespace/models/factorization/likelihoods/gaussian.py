@@ -1,0 +1,161 @@
+"""Numbers with normal noise, the same for all.
+
+    r ~ N(score, 1/alpha),   alpha ~ Gamma(shape, rate), or given
+
+A fold-in is a normal in closed form, and ratings are normal around the score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf, log, pi, sqrt
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from tastespace.arrays import DoubleArray, FloatArray, IntArray
+from tastespace.data.csr import CSR
+from tastespace.data.ratings import Ratings
+from tastespace.distributions.normal_gamma import Gamma
+from tastespace.errors import InvalidParameterError
+from tastespace.inference.transition import Stats
+from tastespace.models.base.parameters import check_number, check_option
+from tastespace.models.base.posterior import PredictiveDistribution
+from tastespace.models.factorization.likelihoods.base import (
+    FIRST_PRECISION,
+    Answers,
+    Arrays,
+    Axis,
+    Folded,
+    Likelihood,
+    N,
+    Noise,
+    Observations,
+    ScoreDraws,
+    ServedLikelihood,
+    Units,
+    normal_predictive,
+    squared_errors,
+)
+from tastespace.models.factorization.likelihoods.fold_in import fold_in_normal
+from tastespace.models.factorization.rows import Factors, RatingBlock, Responses
+
+if TYPE_CHECKING:
+    from tastespace.models.factorization.gibbs.item_draws import ItemDraws
+
+EXTREME = 1e12  # beyond this, single precision overflows somewhere
+
+
+@dataclass(frozen=True)
+class NormalNoise(Likelihood[N]):
+    """What Gaussian likelihoods share: a precision alpha of all ratings, given or learned.
+
+    `precision` is "learned", or 1 / variance of a rating. `shape` and `rate` are those of its gamma prior, for ratings
+    of standard deviation 1.
+    """
+
+    precision: float | Literal["learned"] = "learned"
+    shape: float = 1.0
+    rate: float = 1.0
+
+    def check(self) -> None:
+        for name in ("shape", "rate"):
+            check_number(name, getattr(self, name), above=1 / EXTREME, below=EXTREME)
+        if isinstance(self.precision, str):
+            check_option("precision", self.precision, ["learned"])
+        else:
+            check_number("precision", self.precision, above=0)
+
+    def bind(self, observed: Ratings) -> tuple[Likelihood[N], float, float]:
+        scale = observed.standard_deviation or 1.0
+        if isinstance(self.precision, str):
+            return self, observed.mean, scale
+        standard = self.precision * scale**2
+        if not 1 / EXTREME < standard < EXTREME:
+            raise InvalidParameterError(
+                f"precision is {self.precision:g}, for ratings with a standard deviation of {scale:g}; expected "
+                f"something nearer to {2 / scale**2:.2g}, or 'learned'"
+            )
+        return replace(self, precision=standard), observed.mean, scale
+
+    @property
+    def prior(self) -> Gamma | None:
+        """The prior of alpha; None where it is given."""
+        return Gamma(self.shape, self.rate) if isinstance(self.precision, str) else None
+
+    def first_alpha(self, rng: Generator | None = None) -> float:
+        """Where a chain starts, or a draw of the prior."""
+        if not isinstance(self.precision, str):
+            return self.precision
+        return FIRST_PRECISION if rng is None else Gamma(self.shape, self.rate).draw(rng)
+
+    def figures(self, noise: N, unit: float) -> Stats:
+        return {"noise sd": unit / sqrt(noise.alpha)}
+
+
+@dataclass(frozen=True)
+class Gaussian(NormalNoise[Noise]):
+    """Ratings are numbers with normal noise, the same for all users and items.
+
+    `precision` is "learned", or 1 / variance of a rating. `shape` and `rate` are those of its gamma prior, for ratings
+    of standard deviation 1.
+    """
+
+    name: ClassVar[str] = "gaussian"
+    has_evidence: ClassVar[bool] = True
+    row_steps: ClassVar[int] = 1
+
+    def init(self, observed: Observations) -> Noise:
+        return Noise(self.first_alpha())
+
+    def sample(self, n_users: int, n_items: int, rng: Generator) -> Noise:
+        return Noise(self.first_alpha(rng))
+
+    def augment(
+        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
+    ) -> Responses:
+        return Responses(side, noise.alpha)
+
+    def learn(self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: Noise, rng: Generator) -> Noise:
+        if axis == "item" or self.prior is None:
+            return noise
+        return Noise(self.prior.posterior(len(side.columns), float(squares.sum())).draw(rng))
+
+    def simulate(
+        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: Noise, rng: Generator
+    ) -> DoubleArray:
+        simulated: DoubleArray = scores + rng.standard_normal(len(scores)) / noise.alpha**0.5
+        return simulated
+
+    def log_density(
+        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: Noise
+    ) -> float:
+        alpha = noise.alpha
+        if alpha <= 0:  # rounded to nothing
+            return -inf
+        prior = 0.0 if self.prior is None else self.prior.log_density(alpha)
+        total = float((squared_errors(observed.by_user, users, items) if squares is None else squares).sum())
+        return prior + (len(observed) * log(alpha / (2 * pi)) - alpha * total) / 2
+
+    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
+        alpha = float(draws.alpha[s])
+        return Gaussian(alpha), Noise(alpha)
+
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
+        return Folded(fold_in_normal(draws, ratings, roots, threads))
+
+    def predictive(self, draws: ItemDraws, scores: ScoreDraws, units: Units) -> PredictiveDistribution:
+        return normal_predictive(draws, scores, units, 1 / np.sqrt(draws.alpha))
+
+    def information(self, draws: ItemDraws, scores: Callable[[], ScoreDraws], units: Units) -> Answers:
+        return Answers(1 / draws.alpha[None], np.full((1, 1), draws.scale))
+
+    def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
+        return {"noise": np.array([0], np.uint8)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+        return Gaussian(), {}
