@@ -43,7 +43,7 @@ def test_levels_and_mean_go_with_new_ratings():
     assert_array_equal(model.posterior_.levels, [1, 2, 3, 4, 5])
     later = model.update(pl.DataFrame({"user": [0, 1], "item": [0, 0], "rating": [2.5, 4.0]}), sweeps=0)
     assert 2.5 in later.posterior_.levels
-    assert later.posterior_.usual_rating == pytest.approx(later.ratings_.mean)
+    assert later.posterior_.units.usual == pytest.approx(later.ratings_.mean)
     assert_array_equal(model.posterior_.levels, [1, 2, 3, 4, 5])  # The old one is as it was.
 
 

@@ -292,7 +292,7 @@ def test_draws_saved_before_there_were_likelihoods_are_read(numbers):
     del arrays["noise"]
     arrays["units"] = arrays["units"][:4]
     old = DrawsPosterior.from_arrays(arrays)
-    assert old.usual_rating == pytest.approx(numbers.mean)
+    assert old.units.usual == pytest.approx(numbers.mean)
     assert not old.is_latent
 
 

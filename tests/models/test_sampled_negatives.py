@@ -207,7 +207,7 @@ def test_a_restart_learns_from_all_choices(fitted):
     later = fitted.update(pl.DataFrame({"user": [1, 3], "item": [0, 2], "rating": [2.0, 1.0]}), sweeps=3)
     assert later.news_.how == "warm restart"
     assert later.posterior_.draws.likelihood.sampled is not None
-    assert later.posterior_.usual_rating < 0.6
+    assert later.posterior_.units.usual < 0.6
     with pytest.raises(DataError, match="not above 0"):
         fitted.update(pl.DataFrame({"user": [1], "item": [0], "rating": [0.0]}))
 
