@@ -14,9 +14,10 @@ from tastespace.data.csr import CSR
 from tastespace.data.kinds import levels_of
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, NonFiniteStateError
 from tastespace.models.base.posterior import Pairs, People
+from tastespace.models.factorization import rows
 from tastespace.models.factorization.gibbs.posterior import evidence
 from tastespace.models.factorization.likelihoods.base import Noise
-from tastespace.models.factorization.rows import Factors
+from tastespace.models.factorization.rows import Factors, row_noise
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed
 from tastespace.testing.toys import gaussian
@@ -362,3 +363,37 @@ def test_likeness_does_not_depend_on_the_coordinates(fitted):
         posterior.believe(people, 1).mean(Pairs(everybody, everybody % 30)),
         atol=2e-3,
     )
+
+
+# Blocks of rows
+
+
+def test_the_noise_of_a_block_is_made_without_the_others(monkeypatch):
+    """By a generator of its own, keyed by the chain, and how many blocks came before."""
+    monkeypatch.setattr(rows, "BLOCK_ROWS", 4)
+    rng = generator(3)
+    first, second = (row_noise(rng, 10, 2, np.float32, has_bias=True) for _ in range(2))
+    assert not np.isclose(first[0], second[0]).any()
+    alone = np.random.default_rng(np.random.SeedSequence(3, spawn_key=(3 + 1,)))  # block 1 of the second sweep
+    np.testing.assert_array_equal(second[0][4:8], alone.standard_normal((4, 2), np.float32))
+    np.testing.assert_array_equal(second[1][4:8], alone.standard_normal(4, np.float32))
+
+
+def test_sums_over_rows_are_taken_block_by_block(monkeypatch):
+    monkeypatch.setattr(rows, "BLOCK_ROWS", 4)
+    points = Factors(generator(1).standard_normal((11, 3)), generator(2).standard_normal(11))
+    moments = points.moments
+    np.testing.assert_allclose(moments.gram, points.factors.T @ points.factors, rtol=1e-12)
+    np.testing.assert_allclose(moments.total, points.factors.sum(axis=0), rtol=1e-12)
+    blocks = [Factors(points.factors[place : place + 4], points.bias[place : place + 4]).moments for place in (0, 4, 8)]
+    np.testing.assert_array_equal(moments.gram, blocks[0].gram + blocks[1].gram + blocks[2].gram)
+    assert moments.bias_squares == blocks[0].bias_squares + blocks[1].bias_squares + blocks[2].bias_squares
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+def test_many_blocks_are_the_same_for_any_number_of_threads(ratings, likelihood, monkeypatch):
+    whole = BPMF(**SMALL, likelihood=likelihood).fit(ratings)
+    monkeypatch.setattr(rows, "BLOCK_ROWS", 7)
+    one, two = (BPMF(**{**SMALL, "threads": n}, likelihood=likelihood).fit(ratings) for n in (1, 2))
+    np.testing.assert_array_equal(one.posterior_.draws.items, two.posterior_.draws.items)
+    assert (one.posterior_.draws.items != whole.posterior_.draws.items).any()  # blocks have noise of their own

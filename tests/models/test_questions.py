@@ -166,11 +166,11 @@ def test_plausible_mistakes_would_be_noticed():
 
     asked = model.ask()
     found = asked.reductions[0, 0] * asked.sd[0] ** 2
-    assert_allclose(found, largest(vectors, noise), rtol=1e-3)
+    assert_allclose(found, largest(vectors, noise), rtol=3e-4)
     without_bias = vectors.copy()
     without_bias[:, :, -1] = 0
     for wrong in (largest(vectors, 0 * noise), largest(without_bias, noise)):
-        assert abs(found / wrong - 1) > 0.01  # ten times the tolerance above
+        assert abs(found / wrong - 1) > 0.003  # ten times the tolerance above
 
 
 def test_the_best_of_the_list_can_be_the_goal(model):

@@ -58,6 +58,7 @@ class InNumpy(NormalRows):
     def drawn(self, responses, other, population, rows, name, rng, threads):
         side, alpha = responses.side, responses.alpha
         n_rows, n_others = len(side.offsets) - 1, len(other.factors)
+        (rng,) = rng.spawn(1)  # of the one block of rows
         noise, design = rng.standard_normal((n_rows, N_FACTORS)), other.factors
         has_biases = other.bias is not None
         precision, linear = population.precision, population.precision @ population.mean
@@ -234,6 +235,10 @@ class Probe:
         self.block, self.component = block, component
         self.place = "noise"
         self.shapes = {}
+
+    def spawn(self, n):
+        """Blocks of rows draw from children."""
+        return [self] * n
 
     def standard_normal(self, size=None, dtype=np.float64):
         size = () if size is None else tuple(np.atleast_1d(size))

@@ -110,6 +110,10 @@ class Probe:
     def __init__(self, uniform):
         self.uniform, self.gammas, self.betas = uniform, [], None
 
+    def spawn(self, n):
+        """Blocks of rows draw from children."""
+        return [self] * n
+
     def random(self, size):
         return np.full(size, self.uniform)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tastespace.inference.transition import Stats
     from tastespace.models.factorization.priors.normal_wishart import Population, Sphere
 
+BLOCK_ROWS = 4096  # whose noise comes from one generator, and which are summed together
 WHERE_IT_PAYS = -1  # rows with few ratings are drawn through a system of the size of their number
 
 
@@ -80,12 +81,16 @@ class Factors:
     @cached_property
     def moments(self) -> Moments:
         n, n_factors = self.factors.shape
-        total, gram = np.empty(n_factors), np.empty((n_factors, n_factors))
-        _native.moments(self.factors, total, gram)
+        total, gram = np.zeros(n_factors), np.zeros((n_factors, n_factors))
+        of_total, of_gram = np.empty_like(total), np.empty_like(gram)
+        for block in row_blocks(n):
+            _native.moments(self.factors[block], of_total, of_gram)
+            total += of_total
+            gram += of_gram
         if self.bias is None:
             return Moments(n, total, gram)
         bias = self.bias.astype(np.float64)
-        return Moments(n, total, gram, True, float(bias.sum()), float(np.sum(bias**2)))
+        return Moments(n, total, gram, True, sum_of_rows(bias), sum_of_rows(bias**2))
 
     @cached_property
     def average(self) -> Factors:
@@ -287,13 +292,39 @@ class NormalRows:
 NORMAL_ROWS = NormalRows()
 
 
+def row_blocks(n_rows: int) -> list[slice]:
+    """Rows in blocks, the last of which may be smaller."""
+    return [slice(first, min(first + BLOCK_ROWS, n_rows)) for first in range(0, n_rows, BLOCK_ROWS)]
+
+
+def sum_of_rows(values: AnyFloats) -> float:
+    """Sum over rows block by block, in their order: the same wherever the blocks were computed."""
+    return float(sum(float(values[block].sum()) for block in row_blocks(len(values))))
+
+
+def row_noise(
+    rng: Generator, n_rows: int, n_factors: int, dtype: Any, *, has_bias: bool
+) -> tuple[AnyFloats, AnyFloats | None]:
+    """Standard normals for the factors of rows and, if there are any, their biases.
+
+    Each block of rows has a child of the chain's generator. Children are counted, and every sweep has as many, so that
+    one is keyed by (seed, chain, sweep, side, block): who knows these makes the noise of a block without the others.
+    """
+    noise, bias_noise = np.empty((n_rows, n_factors), dtype), np.empty(n_rows, dtype) if has_bias else None
+    blocks = row_blocks(n_rows)
+    for block, own in zip(blocks, rng.spawn(len(blocks)), strict=True):
+        noise[block] = own.standard_normal((block.stop - block.start, n_factors), dtype)
+        if bias_noise is not None:
+            bias_noise[block] = own.standard_normal(block.stop - block.start, dtype)
+    return noise, bias_noise
+
+
 def draw_rows(
     responses: Responses, other: Factors, population: Population, name: str, rng: Generator, threads: int
 ) -> tuple[Factors, DoubleArray]:
     """Rows of one side given the other, and the squared errors that they leave."""
     n_rows, n_factors, dtype = len(responses.side.offsets) - 1, other.factors.shape[1], other.factors.dtype
-    noise: AnyFloats = rng.standard_normal((n_rows, n_factors), dtype)
-    bias_noise: AnyFloats | None = rng.standard_normal(n_rows, dtype) if other.bias is not None else None
+    noise, bias_noise = row_noise(rng, n_rows, n_factors, dtype, has_bias=other.bias is not None)
     prior, own = population.prior(dtype), responses.row_precision
     if own is not None:
         # a (errors) + prior is a times (errors + prior / a), and a draw spreads as 1 / sqrt(a) of that.

@@ -22,9 +22,18 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.random import Generator
 
-from tastespace.arrays import AnyFloats, BoolArray, DoubleArray
+from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.models.factorization.likelihoods.base import squared_errors
-from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, Solved, require_finite, solve_rows
+from tastespace.models.factorization.rows import (
+    Factors,
+    RatingBlock,
+    RowPrior,
+    Solved,
+    require_finite,
+    row_noise,
+    solve_rows,
+    sum_of_rows,
+)
 
 FIRST_ANGLE, MIN_ANGLE, MAX_ANGLE = 0.3, 1e-3, np.pi / 2
 WANTED = 0.3  # share of proposals to be accepted: near the best for many dimensions
@@ -74,12 +83,11 @@ class GibbsMove:
     def moved(
         self, given: Conditional, rows: Factors, angles: DoubleArray | None, gain: float, rng: Generator
     ) -> MovedRows:
-        shape, dtype = rows.factors.shape, rows.factors.dtype
-        noise: AnyFloats = rng.standard_normal(shape, dtype)
-        bias_noise: AnyFloats | None = rng.standard_normal(shape[:1], dtype) if rows.bias is not None else None
+        n, n_factors = rows.factors.shape
+        noise, bias_noise = row_noise(rng, n, n_factors, rows.factors.dtype, has_bias=rows.bias is not None)
         solved = given.solve(noise=noise, bias_noise=bias_noise)
         assert solved.squares is not None
-        total = float(solved.squares.sum())
+        total = sum_of_rows(solved.squares)
         require_finite(f"squared error of the {given.name}s", total)
         return MovedRows(solved.points, total)
 
@@ -100,7 +108,7 @@ class CrankNicolsonMove:
         spread = self.spread(widths)
         squares, accepted = squared_errors(given.side, rows, given.other), 0
         for _ in range(self.proposals):
-            noise = rng.standard_normal(matrix.shape)
+            noise, _ = row_noise(rng, n, matrix.shape[1], np.float64, has_bias=False)
             proposed = np.cos(angles)[:, None] * matrix + np.sin(angles)[:, None] * spread * noise
             of_proposed = squared_errors(given.side, _points(proposed, rows), given.other)
             log_ratio = -given.alpha / 2 * (of_proposed - squares) + self.log_ratio(matrix, proposed, widths, spread)
@@ -108,7 +116,7 @@ class CrankNicolsonMove:
             matrix, squares = np.where(is_taken[:, None], proposed, matrix), np.where(is_taken, of_proposed, squares)
             angles = np.clip(angles * np.exp(gain * (is_taken - WANTED)), MIN_ANGLE, MAX_ANGLE)
             accepted += int(is_taken.sum())
-        total = float(squares.sum())
+        total = sum_of_rows(squares)
         require_finite(f"squared error of the {given.name}s", total)
         return MovedRows(_points(matrix, rows), total, angles, accepted / (n * self.proposals))
 

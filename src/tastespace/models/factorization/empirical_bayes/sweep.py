@@ -21,7 +21,7 @@ from tastespace.models.factorization.empirical_bayes.row_moves import Conditiona
 from tastespace.models.factorization.gibbs.sweep import GibbsState
 from tastespace.models.factorization.likelihoods.base import Noise, Observations, squared_errors
 from tastespace.models.factorization.priors.normal_wishart import NormalPopulation
-from tastespace.models.factorization.rows import Factors, RowPrior
+from tastespace.models.factorization.rows import Factors, RowPrior, sum_of_rows
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class FactorSweep:
 
     def state(self, users: Factors, items: Factors, precisions: Precisions) -> FactorState:
         """These points, as a state."""
-        squares = float(squared_errors(self.observed.by_user, users, items).sum())
+        squares = sum_of_rows(squared_errors(self.observed.by_user, users, items))
         populations = self._populations(precisions)
         return FactorState(users, items, *populations, Noise(precisions.noise), squares=squares)
 

@@ -41,7 +41,7 @@ from tastespace.models.factorization.likelihoods.base import (
     squared_errors,
 )
 from tastespace.models.factorization.likelihoods.fold_in import fold_in_normal
-from tastespace.models.factorization.rows import Factors, RatingBlock, Responses
+from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, sum_of_rows
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
@@ -122,7 +122,7 @@ class Gaussian(NormalNoise[Noise]):
     def learn(self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: Noise, rng: Generator) -> Noise:
         if axis == "item" or self.prior is None:
             return noise
-        return Noise(self.prior.posterior(len(side.columns), float(squares.sum())).draw(rng))
+        return Noise(self.prior.posterior(len(side.columns), sum_of_rows(squares)).draw(rng))
 
     def simulate(
         self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: Noise, rng: Generator
@@ -137,7 +137,7 @@ class Gaussian(NormalNoise[Noise]):
         if alpha <= 0:  # rounded to nothing
             return -inf
         prior = 0.0 if self.prior is None else self.prior.log_density(alpha)
-        total = float((squared_errors(observed.by_user, users, items) if squares is None else squares).sum())
+        total = sum_of_rows(squared_errors(observed.by_user, users, items) if squares is None else squares)
         return prior + (len(observed) * log(alpha / (2 * pi)) - alpha * total) / 2
 
     def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:

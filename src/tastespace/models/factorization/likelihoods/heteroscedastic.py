@@ -40,7 +40,7 @@ from tastespace.models.factorization.likelihoods.base import (
 )
 from tastespace.models.factorization.likelihoods.fold_in import fold_in_latent
 from tastespace.models.factorization.likelihoods.gaussian import NormalNoise
-from tastespace.models.factorization.rows import Factors, RatingBlock, Responses
+from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_blocks, sum_of_rows
 from tastespace.randomness import generator
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
         users = draw_precisions(noise.user_concentration, counts, noise.alpha * squares, rng)
         if self.prior is None:
             return replace(noise, users=users)
-        alpha = self.prior.posterior(len(side.columns), float(np.sum(users * squares))).draw(rng)
+        alpha = self.prior.posterior(len(side.columns), sum_of_rows(users * squares)).draw(rng)
         return replace(noise, users=users, alpha=alpha)
 
     def simulate(
@@ -142,8 +142,8 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
             squares = squared_errors(replace(by_user, column_weights=noise.items), users, items)
         n_rated, n_raters = np.diff(by_user.offsets), np.diff(observed.by_item.offsets)
         # Sums, not products of matrices: those depend on the threads of their library.
-        normal = len(observed) * log(noise.alpha / (2 * pi)) + float(np.sum(n_rated * np.log(noise.users)))
-        normal += float(np.sum(n_raters * np.log(noise.items))) - noise.alpha * float(np.sum(noise.users * squares))
+        normal = len(observed) * log(noise.alpha / (2 * pi)) + sum_of_rows(n_rated * np.log(noise.users))
+        normal += sum_of_rows(n_raters * np.log(noise.items)) - noise.alpha * sum_of_rows(noise.users * squares)
         prior = 0.0 if self.prior is None else self.prior.log_density(noise.alpha)
         prior += log_density_of(noise.users, noise.user_concentration)
         return prior + log_density_of(noise.items, noise.item_concentration) + normal / 2
@@ -254,13 +254,19 @@ def noise_summary(factors: AnyFloats, alpha: DoubleArray, scale: float) -> Float
 
 def draw_precisions(concentration: float, counts: DoubleArray, squares: DoubleArray, rng: Generator) -> DoubleArray:
     """Factors of rows given their squared errors in units of alpha: Gamma(k + n/2, k + squares/2)."""
-    return np.asarray(rng.gamma(concentration + counts / 2) / (concentration + squares / 2))
+    drawn = np.empty(len(counts))
+    blocks = row_blocks(len(counts))
+    for block, own in zip(blocks, rng.spawn(len(blocks)), strict=True):
+        drawn[block] = own.gamma(concentration + counts[block] / 2) / (concentration + squares[block] / 2)
+    return drawn
 
 
 def draw_concentration(factors: AnyFloats, rng: Generator) -> float:
     """How far the factors of a side spread, given them: one point of the grid."""
     k = CONCENTRATIONS
-    log_weights = len(factors) * (k * np.log(k) - gammaln(k)) + k * float(np.log(factors).sum() - factors.sum())
+    log_weights = len(factors) * (k * np.log(k) - gammaln(k)) + k * (
+        sum_of_rows(np.log(factors)) - sum_of_rows(factors)
+    )
     weights = np.exp(log_weights - log_weights.max())
     edges = np.cumsum(weights)
     return float(k[min(int(np.searchsorted(edges, rng.random() * edges[-1], side="right")), len(k) - 1)])
@@ -276,7 +282,7 @@ def share(precision: Gamma, alpha: float, factors: AnyFloats, concentration: flo
     shape = len(factors) * concentration - precision.shape
     if shape <= 0:
         return 1.0
-    proposed = concentration * float(factors.sum()) / float(rng.gamma(shape))
+    proposed = concentration * sum_of_rows(factors) / float(rng.gamma(shape))
     accepted = log(max(rng.random(), 1e-300)) < -precision.rate * alpha * (proposed - 1)
     return proposed if accepted else 1.0
 
@@ -285,4 +291,4 @@ def log_density_of(factors: AnyFloats, concentration: float) -> float:
     """Of all factors of a side; the grid of concentrations is uniform."""
     k = concentration
     constant = len(factors) * (k * log(k) - float(gammaln(k)))
-    return constant + float(((k - 1) * np.log(factors) - k * factors).sum())
+    return constant + sum_of_rows((k - 1) * np.log(factors) - k * factors)

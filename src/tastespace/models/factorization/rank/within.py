@@ -13,7 +13,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.inference.samplers.target import positive
 from tastespace.models.factorization.likelihoods.base import row_sums, squared_errors
 from tastespace.models.factorization.rank.target import RankState, RankTarget
-from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, solve_rows
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, row_noise, solve_rows
 
 Which = Literal["users", "items"]
 
@@ -44,6 +44,7 @@ class Side:
         """Rows from their conditional distribution."""
         n, rank = len(self.block.offsets) - 1, self.other.factors.shape[1]
         has_bias = self.other.bias is not None
+        noise, bias_noise = row_noise(rng, n, rank, np.float64, has_bias=has_bias)
         prior = RowPrior(self.precision * np.eye(rank), np.zeros((1, rank)), self.bias_precision if has_bias else 0.0)
         return solve_rows(
             self.block,
@@ -51,8 +52,8 @@ class Side:
             prior,
             name=self.name,
             alpha=self.noise,
-            noise=rng.standard_normal((n, rank)),
-            bias_noise=rng.standard_normal(n) if has_bias else None,
+            noise=noise,
+            bias_noise=bias_noise,
             threads=threads,
         ).points
 
