@@ -98,6 +98,8 @@ class GibbsSweep:
         by_user, by_item = self.observed.by_user, self.observed.by_item
         squares, tuning = np.zeros(0), state.tuning
         of_moves: Stats = {}
+        # The place of an effect (time): drawn here given the errors, its offsets taken from the ratings below. Their
+        # blocks would carry times in the order of their columns.
         for _ in range(self.inner_sweeps):
             noise = likelihood.settle(self.observed, users, items, noise, rng, self.threads)
             responses = likelihood.augment("item", by_item, items, users, noise, rng, self.threads)
