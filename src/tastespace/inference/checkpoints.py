@@ -1,4 +1,14 @@
-"""Long runs that survive: the state of every chain in a folder, from which a run goes on as if nothing had happened."""
+"""Long runs that survive: the state of every chain in a folder, from which a run continues after a crash.
+
+One checkpoint is one file, written whole or not at all, and known to be whole when it is read:
+
+    tastespace checkpoint N\\n     what it is, and the version of the format
+    {...}\\n                       JSON: which run it belongs to, and how the arrays fit together
+    arrays                        one after another, in numpy's own format
+    32 bytes                      SHA-256 of everything before
+
+The first line and the last bytes stay in all versions, so that a newer file can be told from a damaged one.
+"""
 
 from __future__ import annotations
 

@@ -55,7 +55,14 @@ class Rung:
 
 
 def rungs_of(split: Split, n: int, seed: int) -> tuple[Rung, ...]:
-    """At most n rungs, each part of the users within the next; fewer where too little would be held out."""
+    """At most n rungs, each part of the users within the next; fewer where too little would be held out.
+
+    Successive halving: a rung is a part of the users, each with three times those of the one below, the last with all
+    of them. A setting climbs from one rung to the next if it is among the best third of all that have been there. Rungs
+    are users and not sweeps because every model has users, and because a few sweeps show how fast a setting learns, not
+    how good it is in the end. A user is there with all ratings or not at all; items are known less well below the top,
+    which is why the best is chosen among the settings at the top.
+    """
     affordable = 1
     while affordable < n and len(split.test) / GROWTH**affordable >= MIN_HELD_OUT:
         affordable += 1

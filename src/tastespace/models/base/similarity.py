@@ -331,7 +331,16 @@ def _oneself(rows: IntArray) -> Excluded:
 
 
 def diversify(found: Neighbours, n: int, diversity: float, compared: ComparesLists, threads: int) -> Neighbours:
-    """The n of each user's pool (best first, padded with -1) that are chosen, in the order of choice."""
+    """The n of each user's pool (best first, padded with -1) that are chosen, in the order of choice.
+
+    Maximal marginal relevance (Carbonell and Goldstein 1998, with lambda = 1 - diversity):
+
+        next = argmax over the pool, less what is chosen, of
+               (1 - diversity) * relevance - diversity * (largest similarity to anything chosen)
+
+    The relevance of an item is its score, scaled to 0..1 over the pool of a user's best items. Similarity is what the
+    model says, or else the cosine of co-rating. The first item of a list stays the first.
+    """
     n_users, size = found.items.shape
     n = min(n, size)
     chosen = np.empty((n_users, n), np.intp)

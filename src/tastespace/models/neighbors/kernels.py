@@ -20,7 +20,17 @@ SIMILARITIES: tuple[Similarity, ...] = ("cosine", "pearson", "adjusted-cosine") 
 
 @dataclass(frozen=True)
 class Rule:
-    """The parameters that both neighbourhood models have."""
+    """The parameters that both neighbourhood models have.
+
+    Between two items, sums are over the n users who rated both (between two users: over the items that both rated), and
+    x and y are what the two got:
+
+        cosine           s = sum x y / sqrt(sum x^2 * sum y^2) * n / (n + shrinkage), with sums of squares over all
+                         ratings of each; x and y are residuals of the baseline
+        pearson          the same with sums of squares over common raters only
+        adjusted-cosine  as pearson, but x and y are residuals of the mean of the other side: that of the user between
+                         items, that of the item between users (Sarwar et al. 2001)
+    """
 
     similarity: Similarity
     n_neighbours: int

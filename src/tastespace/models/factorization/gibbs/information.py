@@ -141,7 +141,18 @@ def influences(
     rated_rows: IntArray,
     answers: Callable[[IntArray], Answers],
 ) -> FloatMatrix:
-    """What a unit of each rating of a user adds to the expected rating of each item; items x ratings."""
+    """What a unit of each rating of a user adds to the expected rating of each item; items x ratings.
+
+    Given draw s, a rating y_j = b_j (score of j) + noise of variance w_j (in units of the score) moves the mean of the
+    user by S x_j / (w_j b_j), where S is the user's covariance and x_j = (v_j, 1) what meets (u, c). So the expected
+    rating of item i moves by
+
+        b_i x_i^T S x_j / (w_j b_j)        per unit of y_j, averaged over draws.
+
+    For Gaussian noise that is the same for all ratings, b is constant and this is exact: a fold-in is linear in the
+    ratings. Where weights depend on the ratings (noise by user, levels, yes and no) it is the effect of a small change;
+    where a belief leaves covariances out (factorised VB), it is the effect without them.
+    """
     with one_blas_thread():
         weights, root = belief.weights[row], belief.roots[row]
         slopes = np.broadcast_to(answers(item_rows).slope, (len(item_rows), len(weights)))

@@ -154,7 +154,13 @@ SIZE = 1024
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Some items, and what each counts."""
+    """Some items, and what each counts.
+
+    The belief about a user takes a sum over all items that the user did not choose, weighted by a law q. The same few
+    items serve all users: item j is one of them with probability pi_j, and then counts q_j / pi_j, so that on average
+    the sum is that over all (Horvitz and Thompson 1952). pi is large where q or the popularity is, and 1 for the head
+    of the catalogue, whose part of the sum is exact. A catalogue no larger than the panel is taken as it is.
+    """
 
     items: IntArray  # ascending
     weights: FloatArray

@@ -1,7 +1,13 @@
 """Cut-points between levels: their prior, and a Metropolis-Hastings step given scores.
 
-The proposal is a t distribution around the mode, which Newton's method finds; sums over ratings are sums over a grid of
-scores.
+    P(level l | score s) = Phi(k_l - s) - Phi(k_{l-1} - s)
+    k_1 ~ N(0, 2^2),   log(k_{l+1} - k_l) ~ N(-1/2, 1)
+
+Latent responses are integrated out: given those of a million ratings a cut-point has hardly room to move. The proposal
+is a t distribution around the mode, which Newton's method finds; it depends on scores and levels but not on the current
+cut-points, so that the ratio is that of an independence sampler. The log likelihood is a sum of a smooth function of
+the score over the ratings of each level: scores are spread once over a fine grid with the weights of cubic
+interpolation, and every evaluation is a sum over the grid.
 """
 
 from __future__ import annotations

@@ -161,7 +161,22 @@ class CumulativePopulation(NormalPopulation):
 
 @dataclass(frozen=True)
 class CumulativePrior:
-    """A spike that is next to nothing, or a slab; a column counts that is one."""
+    """A spike that is next to nothing, or a slab; a column counts that is one.
+
+        x_ih ~ N(m_h, theta_h),   theta_h = spike with probability pi_h, else InverseGamma(shape, rate), the slab
+        pi_h = w_1 + ... + w_h,   w_l = v_l (1 - v_1) ... (1 - v_{l-1}),   v_l ~ Beta(1, expected)
+
+    z_h = l with probability w_l says the same: column h is a spike where z_h <= h. `expected` is the number of slabs
+    before any row is seen. The columns are the first H of infinitely many: whatever is beyond z_h = H makes a slab and
+    is one more label, H + 1, with the rest of the weight, so that the last column may be a slab, too (in the paper
+    v_H = 1, and it never is). Given rows, in turn (their algorithm 1; the variance is integrated out of z; m_h = 0):
+
+        z_h | v, x       proportional to w_l N(x_h; 0, spike I) for l <= h, w_l t_{2 shape}(x_h; 0, rate/shape I) else
+        theta_h | z, x   the spike, or InverseGamma(shape + n/2, rate + |x_h|^2 / 2)
+        v_l | z          Beta(1 + #{z_h = l}, expected + #{z_h > l})
+
+    A mean puts its centred sum of squares in the place of |x_h|^2, and a constant before both densities.
+    """
 
     spike: float  # the variance of a column that is next to nothing
     shape: float  # of the slab
@@ -285,6 +300,19 @@ class Shrinkage(PriorSettings):
 
     `kind` is "ard" (one gamma prior for the precision of each factor) or "cumulative" (Legramanti et al. 2020): see
     docs/design/rank-by-shrinkage.md. Where the number of factors is learned, `max_factors` are there to begin with.
+
+    How narrow is next to nothing? With users of variance 1, noise of variance s2, and each of N x M pairs rated with
+    the same probability, a column of the items is found among |O| ratings only if its variance is above
+
+        s2 sqrt(N M) / |O| =: s2 t
+
+    (the threshold of a spiked random matrix). Noise has about half of the variance of ratings, s2 = 1/2. All that
+    follows is in units of t, which depends on who rated what, not on the ratings.
+
+    ARD: the gamma prior is worth as many rows at zero as the normal-Wishart prior of the same side has. A column is
+    active if its variance is above t / 5. Cumulative shrinkage: the spike is t / 4, and the slab must not become
+    narrower than the spike: with n rows and the rate n spike / 2 a column becomes a spike where its mean square is
+    below about 1.8 spikes, which is near the threshold.
     """
 
     kind: ShrinkageKind = DEFAULT_SHRINKAGE

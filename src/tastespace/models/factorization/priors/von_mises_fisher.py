@@ -121,7 +121,17 @@ NEGLIGIBLE = 25.0  # below the peak, in logarithms
 
 @dataclass(frozen=True)
 class SpherePrior:
-    """Directions around one that is learned, or uniform ones."""
+    """Directions around one that is learned, or uniform ones.
+
+        direction m uniform, concentration k ~ Gamma(shape, rate), or k = 0: uniform items
+        biases as elsewhere, unless they are on the sphere
+
+    Given rows with the sum S of their directions, R = |S|, the direction integrates out:
+
+        p(k | rows) ~ p(k) C_P(k)^n / C_P(k R),   m | k, rows ~ vMF(S / R, k R)
+
+    so that both are drawn at once, k by the inverse of its distribution function on a fine grid of log k.
+    """
 
     sphere: Sphere
     concentration: Gamma | None  # None for uniform
