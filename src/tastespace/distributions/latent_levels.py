@@ -28,10 +28,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr
 
 from tastespace.arrays import DoubleArray, FloatMatrix
 from tastespace.distributions.rating_distribution import LevelRatings
+from tastespace.lazy import special
 
 CELLS = 64  # of a table, a unit of the score: right to 1e-5 of a step between levels
 MAX_CELLS = 1 << 14  # of a table: where cut-points lie far apart, its cells are wider
@@ -58,11 +58,11 @@ class RatingCurves:
         """Cut-points as S x (L - 1), ascending by row, or 1 x (L - 1); None for the logistic curve of two levels."""
         if cuts is None:
             scores = _grid(-LOGISTIC_REACH, LOGISTIC_REACH)
-            return cls._at(scores, levels[0] + (levels[1] - levels[0]) * expit(scores)[None])
+            return cls._at(scores, levels[0] + (levels[1] - levels[0]) * special.expit(scores)[None])
         scores = _grid(float(cuts.min()) - PROBIT_REACH, float(cuts.max()) + PROBIT_REACH)
         heights = np.full((len(cuts), len(scores)), float(levels[0]))
         for place, step in enumerate(np.diff(levels)):
-            heights += step * ndtr(scores - cuts[:, place, None])
+            heights += step * special.ndtr(scores - cuts[:, place, None])
         return cls._at(scores, heights)
 
     def take(self, draws: Any) -> RatingCurves:
@@ -117,7 +117,7 @@ def ordinal_probabilities(
             last_tail, was_above = tail, is_above
             if level < cuts.shape[1]:
                 standard = (cuts[:, level] - centre) / spread
-                tail, is_above = ndtr(-np.abs(standard)), standard > 0
+                tail, is_above = special.ndtr(-np.abs(standard)), standard > 0
             else:
                 tail, is_above = np.zeros_like(centre), np.ones(centre.shape, np.bool_)
             # Differences of what lies beyond the cut-points: those of distribution functions near 1 would be rounded.
@@ -168,7 +168,7 @@ def _logistic_tail(means: NDArray[Any], sds: NDArray[Any]) -> DoubleArray:
     distance, variance = -np.abs(means.astype(np.float64)), sds.astype(np.float64) ** 2
     tail = np.zeros(means.shape)
     for weight, scale in zip(LOGISTIC_WEIGHTS, LOGISTIC_SCALES, strict=True):
-        tail += weight * ndtr(scale * distance / np.sqrt(1 + scale**2 * variance))
+        tail += weight * special.ndtr(scale * distance / np.sqrt(1 + scale**2 * variance))
     return tail
 
 
@@ -244,7 +244,7 @@ def ordinal_information(scores: NDArray[Any], cuts: NDArray[Any]) -> DoubleArray
     for place in range(cuts.shape[1] + 1):
         is_last = place == cuts.shape[1]
         last_below, last_height = below, height
-        below = np.ones(scores.shape) if is_last else ndtr(cuts[:, place] - scores)
+        below = np.ones(scores.shape) if is_last else special.ndtr(cuts[:, place] - scores)
         height = np.zeros(scores.shape) if is_last else _density(cuts[:, place] - scores)
         chance = below - last_below
         total += np.divide((last_height - height) ** 2, chance, out=np.zeros_like(chance), where=chance > 1e-12)
@@ -261,7 +261,7 @@ def ordinal_slope(scores: NDArray[Any], cuts: NDArray[Any], levels: NDArray[Any]
 
 def logistic_information(scores: NDArray[Any]) -> DoubleArray:
     """The information of yes or no by a logistic link; the slope of the chance of yes as well."""
-    chance = expit(np.asarray(scores, np.float64))
+    chance = special.expit(np.asarray(scores, np.float64))
     return np.maximum(chance * (1 - chance), MIN_INFORMATION)
 
 

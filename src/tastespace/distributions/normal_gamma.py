@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from math import inf, lgamma, log, pi
 
 from numpy.random import Generator
-from scipy.special import digamma
+
+from tastespace.lazy import special
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,12 @@ class Gamma:
     @property
     def mean_log(self) -> float:
         """The expected logarithm."""
-        return float(digamma(self.shape)) - log(self.rate)
+        return float(special.digamma(self.shape)) - log(self.rate)
 
     def divergence(self, prior: Gamma) -> float:
         """Kullback-Leibler, from the prior to this."""
         return (
-            (self.shape - prior.shape) * float(digamma(self.shape))
+            (self.shape - prior.shape) * float(special.digamma(self.shape))
             - lgamma(self.shape)
             + lgamma(prior.shape)
             + prior.shape * (log(self.rate) - log(prior.rate))

@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtr, ndtri
 
 from tastespace import _native
 from tastespace.arrays import BoolArray, DoubleArray, FloatMatrix, contiguous
 from tastespace.distributions.rating_distribution import NO_LEVELS, SAME_LEVEL, SMALLEST, RatingDistribution
+from tastespace.lazy import special
 
 BLOCK = 1 << 15  # components looked at together: they stay in the cache
 INTEGRATION_STEP = 0.75  # in sds of the narrowest component
@@ -82,7 +82,7 @@ class NormalMixture:
         """Where the distribution function reaches a probability between 0 and 1."""
         found = np.empty(len(self))
         _native.mixture_quantile(
-            *self._components, probability, float(ndtri(probability)), found, weights=self._weights
+            *self._components, probability, float(special.ndtri(probability)), found, weights=self._weights
         )
         return found
 
@@ -94,7 +94,7 @@ class NormalMixture:
             sds = np.maximum(part.sds.astype(np.float64), least_sd)
             terms = -(((at - part.means) / sds) ** 2) / 2 - np.log(sds) - np.log(2 * np.pi) / 2
             weights = 1 / part.means.shape[1] if part.weights is None else part.weights.astype(np.float64)
-            found[rows] = logsumexp(terms, axis=1, b=weights)
+            found[rows] = special.logsumexp(terms, axis=1, b=weights)
         return np.maximum(found, np.log(SMALLEST))
 
     def log_between(self, low: NDArray[Any], high: NDArray[Any]) -> DoubleArray:
@@ -107,7 +107,7 @@ class NormalMixture:
                 is_above = left + right > 0
             # Far above the mean both are 1 less next to nothing: so look from the other side.
             left, right = np.where(is_above, -right, left), np.where(is_above, -left, right)
-            found[rows] = part._average(ndtr(right) - ndtr(left))
+            found[rows] = part._average(special.ndtr(right) - special.ndtr(left))
         return np.log(np.maximum(found, SMALLEST))
 
     def crps(self, values: NDArray[Any]) -> DoubleArray:
@@ -185,7 +185,7 @@ def _mean_distance(distance: NDArray[Any], sds: NDArray[Any]) -> DoubleArray:
         standard = np.abs(distance / sds, dtype=np.float64)
     standard = np.where(np.isnan(standard), 0.0, standard)  # no distance and no spread
     density = np.exp(-np.square(np.minimum(standard, 40.0)) / 2) / np.sqrt(2 * np.pi)
-    return np.asarray(np.abs(distance) * (2 * ndtr(standard) - 1) + 2 * sds * density)
+    return np.asarray(np.abs(distance) * (2 * special.ndtr(standard) - 1) + 2 * sds * density)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ from math import log, pi
 
 import numpy as np
 from numpy.random import Generator
-from scipy.special import digamma, multigammaln
 
 from tastespace.arrays import DoubleArray
+from tastespace.lazy import special
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class NormalWishart:
         """The expected log determinant of the precision matrix."""
         size = len(self.centre)
         halves = (self.degrees - np.arange(size)) / 2
-        return float(np.sum(digamma(halves))) + size * log(2) - float(np.linalg.slogdet(self.inverse_scale)[1])
+        return float(np.sum(special.digamma(halves))) + size * log(2) - float(np.linalg.slogdet(self.inverse_scale)[1])
 
     def divergence(self, prior: NormalWishart) -> float:
         """Kullback-Leibler, from the prior to this."""
@@ -82,7 +82,7 @@ class NormalWishart:
         """The log normaliser of the Wishart's density."""
         size, log_inverse_scale = len(self.centre), float(np.linalg.slogdet(self.inverse_scale)[1])
         constant = self.degrees * (size * log(2) - log_inverse_scale) / 2
-        return constant + float(multigammaln(self.degrees / 2, size))
+        return constant + float(special.multigammaln(self.degrees / 2, size))
 
     def log_density(self, mean: DoubleArray, precision: DoubleArray) -> float:
         size, apart = len(mean), mean - self.centre
@@ -94,7 +94,7 @@ class NormalWishart:
             - float(np.einsum("ij,ij->", self.inverse_scale, precision)) / 2
             - self.degrees * size / 2 * log(2)
             + self.degrees / 2 * log_inverse_scale
-            - float(multigammaln(self.degrees / 2, size))
+            - float(special.multigammaln(self.degrees / 2, size))
         )
         quadratic = self.strength * float(apart @ precision @ apart)
         return wishart + (size * log(self.strength / (2 * pi)) + log_precision - quadratic) / 2

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from numpy.random import Generator
 from numpy.typing import ArrayLike
-from scipy.special import expit, gammaln, ive
 
 from tastespace.arrays import DoubleArray
 from tastespace.errors import DataError, InvalidParameterError
+from tastespace.lazy import special
 
 # From sqrt(n^2 + k^2) = 300 on, five terms of the uniform expansion are exact to 1e-13, and below, `ive` does not
 # underflow where the series is not used.
@@ -70,14 +70,14 @@ def mean_resultant_length(n_dimensions: int, concentration: ArrayLike) -> Double
     # A = (k / D) F_(n+1) / F_n
     ratio = np.exp(_by_series(order + 1, kappa[few]) - _by_series(order, kappa[few]))
     length[few] = kappa[few] / n_dimensions * ratio
-    length[rest] = ive(order + 1, kappa[rest]) / ive(order, kappa[rest])
+    length[rest] = special.ive(order + 1, kappa[rest]) / special.ive(order, kappa[rest])
     length[many] = _ratio_by_expansion(order, kappa[many])
     return length
 
 
 def _log_uniform(half: float) -> float:
     """Minus the log of the area of the sphere in 2 `half` dimensions."""
-    return float(gammaln(half) - np.log(2) - half * np.log(pi))
+    return float(special.gammaln(half) - np.log(2) - half * np.log(pi))
 
 
 def _log_scaled(order: float, kappa: DoubleArray) -> DoubleArray:
@@ -88,8 +88,8 @@ def _log_scaled(order: float, kappa: DoubleArray) -> DoubleArray:
     value = np.empty_like(kappa)
     few, many, rest = is_small, is_large & ~is_small, ~is_large & ~is_small
     value[few] = _by_series(order, kappa[few]) - kappa[few]
-    from_log = gammaln(order + 1) + order * np.log(2)
-    value[rest] = np.log(ive(order, kappa[rest])) - order * np.log(kappa[rest]) + from_log
+    from_log = special.gammaln(order + 1) + order * np.log(2)
+    value[rest] = np.log(special.ive(order, kappa[rest])) - order * np.log(kappa[rest]) + from_log
     value[many] = _log_bessel_by_expansion(order, kappa[many]) - order * np.log(kappa[many]) + from_log
     return value
 
@@ -222,7 +222,7 @@ def draw_around(means: ArrayLike, concentration: ArrayLike, rng: Generator) -> D
     kappa = np.broadcast_to(_checked(n_dimensions, concentration), shape)
     means = _unit("means", means)
     if n_dimensions == 1:
-        return np.where(rng.random(means.shape) < expit(2 * kappa)[..., None], means, -means)
+        return np.where(rng.random(means.shape) < special.expit(2 * kappa)[..., None], means, -means)
     # 1 - w: for large concentrations w itself would lose digits.
     lack = _draw_lack(n_dimensions, kappa.reshape(-1), rng).reshape(shape)[..., None]
     across = rng.standard_normal(means.shape)

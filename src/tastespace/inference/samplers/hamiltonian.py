@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
-from scipy.linalg import solve_triangular
 
 from tastespace.arrays import DoubleArray
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.samplers import target
 from tastespace.inference.samplers.target import Gradient, LogDensity, Move
 from tastespace.inference.transition import Stats
+from tastespace.lazy import linalg
 
 GAMMA, T0, K = 0.05, 10.0, 0.75
 LARGEST_LOG = 60.0  # steps beyond exp(60) or below exp(-60) are an overflow on the way, not a step size
@@ -148,7 +148,7 @@ def mass_of(covariance: ArrayLike, n_dimensions: int) -> Mass:
     except np.linalg.LinAlgError as error:
         raise InvalidParameterError("covariance is not positive definite; expected one that is") from error
     # C = L L^T; z L^-1 has the covariance L^-T L^-1 = C^-1.
-    return Mass((inverse + inverse.T) / 2, solve_triangular(lower, np.eye(n_dimensions), lower=True))
+    return Mass((inverse + inverse.T) / 2, linalg.solve_triangular(lower, np.eye(n_dimensions), lower=True))
 
 
 @dataclass(frozen=True, eq=False)

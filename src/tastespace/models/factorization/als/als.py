@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -25,16 +25,17 @@ from tastespace.models.base.parameters import (
 )
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
-from tastespace.models.factorization.als.posterior import PointPosterior
+from tastespace.models.factorization.als.posterior import EitherPosterior, PointPosterior
 from tastespace.models.factorization.als.strength_search import DEFAULT_STRENGTH, search_strengths, standard, validated
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
-from tastespace.models.factorization.empirical_bayes.inference import EmpiricalFactorization
-from tastespace.models.factorization.empirical_bayes.posterior import EitherPosterior, EmpiricalPosterior, Learning
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes, empirical_bayes_of
-from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.factorization.held_out_search import Validation
 from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, Shrinkage, check_most_factors
 from tastespace.progress import Observer
+
+if TYPE_CHECKING:  # Imported where they are used: most fits need neither empirical Bayes nor a sampler.
+    from tastespace.models.factorization.empirical_bayes.inference import EmpiricalFactorization
+    from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning
 
 
 class FindsStrengths(Recommender):
@@ -54,8 +55,7 @@ class FindsStrengths(Recommender):
     @property
     def _factors(self) -> PointPosterior | EmpiricalPosterior:
         """What has the factors: a point, or draws."""
-        posterior = self.posterior_
-        assert isinstance(posterior, PointPosterior | EmpiricalPosterior)
+        posterior: PointPosterior | EmpiricalPosterior = self.posterior_  # type: ignore[assignment]
         return posterior
 
     @property
@@ -63,14 +63,14 @@ class FindsStrengths(Recommender):
         """The strengths that were found, or given, or learned; `as_grid` makes a grid of them."""
         self.require_fitted()
         found = self._factors
-        return found.learning.strengths if isinstance(found, EmpiricalPosterior) else found.penalty.strengths
+        return found.penalty.strengths if isinstance(found, PointPosterior) else found.learning.strengths
 
     @property
     def learning_(self) -> Learning:
         """How empirical Bayes came to its precisions; another regularisation learns none."""
         self.require_fitted()
         found = self._factors
-        if not isinstance(found, EmpiricalPosterior):
+        if isinstance(found, PointPosterior):
             raise InvalidParameterError(
                 f"this {type(self).__name__} has learned no precisions: its regularisation is "
                 f"{self.regularisation!r}; expected one fitted with regularisation='empirical-bayes'"
@@ -96,6 +96,8 @@ class FindsStrengths(Recommender):
 
     def _learner(self, settings: EmpiricalBayes, n_factors: int) -> EmpiricalFactorization:
         """What learns the precisions of this factorization."""
+        from tastespace.models.factorization.empirical_bayes.inference import EmpiricalFactorization
+
         return EmpiricalFactorization(
             settings,
             WEIGHTINGS[self.weighting],
@@ -217,6 +219,8 @@ class ALS(FindsStrengths):
         """The same with a known number of factors, found by a short run of a sampler whose columns shrink."""
         if self.n_factors != "auto":
             return self
+        from tastespace.models.factorization.gibbs.bpmf import BPMF
+
         sampler = BPMF(
             n_factors="auto",
             prior=Shrinkage(max_factors=self.most_factors),
@@ -232,9 +236,9 @@ class ALS(FindsStrengths):
         """The number of factors: `n_factors`, or what was found."""
         self.require_fitted()
         found = self._factors
-        if isinstance(found, EmpiricalPosterior):
-            return found.draws.n_factors
-        return int(found.items.factors.shape[1])
+        if isinstance(found, PointPosterior):
+            return int(found.items.factors.shape[1])
+        return found.draws.n_factors
 
     def _known_factors(self) -> int:
         assert not isinstance(self.n_factors, str)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,11 @@ from tastespace.models.base.posterior import Belief, Pairs, People, Posterior, Q
 from tastespace.models.base.resuming import ItemPoints
 from tastespace.models.factorization.als.sweep import Penalty, Strengths, Weighting
 from tastespace.models.factorization.rows import Factors, RatingBlock, score_pairs, solve_rows
+
+if TYPE_CHECKING:
+    from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
+
+PATH, LEARNED = "learning:path", "learning:precisions"  # arrays that a posterior of empirical Bayes has
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,3 +136,17 @@ class PointBelief(Belief):
     @property
     def embeddings(self) -> FloatMatrix:
         return contiguous(self.points.factors, np.float32)
+
+
+class EitherPosterior:
+    """Reads back a point estimate, or the draws of empirical Bayes, whichever was saved."""
+
+    point: ClassVar[type[PointPosterior]] = PointPosterior
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> PointPosterior | EmpiricalPosterior:
+        if LEARNED not in arrays:
+            return cls.point.from_arrays(arrays)
+        from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
+
+        return EmpiricalPosterior.from_arrays(arrays)

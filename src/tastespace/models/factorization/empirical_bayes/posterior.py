@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray
-from tastespace.models.factorization.als.posterior import PointPosterior
+from tastespace.models.factorization.als.posterior import LEARNED, PATH
 from tastespace.models.factorization.als.sweep import Strengths
 from tastespace.models.factorization.empirical_bayes.sweep import Precisions
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
-from tastespace.models.factorization.sgd.forms import FormPosterior
-
-PATH, LEARNED = "learning:path", "learning:precisions"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,24 +67,3 @@ class EmpiricalPosterior(DrawsPosterior):
             drawn.trace,
             learning=Learning.from_arrays(arrays),
         )
-
-
-def is_empirical(arrays: Mapping[str, NDArray[Any]]) -> bool:
-    """Whether these were saved of such a posterior."""
-    return LEARNED in arrays
-
-
-class EitherPosterior:
-    """Reads back what was saved of either."""
-
-    point: ClassVar[type[PointPosterior]] = PointPosterior
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> PointPosterior | EmpiricalPosterior:
-        return EmpiricalPosterior.from_arrays(arrays) if is_empirical(arrays) else cls.point.from_arrays(arrays)
-
-
-class EitherFormPosterior(EitherPosterior):
-    """The same, with points of several forms."""
-
-    point = FormPosterior

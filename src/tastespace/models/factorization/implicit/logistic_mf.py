@@ -19,7 +19,6 @@ from math import isfinite
 
 import numpy as np
 from numpy.random import Generator
-from scipy.special import expit
 
 from tastespace import _native, threads
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
@@ -28,6 +27,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import NonFiniteStateError
 from tastespace.inference.drivers import ascend, never
 from tastespace.inference.transition import Stats
+from tastespace.lazy import special
 from tastespace.models.base.parameters import MANY_FACTORS, Range, check_int, check_number, check_option
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
@@ -286,7 +286,7 @@ class LogisticMF(OneClass):
                     losses=losses,
                 ),
             ),
-            units=Units(0.0, 1.0, np.array([0.0, 1.0]), float(expit(offset))),
+            units=Units(0.0, 1.0, np.array([0.0, 1.0]), float(special.expit(offset))),
             weighs_by_evidence=False,
             is_half_stored=False,
             trace=None,

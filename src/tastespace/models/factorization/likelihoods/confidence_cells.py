@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, contiguous
 from tastespace.data.csr import CSR
 from tastespace.distributions.normal_mixture import NormalMixture, NormalRatings
+from tastespace.lazy import linalg
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.implicit.alternating import Ridge
 from tastespace.models.factorization.implicit.cells import GROWTHS, Chosen, Confidence, Others, solve
@@ -91,7 +91,7 @@ class ConfidenceCells(ServedLikelihood):
         weighted = points * chosen.weights[here, None]
         precision = self.others.gram + ridge * np.eye(points.shape[1]) + points.T @ weighted
         lower = np.linalg.cholesky(precision)
-        return np.asarray(solve_triangular(lower, np.eye(len(lower)), lower=True).T)
+        return np.asarray(linalg.solve_triangular(lower, np.eye(len(lower)), lower=True).T)
 
     def predictive(self, draws: ItemDraws, scores: ScoreDraws, units: Units) -> PredictiveDistribution:
         """Preferences, as far as they are known; that of a single moment has no meaning here, and no noise."""

@@ -17,11 +17,11 @@ from math import lgamma, log, pi
 
 import numpy as np
 from numpy.random import Generator
-from scipy.special import log_ndtr, ndtri
 
 from tastespace import _native
 from tastespace.arrays import AnyFloats, DoubleArray
 from tastespace.errors import NonFiniteStateError
+from tastespace.lazy import special
 
 FIRST_CUT_SD = 2.0
 LOG_GAP_MEAN, LOG_GAP_SD = -0.5, 1.0
@@ -112,7 +112,7 @@ def sample_cuts(n_cuts: int, rng: Generator) -> DoubleArray:
 def likely_cuts(counts: DoubleArray, mean: float, variance: float) -> DoubleArray:
     """Where the shares of the levels would put the cut-points if scores were normal; unused levels get some room."""
     shares = np.cumsum(counts + 0.5) / (counts.sum() + 0.5 * len(counts))
-    return np.asarray(mean + (1 + variance) ** 0.5 * ndtri(shares[:-1]))
+    return np.asarray(mean + (1 + variance) ** 0.5 * special.ndtri(shares[:-1]))
 
 
 def log_prior(place: DoubleArray) -> float:
@@ -142,7 +142,7 @@ def log_probabilities(scores: DoubleArray, cuts: DoubleArray) -> DoubleArray:
     high = np.append(cuts, np.inf)[:, None] - scores
     turned = low > 0  # The lower tail has more digits than the upper one.
     low, high = np.where(turned, -high, low), np.where(turned, -low, high)
-    log_low, log_high = log_ndtr(low), log_ndtr(high)
+    log_low, log_high = special.log_ndtr(low), special.log_ndtr(high)
     with np.errstate(divide="ignore", invalid="ignore"):
         between = log_high + np.log(-np.expm1(log_low - log_high))
     return np.asarray(np.fmax(between, LEAST_LOG))  # and not a number, where both ends are beyond all digits

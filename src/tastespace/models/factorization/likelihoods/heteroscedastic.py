@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.distributions.normal_gamma import Gamma
 from tastespace.inference.transition import Stats
+from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods.base import (
     Answers,
@@ -264,7 +264,7 @@ def draw_precisions(concentration: float, counts: DoubleArray, squares: DoubleAr
 def draw_concentration(factors: AnyFloats, rng: Generator) -> float:
     """How far the factors of a side spread, given them: one point of the grid."""
     k = CONCENTRATIONS
-    log_weights = len(factors) * (k * np.log(k) - gammaln(k)) + k * (
+    log_weights = len(factors) * (k * np.log(k) - special.gammaln(k)) + k * (
         sum_of_rows(np.log(factors)) - sum_of_rows(factors)
     )
     weights = np.exp(log_weights - log_weights.max())
@@ -290,5 +290,5 @@ def share(precision: Gamma, alpha: float, factors: AnyFloats, concentration: flo
 def log_density_of(factors: AnyFloats, concentration: float) -> float:
     """Of all factors of a side; the grid of concentrations is uniform."""
     k = concentration
-    constant = len(factors) * (k * log(k) - float(gammaln(k)))
+    constant = len(factors) * (k * log(k) - float(special.gammaln(k)))
     return constant + sum_of_rows((k - 1) * np.log(factors) - k * factors)

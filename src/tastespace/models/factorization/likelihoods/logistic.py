@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, logit
 
 from tastespace import _native
 from tastespace.arrays import AnyFloats, DoubleArray, FloatArray
 from tastespace.data.csr import CSR
 from tastespace.distributions.latent_levels import logistic_information
+from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods.base import (
     Answers,
@@ -54,13 +54,13 @@ class Logistic(Binary):
     name: ClassVar[str] = "logistic"
 
     def chance(self, scores: AnyFloats) -> AnyFloats:
-        return np.asarray(expit(scores))
+        return np.asarray(special.expit(scores))
 
     def log_chance(self, scores: DoubleArray) -> DoubleArray:
-        return np.asarray(log_expit(scores))
+        return np.asarray(special.log_expit(scores))
 
     def score_of(self, share: float) -> float:
-        return float(logit(share))
+        return float(special.logit(share))
 
     def augment(
         self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
@@ -78,7 +78,7 @@ class Logistic(Binary):
     ) -> RatingBlock | None:
         scores = row_scores(side, rows, other, self._offset, threads).astype(np.float64)
         is_yes = side.targets > EDGE
-        chance, half = expit(scores), np.maximum(0.5 * np.abs(scores), 1e-4)
+        chance, half = special.expit(scores), np.maximum(0.5 * np.abs(scores), 1e-4)
         # On the wrong side of 0 the curvature of a bound from below, as the true one is next to nothing.
         curvature = np.where((scores > 0) == is_yes, chance * (1 - chance), np.tanh(half) / (4 * half))
         curvature = np.maximum(curvature, LEAST_CURVATURE)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from tastespace import _native
 from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, IntArray, contiguous
@@ -25,6 +24,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.distributions.latent_levels import ordinal_information, ordinal_slope
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.transition import Stats
+from tastespace.lazy import special
 from tastespace.models.base.parameters import check_ascending
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods.base import (
@@ -151,7 +151,7 @@ class Ordinal(Likelihood[CutPoints]):
         """The lowest level, and for each cut-point the step to the next times the chance to pass it."""
         total = np.full(len(scores), self._known[0])
         for cut, step in zip(noise.cuts, np.diff(self._known), strict=True):
-            total += step * ndtr(scores - cut)
+            total += step * special.ndtr(scores - cut)
         return total.astype(scores.dtype)
 
     def log_density(
@@ -246,7 +246,7 @@ def _between(low: DoubleArray, high: DoubleArray) -> tuple[DoubleArray, DoubleAr
     """Slope and curvature of log(Phi(high) - Phi(low)), which falls on both sides; ends are above the score."""
     is_turned = low > 0  # the lower tail has more digits
     from_, to = np.where(is_turned, -high, low), np.where(is_turned, -low, high)
-    chance = ndtr(to) - ndtr(from_)
+    chance = special.ndtr(to) - special.ndtr(from_)
     is_told = chance > LEAST_CHANCE
     safe = np.where(is_told, chance, 1)
     at_low, at_high = _density(low), _density(high)

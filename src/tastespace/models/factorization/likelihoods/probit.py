@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr, ndtri
 
 from tastespace.arrays import AnyFloats, DoubleArray, FloatArray
 from tastespace.data.csr import CSR
+from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods.base import (
     Answers,
@@ -59,13 +59,13 @@ class Probit(Binary):
     name: ClassVar[str] = "probit"
 
     def chance(self, scores: AnyFloats) -> AnyFloats:
-        return np.asarray(ndtr(scores))
+        return np.asarray(special.ndtr(scores))
 
     def log_chance(self, scores: DoubleArray) -> DoubleArray:
-        return np.asarray(log_ndtr(scores))
+        return np.asarray(special.log_ndtr(scores))
 
     def score_of(self, share: float) -> float:
-        return float(ndtri(share))
+        return float(special.ndtri(share))
 
     def augment(
         self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from tastespace.arrays import AnyFloats, DoubleArray, IntArray
 from tastespace.data.kinds import distinct
+from tastespace.lazy import optimize
 
 MAX_BINS = 50
 
@@ -110,7 +110,7 @@ def isotonic(means: DoubleArray, weights: DoubleArray) -> DoubleArray:
     levels this takes a thirtieth of the time of a call of scipy's a row, with 10 a ninth; with many, those are faster.
     """
     if means.shape[1] > MANY_LEVELS:
-        return np.stack([isotonic_regression(row, weights=w).x for row, w in zip(means, weights, strict=True)])
+        return np.stack([optimize.isotonic_regression(row, weights=w).x for row, w in zip(means, weights, strict=True)])
     sums = np.cumsum(np.pad(weights * means, ((0, 0), (1, 0))), axis=1)
     masses = np.cumsum(np.pad(weights, ((0, 0), (1, 0))), axis=1)
     best = np.full(means.shape, -np.inf)

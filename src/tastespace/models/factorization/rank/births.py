@@ -18,9 +18,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.random import Generator
-from scipy.sparse import csr_matrix
 
 from tastespace.arrays import AnyFloats, DoubleArray, IntArray, OffsetArray
+from tastespace.lazy import sparse
 from tastespace.models.factorization.rank.target import RankState, RankTarget, log_normal
 from tastespace.models.factorization.rank.within import GibbsRows, Side
 from tastespace.models.factorization.rows import Factors
@@ -67,8 +67,8 @@ class Leftover:
     @classmethod
     def of(cls, errors: DoubleArray, columns: IntArray, offsets: OffsetArray, n_columns: int) -> Leftover:
         shape = (len(offsets) - 1, n_columns)
-        matrix = csr_matrix((errors, columns, offsets), shape)
-        mask = csr_matrix((np.ones(len(errors)), columns, offsets), shape)
+        matrix = sparse.csr_matrix((errors, columns, offsets), shape)
+        mask = sparse.csr_matrix((np.ones(len(errors)), columns, offsets), shape)
         return cls(matrix, mask, matrix.T, mask.T)
 
     @property

@@ -16,13 +16,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
 
 from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, IntArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.errors import InvalidParameterError
+from tastespace.lazy import special
 from tastespace.models.base.resuming import ItemPoints
-from tastespace.models.factorization.als.posterior import PointPosterior
+from tastespace.models.factorization.als.posterior import EitherPosterior, PointPosterior
 from tastespace.models.factorization.als.sweep import Penalty, Strengths, Weighting
 from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, row_scores, score_pairs, solve_rows
 
@@ -47,7 +47,7 @@ class Form:
         low, high = within
         if name == "sigmoid":
             share = (mean - low) / (high - low) if high > low else 0.5
-            return cls(float(logit(np.clip(share, FURTHEST, 1 - FURTHEST))), low, high, True, 1.0)
+            return cls(float(special.logit(np.clip(share, FURTHEST, 1 - FURTHEST))), low, high, True, 1.0)
         offset = mean if name == "centred" else 0.0
         # A score that is a mean and little else would make the factors too large for steps in units of the little.
         return cls(offset, low, high, False, max(standard_deviation, abs(mean - offset) / 4) or 1.0)
@@ -69,7 +69,7 @@ class Form:
         """The rating that a score (with the offset) stands for."""
         if not self.is_squashed:
             return contiguous(scores, np.float32)
-        return contiguous(self.low + (self.high - self.low) * expit(scores.astype(np.float64)), np.float32)
+        return contiguous(self.low + (self.high - self.low) * special.expit(scores.astype(np.float64)), np.float32)
 
 
 # 1/2 (4 (y - sigmoid(s)))^2 bends by 16 p q^2 (3 p - 1) where y = 1, p = sigmoid(s) = 1 - q: at most 1.2320. For y = 0
@@ -133,7 +133,7 @@ class FormPosterior(PointPosterior):
     def _nearer(self, history: CSR, targets: AnyFloats, points: Factors, prior: RowPrior, threads: int) -> Factors:
         side = RatingBlock(history.offsets, history.columns, targets, offset=self.mean)
         scores = row_scores(side, points, self.items, self.mean, threads)
-        chance = expit(scores)
+        chance = special.expit(scores)
         slope = (targets - STEEPEST * chance) * STEEPEST * chance * (1 - chance)
         parabola = RatingBlock(
             history.offsets, history.columns, scores + slope / scores.dtype.type(MAX_CURVATURE), offset=self.mean
@@ -171,3 +171,9 @@ class FormPosterior(PointPosterior):
             form=Form(mean, low, high, bool(is_squashed), unit),
             held_out_errors=arrays["held_out_errors"],
         )
+
+
+class EitherFormPosterior(EitherPosterior):
+    """The same as `EitherPosterior`, with points of several forms."""
+
+    point = FormPosterior

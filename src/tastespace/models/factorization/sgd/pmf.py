@@ -23,7 +23,7 @@ from tastespace.models.base.update import TrainingSummary
 from tastespace.models.factorization.als.als import FindsStrengths
 from tastespace.models.factorization.als.strength_search import PLAIN, scaled
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, Penalty, Strengths
-from tastespace.models.factorization.empirical_bayes.posterior import EitherFormPosterior, EmpiricalPosterior
+from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes, empirical_bayes_of
 from tastespace.models.factorization.held_out_search import MEANINGFUL, HeldOutSearch, Trial, repeated
 from tastespace.models.factorization.rows import score_pairs
@@ -41,7 +41,7 @@ from tastespace.models.factorization.sgd.descent import (
     ScheduleName,
     Steps,
 )
-from tastespace.models.factorization.sgd.forms import FORMS, Form, FormName, FormPosterior
+from tastespace.models.factorization.sgd.forms import FORMS, EitherFormPosterior, Form, FormName, FormPosterior
 from tastespace.progress import Observer, Progress, silent
 
 LOSS = "loss of the epoch's end"
