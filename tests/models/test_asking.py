@@ -23,7 +23,7 @@ RATINGS = Ratings.from_arrays([1, 1, 2], ["x", "y", "x"], [5.0, 3.0, 4.0])
 def people_of(users, history):
     """Users with a history, and what is to be said of it."""
     each, _ = each_once(id_series(users, "user"))
-    return find_people(RATINGS, each, history, lambda: Expected(1.0, 5.0))
+    return find_people(RATINGS, each, history, Expected(1.0, 5.0))
 
 
 def test_history_joins_the_training_ratings_and_the_newer_rating_wins():

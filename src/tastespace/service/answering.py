@@ -123,7 +123,7 @@ class Answerer:
     def _listed(self, lists: Lists) -> dict[str, Any]:
         """The first list of an answer, with what is said beside it."""
         (answer,) = lists.to_dicts()
-        items = [{**entry, "item": str(entry["item"])} for entry in answer["items"]]
+        items = [{"rank": rank, **entry, "item": str(entry["item"])} for rank, entry in enumerate(answer["items"], 1)]
         return answer | {"items": items, "model": self.loaded.version, "remarks": lists.remarks}
 
     def place(self, about: UserMessage, shown: TasteMap) -> dict[str, Any]:

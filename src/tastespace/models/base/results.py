@@ -175,13 +175,13 @@ class Lists(Table):
         return {"lists": self.to_dicts(), "remarks": list(self.remarks)}
 
     def to_dicts(self, names: Sequence[Any] | None = None, *, levels: bool = False) -> list[dict[str, Any]]:
-        """These entries: what was asked about, under other names if given, whether it is cold, and its list."""
+        """These entries: what was asked about, under other names if given, whether cold, and its list in order."""
         (side, ids), *others = self.asked().items()
         about = {"title": None, **dict(others)} if side == "item" else dict(others)
         return [
             {side: (ids if names is None else names)[place]}
             | {name: None if column is None else column[place] for name, column in about.items()}
-            | {"cold": bool(self.cold[place]), "items": as_entries(self.of(place, levels=levels))}
+            | {"cold": bool(self.cold[place]), "items": as_entries(self.of(place, levels=levels).drop("rank"))}
             for place in range(len(self))
         ]
 
