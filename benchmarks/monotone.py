@@ -7,7 +7,7 @@
    users with two different test ratings, of these ratings alone: pairwise accuracy (predicted ties count half),
    Kendall's tau-b, and NDCG@10, where a rating gains what it is above the lowest. They are by predictions before
    clipping. The interval is of the difference to ALS, 95 %, over 2000 samples of users.
-2. Drawn ratings of three groups who rate differently (`tastespace.testing.distortions`: 360 users, 220 items, 27 000
+2. Drawn ratings of three groups who rate differently (`tastespace.testing.toys`: 360 users, 220 items, 27 000
    ratings in half stars, 30 % of them test ratings), three seeds, 6 factors.
 3. BPMF on the same curves, MovieLens 100K, 90:10, seeds 0 to 3: ratings are put on their curves, BPMF is fitted to
    these, and its expectations are brought back through the inverse.
@@ -32,7 +32,7 @@ import numpy as np
 from tastespace import ALS, BPMF, MonotoneMF, Ratings, Recommender, Split, random_split, read
 from tastespace.models.base.posterior import Pairs
 from tastespace.models.factorization.monotone.curves import inverted, values_at
-from tastespace.testing.distortions import SHAPES, distorted, misfit
+from tastespace.testing.toys import SHAPES, distorted, misfit
 
 SAMPLES, LONGEST = 2000, 10
 TELLING = 1e-6  # above 0

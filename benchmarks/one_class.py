@@ -290,8 +290,7 @@ def sweep_times(data: Path | None, name: str, n_factors: int, threads: int, roun
     from implicit.cpu import _als
 
     from tastespace import Ratings
-    from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState, Ridge
-    from tastespace.models.factorization.implicit.cells import Confidence
+    from tastespace.models.factorization.implicit.cells import AlternatingChoices, Confidence, ImplicitState, Ridge
 
     chosen, ridge, strength = choices(data, name), SAME["regularisation"], SAME["strength"]
     rows, columns = chosen.nonzero()

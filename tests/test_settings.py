@@ -29,7 +29,7 @@ from tastespace.models.base.policies import policy_of
 from tastespace.models.factorization.empirical_bayes.settings import empirical_bayes_of
 from tastespace.models.factorization.likelihoods.base import likelihood_of
 from tastespace.models.factorization.priors.normal_wishart import prior_of
-from tastespace.renamed import PARAMETERS, translated
+from tastespace.settings import PARAMETERS, translated
 
 SHORT = {"n_factors": 2, "chains": 1, "warmup": 3, "draws": 20, "thin": 1, "seed": 1, "threads": 1}
 quick = pytest.mark.filterwarnings("ignore::tastespace.errors.ConvergenceWarning")

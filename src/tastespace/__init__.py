@@ -63,10 +63,10 @@ if TYPE_CHECKING:
     from tastespace.models.factorization.priors.shrinkage import Shrinkage as Shrinkage
     from tastespace.models.factorization.rank.reversible_jump import ReversibleJump as ReversibleJump
     from tastespace.models.factorization.sgd.pmf import PMF as PMF
-    from tastespace.models.factorization.sphere.sphere_als import SphereALS as SphereALS
-    from tastespace.models.factorization.sphere.sphere_bpmf import SphereBPMF as SphereBPMF
+    from tastespace.models.factorization.sphere.sphere import SphereALS as SphereALS
+    from tastespace.models.factorization.sphere.sphere import SphereBPMF as SphereBPMF
     from tastespace.models.factorization.vb.vb import VB as VB
-    from tastespace.models.linear.posterior import EASE as EASE
+    from tastespace.models.linear.ease import EASE as EASE
     from tastespace.models.neighbors.knn import ItemKNN as ItemKNN
     from tastespace.models.neighbors.knn import UserKNN as UserKNN
     from tastespace.models.registry import suitable_model as suitable_model
@@ -79,9 +79,9 @@ if TYPE_CHECKING:
     from tastespace.selection.select_rank import RankChoices as RankChoices
     from tastespace.selection.select_rank import choose_rank as choose_rank
     from tastespace.selection.select_rank import compare_ranks as compare_ranks
+    from tastespace.selection.tune import TuneResult as TuneResult
+    from tastespace.selection.tune import TuneTrial as TuneTrial
     from tastespace.selection.tune import tune as tune
-    from tastespace.selection.tune_result import TuneResult as TuneResult
-    from tastespace.selection.tune_result import TuneTrial as TuneTrial
 
 # Where each public name lives; the imports above say the same to type checkers, and a test compares the two.
 _NAMES = {

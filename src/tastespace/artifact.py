@@ -38,8 +38,7 @@ from tastespace.index.trials import StoredIndex
 from tastespace.models import MODELS, Recommender
 from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.base.update import TrainingSummary
-from tastespace.renamed import translated
-from tastespace.settings import Settings
+from tastespace.settings import Settings, translated
 from tastespace.stored_index import BAD_INDEX, check_fits, complaint, index_entry, restored_index
 from tastespace.threads import instruction_set
 from tastespace.version import __version__

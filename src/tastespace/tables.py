@@ -9,11 +9,27 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import polars as pl
 
-from tastespace.errors import InvalidParameterError
-from tastespace.frames import to_pandas
+from tastespace.errors import InvalidParameterError, MissingExtraError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def to_pandas(frame: pl.DataFrame) -> pd.DataFrame:
+    """The same table as a pandas frame."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise MissingExtraError("A pandas frame", "pandas") from error
+    # Column by column, so that pyarrow is not needed; nulls in integers stay nulls.
+    columns: dict[str, Any] = {}
+    for series in frame:
+        if series.dtype.is_integer() and series.null_count():
+            columns[series.name] = pd.array(series.to_list(), dtype="Int64")
+        else:
+            columns[series.name] = series.to_list() if series.dtype == pl.String else series.to_numpy()
+    return pd.DataFrame(columns)
+
 
 Entry = TypeVar("Entry")
 

@@ -10,7 +10,7 @@ from cli.program import tastespace
 
 from tastespace import DampedBias, load, save
 from tastespace.randomness import generator
-from tastespace.testing.distortions import distorted
+from tastespace.testing.toys import distorted
 
 
 def run(*arguments, code=0):

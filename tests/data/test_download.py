@@ -532,7 +532,7 @@ def test_no_room_to_unpack_keeps_the_download(here, source, tmp_path, monkeypatc
     def no_room(folder, n_bytes):
         raise DataError("no room")
 
-    monkeypatch.setattr("tastespace.data.sources.archives.require_space", no_room)
+    monkeypatch.setattr("tastespace.data.sources.source.require_space", no_room)
     with pytest.raises(DataError, match="no room"):
         source.load(cache=tmp_path)
     monkeypatch.undo()

@@ -19,8 +19,7 @@ import tastespace as ts
 from tastespace.data.formats import netflix
 from tastespace.data.formats.netflix import is_netflix, read_netflix
 from tastespace.data.sources import SOURCES, books, dataset, resolve
-from tastespace.data.sources.archives import unpack
-from tastespace.data.sources.source import obtain
+from tastespace.data.sources.source import obtain, unpack
 from tastespace.errors import DataError, DataWarning, InvalidParameterError
 from tastespace.randomness import generator
 from tastespace.storage import cache_folder

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tastespace.distributions.normal_gamma import Gamma, NormalGamma
-from tastespace.distributions.normal_wishart import NormalWishart
+from tastespace.distributions.conjugate import Gamma, NormalGamma, NormalWishart
 from tastespace.randomness import generator
 
 # Of each Kolmogorov-Smirnov test and each z-score below; there are about 30.

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tastespace.evaluation.metrics.ranking import (
+from tastespace.evaluation.metrics.order import (
     auc,
     average_precision,
     hit_rate,

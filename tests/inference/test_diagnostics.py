@@ -28,7 +28,7 @@ from tastespace.inference.diagnosis import (
     WORST,
 )
 from tastespace.inference.diagnostics import check_convergence, diagnose, monte_carlo_errors, rhat
-from tastespace.inference.trace import HELD_OUT, NOISE, Trace
+from tastespace.inference.transition import HELD_OUT, NOISE, Trace
 from tastespace.randomness import generator
 
 PAIRS = 100

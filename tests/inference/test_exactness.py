@@ -8,7 +8,7 @@ import pytest
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.inference.diagnostics import Exactness
 from tastespace.inference.drivers import Schedule, sample
-from tastespace.inference.trace import NOISE, Trace
+from tastespace.inference.transition import NOISE, Trace
 from tastespace.progress import silent
 from tastespace.randomness import generator
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from tastespace.errors import CheckpointError
-from tastespace.inference.packing import pack, unpack
+from tastespace.inference.checkpoints import pack, unpack
 from tastespace.models.factorization.priors.normal_wishart import NormalPopulation
 from tastespace.models.factorization.rows import Factors
 from tastespace.randomness import generator, restored, state_of

@@ -11,9 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tastespace import ALS, DampedBias, Ratings, evaluate, random_split, read
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
 from tastespace.models.factorization.als.als import WEIGHTINGS
-from tastespace.models.factorization.als.strength_search import search_strengths
 from tastespace.models.factorization.als.sweep import AlternatingLeastSquares, Penalty, Strengths, Weighting
-from tastespace.models.factorization.held_out_search import Validation
+from tastespace.models.factorization.held_out_search import Validation, search_strengths
 from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, solve_rows
 from tastespace.progress import silent
 from tastespace.randomness import generator

@@ -18,9 +18,8 @@ from tastespace import EASE, Popular, Ratings, evaluate, load, random_split, sav
 from tastespace.data.csr import CSR
 from tastespace.errors import ArtifactError, DataError, InvalidParameterError, NonFiniteStateError
 from tastespace.models.base.posterior import People, abilities_of
-from tastespace.models.linear import ease, posterior
-from tastespace.models.linear.ease import is_by_users, item_weights
-from tastespace.models.linear.posterior import LinearPosterior
+from tastespace.models.linear import ease
+from tastespace.models.linear.ease import LinearPosterior, is_by_users, item_weights
 from tastespace.progress import silent
 from tastespace.randomness import generator
 
@@ -247,7 +246,7 @@ def test_the_range_follows_updates():
 def test_pairs_in_blocks(model, ratings, monkeypatch):
     users, items = np.indices((ratings.n_users, ratings.n_items)).reshape(2, -1)
     whole = model.predict(users, items).mean
-    monkeypatch.setattr(posterior, "BLOCK_WEIGHTS", 3)
+    monkeypatch.setattr(ease, "BLOCK_WEIGHTS", 3)
     assert_array_equal(model.predict(users, items).mean, whole)
 
 
@@ -432,7 +431,7 @@ def test_blas_has_one_thread_while_fitting(monkeypatch):
         seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
         return item_weights(*arguments)
 
-    monkeypatch.setattr(posterior, "item_weights", watched)
+    monkeypatch.setattr(ease, "item_weights", watched)
     with threadpool_limits(2, user_api="blas"):
         EASE(regularisation=3.0).fit(drawn(TALL))
     assert seen

@@ -14,10 +14,9 @@ from tastespace.errors import ConvergenceWarning, InvalidParameterError
 from tastespace.models import SphereALS
 from tastespace.models.base.posterior import People
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, Strengths
-from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
+from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, WeightedUsers
 from tastespace.models.factorization.empirical_bayes.settings import empirical_bayes_of
 from tastespace.models.factorization.empirical_bayes.sweep import Coordinates, Precisions
-from tastespace.models.factorization.empirical_bayes.weighted_users import WeightedUsers
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed
 from tastespace.testing.toys import tastes

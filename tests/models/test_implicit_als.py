@@ -13,8 +13,16 @@ from tastespace import ImplicitALS, Ratings, load, save
 from tastespace.errors import ArtifactError, DataError, InvalidParameterError, NonFiniteStateError
 from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.base.update import merge
-from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState, Ridge
-from tastespace.models.factorization.implicit.cells import Chosen, Confidence, Others, descend, solve
+from tastespace.models.factorization.implicit.cells import (
+    AlternatingChoices,
+    Chosen,
+    Confidence,
+    ImplicitState,
+    Others,
+    Ridge,
+    descend,
+    solve,
+)
 from tastespace.models.factorization.likelihoods import likelihood_from_arrays
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed

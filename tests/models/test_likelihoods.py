@@ -13,8 +13,8 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.splits import random_split
 from tastespace.errors import InvalidParameterError
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
-from tastespace.models.factorization.likelihoods import fold_in
-from tastespace.models.factorization.likelihoods.fold_in import keys_of
+from tastespace.models.factorization.likelihoods import base
+from tastespace.models.factorization.likelihoods.base import keys_of
 from tastespace.randomness import generator
 from tastespace.testing import toys
 
@@ -276,11 +276,11 @@ def test_somebody_who_always_says_yes_is_believed(kind):
     ratings = Ratings.from_arrays(users.reshape(-1), items.reshape(-1), likes.reshape(-1).astype(np.float64))
     model = BPMF(**SHORT, likelihood=kind).fit(ratings)
     few = model.predict(np.zeros(200, int), np.arange(200)).mean
-    steps, fold_in.STEPS = fold_in.STEPS, 400
+    steps, base.STEPS = base.STEPS, 400
     try:
         many = model.predict(np.zeros(200, int), np.arange(200)).mean
     finally:
-        fold_in.STEPS = steps
+        base.STEPS = steps
     assert many.min() > 0.9
     # From the population's mean six steps end at 2 to 4 % of no; where they lead is 0.2 to 0.4 %.
     assert abs(few.mean() - many.mean()) < 0.006

@@ -10,7 +10,7 @@ from tastespace import ImplicitALS, Ratings
 from tastespace.errors import NotFittedError
 from tastespace.models.factorization.held_out_search import Validation
 from tastespace.models.factorization.implicit import search as module
-from tastespace.models.factorization.implicit.alternating import ImplicitState
+from tastespace.models.factorization.implicit.cells import ImplicitState
 from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Judge, unit_of
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed

@@ -14,7 +14,7 @@ from tastespace import ALS, PMF, DampedBias, Ratings, evaluate, load, random_spl
 from tastespace.data.formats.streaming import RatingStream, Triples
 from tastespace.data.formats.writers import write
 from tastespace.errors import ConvergenceWarning, DataError, DivergenceWarning, InvalidParameterError
-from tastespace.inference.trace import HELD_OUT
+from tastespace.inference.transition import HELD_OUT
 from tastespace.models.base.posterior import Pairs
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.sgd.best_epoch import KeepingBest, diverged, run

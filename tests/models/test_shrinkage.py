@@ -11,7 +11,7 @@ import pytest
 
 from tastespace import ALS, BPMF, VB, Checkpoints, Ratings, Shrinkage, load, save
 from tastespace.errors import ConvergenceWarning, InvalidParameterError
-from tastespace.inference.trace import ACTIVE
+from tastespace.inference.transition import ACTIVE
 from tastespace.models import MODELS
 from tastespace.models.factorization.als.sweep import ALSState
 from tastespace.models.factorization.priors.shrinkage import CumulativePrior, shrinking_prior, unit_of
@@ -24,8 +24,7 @@ from tastespace.models.factorization.rank.column_search import (
     most_frequent,
 )
 from tastespace.models.factorization.rows import Factors
-from tastespace.models.factorization.sphere.sphere_als import SphereALS
-from tastespace.models.factorization.sphere.sphere_bpmf import SphereBPMF
+from tastespace.models.factorization.sphere.sphere import SphereALS, SphereBPMF
 from tastespace.progress import silent
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes

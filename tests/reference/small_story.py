@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tastespace.data.ratings import Ratings
-from tastespace.distributions.normal_gamma import NormalGamma
+from tastespace.distributions.conjugate import NormalGamma
 from tastespace.models.factorization.gibbs.generative_model import scores
 from tastespace.models.factorization.gibbs.sweep import GibbsSweep
 from tastespace.models.factorization.priors.normal_wishart import NormalWishartPrior

@@ -11,7 +11,7 @@ import pytest
 from tastespace import DampedBias, save
 from tastespace.errors import DataError, MissingExtraError
 from tastespace.inference.diagnostics import diagnose
-from tastespace.inference.trace import HELD_OUT, NOISE, Trace
+from tastespace.inference.transition import HELD_OUT, NOISE, Trace
 from tastespace.randomness import generator
 from tastespace.report import plotting
 from tastespace.report.diagnostics_figures import pictures, write_diagnostics

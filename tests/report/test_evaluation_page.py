@@ -24,9 +24,8 @@ from tastespace import (
 )
 from tastespace.errors import DataError, InvalidParameterError, MissingExtraError
 from tastespace.evaluation.groups import LABELS
-from tastespace.evaluation.resampling import Interval
+from tastespace.evaluation.resampling import Interval, display_name
 from tastespace.evaluation.significance import Comparison, Comparisons
-from tastespace.evaluation.tables import display_name
 from tastespace.randomness import generator
 from tastespace.report import plotting
 from tastespace.report.evaluation_figures import differences_picture, errors_picture, lists_picture

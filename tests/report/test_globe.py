@@ -10,7 +10,7 @@ from tastespace.errors import InvalidParameterError
 pytest.importorskip("matplotlib", reason="needs the extra plot: pip install 'tastespace[plot]'")
 from matplotlib.figure import Figure
 
-from tastespace.report.globe import draw_globe
+from tastespace.report.plotting import draw_globe
 
 
 @pytest.fixture

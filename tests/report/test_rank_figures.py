@@ -14,7 +14,7 @@ from tastespace import RankChoice, RankChoices, write_ranks
 from tastespace.errors import DataError, MissingExtraError
 from tastespace.models.factorization.empirical_bayes.posterior import Learning
 from tastespace.models.factorization.empirical_bayes.sweep import Precisions
-from tastespace.models.factorization.monotone.curve_list import CurveList
+from tastespace.models.factorization.monotone.monotone import CurveList
 from tastespace.report import plotting
 from tastespace.report.rank_figures import curves_figure, learning_picture, pictures, write_curves, write_learning
 from tastespace.selection.select_rank import RankTrace

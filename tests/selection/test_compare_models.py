@@ -26,7 +26,7 @@ from tastespace import (
     random_split,
 )
 from tastespace.errors import ConvergenceWarning, InvalidParameterError
-from tastespace.inference.trace import HELD_OUT
+from tastespace.inference.transition import HELD_OUT
 from tastespace.models import MODELS
 from tastespace.randomness import generator
 from tastespace.selection.compare_models import INTERRUPTED, NOT_BEGUN, compare_models, suitable_models, unsuitable

@@ -21,7 +21,7 @@ from tastespace.errors import (
 from tastespace.models import MODELS
 from tastespace.randomness import generator
 from tastespace.selection.search import rungs_of
-from tastespace.selection.tune_result import Goal
+from tastespace.selection.tune import Goal
 from tastespace.storage import LOCK, Lock
 from tastespace.testing.toys import tastes
 

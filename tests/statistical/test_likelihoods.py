@@ -17,7 +17,7 @@ from scipy import stats
 from scipy.special import expit, ndtr, ndtri
 
 from tastespace import _native
-from tastespace.distributions.normal_gamma import KnownMean
+from tastespace.distributions.conjugate import KnownMean
 from tastespace.models.factorization.gibbs.generative_model import FactorModel, scores
 from tastespace.models.factorization.likelihoods import cut_points
 from tastespace.models.factorization.likelihoods.heteroscedastic import (

@@ -18,7 +18,7 @@ import pytest
 from reference.small_story import N_FACTORS, WHERE, Silent, functionals, is_broken
 from scipy import integrate, stats
 
-from tastespace.distributions.normal_gamma import Gamma, NormalGamma
+from tastespace.distributions.conjugate import Gamma, NormalGamma
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.priors.normal_wishart import Sphere

@@ -16,7 +16,7 @@ from reference.small_story import N_FACTORS, PRIOR, WHERE, Silent, functionals, 
 from scipy import integrate, stats
 from scipy.special import iv
 
-from tastespace.distributions.normal_gamma import Gamma
+from tastespace.distributions.conjugate import Gamma
 from tastespace.distributions.von_mises_fisher import VonMisesFisher, mean_resultant_length
 from tastespace.models.factorization.gibbs.generative_model import FactorModel, scores
 from tastespace.models.factorization.likelihoods.gaussian import Gaussian

@@ -20,7 +20,6 @@ from tastespace.errors import InvalidParameterError
 from tastespace.models import MODELS, Recommender
 from tastespace.models.factorization.rank.reversible_jump import ReversibleJump
 from tastespace.models.registry import suited
-from tastespace.renamed import old_parameters, translated
 from tastespace.report.comparison_figures import write_comparison
 from tastespace.report.plotting import prepare_folder
 from tastespace.report.rank_figures import write_ranks
@@ -28,6 +27,7 @@ from tastespace.selection.compare_models import compare_models, suitable_models
 from tastespace.selection.comparison import ModelComparison
 from tastespace.selection.select_rank import GRID, MAX_RANK, METHODS, RANK_SHARE, RankMethod, compare_ranks
 from tastespace.selection.trials import order_of_starts
+from tastespace.settings import old_parameters, translated
 
 FAILED, INTERRUPTED = 1, 130
 SHARE = 0.1

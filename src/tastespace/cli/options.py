@@ -24,7 +24,7 @@ from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import DataError, InvalidParameterError
 from tastespace.models import EASE, MODELS, Popular, Recommender
 from tastespace.models.registry import misfit, suitable_model
-from tastespace.renamed import translated
+from tastespace.settings import translated
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.", metavar="MODEL")]

@@ -21,13 +21,12 @@ from tastespace.errors import InvalidParameterError, UnknownIdError
 from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.report import Report
 from tastespace.inference import diagnostics
-from tastespace.inference.trace import Trace
+from tastespace.inference.transition import Trace
 from tastespace.models import ALS, BPMF, MODELS, DampedBias, GlobalMean, Recommender
+from tastespace.models.base.results import Noisiness
 from tastespace.models.factorization.empirical_bayes.posterior import Learning
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes
-from tastespace.models.factorization.monotone.curve_list import CurveList
-from tastespace.models.factorization.monotone.monotone import MonotoneMF
-from tastespace.models.noisiness import Noisiness
+from tastespace.models.factorization.monotone.monotone import CurveList, MonotoneMF
 from tastespace.report.diagnostics_figures import write_diagnostics
 from tastespace.report.model_page import Shown, check_path, write_report
 from tastespace.report.plotting import check_figure, prepare_folder

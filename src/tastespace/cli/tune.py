@@ -15,12 +15,11 @@ from tastespace.cli import console
 from tastespace.cli.evaluate import show_table
 from tastespace.cli.options import OPTIONS, Json, RatingsFile, ReadOptions, Threads, observe, read_settings, reads
 from tastespace.errors import DataError, InvalidParameterError, warn
-from tastespace.evaluation.tables import display_name, figure
+from tastespace.evaluation.resampling import display_name, figure
 from tastespace.models import MODELS
 from tastespace.models.registry import misfit, suited
-from tastespace.selection.tune import RUNGS, TRIALS, tunable_models
+from tastespace.selection.tune import RUNGS, TRIALS, TuneResult, tunable_models
 from tastespace.selection.tune import tune as search
-from tastespace.selection.tune_result import TuneResult
 
 INTERRUPTED = 130
 ROWS = 20  # of the table

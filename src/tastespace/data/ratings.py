@@ -471,7 +471,7 @@ class Ratings:
         return pl.DataFrame(columns)
 
     def to_pandas(self) -> pd.DataFrame:
-        from tastespace.frames import to_pandas
+        from tastespace.tables import to_pandas
 
         return to_pandas(self.to_polars())
 

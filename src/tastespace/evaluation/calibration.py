@@ -15,8 +15,7 @@ from tastespace.distributions.rating_distribution import RatingDistribution
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.groups import GROUP_SCHEMA, Group, Grouping, group_records, groups_table, measure_record
 from tastespace.evaluation.metrics.rating import Loss, Predicted, squared_errors
-from tastespace.evaluation.resampling import Interval, Sums, those_of
-from tastespace.evaluation.tables import EMPTY, counted, figure, plain_measures
+from tastespace.evaluation.resampling import EMPTY, Interval, Sums, counted, figure, plain_measures, those_of
 from tastespace.models.base.results import Prediction
 from tastespace.tables import Table, TextTables, frame_of
 

@@ -12,8 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tastespace.evaluation.metrics.rating import Predicted
-from tastespace.evaluation.resampling import Interval, Sums, those_of
-from tastespace.evaluation.tables import EMPTY, figure, plain_measures
+from tastespace.evaluation.resampling import EMPTY, Interval, Sums, figure, plain_measures, those_of
 from tastespace.tables import Table
 
 # The first number of ratings of each group; 0 are the cold ones.

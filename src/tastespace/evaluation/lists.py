@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tastespace.arrays import BoolArray, DoubleArray, FloatMatrix, IntArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError, named
-from tastespace.evaluation.metrics import catalogue, ranking
+from tastespace.evaluation.metrics import catalogue, order
 from tastespace.evaluation.predictions import of_users
 from tastespace.evaluation.relevance import Matched, Relevance, RelevantItems
 from tastespace.evaluation.report import ListsMade
@@ -62,16 +62,16 @@ ListMetric = Callable[[Lists], DoubleArray]  # one value a user, NaN where there
 
 def _ndcg_binary(lists: Lists) -> DoubleArray:
     ideal = np.arange(lists.hits.shape[1]) < lists.n_relevant[:, None]
-    return ranking.ndcg(lists.hits.astype(np.float64), ideal.astype(np.float64))
+    return order.ndcg(lists.hits.astype(np.float64), ideal.astype(np.float64))
 
 
 LIST_METRICS: Mapping[str, ListMetric] = {
-    "precision": lambda lists: ranking.precision(lists.hits),
-    "recall": lambda lists: ranking.recall(lists.hits, lists.n_relevant),
-    "hit_rate": lambda lists: ranking.hit_rate(lists.hits),
-    "mrr": lambda lists: ranking.reciprocal_rank(lists.hits),
-    "map": lambda lists: ranking.average_precision(lists.hits, lists.n_relevant),
-    "ndcg": lambda lists: ranking.ndcg(lists.gains, lists.ideal_gains),
+    "precision": lambda lists: order.precision(lists.hits),
+    "recall": lambda lists: order.recall(lists.hits, lists.n_relevant),
+    "hit_rate": lambda lists: order.hit_rate(lists.hits),
+    "mrr": lambda lists: order.reciprocal_rank(lists.hits),
+    "map": lambda lists: order.average_precision(lists.hits, lists.n_relevant),
+    "ndcg": lambda lists: order.ndcg(lists.gains, lists.ideal_gains),
     "ndcg_binary": _ndcg_binary,
     "novelty": lambda lists: catalogue.novelty(lists.item_rows, lists.catalogue.shares),
     "diversity": lambda lists: catalogue.diversity(lists.item_rows, lists.catalogue.trained.by_item),
@@ -190,7 +190,7 @@ def _ranked(
         for rows, scores in recommender.scores(ids, history=own):
             first, last = start + int(rows[0]), start + int(rows[-1]) + 1
             relevant = sought.relevant_items(first, last)
-            values["auc"][first:last] = ranking.auc(scores, *relevant, sought.n_relevant[first:last])
+            values["auc"][first:last] = order.auc(scores, *relevant, sought.n_relevant[first:last])
             observer(Progress("ranking", last, len(sought)))
     return item_rows, values
 
@@ -254,7 +254,7 @@ def _spread(values: DoubleArray, sought: RelevantItems, n_users: int) -> DoubleA
 def _profiles(asked: Query, shares: DoubleArray) -> DoubleArray:
     """The mean popularity of what each test user is known to have rated."""
     totals = np.bincount(asked.people.history.rows(), shares[asked.people.history.columns], minlength=len(asked.people))
-    return ranking.divided(totals, asked.people.history.counts)
+    return order.divided(totals, asked.people.history.counts)
 
 
 def _in_order(names: Iterable[str], ks: Sequence[int]) -> list[str]:

@@ -15,8 +15,7 @@ from tastespace.evaluation.calibration import Calibration
 from tastespace.evaluation.groups import GROUP_SCHEMA, Group, group_records, groups_table, measure_record
 from tastespace.evaluation.metrics.binary import Reliability
 from tastespace.evaluation.metrics.order import TAU
-from tastespace.evaluation.resampling import Interval, Sums
-from tastespace.evaluation.tables import counted, display_name, figure, plain_number
+from tastespace.evaluation.resampling import Interval, Sums, counted, display_name, figure, plain_number
 from tastespace.tables import Table, frame_of
 
 

@@ -8,6 +8,7 @@ all resamples of all measures are one product of matrices.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -144,3 +145,56 @@ def _stacked(sums: Mapping[Key, Sums]) -> tuple[DoubleArray, dict[Key, tuple[int
 
     places = {name: (placed(measure.totals), placed(measure.counts)) for name, measure in sums.items()}
     return np.stack(columns, axis=1), places
+
+
+NAMES = {
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "crps": "CRPS",
+    "log_score": "log score",
+    "log_loss": "log loss",
+    "ece": "ECE",
+    "yes_no_auc": "AUC of yes over no",
+    "yes_no_auc_by_user": "AUC by user",
+    "hit_rate": "hit rate",
+    "mrr": "MRR",
+    "map": "MAP",
+    "ndcg": "NDCG",
+    "ndcg_binary": "NDCG (binary)",
+    "popularity_lift": "popularity lift",
+    "gini": "Gini",
+    "auc": "AUC",
+    "kendall_tau": "Kendall tau-b",
+    "pairwise_accuracy": "pairwise accuracy",
+    "ndcg_rated": "NDCG (rated items)",
+}
+UNDEFINED, EMPTY = "–", "empty"
+
+
+def display_name(measure: str) -> str:
+    """How a person writes a measure: "NDCG@10" for "ndcg@10"."""
+    name, at, k = measure.partition("@")
+    return NAMES.get(name, name) + at + k
+
+
+def counted(n: int, what: str) -> str:
+    """So many of something: "1 user", "2,000 users"."""
+    return f"{n:,} {what}" + ("" if n == 1 else "s")
+
+
+def plain_number(value: float) -> float | None:
+    """The content for JSON: null for what is not defined."""
+    return None if math.isnan(value) else value
+
+
+def plain_measures(measures: Mapping[str, float], intervals: Mapping[str, Interval]) -> dict[str, Any]:
+    """Measures and their intervals for JSON, null where there are none."""
+    values = {name: plain_number(value) for name, value in measures.items()}
+    return {"measures": values or None, "intervals": {name: list(span) for name, span in intervals.items()} or None}
+
+
+def figure(value: float, interval: Interval | None = None) -> str:
+    """A value with its interval, if it has any."""
+    if math.isnan(value):
+        return UNDEFINED
+    return f"{value:.4f}" if interval is None else f"{value:.4f} ({interval.low:.4f}–{interval.high:.4f})"

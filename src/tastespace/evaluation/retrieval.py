@@ -14,7 +14,7 @@ from tastespace import threads as thread_counts
 from tastespace.arrays import FloatMatrix, IntArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.errors import InvalidParameterError
-from tastespace.evaluation.tables import counted
+from tastespace.evaluation.resampling import counted
 from tastespace.index.index import Index
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import BASELINE, N_TH, Truth, time_batch, time_single

@@ -11,8 +11,7 @@ import polars as pl
 from tastespace.arrays import DoubleArray
 from tastespace.errors import InvalidParameterError, warn
 from tastespace.evaluation.report import ListsMade, Report
-from tastespace.evaluation.resampling import Interval, Sums, bootstrap, middle, swapped
-from tastespace.evaluation.tables import display_name
+from tastespace.evaluation.resampling import Interval, Sums, bootstrap, display_name, middle, swapped
 from tastespace.models.base.parameters import check_int
 from tastespace.randomness import resolve
 from tastespace.tables import Table, TableResult

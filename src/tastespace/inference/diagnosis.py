@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from tastespace.errors import InvalidParameterError
-from tastespace.inference.trace import NOISE
+from tastespace.inference.transition import NOISE
 
 # A half-chain at this limit has 2.3 effective draws: it has hardly moved away from where it was, and it is unknown
 # whether it is stuck or slow. The usual 1.01 or 1.05 wants 100 or 10 in each half, many hundreds of draws in all, where

@@ -51,7 +51,7 @@ from tastespace.inference.diagnosis import (
     Pairs,
     Row,
 )
-from tastespace.inference.trace import ACCEPTANCE, ENERGY_ERROR, HELD_OUT, LOG_JOINT, NOISE, Trace
+from tastespace.inference.transition import ACCEPTANCE, ENERGY_ERROR, HELD_OUT, LOG_JOINT, NOISE, Trace
 
 
 def trouble(diagnosis: Diagnosis, figures: Figures, drawn: DoubleArray, noise: DoubleArray | None) -> str | None:

@@ -15,8 +15,7 @@ from numpy.random import Generator
 from tastespace import randomness
 from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.inference.diagnostics import Exactness
-from tastespace.inference.trace import Trace
-from tastespace.inference.transition import Stats, Transition
+from tastespace.inference.transition import Stats, Trace, Transition
 from tastespace.progress import Observer, Progress, silent
 
 Piece = TypeVar("Piece")
@@ -194,7 +193,7 @@ class Saves(Protocol):
     """A `Keep` or `Watch` with a memory of its own: that, too, belongs into a checkpoint."""
 
     def saved(self) -> Any:
-        """What it remembers, as `tastespace.inference.packing` takes it."""
+        """What it remembers, as `tastespace.inference.checkpoints` takes it."""
 
     def restore(self, remembered: Any) -> None:
         """Go on from there."""

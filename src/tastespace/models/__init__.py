@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from tastespace.models.factorization.implicit.logistic_mf import LogisticMF as LogisticMF
     from tastespace.models.factorization.monotone.monotone import MonotoneMF as MonotoneMF
     from tastespace.models.factorization.sgd.pmf import PMF as PMF
-    from tastespace.models.factorization.sphere.sphere_als import SphereALS as SphereALS
-    from tastespace.models.factorization.sphere.sphere_bpmf import SphereBPMF as SphereBPMF
+    from tastespace.models.factorization.sphere.sphere import SphereALS as SphereALS
+    from tastespace.models.factorization.sphere.sphere import SphereBPMF as SphereBPMF
     from tastespace.models.factorization.vb.vb import VB as VB
-    from tastespace.models.linear.posterior import EASE as EASE
+    from tastespace.models.linear.ease import EASE as EASE
     from tastespace.models.neighbors.knn import ItemKNN as ItemKNN
     from tastespace.models.neighbors.knn import UserKNN as UserKNN
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tastespace.evaluation.groups import Group
-from tastespace.evaluation.resampling import Interval
-from tastespace.evaluation.tables import display_name
+from tastespace.evaluation.resampling import Interval, display_name
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import INK, PALE, Picture
 from tastespace.selection.comparison import SMALLER_IS_BETTER, Entry, ModelComparison

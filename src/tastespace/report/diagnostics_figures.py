@@ -11,7 +11,7 @@ import numpy as np
 from tastespace.arrays import DoubleArray
 from tastespace.inference.diagnosis import CONSTANT, Diagnosis
 from tastespace.inference.diagnostics import correlations, diagnose, kept, names_of
-from tastespace.inference.trace import HELD_OUT, LOG_JOINT, NOISE, Trace
+from tastespace.inference.transition import HELD_OUT, LOG_JOINT, NOISE, Trace
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import ACCENT, GRID, INK, LOOKS, PALE, Picture
 

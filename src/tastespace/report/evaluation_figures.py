@@ -12,8 +12,8 @@ from tastespace.evaluation.calibration import SHARES, Calibration
 from tastespace.evaluation.groups import Group
 from tastespace.evaluation.metrics.binary import BY_USER, Reliability
 from tastespace.evaluation.report import Report
+from tastespace.evaluation.resampling import display_name
 from tastespace.evaluation.significance import Comparison, Comparisons
-from tastespace.evaluation.tables import display_name
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import ACCENT, GRID, INK, PALE, RUST, Picture
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.report import Report
+from tastespace.evaluation.resampling import UNDEFINED, counted, display_name, figure
 from tastespace.evaluation.significance import Comparisons
-from tastespace.evaluation.tables import UNDEFINED, counted, display_name, figure
 from tastespace.report import evaluation_figures as draw
 from tastespace.report.plotting import Picture, prepare_folder, write_pictures
 from tastespace.tables import Table

@@ -11,11 +11,11 @@ import polars as pl
 
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.diagnostics import diagnose, names_of
-from tastespace.inference.trace import NOISE, Trace
+from tastespace.inference.transition import NOISE, Trace
 from tastespace.models import Recommender
 from tastespace.models.base.posterior import abilities_of
+from tastespace.models.base.results import Noisiness
 from tastespace.models.factorization.gibbs.bpmf import BPMF
-from tastespace.models.noisiness import Noisiness
 
 NOISIEST = 10  # users and items that are named
 BARS = 20  # of a histogram

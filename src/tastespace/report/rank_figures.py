@@ -10,7 +10,7 @@ import numpy as np
 
 from tastespace.arrays import DoubleArray
 from tastespace.data.kinds import level_names
-from tastespace.models.factorization.monotone.curve_list import CurveList
+from tastespace.models.factorization.monotone.monotone import CurveList
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import ACCENT, GRID, LOOKS, PALE, Picture
 from tastespace.selection.select_rank import RankChoice, RankChoices

@@ -15,8 +15,16 @@ from tastespace.evaluation.groups import GROUP_SCHEMA, Group, group_records, gro
 from tastespace.evaluation.metrics.order import ACCURACY, NDCG, TAU
 from tastespace.evaluation.predictions import are_known
 from tastespace.evaluation.report import Report
-from tastespace.evaluation.resampling import Interval, bootstrap, middle
-from tastespace.evaluation.tables import UNDEFINED, counted, display_name, figure, plain_number
+from tastespace.evaluation.resampling import (
+    UNDEFINED,
+    Interval,
+    bootstrap,
+    counted,
+    display_name,
+    figure,
+    middle,
+    plain_number,
+)
 from tastespace.selection.trials import Cost, Moment
 from tastespace.tables import Table, TableResult, frame_of
 

@@ -17,8 +17,8 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split, random_split
 from tastespace.errors import DataError, InvalidParameterError
 from tastespace.evaluation.metrics.rating import rmse
-from tastespace.evaluation.tables import UNDEFINED, figure
-from tastespace.inference.trace import NOISE
+from tastespace.evaluation.resampling import UNDEFINED, figure
+from tastespace.inference.transition import NOISE
 from tastespace.models import BPMF, Recommender
 from tastespace.models.base.parameters import check_int, check_option
 from tastespace.models.factorization.rank.reversible_jump import ReversibleJump

@@ -32,7 +32,7 @@ from tastespace.evaluation.metrics.rating import rmse
 from tastespace.evaluation.predictions import are_known, predict_all
 from tastespace.evaluation.relevance import task_of
 from tastespace.evaluation.report import Report
-from tastespace.inference.trace import HELD_OUT, Trace
+from tastespace.inference.transition import HELD_OUT, Trace
 from tastespace.models import Recommender
 from tastespace.progress import Observer, Progress, silent
 

@@ -14,8 +14,7 @@ from scipy.stats import chi2, norm
 
 from tastespace.inference.samplers.reversible_jump import bridged_jump, jump
 from tastespace.models.factorization.rank.births import AnnealedBirth, BlindBirth, InformedBirth
-from tastespace.models.factorization.rank.target import Precisions, RankTarget, log_normal
-from tastespace.models.factorization.rank.within import GibbsRows, HeavyTailedWalk
+from tastespace.models.factorization.rank.target import GibbsRows, HeavyTailedWalk, Precisions, RankTarget, log_normal
 from tastespace.randomness import generator
 
 MOST, THIN = 3, 8

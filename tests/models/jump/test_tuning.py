@@ -9,7 +9,7 @@ import pytest
 from models.jump.worlds import any_state, dense_log_density, small_ratings
 
 from tastespace.inference.samplers.stochastic_approximation import Adam
-from tastespace.models.factorization.rank.sampler import (
+from tastespace.models.factorization.rank.reversible_jump import (
     Tuning,
     gradient,
     logarithms,
@@ -17,8 +17,7 @@ from tastespace.models.factorization.rank.sampler import (
     tuned,
     with_tuned_mean,
 )
-from tastespace.models.factorization.rank.target import Precisions, RankTarget
-from tastespace.models.factorization.rank.within import GibbsRows
+from tastespace.models.factorization.rank.target import GibbsRows, Precisions, RankTarget
 from tastespace.randomness import generator
 from tastespace.testing import toys
 

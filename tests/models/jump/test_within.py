@@ -10,8 +10,7 @@ from models.jump.worlds import FALSE_ALARM, any_state, dense_log_density, small_
 from scipy.stats import kstest, norm
 
 from tastespace.errors import InvalidParameterError
-from tastespace.models.factorization.rank.target import RankTarget
-from tastespace.models.factorization.rank.within import GibbsRows, HeavyTailedWalk, within_move
+from tastespace.models.factorization.rank.target import GibbsRows, HeavyTailedWalk, RankTarget, within_move
 from tastespace.models.factorization.rows import Factors
 from tastespace.randomness import generator
 
@@ -51,7 +50,7 @@ def test_gibbs_draws_from_the_conditional(temperature):
 
 def test_walk_decides_by_the_ratio_of_the_densities():
     """One row at a time: what it compares is the difference of the whole log density."""
-    from tastespace.models.factorization.rank.within import Side
+    from tastespace.models.factorization.rank.target import Side
 
     ratings, target = world()
     rng = generator(4)

@@ -9,15 +9,17 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import isotonic_regression, minimize
 
-from tastespace.models.factorization.monotone.clusters import best_curves, grouped, relative_errors
 from tastespace.models.factorization.monotone.curves import (
     Scale,
+    best_curves,
     fitted,
+    grouped,
     inverted,
     isotonic,
     moments,
     normalised,
     ratings_of,
+    relative_errors,
     values_at,
 )
 from tastespace.randomness import generator

@@ -15,14 +15,12 @@ from tastespace.errors import ConvergenceWarning, InvalidParameterError
 from tastespace.inference.drivers import ascend, never
 from tastespace.models.base.posterior import Pairs
 from tastespace.models.factorization.als.sweep import ALSState
-from tastespace.models.factorization.monotone.clusters import CurvePerUser, OneCurve
-from tastespace.models.factorization.monotone.curves import FAINT, Scale, isotonic, moments
+from tastespace.models.factorization.monotone.curves import FAINT, CurvePerUser, OneCurve, Scale, isotonic, moments
 from tastespace.models.factorization.monotone.posterior import DrawnMonotonePosterior
 from tastespace.progress import silent
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed
-from tastespace.testing.distortions import SHAPES, distorted, misfit
-from tastespace.testing.toys import tastes
+from tastespace.testing.toys import SHAPES, distorted, misfit, tastes
 
 FIXED = {"n_factors": 6, "seed": 0, "threads": 1}
 

@@ -1,18 +1,186 @@
-"""What a data set is: what it holds, whose it is, where its files come from, and how they are read."""
+"""What a data set is: what it holds, whose it is, where its files come from, and how they are read.
+
+Files out of an archive: only those that are wanted, by their plain names, all of them or none.
+
+A zip, a tar (compressed or not), a tar inside either of them, or a folder that somebody has unpacked already. Wanted
+files are put side by side under their last name, so that no path of the archive can lead anywhere else; links, and
+wanted files with a path that tries, are refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+import lzma
+import re
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from io import FileIO
 from pathlib import Path
+from typing import IO
 from urllib.parse import urlsplit
 
 from tastespace.data.ratings import Ratings
-from tastespace.data.sources.archives import unpack
-from tastespace.data.sources.download import download, record_of
+from tastespace.data.sources.download import CHUNK, download, readable_size, record_of, require_space
 from tastespace.errors import DataError, warn
-from tastespace.progress import Observer, silent
-from tastespace.storage import cache_folder, digest_of, locked
+from tastespace.progress import Observer, Progress, silent
+from tastespace.storage import cache_folder, digest_of, locked, remove_unfinished, replace_folder
+
+_DAMAGE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+)
+_EXPECTED = "a zip, a tar, or a folder that was unpacked from one"
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A file of an archive, not yet read."""
+
+    path: str
+    n_bytes: int
+    is_plain: bool  # a file, neither a link nor a device
+    opened: Callable[[], IO[bytes]]
+
+    @property
+    def name(self) -> str:
+        return re.split(r"[/\\]", self.path)[-1]
+
+    @property
+    def is_safe(self) -> bool:
+        steps = re.split(r"[/\\]", self.path)
+        return self.is_plain and steps[0] != "" and ".." not in steps and not re.match(r"[A-Za-z]:", self.path)
+
+
+def unpack(
+    archive: Path, needed: Sequence[str], others: Sequence[str], folder: Path, *, observer: Observer = silent
+) -> list[str]:
+    """Put the files that match a pattern into a folder, which is replaced as a whole; the `others` that are not there.
+
+    Of the patterns `needed` at least one must be found. A file that occurs twice is taken from the place nearest to
+    the top. Only one process at a time may work on a folder.
+    """
+    if not archive.exists():
+        raise DataError("there is no such file", file=archive, expected=_EXPECTED)
+    with _faults(archive, folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(folder.parent)
+        with replace_folder(folder) as new:
+            found = _copy_wanted(archive, [*needed, *others], new, observer)
+            if not found.intersection(needed):
+                raise DataError("there are no ratings in it", file=archive, expected=f"a file {' or '.join(needed)}")
+    return [pattern for pattern in others if pattern not in found]
+
+
+def _copy_wanted(archive: Path, patterns: Sequence[str], folder: Path, observer: Observer) -> set[str]:
+    found: set[str] = set()
+    depths: dict[str, int] = {}
+    done = 0
+    for member in _members(archive):
+        pattern = next((pattern for pattern in patterns if fnmatchcase(member.name, pattern)), None)
+        if pattern is None:
+            continue
+        if not member.is_safe:
+            raise DataError(f"{member.path!r} leads out of the archive", file=archive, expected="plain files only")
+        depth = member.path.count("/")
+        if depth == depths.get(member.name):
+            raise DataError(f"there are two files {member.name}", file=archive, expected="one")
+        if depth > depths.get(member.name, depth):
+            continue
+        depths[member.name] = depth
+        found.add(pattern)
+        require_space(folder, member.n_bytes)
+        with member.opened() as source, (folder / member.name).open("wb") as sink:
+            while chunk := source.read(CHUNK):
+                sink.write(chunk)
+                done += len(chunk)
+                observer(Progress(f"unpacking {archive.name}", done))
+    return found
+
+
+def _members(archive: Path) -> Iterator[_Member]:
+    if archive.is_dir():
+        yield from _members_of_folder(archive)
+    elif zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as zipped:
+            yield from _members_of_zip(zipped)
+    elif tarfile.is_tarfile(archive):
+        # As a stream: to look for a member in a compressed tar is to decompress all before it again.
+        with tarfile.open(archive, "r|*") as tar:
+            yield from _members_of_tar(tar)
+    else:
+        raise DataError("this is not an archive, or only the beginning of one", file=archive, expected=_EXPECTED)
+
+
+def _members_of_folder(folder: Path) -> Iterator[_Member]:
+    for file in sorted(folder.rglob("*")):
+        if file.is_dir():
+            continue
+        path = file.relative_to(folder).as_posix()
+        yield _Member(path, file.stat().st_size, file.is_file(), partial(FileIO, file))
+
+
+def _members_of_zip(zipped: zipfile.ZipFile) -> Iterator[_Member]:
+    for entry in zipped.infolist():
+        if entry.is_dir():
+            continue
+        is_plain = not stat.S_ISLNK(entry.external_attr >> 16)
+        member = _Member(entry.filename, entry.file_size, is_plain, partial(zipped.open, entry))
+        yield from _looked_into(member)
+
+
+def _members_of_tar(tar: tarfile.TarFile) -> Iterator[_Member]:
+    for entry in tar:
+        if entry.isdir():
+            continue
+        yield from _looked_into(_Member(entry.name, entry.size, entry.isfile(), partial(_stream, tar, entry)))
+
+
+def _stream(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
+    stream = tar.extractfile(entry)
+    assert stream is not None  # only plain files are opened
+    return stream
+
+
+def _looked_into(member: _Member) -> Iterator[_Member]:
+    """The member, or what is in it if it is itself a tar, as in the Netflix Prize."""
+    if not (member.name.endswith(".tar") and member.is_safe):
+        yield member
+        return
+    with member.opened() as stream, tarfile.open(fileobj=stream, mode="r|") as inner:
+        yield from _members_of_tar(inner)
+
+
+@contextmanager
+def _faults(archive: Path, folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGE as error:
+        raise DataError(
+            f"the archive is damaged ({error})", file=archive, expected="a whole one; fetch it again"
+        ) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            free = readable_size(shutil.disk_usage(folder.parent).free)
+            problem = f"the disk of {folder.parent} is full ({free} free)"
+            raise DataError(problem, expected="more room; nothing was unpacked") from error
+        if isinstance(error, PermissionError | NotADirectoryError | FileExistsError | FileNotFoundError):
+            problem = f"{error.filename or folder} cannot be used ({error.strerror or error})"
+            raise DataError(problem, expected="files and folders that can be read and written") from error
+        # A damaged gzip stream is an OSError, too.
+        raise DataError(f"the archive cannot be read ({error})", file=archive, expected="a whole one") from error
 
 
 def files_folder(name: str, cache: Path | None = None) -> Path:

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, DoubleArray
-from tastespace.evaluation.metrics.ranking import divided
+from tastespace.evaluation.metrics.order import divided
 from tastespace.evaluation.metrics.rating import Metric, Predicted
-from tastespace.evaluation.resampling import Interval, Sums, jackknife
-from tastespace.evaluation.tables import EMPTY, figure
+from tastespace.evaluation.resampling import EMPTY, Interval, Sums, figure, jackknife
 from tastespace.tables import Table
 
 # Probabilities are kept so far from 0 and 1: a model may say 0 or 1, and be wrong, which no sum would survive.

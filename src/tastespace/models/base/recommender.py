@@ -24,7 +24,7 @@ from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models.base.active_learning import AMONG, Goal, QuestionOptions, Questions, QuestionSearch
 from tastespace.models.base.attribution import Explanation, explain
 from tastespace.models.base.parameters import SearchSpace, check_int
-from tastespace.models.base.policies import Mean, Policy, policy_of
+from tastespace.models.base.policies import Mean, Policy, policy_of, uncertainty_of
 from tastespace.models.base.posterior import Pairs, Posterior, score_blocks
 from tastespace.models.base.query import (
     Expected,
@@ -42,7 +42,6 @@ from tastespace.models.base.results import Prediction, Ranking, Table
 from tastespace.models.base.resuming import check_resumable, check_startable, infer_with_checkpoints, start_of
 from tastespace.models.base.similarity import Similar, similar_items, similar_users
 from tastespace.models.base.top_n import ListOptions, Prepared, TopN, grown_index
-from tastespace.models.base.uncertainty import uncertainty_of
 from tastespace.models.base.update import (
     Sweeps,
     TrainingSummary,
@@ -55,7 +54,7 @@ from tastespace.models.base.update import (
     of_the_same_kind,
 )
 from tastespace.progress import Observer, silent
-from tastespace.renamed import translated
+from tastespace.settings import translated
 from tastespace.threads import instruction_set
 
 Answer = TypeVar("Answer", bound=Table)

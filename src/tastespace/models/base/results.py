@@ -11,21 +11,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import polars as pl
 
-from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray
 from tastespace.data.kinds import level_names
 from tastespace.distributions.rating_distribution import RatingDistribution
 from tastespace.errors import InvalidParameterError
-from tastespace.frames import to_pandas
 from tastespace.models.base.parameters import check_number
-from tastespace.models.base.uncertainty import Uncertainty, level_columns
+from tastespace.models.base.policies import Uncertainty, level_columns
+from tastespace.tables import to_pandas
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 DIGITS = 5  # after the point, of the numbers of an answer
 RENAMED = {"sureness": "uncertainty"}  # attributes of the first edition
@@ -361,3 +362,61 @@ class Prediction(Table):
                 "ImplicitALS for choices"
             )
         return self.rating
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Noisiness(Table):
+    """How far the ratings of users, or of items, fall from what tastes say, noisiest first.
+
+    `noise_sd` is the standard deviation of a rating around its expectation, in rating units, of a user for an average
+    item, or of an item by an average user: the posterior mean, with a 90 % interval from `low` to `high`. `probability`
+    is that of more noise than average.
+    """
+
+    side: Literal["user", "item"]
+    ids: pl.Series
+    titles: pl.Series | None
+    n_ratings: OffsetArray
+    noise_sd: FloatArray
+    low: FloatArray
+    high: FloatArray
+    probability: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        side: Literal["user", "item"],
+        ids: pl.Series,
+        titles: pl.Series | None,
+        counts: OffsetArray,
+        summary: FloatMatrix,  # rows x 4: mean, low, high, probability
+        n: int,
+    ) -> Noisiness:
+        """The n noisiest; of equal ones the first."""
+        order = np.argsort(-summary[:, 0], kind="stable")[:n]
+        mean, low, high, probability = summary[order].T
+        return cls(
+            side=side,
+            ids=ids.gather(order),
+            titles=None if titles is None else titles.gather(order),
+            n_ratings=counts[order],
+            noise_sd=mean,
+            low=low,
+            high=high,
+            probability=probability,
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def heading(self) -> str:
+        return f"The {len(self)} noisiest {self.side}{'s' if len(self) != 1 else ''}"
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row each, noisiest first."""
+        columns: dict[str, Any] = {self.side: self.ids}
+        if self.titles is not None:
+            columns["title"] = self.titles
+        columns |= {"ratings": self.n_ratings, "noise_sd": self.noise_sd, "low": self.low, "high": self.high}
+        return pl.DataFrame(columns | {"probability": self.probability})

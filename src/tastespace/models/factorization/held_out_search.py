@@ -2,12 +2,21 @@
 
 A search tries one setting after the other, perhaps each from where another ended, and remembers the best. What is
 tried, and how a fit is judged, is the caller's.
+
+`regularisation="auto"`: the strengths that predict held-out ratings best.
+
+Only the product of the users' and items' strengths matters (scaling u up and v down by the same factor leaves
+the ratings alone), so one number is searched: upward in small steps from far too weak, every fit starting from
+the one before, until the held-out error has clearly turned; then a finer step on each side of the best. The
+strengths of the user and item biases follow, one after the other. Strengths of factors scale with the ratings,
+those of biases do not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Generic, TypeVar
 
@@ -16,6 +25,11 @@ from numpy.random import Generator
 
 from tastespace.arrays import BoolArray
 from tastespace.data.ratings import Ratings
+from tastespace.inference.drivers import ascend, no_improvement
+from tastespace.inference.transition import HELD_OUT, Measured, Stats, Transition
+from tastespace.models.factorization.als.sweep import ALSState, Penalty, Strengths, Weighting
+from tastespace.models.factorization.rows import score_pairs
+from tastespace.progress import Observer, Progress, silent
 
 MIN_HELD_OUT = 20
 MEANINGFUL = 1e-4  # a smaller relative gain is noise, and following it leads nowhere
@@ -106,3 +120,83 @@ def repeated(setting: Setting, step: Callable[[Setting], Setting]) -> Iterator[S
     while True:
         setting = step(setting)
         yield setting
+
+
+FIRST, RATIO, FINE, LAST = 0.02, 1.3, 1.09, 3.0  # for ratings of standard deviation 1
+PLAIN = 100.0  # a penalty that does not grow with the ratings of a row must be stronger by about their number
+WORSE_IN_A_ROW = 2
+# One step either way and no more: held-out ratings are mostly those of busy users, whose biases need no penalty,
+# whereas a new user with one rating does.
+BIAS_STEPS = (1 / 3, 3.0)
+DEFAULT_STRENGTH = 0.1  # where there are too few ratings to hold any out
+BLOCKS = ("users", "items", "user_bias", "item_bias")
+
+
+def validated(transition: Transition[ALSState], validation: Validation, threads: int) -> Measured[ALSState]:
+    """The transition, with the error of predictions of the held-out ratings, clipped as they will be."""
+    train, held_out = validation.train, validation.held_out
+
+    def rmse(state: ALSState) -> float:
+        rows = held_out.user_rows, held_out.item_rows
+        predicted = score_pairs(state.users, rows[0], state.items, rows[1], train.mean, threads)
+        errors = np.clip(predicted, *train.range).astype(np.float64) - held_out.values
+        return float(np.sqrt(np.mean(errors**2)))
+
+    return Measured(transition, {HELD_OUT: rmse})
+
+
+def standard(strength: float, ratings: Ratings) -> Strengths:
+    """A strength for ratings of standard deviation 1 as the strengths of these ratings."""
+    factors = strength * (ratings.standard_deviation or 1.0)
+    return Strengths(factors, factors, strength, strength)
+
+
+def scaled(strengths: Strengths, factor: float, blocks: Sequence[str] = BLOCKS) -> Strengths:
+    """The strengths with those of some blocks times a factor."""
+    return replace(strengths, **{block: getattr(strengths, block) * factor for block in blocks})
+
+
+def search_strengths(
+    train: Ratings,
+    bind: Callable[[Penalty], Transition[ALSState]],
+    *,
+    weighting: Weighting,
+    biases: bool,
+    sweeps: int,
+    rng: Generator,
+    observer: Observer,
+) -> Trial[Strengths, ALSState]:
+    """The best strengths for a transition that measures the held-out error, with the factors they led to."""
+
+    def fit(strengths: Strengths, start: Trial[Strengths, ALSState] | None) -> Trial[Strengths, ALSState]:
+        transition = bind(Penalty(strengths, weighting))
+        state = transition.init(rng) if start is None else start.fit
+        # The trial is worth its last error, not its luckiest: the refit runs to convergence as well.
+        state, trace = ascend(transition, state, rng, steps=sweeps, stop=has_converged, phase="trial", observer=silent)
+        return Trial(strengths, trace[-1][HELD_OUT], state)
+
+    def report(trial: Trial[Strengths, ALSState], n: int) -> None:
+        figures = {"strength": trial.setting.users, HELD_OUT: trial.error}
+        observer(Progress("searching regularisation", n, None, figures))
+
+    unit = 1.0 if weighting.per_rating else PLAIN
+    grid = [FIRST * unit]
+    while grid[-1] < LAST * unit:
+        grid.append(grid[-1] * RATIO)
+    search = HeldOutSearch(fit, report)
+    search.try_all((standard(strength, train) for strength in grid), patience=WORSE_IN_A_ROW, from_last=True)
+    for factor in (1 / FINE, FINE):
+        steps = repeated(search.best.setting, partial(scaled, factor=factor))
+        search.try_all(steps, patience=1, gain=MEANINGFUL)
+    for block in ("user_bias", "item_bias") if biases else ():
+        for factor in BIAS_STEPS:
+            if search.try_all([scaled(search.best.setting, factor, (block,))], gain=MEANINGFUL):
+                break  # Weaker helped, so stronger does not.
+    return search.best
+
+
+def has_converged(trace: list[Stats]) -> bool:
+    """The held-out error has stopped moving, or has begun to rise."""
+    return no_improvement(HELD_OUT, 2)(trace) or (
+        len(trace) > 2 and trace[-2][HELD_OUT] - trace[-1][HELD_OUT] < 2e-4 * trace[-1][HELD_OUT]
+    )

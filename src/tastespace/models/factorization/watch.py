@@ -13,8 +13,7 @@ from numpy.random import Generator
 from tastespace.arrays import DoubleArray, FloatArray, IntArray
 from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import Chain, Schedule
-from tastespace.inference.trace import Trace
-from tastespace.inference.transition import Stats
+from tastespace.inference.transition import Stats, Trace
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.item_draws import Hyper
 from tastespace.models.factorization.gibbs.sweep import GibbsState

@@ -12,8 +12,7 @@ from tastespace import threads
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, no_improvement, small_change
-from tastespace.inference.trace import HELD_OUT
-from tastespace.inference.transition import Measured
+from tastespace.inference.transition import HELD_OUT, Measured
 from tastespace.models.base.parameters import (
     FACTORS,
     Range,
@@ -26,10 +25,15 @@ from tastespace.models.base.parameters import (
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.posterior import EitherPosterior, PointPosterior
-from tastespace.models.factorization.als.strength_search import DEFAULT_STRENGTH, search_strengths, standard, validated
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes, empirical_bayes_of
-from tastespace.models.factorization.held_out_search import Validation
+from tastespace.models.factorization.held_out_search import (
+    DEFAULT_STRENGTH,
+    Validation,
+    search_strengths,
+    standard,
+    validated,
+)
 from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, Shrinkage, check_most_factors
 from tastespace.progress import Observer
 

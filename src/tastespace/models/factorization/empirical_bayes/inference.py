@@ -21,12 +21,10 @@ from tastespace.inference.samplers.stochastic_approximation import (
     has_converged,
     monte_carlo_error,
 )
-from tastespace.inference.trace import NOISE, Trace
-from tastespace.inference.transition import Stats
+from tastespace.inference.transition import NOISE, Stats, Trace
 from tastespace.models.base.resuming import Start
-from tastespace.models.factorization.als.strength_search import PLAIN
 from tastespace.models.factorization.als.sweep import ALSState, AlternatingLeastSquares, Penalty, Strengths, Weighting
-from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning
+from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning, WeightedUsers
 from tastespace.models.factorization.empirical_bayes.row_moves import TRANSITIONS
 from tastespace.models.factorization.empirical_bayes.settings import STEPS, EmpiricalBayes
 from tastespace.models.factorization.empirical_bayes.sweep import (
@@ -36,9 +34,9 @@ from tastespace.models.factorization.empirical_bayes.sweep import (
     FactorSweep,
     Precisions,
 )
-from tastespace.models.factorization.empirical_bayes.weighted_users import WeightedUsers
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems
+from tastespace.models.factorization.held_out_search import PLAIN
 from tastespace.models.factorization.likelihoods.base import Observations, squared_errors
 from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.rows import RatingBlock

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace.arrays import AnyFloats, DoubleArray
-from tastespace.inference.trace import ACCEPTANCE, LOG_JOINT, NOISE
-from tastespace.inference.transition import Stats
+from tastespace.inference.transition import ACCEPTANCE, LOG_JOINT, NOISE, Stats
 from tastespace.models.factorization.als.sweep import Strengths, Weighting
 from tastespace.models.factorization.empirical_bayes.row_moves import Conditional, GibbsMove, MovedRows, RowMove
 from tastespace.models.factorization.gibbs.sweep import GibbsState

@@ -13,13 +13,14 @@ from tastespace import threads
 from tastespace.arrays import FloatMatrix
 from tastespace.data.kinds import CHOICES, Kind, levels_of
 from tastespace.data.ratings import Ratings
-from tastespace.distributions.normal_gamma import KnownMean, NormalGamma
+from tastespace.distributions.conjugate import KnownMean, NormalGamma
 from tastespace.errors import ConvergenceWarning, InvalidParameterError, warn
 from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.inference.diagnostics import Exactness, check_convergence
 from tastespace.inference.drivers import Schedule, sample
 from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number, check_option
 from tastespace.models.base.recommender import Recommender
+from tastespace.models.base.results import Noisiness
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.update import Merged, TrainingSummary, check_levels
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
@@ -48,10 +49,9 @@ from tastespace.models.factorization.rank.column_search import (
 )
 from tastespace.models.factorization.watch import Watch, Watched, trace_of
 from tastespace.models.implicit_feedback import CHOICES_RANGE, NOT_CHOSEN, require_choices
-from tastespace.models.noisiness import Noisiness
 from tastespace.progress import Observer
 from tastespace.randomness import derive
-from tastespace.renamed import takes_old_parameters
+from tastespace.settings import takes_old_parameters
 
 # Rows that the hyper-prior is worth, at most, and as a share of those there are. They hold back directions of taste
 # that the ratings hardly show: chosen on held-out parts of training ratings (docs/design/bpmf.md).

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tastespace import _native
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.data.csr import CSR
-from tastespace.inference.trace import Trace
+from tastespace.inference.transition import Trace
 from tastespace.models.base.posterior import (
     Belief,
     Inquiry,
@@ -33,8 +33,7 @@ from tastespace.models.base.resuming import ItemPoints
 from tastespace.models.factorization.gibbs.information import influences, most_informative
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations, UserDraws
 from tastespace.models.factorization.likelihoods import likelihood_from_arrays
-from tastespace.models.factorization.likelihoods.base import Answers, ScoreDraws, Units
-from tastespace.models.factorization.likelihoods.fold_in import fold_in_normal
+from tastespace.models.factorization.likelihoods.base import Answers, ScoreDraws, Units, fold_in_normal
 from tastespace.models.factorization.priors.normal_wishart import Sphere
 from tastespace.models.factorization.rows import Factors, score_pairs
 

@@ -21,8 +21,7 @@ from numpy.random import Generator
 from tastespace.arrays import DoubleArray
 from tastespace.inference.drivers import ascend, never
 from tastespace.inference.samplers.hamiltonian import DualAveraging
-from tastespace.inference.trace import ACTIVE
-from tastespace.inference.transition import Stats
+from tastespace.inference.transition import ACTIVE, Stats
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.likelihoods.base import Likelihood, Noise, Observations

@@ -22,13 +22,12 @@ from tastespace.arrays import BoolArray, FloatArray, IntArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.inference.trace import ACTIVE, Trace
+from tastespace.inference.transition import ACTIVE, Trace
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.gibbs.sweep import GibbsState
-from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, Noise, likelihood_of
-from tastespace.models.factorization.likelihoods.fold_in import APPROACH
+from tastespace.models.factorization.likelihoods.base import APPROACH, Axis, Likelihood, Noise, likelihood_of
 from tastespace.models.factorization.priors.normal_wishart import NormalPopulation, Population, prior_of
 from tastespace.models.factorization.priors.von_mises_fisher import SpherePopulation
 from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RatingBlock, Responses, RowMoves

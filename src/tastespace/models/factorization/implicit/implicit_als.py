@@ -16,8 +16,16 @@ from tastespace.inference.drivers import ascend, small_change
 from tastespace.models.base.parameters import MANY_FACTORS, Range, cells, check_int, check_number, check_option
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
-from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState, Ridge, Solver
-from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence, Growth, scores_of
+from tastespace.models.factorization.implicit.cells import (
+    GROWTHS,
+    AlternatingChoices,
+    Confidence,
+    Growth,
+    ImplicitState,
+    Ridge,
+    Solver,
+    scores_of,
+)
 from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Settings, search_settings, unit_of
 from tastespace.models.factorization.likelihoods.base import Units
 from tastespace.models.factorization.likelihoods.confidence_cells import ConfidenceCells, matched_variance

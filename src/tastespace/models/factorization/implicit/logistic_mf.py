@@ -34,7 +34,7 @@ from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence, Growth
 from tastespace.models.factorization.implicit.negatives import LAWS, Drawing, Law, Panel, Unchosen
 from tastespace.models.factorization.likelihoods.base import Units
-from tastespace.models.factorization.likelihoods.logistic_panel import LogisticPanel, NegativeWeight
+from tastespace.models.factorization.likelihoods.logistic import LogisticPanel, NegativeWeight
 from tastespace.models.implicit_feedback import OneClass
 from tastespace.progress import Observer
 

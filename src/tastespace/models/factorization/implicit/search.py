@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tastespace.arrays import DoubleArray, FloatMatrix, IntArray
 from tastespace.data.ratings import Ratings
 from tastespace.models.factorization.held_out_search import HeldOutSearch, Trial, Validation
-from tastespace.models.factorization.implicit.alternating import AlternatingChoices, ImplicitState
+from tastespace.models.factorization.implicit.cells import AlternatingChoices, ImplicitState
 from tastespace.progress import Observer, Progress
 from tastespace.randomness import generator
 

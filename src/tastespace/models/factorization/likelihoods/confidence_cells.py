@@ -30,8 +30,7 @@ from tastespace.data.csr import CSR
 from tastespace.distributions.normal_mixture import NormalMixture, NormalRatings
 from tastespace.lazy import linalg
 from tastespace.models.base.posterior import PredictiveDistribution
-from tastespace.models.factorization.implicit.alternating import Ridge
-from tastespace.models.factorization.implicit.cells import GROWTHS, Chosen, Confidence, Others, solve
+from tastespace.models.factorization.implicit.cells import GROWTHS, Chosen, Confidence, Others, Ridge, solve
 from tastespace.models.factorization.likelihoods.base import (
     Answers,
     Arrays,

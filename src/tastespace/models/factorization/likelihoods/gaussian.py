@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tastespace.arrays import DoubleArray, FloatArray, IntArray
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
-from tastespace.distributions.normal_gamma import Gamma
+from tastespace.distributions.conjugate import Gamma
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.transition import Stats
 from tastespace.models.base.parameters import check_number, check_option
@@ -37,10 +37,10 @@ from tastespace.models.factorization.likelihoods.base import (
     ScoreDraws,
     ServedLikelihood,
     Units,
+    fold_in_normal,
     normal_predictive,
     squared_errors,
 )
-from tastespace.models.factorization.likelihoods.fold_in import fold_in_normal
 from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, sum_of_rows
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.data.csr import CSR
-from tastespace.distributions.normal_gamma import Gamma
+from tastespace.distributions.conjugate import Gamma
 from tastespace.inference.transition import Stats
 from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
@@ -35,10 +35,10 @@ from tastespace.models.factorization.likelihoods.base import (
     ScoreDraws,
     ServedLikelihood,
     Units,
+    fold_in_latent,
     normal_predictive,
     squared_errors,
 )
-from tastespace.models.factorization.likelihoods.fold_in import fold_in_latent
 from tastespace.models.factorization.likelihoods.gaussian import NormalNoise
 from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_blocks, sum_of_rows
 from tastespace.randomness import generator

@@ -2,6 +2,18 @@
 
 A latent weight makes it normal: given w ~ PG(1, score), (r - 1/2) / w is normal around the score with precision w
 (Polya-Gamma: Polson, Scott and Windle 2013).
+
+A logistic factorization of implicit feedback with its items: how users are folded in by them.
+
+Given the items, the energy of a user is convex, and he is believed to be
+
+    x = (u, c) ~ N(x*, H^-1),   x* the least of E in his row,   H its second derivatives there (Laplace)
+
+    H = l + sum_k b_k p_k (1 - p_k) z_k z_k^T + sum_j w_j p_j (1 - p_j) z_j z_j^T,   z = (v, 1)
+
+over what he chose (k) and what he did not (j), of which a panel stands for all. So the prior of training, N(0, 1/l), is
+his before he has chosen anything, and the more he chooses the less is left open. Somebody of whom nothing is known at
+all is anybody of the audience.
 """
 
 from __future__ import annotations
@@ -15,12 +27,16 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import _native
-from tastespace.arrays import AnyFloats, DoubleArray, FloatArray
+from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.distributions.latent_levels import logistic_information
+from tastespace.errors import NonFiniteStateError
 from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
+from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence
+from tastespace.models.factorization.implicit.negatives import Panel
 from tastespace.models.factorization.likelihoods.base import (
+    APPROACH,
     Answers,
     Arrays,
     Axis,
@@ -30,11 +46,12 @@ from tastespace.models.factorization.likelihoods.base import (
     ScoreDraws,
     ServedLikelihood,
     Units,
+    fold_in_latent,
     level_predictive,
 )
 from tastespace.models.factorization.likelihoods.binary import EDGE, Binary
-from tastespace.models.factorization.likelihoods.fold_in import APPROACH, fold_in_latent
 from tastespace.models.factorization.likelihoods.ordinal import LEAST_CURVATURE, parabolas
+from tastespace.models.factorization.likelihoods.sampled_negatives import chosen_only
 from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_scores
 
 if TYPE_CHECKING:
@@ -107,3 +124,89 @@ class Logistic(Binary):
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
         return cls(float(arrays["logistic_offset"][0])), {}
+
+
+STEPS = 30  # of Newton, at most; it takes about five
+
+
+@dataclass(frozen=True)
+class NegativeWeight:
+    """What all that a user did not choose counts: so much a choice, or the same for everybody."""
+
+    a_choice: float
+    anyway: float
+
+    def of(self, counts: NDArray[Any]) -> FloatArray:
+        """Of users with so many choices."""
+        return (self.a_choice * counts + self.anyway).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LogisticPanel(Logistic):
+    """Choices by a logistic link, with a panel of items that stand for all that was not chosen."""
+
+    confidence: Confidence
+    ridge: float  # l
+    weight: NegativeWeight
+    panel: Panel
+    losses: DoubleArray  # of each epoch
+
+    @property
+    def takes_choices(self) -> bool:
+        return True
+
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
+        chosen, (_, _, width) = chosen_only(ratings), draws.items.shape
+        means = np.zeros((len(chosen), width), np.float32)
+        failed = _native.fold_in_choices(
+            offsets=contiguous(chosen.offsets, np.int64),
+            columns=contiguous(chosen.columns, np.int32),
+            weights=1 + self.confidence.beyond_one(chosen.values),
+            shown=self.panel.items,
+            shown_weights=self.panel.weights,
+            row_weights=self.weight.of(chosen.counts),
+            items=contiguous(draws.items[:, 0], np.float32),
+            prior_precision=(self.ridge * np.eye(draws.n_factors)).astype(np.float32),
+            prior_linear=np.zeros(draws.n_factors, np.float32),
+            bias_precision=self.ridge if draws.has_biases else None,
+            offset=self._offset,
+            steps=STEPS,
+            means=means,
+            roots=None if roots is None else roots.reshape(len(chosen), width, width),
+            threads=threads,
+        )
+        if failed >= 0:
+            raise NonFiniteStateError(
+                f"the belief about user {failed} of the request has no finite spread; expected finite items, and "
+                "counts of the size of those that the model was fitted on"
+            )
+        nothing = np.flatnonzero(chosen.counts == 0)
+        means[nothing] = draws.users.mean_row(0, draws.has_biases)
+        if roots is not None:
+            roots[nothing, 0] = draws.users.root(0, draws.has_biases)
+        return Folded(means[:, None, :])
+
+    def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
+        confidence, weight = self.confidence, self.weight
+        figures = [confidence.strength, GROWTHS.index(confidence.growth), self.ridge, weight.a_choice, weight.anyway]
+        return {
+            "noise": np.array([5], np.uint8),
+            "logistic_offset": np.array([self._offset]),
+            "logistic": np.array(figures, np.float64),
+            "panel": self.panel.items,
+            "panel_weights": self.panel.weights,
+            "losses": self.losses,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+        strength, growth, ridge, a_choice, anyway = (float(figure) for figure in arrays["logistic"])
+        panel = cls(
+            float(arrays["logistic_offset"][0]),
+            confidence=Confidence(strength, GROWTHS[int(growth)]),
+            ridge=ridge,
+            weight=NegativeWeight(a_choice, anyway),
+            panel=Panel(contiguous(arrays["panel"], np.int32), contiguous(arrays["panel_weights"], np.float32)),
+            losses=np.asarray(arrays["losses"], np.float64),
+        )
+        return panel, {}

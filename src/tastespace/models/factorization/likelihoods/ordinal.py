@@ -28,6 +28,7 @@ from tastespace.lazy import special
 from tastespace.models.base.parameters import check_ascending
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods.base import (
+    APPROACH,
     FIRST_PRECISION,
     Answers,
     Arrays,
@@ -39,6 +40,7 @@ from tastespace.models.factorization.likelihoods.base import (
     ScoreDraws,
     ServedLikelihood,
     Units,
+    fold_in_latent,
     level_predictive,
 )
 from tastespace.models.factorization.likelihoods.cut_points import (
@@ -49,7 +51,6 @@ from tastespace.models.factorization.likelihoods.cut_points import (
     log_prior,
     sample_cuts,
 )
-from tastespace.models.factorization.likelihoods.fold_in import APPROACH, fold_in_latent
 from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_scores
 
 if TYPE_CHECKING:

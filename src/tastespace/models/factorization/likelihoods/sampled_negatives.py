@@ -31,8 +31,8 @@ from tastespace.models.factorization.likelihoods.base import (
     ScoreDraws,
     ServedLikelihood,
     Units,
+    keys_of,
 )
-from tastespace.models.factorization.likelihoods.fold_in import keys_of
 from tastespace.settings import kind_of
 
 if TYPE_CHECKING:

@@ -19,14 +19,16 @@ from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.inference.transition import Stats
 from tastespace.models.factorization.als.sweep import ALSState, AlternatingLeastSquares
-from tastespace.models.factorization.monotone.clusters import best_curves, by_cluster, relative_errors
 from tastespace.models.factorization.monotone.curves import (
     Places,
     Scale,
+    best_curves,
+    by_cluster,
     fitted,
     inverted,
     per_level,
     ratings_of,
+    relative_errors,
     values_at,
 )
 from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, row_scores, score_pairs, solve_rows

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.data.csr import CSR
-from tastespace.inference.trace import Trace
+from tastespace.inference.transition import Trace
 from tastespace.models.base.posterior import Belief, Pairs, People, Posterior, Queries
 from tastespace.models.base.resuming import ItemPoints
 from tastespace.models.factorization.als.posterior import PointBelief, PointPosterior

@@ -19,8 +19,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, contiguous
-from tastespace.distributions.normal_gamma import KnownMean, NormalGamma
-from tastespace.distributions.normal_wishart import NormalWishart as NormalWishartDistribution
+from tastespace.distributions.conjugate import KnownMean, NormalGamma
+from tastespace.distributions.conjugate import NormalWishart as NormalWishartDistribution
 from tastespace.errors import InvalidParameterError
 from tastespace.models.factorization.priors import KINDS_OF_SHRINKAGE, PRIORS, PriorSettings
 from tastespace.models.factorization.rows import Factors, Moments, RowPrior

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.data.ratings import Ratings
-from tastespace.distributions.normal_gamma import KnownMean, NormalGamma
+from tastespace.distributions.conjugate import KnownMean, NormalGamma
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.parameters import check_int, check_option
 from tastespace.models.factorization.priors import PriorSettings

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace.arrays import DoubleArray, contiguous
-from tastespace.distributions.normal_gamma import Gamma, KnownMean, NormalGamma
+from tastespace.distributions.conjugate import Gamma, KnownMean, NormalGamma
 from tastespace.distributions.von_mises_fisher import (
     concentration_of,
     draw_around,

@@ -21,8 +21,7 @@ from numpy.random import Generator
 
 from tastespace.arrays import AnyFloats, DoubleArray, IntArray, OffsetArray
 from tastespace.lazy import sparse
-from tastespace.models.factorization.rank.target import RankState, RankTarget, log_normal
-from tastespace.models.factorization.rank.within import GibbsRows, Side
+from tastespace.models.factorization.rank.target import GibbsRows, RankState, RankTarget, Side, log_normal
 from tastespace.models.factorization.rows import Factors
 
 POWER_STEPS = 15

@@ -22,8 +22,7 @@ from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, contiguous
 from tastespace.data.ratings import Ratings
 from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.inference.drivers import Schedule, ascend, never, sample
-from tastespace.inference.trace import ACTIVE, Trace
-from tastespace.inference.transition import Stats
+from tastespace.inference.transition import ACTIVE, Stats, Trace
 from tastespace.models.factorization.als.sweep import ALSState
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep

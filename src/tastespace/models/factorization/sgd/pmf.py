@@ -16,16 +16,15 @@ from tastespace.data.formats.streaming import ROWS_AT_ONCE, RatingStream, Triple
 from tastespace.data.ratings import Ratings
 from tastespace.errors import ConvergenceWarning, DivergenceWarning, InvalidParameterError, warn
 from tastespace.inference.drivers import never, no_improvement
-from tastespace.inference.trace import HELD_OUT
+from tastespace.inference.transition import HELD_OUT
 from tastespace.models.base.parameters import FACTORS, Range, check_int, check_number, check_option, is_word, spread
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.update import TrainingSummary
 from tastespace.models.factorization.als.als import FindsStrengths
-from tastespace.models.factorization.als.strength_search import PLAIN, scaled
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, Penalty, Strengths
 from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes, empirical_bayes_of
-from tastespace.models.factorization.held_out_search import MEANINGFUL, HeldOutSearch, Trial, repeated
+from tastespace.models.factorization.held_out_search import MEANINGFUL, PLAIN, HeldOutSearch, Trial, repeated, scaled
 from tastespace.models.factorization.rows import score_pairs
 from tastespace.models.factorization.sgd.best_epoch import KeepingBest, Run, run
 from tastespace.models.factorization.sgd.blocks import Source, triples_of

@@ -15,7 +15,7 @@ from tastespace.errors import NonFiniteStateError
 from tastespace.inference.drivers import ascend, never
 from tastespace.inference.samplers import hamiltonian
 from tastespace.inference.samplers.hamiltonian import DualAveraging
-from tastespace.inference.trace import ACCEPTANCE, ENERGY_ERROR
+from tastespace.inference.transition import ACCEPTANCE, ENERGY_ERROR
 from tastespace.models.factorization.als.sweep import AlternatingLeastSquares, Penalty
 from tastespace.models.factorization.priors.normal_wishart import Population, Sphere, on_sphere
 from tastespace.models.factorization.rows import Factors, Moved, RatingBlock, Responses, RowPrior

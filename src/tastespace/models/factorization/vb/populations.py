@@ -22,8 +22,7 @@ from typing import Protocol, Self
 import numpy as np
 
 from tastespace.arrays import DoubleArray
-from tastespace.distributions.normal_gamma import Gamma, NormalGamma
-from tastespace.distributions.normal_wishart import NormalWishart
+from tastespace.distributions.conjugate import Gamma, NormalGamma, NormalWishart
 from tastespace.models.factorization.rows import Moments
 
 # A column that the ratings have no use for shrinks towards nothing. Below this variance, in units of the ratings', it

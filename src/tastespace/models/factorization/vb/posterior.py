@@ -1,19 +1,208 @@
-"""The posterior of variational Bayes: that of one draw of the items, which are uncertain themselves."""
+"""The posterior of variational Bayes: that of one draw of the items, which are uncertain themselves.
+
+What is kept of variational Bayes: items that are not known for certain, and all that follows for users and ratings.
+
+Under Q a user x = (u, c) and an item (v, d) are independent normals. With the user's mean and covariance ubar, Phi, the
+item's vbar, Psi, and z = (v, 1), w = (u, 1):
+
+    Var(u.v + c + d) = zbar^T Phi zbar + E[w]^T Psi E[w] + tr(Phi_uu Psi_vv) = zbar^T Phi zbar + <E[w w^T], Psi>
+
+The first part is what is not known of the user, the second, one inner product of packed matrices, what is not known of
+the item. Given the user, items are independent, so that all scores of a draw are drawn without a root of any Psi.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace import _native
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
+from tastespace.data.csr import CSR
+from tastespace.errors import NonFiniteStateError
 from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.base.resuming import ItemPoints
+from tastespace.models.factorization.gibbs.item_draws import Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsBelief, DrawsPosterior
-from tastespace.models.factorization.likelihoods.base import Answers, ScoreDraws
-from tastespace.models.factorization.vb.uncertain_items import UncertainItems
+from tastespace.models.factorization.likelihoods.base import Answers, Arrays, Folded, ScoreDraws, ServedLikelihood
+from tastespace.models.factorization.likelihoods.gaussian import Gaussian
+from tastespace.models.factorization.rows import Factors, RatingBlock, score_pairs
+from tastespace.models.factorization.vb.populations import ExpectedPrior
+from tastespace.models.factorization.vb.rows import Family, RowBeliefs, Shape, arguments_of, packed, records_of
 from tastespace.threads import one_blas_thread
+
+if TYPE_CHECKING:
+    from tastespace.models.factorization.gibbs.item_draws import ItemDraws
+
+
+LEAST_VARIANCE = 1e-9  # in units of the ratings', so that there is a precision
+
+
+@dataclass(frozen=True, eq=False)
+class Stranger:
+    """A row of a side drawn from those that have ratings, and from what is believed of it."""
+
+    mean: DoubleArray  # W
+    covariance: DoubleArray  # W x W; factors and bias are independent
+
+    @classmethod
+    def among(cls, rows: RowBeliefs, counts: OffsetArray) -> Stranger:
+        """`counts` are the ratings of each row."""
+        moments = replace(rows, records=rows.records[counts > 0]).moments()
+        n, n_factors, width = max(moments.n, 1), rows.shape.n_factors, rows.shape.width
+        mean, second = np.zeros(width), np.zeros((width, width))
+        mean[:n_factors], second[:n_factors, :n_factors] = moments.total / n, moments.gram / n
+        if moments.has_bias:
+            mean[n_factors], second[n_factors, n_factors] = moments.bias_total / n, moments.bias_squares / n
+        covariance = second - np.outer(mean, mean) + LEAST_VARIANCE * np.eye(width)
+        covariance[:n_factors, n_factors:] = covariance[n_factors:, :n_factors] = 0
+        return cls(mean, covariance)
+
+    @cached_property
+    def root(self) -> DoubleArray:
+        """Upper triangular T, T T^T the covariance."""
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(np.linalg.inv(self.covariance))).T)
+
+    def population(self, n_factors: int) -> Populations:
+        """As what is believed of an item never seen."""
+        has_bias = len(self.mean) > n_factors
+        return Populations(
+            means=self.mean[None, :n_factors],
+            precisions=np.asarray(np.linalg.inv(self.covariance[:n_factors, :n_factors])[None], np.float64),
+            bias_means=np.array([self.mean[-1] if has_bias else 0.0]),
+            bias_precisions=np.array([1 / self.covariance[-1, -1] if has_bias else 0.0]),
+        )
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"stranger_mean": self.mean, "stranger_covariance": self.covariance}
+
+    @classmethod
+    def found_in(cls, arrays: Mapping[str, NDArray[Any]]) -> Stranger | None:
+        """None where strangers are as the prior says."""
+        if "stranger_mean" not in arrays:
+            return None
+        names = ("stranger_mean", "stranger_covariance")
+        return cls(*(contiguous(arrays[name], np.float64) for name in names))
+
+
+LARGEST = 1e15  # of a user's mean, in units of the ratings': variances have its square, in single precision
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UncertainItems(Gaussian):
+    """Gaussian noise, and covariances of the items: users are folded in by the second moments of these."""
+
+    items: FloatMatrix  # M x W: means
+    covariances: FloatMatrix  # M x W (W + 1) / 2: upper triangles, row by row; M x W for the factorised family
+    has_biases: bool
+    bounds: DoubleArray  # on the log evidence, after each pass
+    stranger: Stranger | None = None  # a user without ratings; None for the prior
+
+    @property
+    def family(self) -> Family:
+        return "full" if self.covariances.shape[1] > self.items.shape[1] else "diagonal"
+
+    @cached_property
+    def centre(self) -> DoubleArray:
+        """Of the items: what records are relative to."""
+        return np.asarray(self.items.mean(axis=0, dtype=np.float64))
+
+    @cached_property
+    def records(self) -> FloatMatrix:
+        """Of the items, with whole second moments whatever the family: given these, a user's mean is exact."""
+        shape = Shape(self.items.shape[1] - self.has_biases, self.has_biases, "full")
+        covariances = self.covariances
+        if self.family == "diagonal":
+            covariances = np.zeros((len(self.items), shape.covariance), np.float32)
+            rows, columns = np.triu_indices(shape.width)
+            covariances[:, rows == columns] = self.covariances
+        means = (self.items - self.centre).astype(np.float32)
+        return contiguous(records_of(shape, means, covariances), np.float32)
+
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
+        users, (n_users, width) = draws.users, (len(ratings), self.items.shape[1])
+        prior = ExpectedPrior(
+            precision=users.precisions[0],
+            linear=users.precisions[0] @ users.means[0],
+            log_determinant=0.0,
+            constant=0.0,
+            bias_precision=float(users.bias_precision[0]),
+            bias_linear=float(users.bias_linear[0]),
+        )
+        side = RatingBlock.of(ratings, np.float32, draws.offset, draws.scale)
+        means = np.empty((n_users, width), np.float32)
+        centres = np.zeros(width), self.centre
+        arguments = arguments_of(side, self.records, prior, float(draws.alpha[0]), self.has_biases, centres)
+        arguments |= {
+            "diagonal": self.family == "diagonal",
+            "means": means,
+            "roots": None if roots is None else roots.reshape(n_users, width, width),
+            "threads": threads,
+        }
+        failed = _native.variational_rows(**arguments)
+        if failed < 0 and not (np.abs(means) < LARGEST).all():
+            failed = int(np.argmin((np.abs(means) < LARGEST).all(axis=1)))
+        if failed >= 0:
+            raise NonFiniteStateError(
+                f"the belief about user {failed} of the request has no finite spread; expected finite ratings, of the "
+                "size of those that the model was fitted on"
+            )
+        if self.stranger is not None:
+            strangers = ratings.counts == 0
+            means[strangers] = self.stranger.mean
+            if roots is not None:
+                roots[strangers] = self._stranger_root(self.stranger)
+        return Folded(means[:, None, :])
+
+    def _stranger_root(self, stranger: Stranger) -> DoubleArray:
+        return stranger.root if self.family == "full" else np.sqrt(np.diag(np.diag(stranger.covariance)))
+
+    def variance_seen_by(self, weights: FloatMatrix, rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
+        """<E[w w^T], Psi> of pairs, in units of the model; 0 for an item never seen, which has no Psi."""
+        variance = score_pairs(Factors(weights), rows, Factors(self.covariances), item_rows, 0.0, threads)
+        return np.maximum(variance, 0)  # rounding may leave less than nothing
+
+    def weights_of(self, means: FloatMatrix, covariances: FloatArray | None) -> FloatMatrix:
+        """E[w w^T] of users, packed as covariances are, what stands for two elements doubled; n x packed."""
+        n_factors = self.items.shape[1] - self.has_biases
+        known = means.copy()
+        if self.has_biases:
+            known[:, n_factors] = 1
+        if self.family == "diagonal":
+            squares = known**2
+            if covariances is not None:
+                squares[:, :n_factors] += np.diagonal(covariances, axis1=1, axis2=2)[:, :n_factors]
+            return contiguous(squares, np.float32)
+        second = known[:, :, None] * known[:, None, :]
+        if covariances is not None:
+            second[:, :n_factors, :n_factors] += covariances[:, :n_factors, :n_factors]
+        doubled = 2 - np.eye(second.shape[1], dtype=np.float32)
+        return contiguous(packed(second * doubled), np.float32)
+
+    def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
+        return {
+            "noise": np.array([8], np.uint8),
+            "item_covariances": self.covariances,
+            "bounds": self.bounds,
+            **({} if self.stranger is None else self.stranger.arrays()),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+        uncertain = cls(
+            items=contiguous(arrays["items"][:, 0], np.float32),
+            covariances=contiguous(arrays["item_covariances"], np.float32),
+            has_biases=bool(arrays["flags"][0]),
+            bounds=contiguous(arrays["bounds"], np.float64),
+            stranger=Stranger.found_in(arrays),
+        )
+        return uncertain, {}
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,12 +13,10 @@ from tastespace import threads
 from tastespace.arrays import DoubleArray, contiguous
 from tastespace.data.kinds import levels_of
 from tastespace.data.ratings import Ratings
-from tastespace.distributions.normal_gamma import Gamma, NormalGamma
-from tastespace.distributions.normal_wishart import NormalWishart
+from tastespace.distributions.conjugate import Gamma, NormalGamma, NormalWishart
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, small_change
-from tastespace.inference.trace import HELD_OUT
-from tastespace.inference.transition import Measured
+from tastespace.inference.transition import HELD_OUT, Measured
 from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number, check_option
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
@@ -35,7 +33,14 @@ from tastespace.models.factorization.likelihoods.gaussian import EXTREME
 from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, check_most_factors, unit_of
 from tastespace.models.factorization.rank.column_search import most_columns
 from tastespace.models.factorization.rows import RatingBlock, score_pairs
-from tastespace.models.factorization.vb.ascent import VariationalAscent, VariationalState, starting_points
+from tastespace.models.factorization.vb.ascent import (
+    VANISHED,
+    PruningAscent,
+    VariationalAscent,
+    VariationalState,
+    last_stage,
+    starting_points,
+)
 from tastespace.models.factorization.vb.populations import (
     Covariance,
     ExpectedPrior,
@@ -46,10 +51,8 @@ from tastespace.models.factorization.vb.populations import (
     VariationalNoise,
     VariationalPopulation,
 )
-from tastespace.models.factorization.vb.posterior import VariationalPosterior
-from tastespace.models.factorization.vb.pruning import VANISHED, PruningAscent, last_stage
+from tastespace.models.factorization.vb.posterior import Stranger, UncertainItems, VariationalPosterior
 from tastespace.models.factorization.vb.rows import Family, RowBeliefs, Shape, packed
-from tastespace.models.factorization.vb.uncertain_items import Stranger, UncertainItems
 from tastespace.models.factorization.watch import aligned
 from tastespace.progress import Observer
 
