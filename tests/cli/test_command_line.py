@@ -36,8 +36,8 @@ def as_json(result):
 
 
 def plain(items):
-    """Entries without the probability of the top n, which depends on who is asked and what was allowed."""
-    return [{key: value for key, value in entry.items() if key != "top_n_probability"} for entry in items]
+    """Entries without rank and probability of the top n, which depend on the other items that are allowed."""
+    return [{key: value for key, value in entry.items() if key not in ("rank", "top_n_probability")} for entry in items]
 
 
 @pytest.fixture(scope="module")
@@ -180,8 +180,8 @@ def test_recommend_json(folder):
     known, unknown = said["users"]
     assert (known["user"], known["cold"], unknown["user"], unknown["cold"]) == (1, False, "nobody", True)
     assert len(known["items"]) == 3
-    sure = {"belief_sd", "rating_sd", "interval", "top_n_probability"}
-    assert known["items"][0].keys() == {"item", "title", "score"} | sure
+    uncertainty = {"belief_sd", "rating_sd", "interval", "top_n_probability"}
+    assert known["items"][0].keys() == {"rank", "item", "title", "score"} | uncertainty
     assert known["items"][0]["interval"][0] < known["items"][0]["score"]
     assert known["items"][0]["title"].startswith("Film ")
     scores = [entry["score"] for entry in known["items"]]

@@ -129,29 +129,6 @@ def print_entries(table: pl.DataFrame, columns: Mapping[str, str], *, extra: Seq
     print_table(list(shown), [*rows, *(cells[: len(shown)] for cells in extra)])
 
 
-def as_entries(table: pl.DataFrame, *, with_title: bool = True) -> list[dict[str, Any]]:
-    """The rows of a result for JSON, numbers rounded.
-
-    The ends of an interval become one field, the probabilities of levels another. With a title,
-    an item has one even where titles are unknown.
-    """
-    entries = []
-    for row in table.rows(named=True):
-        entry: dict[str, Any] = {}
-        for name, value in row.items():
-            number = round(value, 5) if isinstance(value, float) else value
-            if name == "low":
-                entry["interval"] = [number, round(row["high"], 5)]
-            elif name.startswith("p_"):
-                entry.setdefault("levels", {})[name.removeprefix("p_")] = number
-            elif name not in ("high", "rank"):
-                entry[name] = number
-            if name == "item" and with_title:
-                entry["title"] = row.get("title")
-        entries.append(entry)
-    return entries
-
-
 def show_warning(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
     """Print our own warnings as one line; those of other libraries are for developers, and are dropped."""
     if issubclass(category, TastespaceWarning):

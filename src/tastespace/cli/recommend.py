@@ -197,7 +197,9 @@ def similar(
         asked = known_ids(recommender.ratings_.items, found.ids)
     titles = [None] * len(found) if found.titles is None else found.titles.to_list()
     if json:
-        lists = [{**entry, "similar": entry.pop("items")} for entry in found.to_dicts(asked)]
+        lists = found.to_dicts(asked)
+        for entry in lists:
+            entry["similar"] = entry.pop("items")
         console.print_json({f"{found.side}s": lists})
         return
     columns = {"": "{rank}", "title": "{title}", found.side: f"{{{found.side}}}", "similarity": "{similarity:.3f}"}
