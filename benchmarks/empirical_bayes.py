@@ -31,7 +31,7 @@ from tastespace.inference.samplers.stochastic_approximation import RobbinsMonro,
 from tastespace.models.factorization.als.sweep import WEIGHTINGS
 from tastespace.models.factorization.empirical_bayes import inference
 from tastespace.models.factorization.empirical_bayes.inference import FactorEvidence
-from tastespace.models.factorization.empirical_bayes.row_moves import GibbsMove, MovedRows
+from tastespace.models.factorization.empirical_bayes.settings import GibbsMove, MovedRows
 from tastespace.models.factorization.empirical_bayes.sweep import Coordinates, FactorSweep
 from tastespace.models.factorization.likelihoods.base import Observations
 from tastespace.models.factorization.rows import RatingBlock

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tastespace.data.formats import writers
 from tastespace.data.formats.files import read
 from tastespace.data.ratings import Ratings
-from tastespace.data.times import EARLIEST, LATEST
+from tastespace.data.tables import EARLIEST, LATEST
 from tastespace.errors import DataError, DataWarning
 
 SUFFIXES = [".csv", ".tsv", ".csv.gz", ".csv.zst", ".tsv.gz", ".tsv.zst", ".parquet"]

@@ -19,7 +19,7 @@ from tastespace.inference.drivers import ascend, never
 from tastespace.inference.samplers.stochastic_approximation import RobbinsMonro, StochasticApproximation, averaged
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, Weighting
 from tastespace.models.factorization.empirical_bayes.inference import FactorEvidence
-from tastespace.models.factorization.empirical_bayes.row_moves import (
+from tastespace.models.factorization.empirical_bayes.settings import (
     AutoregressiveMove,
     Conditional,
     CrankNicolsonMove,

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, contiguous
 from tastespace.data.csr import CSR, sorted_order
 from tastespace.data.kinds import CHOICES, Guess, Kind, check_kind, guess_kind, impossible
-from tastespace.data.tables import frame_parts, series_of
-from tastespace.data.times import EXPECTED_TIME, as_times, seconds_of
+from tastespace.data.tables import EXPECTED_TIME, as_times, frame_parts, seconds_of, series_of
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series
 from tastespace.errors import DataError, InvalidParameterError, warn
 

@@ -14,9 +14,8 @@ from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBea
 from tastespace.service.answering import Answerer
 from tastespace.service.live_model import LiveModel
 from tastespace.service.maps import Maps
-from tastespace.service.middleware import Rates
+from tastespace.service.middleware import ProblemError, Rates
 from tastespace.service.monitoring import Metrics
-from tastespace.service.problems import ProblemError
 from tastespace.service.settings import Keys, Settings
 from tastespace.service.store import Store
 

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from tastespace import artifact
 from tastespace.errors import InvalidParameterError
 from tastespace.progress import Observer, silent
-from tastespace.service import problems
+from tastespace.service import middleware
 from tastespace.service.access import Context
 from tastespace.service.live_model import LiveModel, Versions
 from tastespace.service.maps import Maps
@@ -98,7 +98,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.context = context
     for part in (model, recommendations, users, pages):
         app.include_router(part.router)
-    problems.install(app)
+    middleware.install(app)
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,

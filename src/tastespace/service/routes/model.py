@@ -22,7 +22,7 @@ from tastespace.service.messages import (
     Ready,
     VersionInfo,
 )
-from tastespace.service.problems import ProblemError
+from tastespace.service.middleware import ProblemError
 from tastespace.service.routes.parts import Administrator, AnyClient, Reader, ServiceContext, UserId, respond
 from tastespace.service.store import Activation
 

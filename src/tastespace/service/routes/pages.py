@@ -11,7 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response
 
 from tastespace.report import page
-from tastespace.service.problems import NOTHING_HERE, ProblemError
+from tastespace.service.middleware import NOTHING_HERE, ProblemError
 
 router = APIRouter(include_in_schema=False)
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}

@@ -12,8 +12,7 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 from tastespace.service.access import Context, bearer, context_of, header, limit_address, require
 from tastespace.service.answering import as_json
 from tastespace.service.messages import MAX_ID_LENGTH, Problem, printable
-from tastespace.service.middleware import restore_slashes
-from tastespace.service.problems import MEDIA_TYPE, TITLES
+from tastespace.service.middleware import MEDIA_TYPE, TITLES, restore_slashes
 
 
 async def _context(request: Request) -> Context:

@@ -25,8 +25,7 @@ from tastespace.inference.transition import NOISE, Stats, Trace
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.sweep import ALSState, AlternatingLeastSquares, Penalty, Strengths, Weighting
 from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning, WeightedUsers
-from tastespace.models.factorization.empirical_bayes.row_moves import TRANSITIONS
-from tastespace.models.factorization.empirical_bayes.settings import STEPS, EmpiricalBayes
+from tastespace.models.factorization.empirical_bayes.settings import STEPS, TRANSITIONS, EmpiricalBayes
 from tastespace.models.factorization.empirical_bayes.sweep import (
     Coordinates,
     DrawingSweep,

@@ -1,14 +1,188 @@
-"""How empirical Bayes goes about it, as an object or as a text: `empirical-bayes:steps=adam,draws=100`."""
+"""How empirical Bayes goes about it, as an object or as a text: `empirical-bayes:steps=adam,draws=100`.
+
+How rows move at given precisions: three moves that leave the same normal distribution alone.
+
+Given the other side, a row x (factors and bias) has the prior N(0, T^2), T diagonal, and the likelihood
+exp(-alpha/2 |errors|^2).
+
+gibbs           x' from that distribution itself
+crank-nicolson  x' = a x + sqrt(1 - a^2) T z: leaves the prior alone, so that the ratio is that of the likelihoods
+                (Cotter et al. 2013)
+autoregressive  x' = a x + sigma z, sigma free (Somani and Gupta 2017, equation 3.24). It leaves N(0, s^2) alone, with
+                s^2 = sigma^2 / (1 - a^2), and is *not* symmetric: the ratio is
+                likelihood x prior x N(x; 0, s^2) / N(x'; 0, s^2)
+
+The last two have one a a row, written as the cosine of an angle: small angles are small moves. Angles are found while
+precisions are learned, and stay as they are when draws are kept.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
+import numpy as np
+from numpy.random import Generator
+
+from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.inference.samplers.stochastic_approximation import Adam, RobbinsMonro, Steps
 from tastespace.models.base.parameters import check_int, check_number, check_option
-from tastespace.models.factorization.empirical_bayes.row_moves import TRANSITIONS, TransitionName
+from tastespace.models.factorization.likelihoods.base import squared_errors
+from tastespace.models.factorization.rows import (
+    Factors,
+    RatingBlock,
+    RowPrior,
+    Solved,
+    require_finite,
+    row_noise,
+    solve_rows,
+    sum_of_rows,
+)
 from tastespace.settings import Settings, settings_of
+
+FIRST_ANGLE, MIN_ANGLE, MAX_ANGLE = 0.3, 1e-3, np.pi / 2
+WANTED = 0.3  # share of proposals to be accepted: near the best for many dimensions
+TransitionName = Literal["gibbs", "crank-nicolson", "autoregressive"]
+
+
+@dataclass(frozen=True, eq=False)
+class MovedRows:
+    """Rows after a move."""
+
+    points: Factors
+    squares: float  # of all errors that they leave
+    angles: DoubleArray | None = None  # one a row
+    acceptance: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Conditional:
+    """What the rows of one side depend on: ratings, the other side, their prior and the noise's precision."""
+
+    side: RatingBlock
+    other: Factors
+    prior: RowPrior
+    alpha: float
+    name: str
+    threads: int
+
+    def solve(self, **noise: Any) -> Solved:
+        """The mean of the rows, or a draw around it with this noise."""
+        return solve_rows(
+            self.side, self.other, self.prior, name=self.name, alpha=self.alpha, threads=self.threads, **noise
+        )
+
+
+class RowMove(Protocol):
+    """A move of all rows of one side; `gain` is how far angles follow what was accepted, 0 leaves them."""
+
+    def moved(
+        self, given: Conditional, rows: Factors, angles: DoubleArray | None, gain: float, rng: Generator
+    ) -> MovedRows: ...
+
+
+@dataclass(frozen=True)
+class GibbsMove:
+    """A draw, whatever the rows were before."""
+
+    def moved(
+        self, given: Conditional, rows: Factors, angles: DoubleArray | None, gain: float, rng: Generator
+    ) -> MovedRows:
+        n, n_factors = rows.factors.shape
+        noise, bias_noise = row_noise(rng, n, n_factors, rows.factors.dtype, has_bias=rows.bias is not None)
+        solved = given.solve(noise=noise, bias_noise=bias_noise)
+        assert solved.squares is not None
+        total = sum_of_rows(solved.squares)
+        require_finite(f"squared error of the {given.name}s", total)
+        return MovedRows(solved.points, total)
+
+
+@dataclass(frozen=True)
+class CrankNicolsonMove:
+    """Some proposals for each row, in turn."""
+
+    proposals: int = 10
+
+    def moved(
+        self, given: Conditional, rows: Factors, angles: DoubleArray | None, gain: float, rng: Generator
+    ) -> MovedRows:
+        matrix = _matrix(rows)
+        n = len(matrix)
+        angles = np.full(n, FIRST_ANGLE) if angles is None else angles
+        widths = _prior_widths(given.prior, rows)
+        spread = self.spread(widths)
+        squares, accepted = squared_errors(given.side, rows, given.other), 0
+        for _ in range(self.proposals):
+            noise, _ = row_noise(rng, n, matrix.shape[1], np.float64, has_bias=False)
+            proposed = np.cos(angles)[:, None] * matrix + np.sin(angles)[:, None] * spread * noise
+            of_proposed = squared_errors(given.side, _points(proposed, rows), given.other)
+            log_ratio = -given.alpha / 2 * (of_proposed - squares) + self.log_ratio(matrix, proposed, widths, spread)
+            is_taken = self.takes(log_ratio, rng)
+            matrix, squares = np.where(is_taken[:, None], proposed, matrix), np.where(is_taken, of_proposed, squares)
+            angles = np.clip(angles * np.exp(gain * (is_taken - WANTED)), MIN_ANGLE, MAX_ANGLE)
+            accepted += int(is_taken.sum())
+        total = sum_of_rows(squares)
+        require_finite(f"squared error of the {given.name}s", total)
+        return MovedRows(_points(matrix, rows), total, angles, accepted / (n * self.proposals))
+
+    def spread(self, widths: DoubleArray) -> DoubleArray:
+        """Standard deviations of what proposals alone would leave alone; rows x (factors, bias)."""
+        return widths
+
+    def log_ratio(
+        self, before: DoubleArray, after: DoubleArray, widths: DoubleArray, spread: DoubleArray
+    ) -> DoubleArray:
+        """The log ratio of prior and proposals, one a row: those of Crank and Nicolson cancel the prior."""
+        return np.zeros(len(before))
+
+    def takes(self, log_ratio: DoubleArray, rng: Generator) -> BoolArray:
+        return np.asarray(np.log1p(-rng.random(len(log_ratio))) < log_ratio)
+
+
+@dataclass(frozen=True)
+class AutoregressiveMove(CrankNicolsonMove):
+    """Crank-Nicolson with a spread that is not the prior's: s is `share` of the typical row's prior."""
+
+    share: float = 0.7
+
+    def spread(self, widths: DoubleArray) -> DoubleArray:
+        return np.broadcast_to(self.share * np.median(widths, axis=0), widths.shape)
+
+    def log_ratio(
+        self, before: DoubleArray, after: DoubleArray, widths: DoubleArray, spread: DoubleArray
+    ) -> DoubleArray:
+        """log prior(x') / prior(x) + log N(x; 0, s^2) / N(x'; 0, s^2)"""
+        excess = widths**-2 - spread**-2
+        return np.asarray(-0.5 * np.sum(excess * (after**2 - before**2), axis=1))
+
+
+TRANSITIONS: dict[TransitionName, RowMove] = {
+    "gibbs": GibbsMove(),
+    "crank-nicolson": CrankNicolsonMove(),
+    "autoregressive": AutoregressiveMove(),
+}
+
+
+def _matrix(rows: Factors) -> DoubleArray:
+    """Factors and, last, biases."""
+    factors = rows.factors.astype(np.float64)
+    return factors if rows.bias is None else np.column_stack([factors, rows.bias.astype(np.float64)])
+
+
+def _points(matrix: DoubleArray, like: Factors) -> Factors:
+    n_factors, dtype = like.factors.shape[1], like.factors.dtype
+    bias = None if like.bias is None else np.ascontiguousarray(matrix[:, n_factors], dtype)
+    return Factors(np.ascontiguousarray(matrix[:, :n_factors], dtype), bias)
+
+
+def _prior_widths(prior: RowPrior, rows: Factors) -> DoubleArray:
+    """Standard deviations of the prior of each number; rows x (factors, bias)."""
+    precision = np.diag(prior.precision).astype(np.float64)
+    if rows.bias is not None:
+        precision = np.append(precision, prior.bias_precision)
+    scale = np.ones(len(rows.factors)) if prior.scale is None else prior.scale.astype(np.float64)
+    return np.asarray((scale[:, None] * precision) ** -0.5)
+
 
 STEPS: dict[str, Steps] = {"robbins-monro": RobbinsMonro(), "adam": Adam()}
 EXTREME = 1e6  # of a start: far beyond any precision that ratings could ask for
@@ -20,7 +194,7 @@ class EmpiricalBayes(Settings):
 
     `steps` are how the precisions follow their gradients ("robbins-monro" or "adam"), `transition` how factors are
     drawn meanwhile ("gibbs", "crank-nicolson" or "autoregressive": see
-    `tastespace.models.factorization.empirical_bayes.row_moves`). Learning ends when the precisions have come to rest,
+    `tastespace.models.factorization.empirical_bayes.settings`). Learning ends when the precisions have come to rest,
     after at most `most_steps`; then `draws` are kept. `tied` gives users and items one precision; only the product of
     two is identified. `start` is a strength for all blocks to begin with, as `ALS` has it; None is a weak one that
     suits any scale.

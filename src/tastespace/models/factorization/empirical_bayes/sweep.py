@@ -16,7 +16,7 @@ from numpy.random import Generator
 from tastespace.arrays import AnyFloats, DoubleArray
 from tastespace.inference.transition import ACCEPTANCE, LOG_JOINT, NOISE, Stats
 from tastespace.models.factorization.als.sweep import Strengths, Weighting
-from tastespace.models.factorization.empirical_bayes.row_moves import Conditional, GibbsMove, MovedRows, RowMove
+from tastespace.models.factorization.empirical_bayes.settings import Conditional, GibbsMove, MovedRows, RowMove
 from tastespace.models.factorization.gibbs.sweep import GibbsState
 from tastespace.models.factorization.likelihoods.base import Noise, Observations, squared_errors
 from tastespace.models.factorization.priors.normal_wishart import NormalPopulation
