@@ -117,10 +117,9 @@ _NAMES = {
     "models.factorization.priors.shrinkage": "Shrinkage",
     "models.factorization.rank.reversible_jump": "ReversibleJump",
     "models.factorization.sgd.pmf": "PMF",
-    "models.factorization.sphere.sphere_als": "SphereALS",
-    "models.factorization.sphere.sphere_bpmf": "SphereBPMF",
+    "models.factorization.sphere.sphere": "SphereALS SphereBPMF",
     "models.factorization.vb.vb": "VB",
-    "models.linear.posterior": "EASE",
+    "models.linear.ease": "EASE",
     "models.neighbors.knn": "ItemKNN UserKNN",
     "models.registry": "suitable_model",
     "report.comparison_figures": "write_comparison",
@@ -129,8 +128,7 @@ _NAMES = {
     "selection.compare_models": "compare_models",
     "selection.comparison": "ModelComparison",
     "selection.select_rank": "RankChoice RankChoices choose_rank compare_ranks",
-    "selection.tune": "tune",
-    "selection.tune_result": "TuneResult TuneTrial",
+    "selection.tune": "TuneResult TuneTrial tune",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 # First-edition names that still work.

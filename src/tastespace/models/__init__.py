@@ -58,11 +58,11 @@ MODELS = ModelTable(
         "pmf": "factorization.sgd.pmf:PMF",
         "vb": "factorization.vb.vb:VB",
         "bpmf": "factorization.gibbs.bpmf:BPMF",
-        "sphere": "factorization.sphere.sphere_bpmf:SphereBPMF",
-        "sphere-als": "factorization.sphere.sphere_als:SphereALS",
+        "sphere": "factorization.sphere.sphere:SphereBPMF",
+        "sphere-als": "factorization.sphere.sphere:SphereALS",
         "implicit-als": "factorization.implicit.implicit_als:ImplicitALS",
         "logistic": "factorization.implicit.logistic_mf:LogisticMF",
-        "ease": "linear.posterior:EASE",
+        "ease": "linear.ease:EASE",
         "monotone": "factorization.monotone.monotone:MonotoneMF",
     }
 )
