@@ -31,11 +31,11 @@ KINDS = {
     2: LIKELIHOODS["ordinal"],
     3: LIKELIHOODS["logistic"],
     4: f"{_HERE}.likelihoods.confidence_cells:ConfidenceCells",
-    5: f"{_HERE}.likelihoods.logistic_panel:LogisticPanel",
+    5: f"{_HERE}.likelihoods.logistic:LogisticPanel",
     6: f"{_HERE}.likelihoods.sampled_negatives:SampledNegatives",
     7: f"{_HERE}.likelihoods.sampled_negatives:SampledNegatives",
-    8: f"{_HERE}.vb.uncertain_items:UncertainItems",
-    12: f"{_HERE}.empirical_bayes.weighted_users:WeightedUsers",
+    8: f"{_HERE}.vb.posterior:UncertainItems",
+    12: f"{_HERE}.empirical_bayes.posterior:WeightedUsers",
 }
 
 
