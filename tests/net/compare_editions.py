@@ -33,6 +33,10 @@ RENAMED_ARRAYS: dict[str, str] = {}
 # Fields that tell of the moment or the machine, or are lists of sentences: not compared.
 IGNORED = {"at", "seconds", "remarks", "warnings"}
 IGNORED_ENDINGS = ("_seconds", "_mb")
+# Parameters that are settings of a likelihood or prior since the second edition, and these two themselves.
+MOVED = re.compile(
+    r"parameters/(levels|likelihood|most_factors|n_negatives|negatives|noise|noise_(precision|rate|shape)|prior)$"
+)
 # Fields that hold a sentence: it must be there, and may say it in other words.
 SENTENCES = {
     *("because", "command", "detail", "error", "found_by", "how", "kind_reason", "meaning", "message", "reason"),
@@ -176,7 +180,7 @@ def field_of(name: str) -> str:
 
 
 def is_ignored(name: str) -> bool:
-    return field_of(name) in IGNORED or field_of(name).endswith(IGNORED_ENDINGS)
+    return field_of(name) in IGNORED or field_of(name).endswith(IGNORED_ENDINGS) or MOVED.search(name) is not None
 
 
 def compare_values(case: str, what: str, old: Any, new: Any, in_words: bool = False) -> Iterator[Difference | str]:
