@@ -83,7 +83,7 @@ def test_a_user_has_a_place_and_a_spread(page, site):
 def test_neighbours_together(page, site):
     go(page, site, "map")
     page.get_by_label("By", exact=True).select_option("tsne")
-    page.get_by_text("Neighbors are kept together").wait_for()
+    page.get_by_text("Neighbors are kept together").wait_for(timeout=120_000)  # t-SNE of all items on two busy cores
     assert page.locator(".map canvas").evaluate(PAINTED) > 3
 
 

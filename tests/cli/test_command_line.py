@@ -181,7 +181,7 @@ def test_recommend_json(folder):
     assert (known["user"], known["cold"], unknown["user"], unknown["cold"]) == (1, False, "nobody", True)
     assert len(known["items"]) == 3
     uncertainty = {"belief_sd", "rating_sd", "interval", "top_n_probability"}
-    assert known["items"][0].keys() == {"rank", "item", "title", "score"} | uncertainty
+    assert known["items"][0].keys() == {"item", "title", "score"} | uncertainty
     assert known["items"][0]["interval"][0] < known["items"][0]["score"]
     assert known["items"][0]["title"].startswith("Film ")
     scores = [entry["score"] for entry in known["items"]]

@@ -155,7 +155,7 @@ def test_similar_items(folder):
     for position in range(2):
         similar = said["items"][position]["similar"]
         assert [entry["item"] for entry in similar] == expected.of(position)["item"].to_list()
-        assert similar[0].keys() == {"rank", "item", "title", "similarity"}
+        assert similar[0].keys() == {"item", "title", "similarity"}
         np.testing.assert_allclose(
             [entry["similarity"] for entry in similar], expected.similarities[position], atol=1e-5
         )
@@ -169,7 +169,7 @@ def test_similar_users(folder, tmp_path):
     known, unknown = said["users"]
     assert (known["user"], known["cold"], len(known["similar"])) == (3, False, 4)
     assert known.keys() == {"user", "cold", "similar"}
-    assert known["similar"][0].keys() == {"rank", "user", "similarity"}
+    assert known["similar"][0].keys() == {"user", "similarity"}
     assert (unknown["cold"], unknown["similar"]) == (True, [])
     shown = run("similar", folder / "model", "--user", "nobody").stdout
     assert "Similar to user nobody (nothing to compare by)" in shown
@@ -242,7 +242,7 @@ def test_a_new_user(folder):
     assert [entry["user"] for entry in said] == ["you"]
     assert said[0]["cold"] is True
     assert len(said[0]["items"]) == 5
-    assert set(said[0]["items"][0]) == {"rank", "item", "title", "reduction", "sd"}
+    assert set(said[0]["items"][0]) == {"item", "title", "reduction", "sd"}
     assert said[0]["items"][0]["title"] == f"Film {said[0]['items'][0]['item']}"
     assert said[0]["sd"] > said[0]["items"][0]["sd"] > said[0]["items"][4]["sd"]
 
