@@ -48,6 +48,7 @@ BLOCK = re.compile(
 OPTIONS = re.compile(r"^<!-- options of (?P<verb>[\w -]+) -->\n+(?:\|[^\n]*\n)*\n*", re.MULTILINE)
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 READING = ("items", "separator", "header", "duplicates", "bad-lines", "kind", "threads", "json")
+JSON_VALUE = re.compile(r'("(?:[^"\\]|\\.)*"\s*:)|"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null')
 SPACING = re.compile(r"([ ─═-])\1+")  # columns are as wide as their numbers
 
 
@@ -76,12 +77,9 @@ def rerun(page: str, folder: Path) -> str:
     text = (ROOT / page).read_text()
     module = types.ModuleType("page")
     pieces, end = [], 0
-    # Dataclasses look their module up.
-    with (
-        contextlib.chdir(folder),
-        mock.patch.dict(sys.modules, page=module),
-        mock.patch.dict(os.environ, TASTESPACE_CACHE=str(folder / "cache")),
-    ):
+    # Dataclasses look their module up. It stays: `patch.dict` would also forget what the page is the first to import.
+    sys.modules["page"] = module
+    with contextlib.chdir(folder), mock.patch.dict(os.environ, TASTESPACE_CACHE=str(folder / "cache")):
         for block in BLOCK.finditer(text):
             if block["mark"] == "not run" or (block["language"] == "sh" and not block["format"]):
                 continue
@@ -93,7 +91,8 @@ def rerun(page: str, folder: Path) -> str:
             if block["mark"] or agrees(block["output"] or "", printed, block["format"]):
                 continue
             if block["format"]:
-                pieces += [text[end : block.start("output")], _updated(block["output"], printed)]
+                update = updated_json if block["format"] == "json" else _updated
+                pieces += [text[end : block.start("output")], update(block["output"], printed)]
                 end = block.end("output")
             else:
                 pieces += [text[end : block.end()], f"\n\n```text\n{printed}```"]
@@ -102,11 +101,35 @@ def rerun(page: str, folder: Path) -> str:
 
 
 def _updated(shown: str, printed: str) -> str:
-    """What was printed, but for lines of the page that still agree: they may have three dots."""
+    """What was printed, but for lines with three dots that still agree."""
     before, after = shown.splitlines(keepends=True), printed.splitlines(keepends=True)
     if len(before) != len(after):
         return printed
-    return "".join(old if agrees(old, new) else new for old, new in zip(before, after, strict=True))
+    return "".join(old if "..." in old and agrees(old, new) else new for old, new in zip(before, after, strict=True))
+
+
+def updated_json(shown: str, printed: str) -> str:
+    """What was printed, laid out and left out as on the page, if it still has the same members."""
+    try:
+        values = _values(json.loads(shown), json.loads(printed))
+        return JSON_VALUE.sub(lambda found: found[0] if found[1] else next(values) or found[0], shown)
+    except (IndexError, KeyError, TypeError):
+        return printed
+
+
+def _values(shown: Any, printed: Any) -> Iterator[str | None]:
+    """The values in the order of the page; None where it need not change."""
+    if isinstance(shown, dict):
+        for name, value in shown.items():
+            yield from [None] if name == "..." else _values(value, printed[name])
+    elif isinstance(shown, list):
+        for position, value in enumerate(shown):
+            yield from [None] if value == "..." else _values(value, printed[position])
+    elif _same_json(shown, printed):
+        yield None
+    else:
+        digits = len(repr(shown).partition(".")[2])
+        yield json.dumps(round(printed, digits) if isinstance(printed, float) else printed, ensure_ascii=False)
 
 
 def _run_python(code: str, page: str, line: int, module: types.ModuleType) -> str:

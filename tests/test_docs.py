@@ -11,7 +11,19 @@ from importlib.util import find_spec
 
 import pytest
 import typer
-from pages import BLOCK, OPTIONS, ROOT, agrees, fits_remembered, options_tables, pages, program, rerun, write_files
+from pages import (
+    BLOCK,
+    OPTIONS,
+    ROOT,
+    agrees,
+    fits_remembered,
+    options_tables,
+    pages,
+    program,
+    rerun,
+    updated_json,
+    write_files,
+)
 
 # Those that take longest: in `make test-all`.
 LONG = (
@@ -98,6 +110,13 @@ def test_json_is_compared_member_by_member(shown, same):
     assert agrees(shown, '{"a": 1, "b": [1.0, 2.0, 3.0]}', "json") is same
 
 
+def test_json_is_brought_up_to_date_in_the_layout_of_the_page():
+    shown = '{"user": 2, "items": [\n  {"score": 4.167, "title": "It: 1 (1991)", "...": "..."}, "..."]}\n'
+    printed = '{"user": 3, "items": [{"title": "It: 1 (1991)", "score": 4.20805, "cold": true}, 5]}\n'
+    assert updated_json(shown, printed) == shown.replace("2,", "3,").replace("4.167", "4.208")
+    assert updated_json(shown, '{"user": 3}\n') == '{"user": 3}\n'  # another shape
+
+
 def commands() -> dict[str, typer.main.click.Command]:
     """Every command of the program that does something and is not hidden, by its verb or verbs."""
     found = {}
@@ -130,7 +149,7 @@ def test_commands_on_the_pages_have_options_that_exist():
                 assert asked <= options, f"{path.name}: {line}"
 
 
-@pytest.mark.skipif(find_spec("mkdocs") is None, reason="needs mkdocs: pip install 'tastespace[docs]'")
+@pytest.mark.skipif(find_spec("mkdocs") is None, reason="needs mkdocs: pip install --group docs")
 def test_the_pages_build_without_a_warning(tmp_path):
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"],
