@@ -3,13 +3,12 @@
 #include <cmath>
 
 #include "lanes.hpp"
+#include "machine.hpp"
 #include "rows.hpp"
-#include "tables.hpp"
 #include "tiles.hpp"
 #include "triangular.hpp"
 
-namespace tastespace {
-namespace TS_ISA {
+namespace tastespace::TS_ISA::rows {
 namespace {
 
 template <class T>
@@ -458,12 +457,32 @@ RowsKernel<T> make_rows_kernel() {
           whiten_prior<T>,   whiten<T>, condition<T>,  root<T>,  log_determinant<T>};
 }
 
-}  // namespace
-
-void fill_rows(Table &table) {
-  table.rows_float = make_rows_kernel<float>();
-  table.rows_double = make_rows_kernel<double>();
+template <class From>
+void add(const From *points, int64_t n, int64_t n_factors, MomentsWorkspace &space) {
+  constexpr int width = width_of<double>;
+  const int64_t size = padded_factors<double>(n_factors);
+  for (int64_t start = 0; start < n; start += moments_block) {
+    const int64_t count = n - start < moments_block ? n - start : moments_block;
+    const From *TS_RESTRICT from = points + start * n_factors;
+    double *TS_RESTRICT to = space.block;
+    for (int64_t b = 0; b < count; ++b)
+      for (int64_t d = 0; d < n_factors; ++d) to[b * size + d] = double(from[b * n_factors + d]);
+    for (int64_t d = 0; d < size; d += width) {
+      Lanes<double> total = load(space.total + d);
+      for (int64_t b = 0; b < count; ++b) total += load(space.block + b * size + d);
+      store(space.total + d, total);
+    }
+    triangle<double>(count, space.block, space.block, n_factors, size, space.gram);
+  }
+  mirror(n_factors, size, space.gram);
 }
 
-}  // namespace TS_ISA
-}  // namespace tastespace
+}  // namespace
+
+void fill(Table &table) {
+  table.rows_float = make_rows_kernel<float>();
+  table.rows_double = make_rows_kernel<double>();
+  table.moments = {padded_factors<double>, add<float>, add<double>};
+}
+
+}  // namespace tastespace::TS_ISA::rows

@@ -7,15 +7,14 @@
 #include <cmath>
 #include <numbers>
 
-#include "gamma_draw.hpp"
 #include "lanes.hpp"
+#include "machine.hpp"
+#include "random.hpp"
 #include "sphere.hpp"
-#include "tables.hpp"
 #include "tiles.hpp"
 #include "triangular.hpp"
 
-namespace tastespace {
-namespace TS_ISA {
+namespace tastespace::TS_ISA::sphere {
 namespace {
 
 int64_t padded_size(int64_t dimension) { return padded_factors<float>(dimension); }
@@ -453,10 +452,9 @@ bool move(const SphereProblem<T> &problem, int64_t row, RowsWorkspace<T> &sums, 
 
 }  // namespace
 
-void fill_sphere(Table &table) {
+void fill(Table &table) {
   table.sphere_float = {padded_size, move<float>};
   table.sphere_double = {padded_size, move<double>};
 }
 
-}  // namespace TS_ISA
-}  // namespace tastespace
+}  // namespace tastespace::TS_ISA::sphere

@@ -1,15 +1,12 @@
 // Best-bin-first: down to the nearest leaf, what was passed by on the way into a queue, then on from its best.
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 
 #include "heap.hpp"
-#include "panels.hpp"
-#include "tables.hpp"
+#include "machine.hpp"
 #include "trees.hpp"
 
-namespace tastespace {
-namespace TS_ISA {
+namespace tastespace::TS_ISA::trees {
 namespace {
 
 // Branches by how near they are, the best on top, of two as near the lower node: one number a branch, the key in its
@@ -259,7 +256,6 @@ void nearest(const float *points, const int32_t *rows, int64_t n, int64_t n_dime
 
 }  // namespace
 
-void fill_trees(Table &table) { table.trees = {search_forest, search_clusters, nearest}; }
+void fill(Table &table) { table.trees = {search_forest, search_clusters, nearest}; }
 
-}  // namespace TS_ISA
-}  // namespace tastespace
+}  // namespace tastespace::TS_ISA::trees

@@ -4,13 +4,12 @@
 #include <cmath>
 
 #include "lanes.hpp"
-#include "tables.hpp"
+#include "machine.hpp"
 #include "tiles.hpp"
 #include "triangular.hpp"
 #include "variational.hpp"
 
-namespace tastespace {
-namespace TS_ISA {
+namespace tastespace::TS_ISA::variational {
 namespace {
 
 constexpr int at_once = 4;              // records summed together
@@ -383,10 +382,9 @@ VariationalKernel<T> make_variational_kernel() {
 
 }  // namespace
 
-void fill_variational(Table &table) {
+void fill(Table &table) {
   table.variational_float = make_variational_kernel<float>();
   table.variational_double = make_variational_kernel<double>();
 }
 
-}  // namespace TS_ISA
-}  // namespace tastespace
+}  // namespace tastespace::TS_ISA::variational
