@@ -7,13 +7,15 @@
 
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
+#include <new>
 #include <optional>
 #include <type_traits>
+#include <utility>
 
 namespace tastespace {
 
 namespace nb = nanobind;
-using namespace nb::literals;
 
 // A contiguous array of the caller: where it begins, and its shape.
 template <class T, int Dimensions>
@@ -41,8 +43,7 @@ using OptionalVector = std::optional<Vector<T>>;
 template <class T>
 using OptionalMatrix = std::optional<Matrix<T>>;
 
-// An array that Python passed, converted if it may be, and kept until the call returns. What nanobind would compile
-// for every type of every argument of every function is compiled once, in module.cpp.
+// An array that Python passed, converted if it may be, and kept until the call returns.
 class ArrayArgument {
  public:
   ArrayArgument() = default;
@@ -96,29 +97,6 @@ void require_excluded(const OptionalVector<const int64_t> &offsets, const Option
 
 namespace nanobind::detail {
 
-// Signatures are put together by the compiler, and those of functions of many arrays are long: a loop over their
-// characters takes it a fraction of the time that nanobind's expansion of all of them does.
-template <size_t N1, size_t N2>
-constexpr descr<N1 + N2> operator+(const descr<N1> &first, const descr<N2> &second) {
-  descr<N1 + N2> both;
-  for (size_t i = 0; i < N1; ++i) both.text[i] = first.text[i];
-  for (size_t i = 0; i < N2; ++i) both.text[N1 + i] = second.text[i];
-  return both;
-}
-
-template <size_t N1, size_t N2, size_t... Ns>
-constexpr auto concat(const descr<N1> &first, const descr<N2> &second, const descr<Ns> &...others) {
-  descr<N1 + 2 + N2 + ((2 + Ns) + ... + 0)> all;
-  size_t n = 0;
-  const auto put = [&](const char *text, size_t size) {
-    for (size_t i = 0; i < size; ++i) all.text[n++] = text[i];
-  };
-  put(first.text, N1);
-  put(", ", 2), put(second.text, N2);
-  ((put(", ", 2), put(others.text, Ns)), ...);
-  return all;
-}
-
 template <class T, int N>
 struct type_caster<tastespace::Array<T, N>> {
   using Value = tastespace::Array<T, N>;
@@ -148,3 +126,97 @@ struct type_caster<std::optional<tastespace::Array<T, N>>> {
   tastespace::ArrayArgument argument;
 };
 }  // namespace nanobind::detail
+
+namespace tastespace {
+
+// The name of an argument, whether it may be converted, and its default: "threads"_a = 1.
+struct Argument {
+  enum class Default : uint8_t { missing, none, truth, integer, real };
+
+  constexpr explicit Argument(const char *name) : name(name) {}
+  constexpr Argument noconvert() const {
+    Argument changed = *this;
+    changed.converts = false;
+    return changed;
+  }
+  template <class Value>
+  constexpr Argument operator=(Value value) const {
+    Argument changed = *this;
+    if constexpr (std::is_same_v<Value, std::nullopt_t>)
+      changed.kind = Default::none;
+    else if constexpr (std::is_floating_point_v<Value>)
+      changed.kind = Default::real, changed.real = double(value);
+    else
+      changed.kind = std::is_same_v<Value, bool> ? Default::truth : Default::integer, changed.integer = value;
+    return changed;
+  }
+  Argument(const Argument &) = default;
+
+  const char *name;  // null: the arguments that follow are passed by name only
+  bool converts = true;
+  Default kind = Default::missing;
+  int64_t integer = 0;
+  double real = 0;
+};
+constexpr Argument operator""_a(const char *name, size_t) { return Argument(name); }
+constexpr Argument by_name_only(nullptr);
+constexpr std::nullopt_t none = std::nullopt;
+
+// How an argument of one type comes from Python: by the caster that nanobind has for it.
+struct ArgumentType {
+  size_t size;
+  bool (*load)(void *caster, nb::handle from, uint32_t flags, nb::detail::cleanup_list *cleanup);
+  void (*destroy)(void *caster);
+  const char *name;
+  bool accepts_none;
+};
+template <class A>
+using CasterOf = nb::detail::make_caster<A>;
+template <class A>
+constexpr ArgumentType argument_type = {
+    sizeof(CasterOf<A>),
+    [](void *caster, nb::handle from, uint32_t flags, nb::detail::cleanup_list *cleanup) {
+      return (new (caster) CasterOf<A>)->from_python(from, flags, cleanup);
+    },
+    [](void *caster) { static_cast<CasterOf<A> *>(caster)->~CasterOf<A>(); },
+    CasterOf<nb::remove_opt_mono_t<nb::detail::intrinsic_t<A>>>::Name.text,
+    nb::detail::has_arg_defaults_v<A>,
+};
+
+using AnyFunction = void (*)();
+struct FunctionType {
+  size_t n_arguments;
+  const ArgumentType *const *arguments;
+  const char *result;
+  nb::handle (*call)(AnyFunction function, void *const *casters, nb::detail::cleanup_list *cleanup);
+};
+
+void define(nb::module_ &module, const char *name, const FunctionType &type, AnyFunction function,
+            std::initializer_list<Argument> arguments, const char *doc);
+
+// As module.def() of nanobind, which compiles the way from Python to a function again for every function: of sixty
+// functions with twenty arguments that takes longer than all the rest of a binding. Here only the call itself is.
+template <class Result, class... Arguments>
+void define(nb::module_ &module, const char *name, Result (*function)(Arguments...),
+            std::initializer_list<Argument> arguments, const char *doc) {
+  static constexpr const ArgumentType *types[] = {&argument_type<Arguments>...};
+  static constexpr auto call = [](AnyFunction function, void *const *casters, nb::detail::cleanup_list *cleanup) {
+    return [&]<size_t... I>(std::index_sequence<I...>) -> nb::handle {
+      const auto result = [&] {
+        return reinterpret_cast<Result (*)(Arguments...)>(function)(
+            static_cast<CasterOf<Arguments> *>(casters[I])->operator nb::detail::cast_t<Arguments>()...);
+      };
+      if constexpr (std::is_void_v<Result>) {
+        result();
+        return nb::none().release();
+      } else {
+        return CasterOf<Result>::from_cpp(result(), nb::rv_policy::automatic, cleanup);
+      }
+    }(std::index_sequence_for<Arguments...>());
+  };
+  using Returned = std::conditional_t<std::is_void_v<Result>, nb::detail::void_type, Result>;
+  static constexpr FunctionType type = {sizeof...(Arguments), types, CasterOf<Returned>::Name.text, call};
+  define(module, name, type, reinterpret_cast<AnyFunction>(function), arguments, doc);
+}
+
+}  // namespace tastespace

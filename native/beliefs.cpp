@@ -234,23 +234,43 @@ int64_t fold_in_latent(Vector<const int64_t> offsets, Vector<const int32_t> colu
 
 template <class T>
 void bind_fold_in_latent(nb::module_ &module) {
-  module.def("fold_in_latent", &fold_in_latent<T>, "offsets"_a, "columns"_a, "targets"_a, "items"_a,
-             "prior_precision"_a, "prior_linear"_a, "alpha"_a, "means"_a.noconvert(), nb::kw_only(), "kind"_a,
-             "steps"_a, "approach"_a = 0, "keys"_a, "latent_offset"_a = 0.0, "edges"_a = nb::none(),
-             "cuts"_a = nb::none(), "item_precision"_a = nb::none(), "concentration"_a = nb::none(),
-             "out_precision"_a.noconvert() = nb::none(), "bias_precision"_a = nb::none(), "bias_linear"_a = nb::none(),
-             "roots"_a.noconvert() = nb::none(), "energy"_a.noconvert() = nb::none(),
-             "log_determinant"_a.noconvert() = nb::none(), "threads"_a = 1,
-             "The same by steps of Gibbs sampling, for ratings with latent responses or with users' own precisions.");
+  define(module, "fold_in_latent", &fold_in_latent<T>,
+         {"offsets"_a,
+          "columns"_a,
+          "targets"_a,
+          "items"_a,
+          "prior_precision"_a,
+          "prior_linear"_a,
+          "alpha"_a,
+          "means"_a.noconvert(),
+          by_name_only,
+          "kind"_a,
+          "steps"_a,
+          "approach"_a = 0,
+          "keys"_a,
+          "latent_offset"_a = 0.0,
+          "edges"_a = none,
+          "cuts"_a = none,
+          "item_precision"_a = none,
+          "concentration"_a = none,
+          "out_precision"_a.noconvert() = none,
+          "bias_precision"_a = none,
+          "bias_linear"_a = none,
+          "roots"_a.noconvert() = none,
+          "energy"_a.noconvert() = none,
+          "log_determinant"_a.noconvert() = none,
+          "threads"_a = 1},
+         "The same by steps of Gibbs sampling, for ratings with latent responses or with users' own precisions.");
 }
 
 template <class T>
 void bind_fold_in(nb::module_ &module) {
-  module.def("fold_in", &fold_in<T>, "offsets"_a, "columns"_a, "targets"_a, "items"_a, "prior_precision"_a,
-             "prior_linear"_a, "alpha"_a, "means"_a.noconvert(), nb::kw_only(), "bias_precision"_a = nb::none(),
-             "bias_linear"_a = nb::none(), "roots"_a.noconvert() = nb::none(), "energy"_a.noconvert() = nb::none(),
-             "log_determinant"_a.noconvert() = nb::none(), "threads"_a = 1,
-             "Beliefs about users given every draw of the items; -1, or the first user that is not positive definite.");
+  define(module, "fold_in", &fold_in<T>,
+         {"offsets"_a, "columns"_a, "targets"_a, "items"_a, "prior_precision"_a, "prior_linear"_a, "alpha"_a,
+          "means"_a.noconvert(), by_name_only, "bias_precision"_a = none, "bias_linear"_a = none,
+          "roots"_a.noconvert() = none, "energy"_a.noconvert() = none, "log_determinant"_a.noconvert() = none,
+          "threads"_a = 1},
+         "Beliefs about users given every draw of the items; -1, or the first user that is not positive definite.");
 }
 
 // The problem of both kinds, but for what is wanted.
@@ -318,13 +338,14 @@ void bind(nb::module_ &module) {
   bind_fold_in<double>(module);
   bind_fold_in_latent<float>(module);
   bind_fold_in_latent<double>(module);
-  module.def("belief_pairs", &belief_pairs, "belief_rows"_a, "item_rows"_a, "items"_a, "means"_a, "roots"_a,
-             "cold_item"_a.none(), "out_means"_a.noconvert(), "out_sds"_a.noconvert(), nb::kw_only(), "biases"_a,
-             "threads"_a = 1, "Mean and standard deviation of the score of each pair, given every draw.");
-  module.def("belief_summary", &belief_summary, "belief_rows"_a, "item_rows"_a, "items"_a, "means"_a, "roots"_a,
-             "cold_item"_a.none(), "weights"_a, "out_mean"_a.noconvert(), "out_sd"_a.noconvert(), nb::kw_only(),
-             "biases"_a, "threads"_a = 1,
-             "Mean and standard deviation of the score of each pair over all draws, which have weights.");
+  define(module, "belief_pairs", &belief_pairs,
+         {"belief_rows"_a, "item_rows"_a, "items"_a, "means"_a, "roots"_a, "cold_item"_a, "out_means"_a.noconvert(),
+          "out_sds"_a.noconvert(), by_name_only, "biases"_a, "threads"_a = 1},
+         "Mean and standard deviation of the score of each pair, given every draw.");
+  define(module, "belief_summary", &belief_summary,
+         {"belief_rows"_a, "item_rows"_a, "items"_a, "means"_a, "roots"_a, "cold_item"_a, "weights"_a,
+          "out_mean"_a.noconvert(), "out_sd"_a.noconvert(), by_name_only, "biases"_a, "threads"_a = 1},
+         "Mean and standard deviation of the score of each pair over all draws, which have weights.");
 }
 
 }  // namespace beliefs

@@ -165,15 +165,33 @@ double descend_ratings(Vector<const int64_t> offsets, Vector<const int32_t> user
 
 template <class T>
 void bind(nb::module_ &module) {
-  module.def("descend_ratings", &descend_ratings<T>, "offsets"_a, "user_rows"_a, "item_rows"_a, "values"_a, "stages"_a,
-             "users"_a.noconvert(), "items"_a.noconvert(), nb::kw_only(), "user_bias"_a.noconvert() = nb::none(),
-             "item_bias"_a.noconvert() = nb::none(), "user_pulls"_a, "item_pulls"_a, "strengths"_a, "offset"_a = T(0),
-             "rate"_a = T(0), "bias_rate"_a = T(0), "is_squashed"_a = false, "batch"_a = 0, "n_batches"_a = 1,
-             "user_slopes"_a.noconvert() = nb::none(), "item_slopes"_a.noconvert() = nb::none(),
-             "user_bias_slopes"_a.noconvert() = nb::none(), "item_bias_slopes"_a.noconvert() = nb::none(),
-             "threads"_a = 1,
-             "Visit the ratings of a batch, block by block: a step against the gradient at each, in place, or, where "
-             "there are slopes, the sums of the gradients. Returns the sum of squared errors.");
+  define(module, "descend_ratings", &descend_ratings<T>,
+         {"offsets"_a,
+          "user_rows"_a,
+          "item_rows"_a,
+          "values"_a,
+          "stages"_a,
+          "users"_a.noconvert(),
+          "items"_a.noconvert(),
+          by_name_only,
+          "user_bias"_a.noconvert() = none,
+          "item_bias"_a.noconvert() = none,
+          "user_pulls"_a,
+          "item_pulls"_a,
+          "strengths"_a,
+          "offset"_a = T(0),
+          "rate"_a = T(0),
+          "bias_rate"_a = T(0),
+          "is_squashed"_a = false,
+          "batch"_a = 0,
+          "n_batches"_a = 1,
+          "user_slopes"_a.noconvert() = none,
+          "item_slopes"_a.noconvert() = none,
+          "user_bias_slopes"_a.noconvert() = none,
+          "item_bias_slopes"_a.noconvert() = none,
+          "threads"_a = 1},
+         "Visit the ratings of a batch, block by block: a step against the gradient at each, in place, or, where "
+         "there are slopes, the sums of the gradients. Returns the sum of squared errors.");
 }
 
 }  // namespace

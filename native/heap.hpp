@@ -84,9 +84,9 @@ struct Heap {
 
 constexpr int registers = int(scan_panel) / width_of<float>;
 
-// Scores of the items of two panels that lie one after the other: one alone would wait for its own sums.
+// Scores of the items of panels that lie one after the other: one alone would wait for its own sums.
 template <int Panels>
-TS_INLINE void score_panels(const float *TS_RESTRICT panels, const float *TS_RESTRICT query, int64_t n_dimensions,
+TS_CALLED void score_panels(const float *TS_RESTRICT panels, const float *TS_RESTRICT query, int64_t n_dimensions,
                             float *TS_RESTRICT scores) {
   constexpr int width = width_of<float>;
   Lanes<float> sums[Panels][registers];
@@ -104,21 +104,17 @@ TS_INLINE void score_panels(const float *TS_RESTRICT panels, const float *TS_RES
 template <class Offer>
 TS_INLINE void each_panel(const float *panels, const float *query, int64_t n_dimensions, int64_t first, int64_t last,
                           Offer offer) {
-  constexpr int together = 4;
-  float scores[together * scan_panel];
-  int64_t panel = first;
-  for (; panel + together <= last; panel += together) {
-    score_panels<together>(panels + panel * n_dimensions * scan_panel, query, n_dimensions, scores);
-    offer(scores, panel * scan_panel, together * scan_panel);
-  }
-  if (panel + 2 <= last) {
-    score_panels<2>(panels + panel * n_dimensions * scan_panel, query, n_dimensions, scores);
-    offer(scores, panel * scan_panel, 2 * scan_panel);
-    panel += 2;
-  }
-  if (panel < last) {
-    score_panels<1>(panels + panel * n_dimensions * scan_panel, query, n_dimensions, scores);
-    offer(scores, panel * scan_panel, scan_panel);
+  float scores[4 * scan_panel];
+  for (int64_t panel = first, n; panel < last; panel += n) {
+    const float *from = panels + panel * n_dimensions * scan_panel;
+    n = last - panel >= 4 ? 4 : last - panel >= 2 ? 2 : 1;
+    if (n == 4)
+      score_panels<4>(from, query, n_dimensions, scores);
+    else if (n == 2)
+      score_panels<2>(from, query, n_dimensions, scores);
+    else
+      score_panels<1>(from, query, n_dimensions, scores);
+    offer(scores, panel * scan_panel, n * scan_panel);
   }
 }
 

@@ -330,29 +330,48 @@ int64_t fold_in_choices(Vector<const int64_t> offsets, Vector<const int32_t> col
 }  // namespace
 
 void bind(nb::module_ &module) {
-  module.def("descend_rows", &descend_rows, "offsets"_a, "columns"_a, "weights"_a, "pulls"_a, "other"_a, "diagonal"_a,
-             "ridge"_a, "out"_a.noconvert(), nb::kw_only(), "linear"_a = nb::none(), "steps"_a = 3, "threads"_a = 1,
-             "Rows of one-class data by conjugate gradients, from where `out` is; the other side's Gram matrix is "
-             "`diagonal`.");
-  module.def("rotate_rows", &rotate_rows, "points"_a, "matrix"_a, "out"_a.noconvert(), "threads"_a = 1,
-             "Every point times a matrix.");
-  module.def("alias_table", &alias_table, "chances"_a, "table"_a.noconvert(),
-             "The table by which columns are drawn with these chances, which sum to 1.");
-  module.def("draw_columns", &draw_columns, "offsets"_a, "columns"_a, "drawn_offsets"_a, "table"_a, "key"_a,
-             "out"_a.noconvert(), nb::kw_only(), "places"_a = nb::none(), "threads"_a = 1,
-             "Columns drawn for each row, by a stream of its own; -1 in place of one that it has chosen.");
-  module.def("step_choices", &step_choices, "offsets"_a, "columns"_a, "weights"_a, "drawn_offsets"_a, "row_weights"_a,
-             "column_weights"_a, "table"_a, "other"_a, "other_bias"_a.none(), nb::kw_only(), "offset"_a, "ridge"_a,
-             "bias_ridge"_a, "rate"_a, "key"_a, "out"_a.noconvert(), "out_bias"_a.noconvert().none(),
-             "squares"_a.noconvert(), "bias_squares"_a.noconvert().none(), "energies"_a.noconvert(), "threads"_a = 1,
-             "One AdaGrad step of all rows of a logistic factorization of choices, given the other side.");
-  module.def(
-      "fold_in_choices", &fold_in_choices, "offsets"_a, "columns"_a, "weights"_a, "shown"_a, "shown_weights"_a,
-      "row_weights"_a, "items"_a, "prior_precision"_a, "prior_linear"_a, nb::kw_only(), "bias_precision"_a = nb::none(),
-      "bias_linear"_a = 0.0f, "offset"_a = 0.0f, "steps"_a = 20, "means"_a.noconvert(),
-      "roots"_a.noconvert() = nb::none(), "threads"_a = 1,
-      "Users with these choices given the items: modes, and roots of the covariances; -1, or the first user whose "
-      "precision is not positive definite.");
+  define(module, "descend_rows", &descend_rows,
+         {"offsets"_a, "columns"_a, "weights"_a, "pulls"_a, "other"_a, "diagonal"_a, "ridge"_a, "out"_a.noconvert(),
+          by_name_only, "linear"_a = none, "steps"_a = 3, "threads"_a = 1},
+         "Rows of one-class data by conjugate gradients, from where `out` is; the other side's Gram matrix is "
+         "`diagonal`.");
+  define(module, "rotate_rows", &rotate_rows, {"points"_a, "matrix"_a, "out"_a.noconvert(), "threads"_a = 1},
+         "Every point times a matrix.");
+  define(module, "alias_table", &alias_table, {"chances"_a, "table"_a.noconvert()},
+         "The table by which columns are drawn with these chances, which sum to 1.");
+  define(module, "draw_columns", &draw_columns,
+         {"offsets"_a, "columns"_a, "drawn_offsets"_a, "table"_a, "key"_a, "out"_a.noconvert(), by_name_only,
+          "places"_a = none, "threads"_a = 1},
+         "Columns drawn for each row, by a stream of its own; -1 in place of one that it has chosen.");
+  define(module, "step_choices", &step_choices,
+         {"offsets"_a,
+          "columns"_a,
+          "weights"_a,
+          "drawn_offsets"_a,
+          "row_weights"_a,
+          "column_weights"_a,
+          "table"_a,
+          "other"_a,
+          "other_bias"_a,
+          by_name_only,
+          "offset"_a,
+          "ridge"_a,
+          "bias_ridge"_a,
+          "rate"_a,
+          "key"_a,
+          "out"_a.noconvert(),
+          "out_bias"_a.noconvert(),
+          "squares"_a.noconvert(),
+          "bias_squares"_a.noconvert(),
+          "energies"_a.noconvert(),
+          "threads"_a = 1},
+         "One AdaGrad step of all rows of a logistic factorization of choices, given the other side.");
+  define(module, "fold_in_choices", &fold_in_choices,
+         {"offsets"_a, "columns"_a, "weights"_a, "shown"_a, "shown_weights"_a, "row_weights"_a, "items"_a,
+          "prior_precision"_a, "prior_linear"_a, by_name_only, "bias_precision"_a = none, "bias_linear"_a = 0.0f,
+          "offset"_a = 0.0f, "steps"_a = 20, "means"_a.noconvert(), "roots"_a.noconvert() = none, "threads"_a = 1},
+         "Users with these choices given the items: modes, and roots of the covariances; -1, or the first user whose "
+         "precision is not positive definite.");
 }
 
 }  // namespace implicit

@@ -252,17 +252,16 @@ struct Sums {
 };
 
 // Adds the energy of cells, and its gradient. Sign -1: they were chosen; 1: they were not.
-template <int Sign>
-TS_INLINE void add(const LogisticProblem &problem, int64_t size, float shift, Cells &cells, LogisticWorkspace &space,
-                   Sums &sums) {
+TS_CALLED void add(float sign, const LogisticProblem &problem, int64_t size, float shift, Cells &cells,
+                   LogisticWorkspace &space, Sums &sums) {
   complete(cells);
   score(problem, size, space.point, cells);
   if (problem.other_bias)
     for (int64_t k = 0; k < cells.n; ++k) cells.scores[k] += problem.other_bias[cells.columns[k]];
   float energies[block];
   for (int64_t k = 0; k < cells.n; ++k) {
-    const Slope slope = slope_at(float(Sign) * (cells.scores[k] + shift));
-    cells.slopes[k] = float(Sign) * cells.weights[k] * slope.chance;
+    const Slope slope = slope_at(sign * (cells.scores[k] + shift));
+    cells.slopes[k] = sign * cells.weights[k] * slope.chance;
     energies[k] = cells.weights[k] * slope.energy;
   }
   gather(problem, size, cells, space.gradient);
@@ -308,7 +307,7 @@ TS_INLINE Sums look(const LogisticProblem &problem, int64_t row, int64_t size, f
       space.is_chosen[cells.columns[k]] = 1;
     }
     fetch(problem, size, cells);
-    add<-1>(problem, size, shift, cells, space, sums);
+    add(-1, problem, size, shift, cells, space, sums);
   }
   // Of the next cells while those at hand are looked at: their rows are then there.
   const int64_t n_drawn = problem.drawn_offsets[row + 1] - problem.drawn_offsets[row];
@@ -317,7 +316,7 @@ TS_INLINE Sums look(const LogisticProblem &problem, int64_t row, int64_t size, f
   for (int64_t first = 0, at = 0; first < n_drawn; first += block, at = 1 - at) {
     const int64_t left = n_drawn - first - block;
     if (left > 0) show(problem, row, size, left < block ? left : block, space, pair[1 - at], stream);
-    add<1>(problem, size, shift, pair[at], space, sums);
+    add(1, problem, size, shift, pair[at], space, sums);
   }
   for (int64_t k = begin; k < end; ++k) space.is_chosen[problem.columns[k]] = 0;
   return sums;

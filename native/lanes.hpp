@@ -15,10 +15,14 @@
 
 #if defined(__GNUC__)
 #define TS_INLINE inline __attribute__((always_inline))
+// Compiled once and called: for functions whose work outweighs a call, where a copy at every caller would only cost
+// time to compile.
+#define TS_CALLED __attribute__((noinline))
 #define TS_RESTRICT __restrict__
 #define TS_PREFETCH(address) __builtin_prefetch(address)
 #else
 #define TS_INLINE inline
+#define TS_CALLED
 #define TS_RESTRICT __restrict
 #define TS_PREFETCH(address) ((void)0)
 #endif

@@ -161,17 +161,18 @@ int64_t bin_scores(Vector<const T> scores, Vector<const T> values, Vector<const 
 
 template <class T>
 void bind(nb::module_ &module) {
-  module.def("score_rows", &score_rows<T>, "offsets"_a, "columns"_a, "rows"_a, "other"_a, "out"_a.noconvert(),
-             nb::kw_only(), "row_bias"_a = nb::none(), "other_bias"_a = nb::none(), "offset"_a = 0.0, "threads"_a = 1,
-             "Scores of the ratings of every row.");
-  module.def("draw_truncated", &draw_truncated<T>, "scores"_a, "values"_a, "edges"_a, "cuts"_a, "key"_a,
-             "out"_a.noconvert(), "threads"_a = 1,
-             "Draw the latent response of every rating: normal about its score, between the cuts of its level.");
-  module.def("draw_polya_gamma", &draw_polya_gamma<T>, "scores"_a, "key"_a, "out"_a.noconvert(), "threads"_a = 1,
-             "Draw a Polya-Gamma variable PG(1, score) for every score.");
-  module.def("bin_scores", &bin_scores<T>, "scores"_a, "values"_a, "edges"_a, "first"_a, "step"_a, "out"_a.noconvert(),
-             "threads"_a = 1,
-             "Spread the scores of every level over a grid, for cubic interpolation; -1, or the first outside it.");
+  define(module, "score_rows", &score_rows<T>,
+         {"offsets"_a, "columns"_a, "rows"_a, "other"_a, "out"_a.noconvert(), by_name_only, "row_bias"_a = none,
+          "other_bias"_a = none, "offset"_a = 0.0, "threads"_a = 1},
+         "Scores of the ratings of every row.");
+  define(module, "draw_truncated", &draw_truncated<T>,
+         {"scores"_a, "values"_a, "edges"_a, "cuts"_a, "key"_a, "out"_a.noconvert(), "threads"_a = 1},
+         "Draw the latent response of every rating: normal about its score, between the cuts of its level.");
+  define(module, "draw_polya_gamma", &draw_polya_gamma<T>, {"scores"_a, "key"_a, "out"_a.noconvert(), "threads"_a = 1},
+         "Draw a Polya-Gamma variable PG(1, score) for every score.");
+  define(module, "bin_scores", &bin_scores<T>,
+         {"scores"_a, "values"_a, "edges"_a, "first"_a, "step"_a, "out"_a.noconvert(), "threads"_a = 1},
+         "Spread the scores of every level over a grid, for cubic interpolation; -1, or the first outside it.");
 }
 
 }  // namespace

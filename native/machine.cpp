@@ -39,18 +39,22 @@ void parallel_for(int64_t n_tasks, int threads, Work work) {
   namespace family {       \
   void fill(Table &table); \
   }
-namespace base {
-TS_FAMILIES(TS_DECLARE)
-}
+#define TS_FILL(family) family::fill(table);
+#define TS_INSTRUCTION_SET(isa) \
+  namespace isa {               \
+  TS_FAMILIES(TS_DECLARE)       \
+  Table filled() {              \
+    Table table;                \
+    TS_FAMILIES(TS_FILL)        \
+    table.name = #isa;          \
+    return table;               \
+  }                             \
+  }
+TS_INSTRUCTION_SET(base)
 #if defined(TS_X86)
-namespace avx2 {
-TS_FAMILIES(TS_DECLARE)
-}
-namespace avx512 {
-TS_FAMILIES(TS_DECLARE)
-}
+TS_INSTRUCTION_SET(avx2)
+TS_INSTRUCTION_SET(avx512)
 #endif
-#undef TS_DECLARE
 
 namespace {
 
@@ -77,27 +81,11 @@ Table choose() {
     throw std::runtime_error("TASTESPACE_ISA is '" + name +
                              "', which this processor or build does not have; unset it, or use base");
   if (name.empty()) name = supported("avx512") ? "avx512" : supported("avx2") ? "avx2" : "base";
-  Table table;
-#define TS_FILL(family) family::fill(table);
 #if defined(TS_X86)
-  if (name == "avx512") {
-    using namespace avx512;
-    TS_FAMILIES(TS_FILL)
-    table.name = "avx512";
-    return table;
-  }
-  if (name == "avx2") {
-    using namespace avx2;
-    TS_FAMILIES(TS_FILL)
-    table.name = "avx2";
-    return table;
-  }
+  if (name == "avx512") return avx512::filled();
+  if (name == "avx2") return avx2::filled();
 #endif
-  using namespace base;
-  TS_FAMILIES(TS_FILL)
-  table.name = "base";
-  return table;
-#undef TS_FILL
+  return base::filled();
 }
 
 }  // namespace

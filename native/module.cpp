@@ -1,6 +1,10 @@
 // The Python module tastespace._native: arrays in, the caller's arrays filled, the GIL released.
 #include <algorithm>
+#include <cstddef>
+#include <memory>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "arguments.hpp"
 #include "machine.hpp"
@@ -26,6 +30,114 @@ bool ArrayArgument::take(nb::handle from, uint32_t flags, nb::detail::cleanup_li
 
 ArrayArgument::~ArrayArgument() {
   if (handle_) NB_CALL(ndarray_dec_ref)(handle_);
+}
+
+namespace {
+
+// A function of the module: what its arguments come from, and how to call it.
+struct Function {
+  const FunctionType &type;
+  AnyFunction function;
+  std::string signature;
+  std::vector<uint32_t> flags;  // an argument: whether it may be converted, or be None
+};
+
+constexpr size_t most_arguments = 32;
+constexpr size_t largest_caster = 64;
+
+// The casters of one call, as many as have been constructed.
+struct Casters {
+  alignas(std::max_align_t) std::byte memory[most_arguments][largest_caster];
+  void *at[most_arguments];
+  const FunctionType &type;
+  size_t n = 0;
+
+  explicit Casters(const FunctionType &type) : type(type) {}
+  Casters(const Casters &) = delete;
+  ~Casters() {
+    while (n > 0) {
+      --n;
+      type.arguments[n]->destroy(at[n]);
+    }
+  }
+};
+
+PyObject *call(void *capture, PyObject **arguments, uint32_t flags, nb::detail::cleanup_list *cleanup) {
+  using nb::detail::cast_flags;
+  const Function &function = **static_cast<const Function *const *>(capture);
+  const uint32_t may_convert = flags & cast_flags::convert;
+  flags &= ~uint32_t(cast_flags::convert | cast_flags::construct | cast_flags::trusted);
+  Casters casters(function.type);
+  for (size_t i = 0; i < function.type.n_arguments; ++i) {
+    const uint32_t own = function.flags[i];
+    casters.at[i] = casters.memory[i];
+    casters.n = i + 1;
+    if (!function.type.arguments[i]->load(
+            casters.at[i], arguments[i], flags | (own & ~uint32_t(cast_flags::convert)) | (own & may_convert), cleanup))
+      return NB_NEXT_OVERLOAD;
+  }
+  return function.type.call(function.function, casters.at, cleanup).ptr();
+}
+
+nb::object default_of(const Argument &argument) {
+  switch (argument.kind) {
+    case Argument::Default::missing:
+      return {};
+    case Argument::Default::none:
+      return nb::none();
+    case Argument::Default::truth:
+      return nb::bool_(argument.integer != 0);
+    case Argument::Default::integer:
+      return nb::int_(argument.integer);
+    case Argument::Default::real:
+      return nb::float_(argument.real);
+  }
+  return {};
+}
+
+}  // namespace
+
+void define(nb::module_ &module, const char *name, const FunctionType &type, AnyFunction function,
+            std::initializer_list<Argument> arguments, const char *doc) {
+  using nb::detail::cast_flags;
+  using nb::detail::func_flags;
+  static std::vector<std::unique_ptr<Function>> functions;  // nanobind keeps pointers to them
+  functions.push_back(std::make_unique<Function>(Function{type, function, "(", {}}));
+  Function &own = *functions.back();
+
+  nb::detail::func_data_init<most_arguments> made{};
+  std::vector<nb::object> defaults;
+  size_t n_positional = type.n_arguments, n = 0;
+  for (const Argument &argument : arguments) {
+    if (!argument.name) {
+      n_positional = n;
+      continue;
+    }
+    const ArgumentType &its = *type.arguments[n];
+    if (its.size > largest_caster || n == most_arguments) throw std::logic_error(name);
+    own.signature += std::string(n > 0 ? ", {" : "{") + its.name + "}";
+    const bool may_be_none = its.accepts_none || argument.kind == Argument::Default::none;
+    const uint32_t accepts_none = may_be_none ? uint32_t(cast_flags::accepts_none) : 0;
+    own.flags.push_back((argument.converts ? uint32_t(cast_flags::convert) : 0) | accepts_none);
+    defaults.push_back(default_of(argument));
+    made.args[n++] = {argument.name, nullptr, defaults.back().ptr(), accepts_none, 0};
+  }
+  if (n != type.n_arguments) throw std::logic_error(name);
+  own.signature += std::string(") -> ") + type.result;
+
+  const std::type_info *no_types[] = {nullptr};
+  made.capture[0] = &own;
+  made.impl = call;
+  made.descr = own.signature.c_str();
+  made.descr_types = no_types;
+  made.flags = NB_ABI_MINOR_TAG | uint32_t(func_flags::has_args) | uint32_t(func_flags::has_name) |
+               uint32_t(func_flags::has_scope) | uint32_t(func_flags::has_doc);
+  made.nargs = uint16_t(n);
+  made.nargs_pos = uint16_t(n_positional);
+  made.name = name;
+  made.doc = doc;
+  made.scope = module.ptr();
+  NB_CALL(nb_func_new)(NB_CTX, &made);
 }
 
 void refuse(const char *what) { throw std::invalid_argument(what); }
@@ -72,12 +184,11 @@ void require_excluded(const OptionalVector<const int64_t> &offsets, const Option
   X(sphere)            \
   X(trees)             \
   X(neighbours)
-#define TS_DECLARE(family)        \
-  namespace family {              \
-  void bind(nb::module_ &module); \
+#define TS_DECLARE_BINDING(family) \
+  namespace family {               \
+  void bind(nb::module_ &module);  \
   }
-TS_BINDINGS(TS_DECLARE)
-#undef TS_DECLARE
+TS_BINDINGS(TS_DECLARE_BINDING)
 
 }  // namespace tastespace
 
@@ -87,5 +198,4 @@ NB_MODULE(_native, module) {
   module.attr("SCAN_PANEL") = tastespace::scan_panel;
 #define TS_BIND(family) tastespace::family::bind(module);
   TS_BINDINGS(TS_BIND)
-#undef TS_BIND
 }

@@ -161,27 +161,33 @@ void average_over_users_of_all(Matrix<const float> similarities, Offsets rater_o
 }  // namespace
 
 void bind(nb::module_ &module) {
-  module.def("similarities", &similarities, "query_offsets"_a, "query_columns"_a, "query_values"_a, "offsets"_a,
-             "columns"_a, "values"_a, "other_squares"_a, "common_norms"_a, "shrinkage"_a, "min_common"_a, "out"_a,
-             "threads"_a = 1, "How alike each query is to every other row; the others are grouped by column.");
-  module.def("most_similar", &most_similar, "query_offsets"_a, "query_columns"_a, "query_values"_a, "offsets"_a,
-             "columns"_a, "values"_a, "other_squares"_a, "common_norms"_a, "shrinkage"_a, "min_common"_a, "first"_a,
-             "least"_a, "out_rows"_a, "out_similarities"_a, "threads"_a = 1,
-             "The others most similar to each query, best first, padded with -1.");
-  module.def("average_over_items", &average_over_items, "target_offsets"_a, "targets"_a, "neighbour_offsets"_a,
-             "neighbour_rows"_a, "neighbour_similarities"_a, "history_offsets"_a, "history_columns"_a,
-             "history_values"_a, "n_neighbours"_a, "damping"_a, "out"_a, "threads"_a = 1,
-             "Average residual over the most similar items that a user has rated.");
-  module.def("average_over_items_of_all", &average_over_items_of_all, "neighbour_offsets"_a, "neighbour_rows"_a,
-             "neighbour_similarities"_a, "follower_offsets"_a, "follower_rows"_a, "follower_similarities"_a,
-             "history_offsets"_a, "history_columns"_a, "history_values"_a, "n_neighbours"_a, "damping"_a, "out"_a,
-             "threads"_a = 1, "The same for every item at once.");
-  module.def("average_over_users", &average_over_users, "target_offsets"_a, "targets"_a, "similarities"_a,
-             "item_offsets"_a, "item_raters"_a, "item_residuals"_a, "n_neighbours"_a, "least"_a, "damping"_a, "out"_a,
-             "threads"_a = 1, "Average residual over the raters of an item most similar to a user.");
-  module.def("average_over_users_of_all", &average_over_users_of_all, "similarities"_a, "rater_offsets"_a,
-             "rater_items"_a, "rater_residuals"_a, "n_neighbours"_a, "least"_a, "damping"_a, "out"_a, "threads"_a = 1,
-             "The same for every item at once.");
+  define(module, "similarities", &similarities,
+         {"query_offsets"_a, "query_columns"_a, "query_values"_a, "offsets"_a, "columns"_a, "values"_a,
+          "other_squares"_a, "common_norms"_a, "shrinkage"_a, "min_common"_a, "out"_a, "threads"_a = 1},
+         "How alike each query is to every other row; the others are grouped by column.");
+  define(module, "most_similar", &most_similar,
+         {"query_offsets"_a, "query_columns"_a, "query_values"_a, "offsets"_a, "columns"_a, "values"_a,
+          "other_squares"_a, "common_norms"_a, "shrinkage"_a, "min_common"_a, "first"_a, "least"_a, "out_rows"_a,
+          "out_similarities"_a, "threads"_a = 1},
+         "The others most similar to each query, best first, padded with -1.");
+  define(module, "average_over_items", &average_over_items,
+         {"target_offsets"_a, "targets"_a, "neighbour_offsets"_a, "neighbour_rows"_a, "neighbour_similarities"_a,
+          "history_offsets"_a, "history_columns"_a, "history_values"_a, "n_neighbours"_a, "damping"_a, "out"_a,
+          "threads"_a = 1},
+         "Average residual over the most similar items that a user has rated.");
+  define(module, "average_over_items_of_all", &average_over_items_of_all,
+         {"neighbour_offsets"_a, "neighbour_rows"_a, "neighbour_similarities"_a, "follower_offsets"_a,
+          "follower_rows"_a, "follower_similarities"_a, "history_offsets"_a, "history_columns"_a, "history_values"_a,
+          "n_neighbours"_a, "damping"_a, "out"_a, "threads"_a = 1},
+         "The same for every item at once.");
+  define(module, "average_over_users", &average_over_users,
+         {"target_offsets"_a, "targets"_a, "similarities"_a, "item_offsets"_a, "item_raters"_a, "item_residuals"_a,
+          "n_neighbours"_a, "least"_a, "damping"_a, "out"_a, "threads"_a = 1},
+         "Average residual over the raters of an item most similar to a user.");
+  define(module, "average_over_users_of_all", &average_over_users_of_all,
+         {"similarities"_a, "rater_offsets"_a, "rater_items"_a, "rater_residuals"_a, "n_neighbours"_a, "least"_a,
+          "damping"_a, "out"_a, "threads"_a = 1},
+         "The same for every item at once.");
 }
 
 }  // namespace neighbours

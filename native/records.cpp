@@ -481,14 +481,14 @@ void bind(nb::module_ &module) {
       .def_prop_ro("fault_offset", [](const Records &r) { return r.fault.offset; })
       .def_prop_ro("fault_n_fields", [](const Records &r) { return r.fault.n_fields; })
       .def_prop_ro("fault_cell", [](const Records &r) { return nb::bytes(r.fault.cell.data(), r.fault.cell.size()); })
-      .def("integers", &integers, "side"_a)
-      .def("texts", &texts, "side"_a)
+      .def("integers", &integers, nb::arg("side"))
+      .def("texts", &texts, nb::arg("side"))
       .def(
           "rows",
           [](nb::pointer_and_handle<Records> self, int side) {
             return view(self.h, self.p->rows[checked(side)].get(), self.p->rows[side] ? self.p->n : 0);
           },
-          "side"_a)
+          nb::arg("side"))
       .def("values",
            [](nb::pointer_and_handle<Records> self) {
              return view(self.h, self.p->values.get(), self.p->values ? self.p->n : 0);
@@ -496,9 +496,10 @@ void bind(nb::module_ &module) {
       .def("times", [](nb::pointer_and_handle<Records> self) {
         return view(self.h, self.p->times.get(), self.p->times ? self.p->n : 0);
       });
-  module.def("read_records", &read_records, "data"_a, "separator"_a, nb::kw_only(), "has_header"_a, "n_columns"_a,
-             "user"_a = nb::none(), "item"_a = nb::none(), "rating"_a = nb::none(), "time"_a = nb::none(),
-             "skips_faults"_a = false, "threads"_a = 1);
+  module.def("read_records", &read_records, nb::arg("data"), nb::arg("separator"), nb::kw_only(), nb::arg("has_header"),
+             nb::arg("n_columns"), nb::arg("user") = nb::none(), nb::arg("item") = nb::none(),
+             nb::arg("rating") = nb::none(), nb::arg("time") = nb::none(), nb::arg("skips_faults") = false,
+             nb::arg("threads") = 1);
 }
 
 }  // namespace records

@@ -116,14 +116,33 @@ int64_t solve_rows(Vector<const int64_t> offsets, Vector<const int32_t> columns,
 
 template <class T>
 void bind_solve_rows(nb::module_ &module) {
-  module.def("solve_rows", &solve_rows<T>, "offsets"_a, "columns"_a, "targets"_a, "other"_a, "prior_precision"_a,
-             "prior_linear"_a, "out"_a.noconvert(), nb::kw_only(), "weights"_a = nb::none(),
-             "other_bias"_a = nb::none(), "other_weights"_a = nb::none(), "prior_scale"_a = nb::none(),
-             "ridge"_a = nb::none(), "target_offset"_a = T(0), "target_scale"_a = T(1), "alpha"_a = T(1),
-             "noise"_a = nb::none(), "out_bias"_a.noconvert() = nb::none(), "bias_precision"_a = T(0),
-             "bias_linear"_a = T(0), "bias_noise"_a = nb::none(), "minimum"_a.noconvert() = nb::none(),
-             "squares"_a.noconvert() = nb::none(), "few"_a = 0, "threads"_a = 1,
-             "Solve (or, with noise, draw) all rows of one side; -1, or the first row that is not positive definite.");
+  define(module, "solve_rows", &solve_rows<T>,
+         {"offsets"_a,
+          "columns"_a,
+          "targets"_a,
+          "other"_a,
+          "prior_precision"_a,
+          "prior_linear"_a,
+          "out"_a.noconvert(),
+          by_name_only,
+          "weights"_a = none,
+          "other_bias"_a = none,
+          "other_weights"_a = none,
+          "prior_scale"_a = none,
+          "ridge"_a = none,
+          "target_offset"_a = T(0),
+          "target_scale"_a = T(1),
+          "alpha"_a = T(1),
+          "noise"_a = none,
+          "out_bias"_a.noconvert() = none,
+          "bias_precision"_a = T(0),
+          "bias_linear"_a = T(0),
+          "bias_noise"_a = none,
+          "minimum"_a.noconvert() = none,
+          "squares"_a.noconvert() = none,
+          "few"_a = 0,
+          "threads"_a = 1},
+         "Solve (or, with noise, draw) all rows of one side; -1, or the first row that is not positive definite.");
 }
 
 template <class T>
@@ -138,8 +157,9 @@ void moments(Matrix<const T> points, Vector<double> out_sum, Matrix<double> out_
 
 template <class T>
 void bind_moments(nb::module_ &module) {
-  module.def("moments", &moments<T>, "points"_a, "out_sum"_a.noconvert(), "out_gram"_a.noconvert(), "threads"_a = 1,
-             "Sum of the points, and sum of their products with themselves.");
+  define(module, "moments", &moments<T>,
+         {"points"_a, "out_sum"_a.noconvert(), "out_gram"_a.noconvert(), "threads"_a = 1},
+         "Sum of the points, and sum of their products with themselves.");
 }
 
 }  // namespace

@@ -300,21 +300,23 @@ void mixture_sd(Matrix<const float> means, Matrix<const float> sds, Vector<doubl
 }  // namespace
 
 void bind(nb::module_ &module) {
-  module.def("score_pairs", &score_pairs, "user_rows"_a, "item_rows"_a, "users"_a, "items"_a, "user_bias"_a.none(),
-             "item_bias"_a.none(), "offset"_a, "out"_a, "threads"_a = 1,
-             "Scores of (user, item) pairs; row -1 is a stranger.");
-  module.def("drawn_scores", &drawn_scores, "items"_a, "rows"_a, "chosen"_a, "users"_a, "out"_a.noconvert(),
-             nb::kw_only(), "threads"_a = 1, "Inner products of draws of a user with the draws of items they meet.");
-  module.def("top_shares", &top_shares, "scores"_a, "places"_a, "k"_a, "out"_a.noconvert(),
-             "The share of rows in which each place is among the best k.");
-  module.def("mixture_cdf", &mixture_cdf, "means"_a, "sds"_a, "values"_a, "out"_a.noconvert(), nb::kw_only(),
-             "weights"_a = nb::none(), "inclusive"_a = true,
-             "The distribution functions of mixtures of normals, each at values of its own.");
-  module.def("mixture_sd", &mixture_sd, "means"_a, "sds"_a, "out"_a.noconvert(), nb::kw_only(),
-             "weights"_a = nb::none(), "The standard deviations of mixtures of normals.");
-  module.def("mixture_quantile", &mixture_quantile, "means"_a, "sds"_a, "probability"_a, "standard"_a,
-             "out"_a.noconvert(), nb::kw_only(), "weights"_a = nb::none(),
-             "Where mixtures of normals reach a probability, of which `standard` is the standard normal's quantile.");
+  define(module, "score_pairs", &score_pairs,
+         {"user_rows"_a, "item_rows"_a, "users"_a, "items"_a, "user_bias"_a, "item_bias"_a, "offset"_a, "out"_a,
+          "threads"_a = 1},
+         "Scores of (user, item) pairs; row -1 is a stranger.");
+  define(module, "drawn_scores", &drawn_scores,
+         {"items"_a, "rows"_a, "chosen"_a, "users"_a, "out"_a.noconvert(), by_name_only, "threads"_a = 1},
+         "Inner products of draws of a user with the draws of items they meet.");
+  define(module, "top_shares", &top_shares, {"scores"_a, "places"_a, "k"_a, "out"_a.noconvert()},
+         "The share of rows in which each place is among the best k.");
+  define(module, "mixture_cdf", &mixture_cdf,
+         {"means"_a, "sds"_a, "values"_a, "out"_a.noconvert(), by_name_only, "weights"_a = none, "inclusive"_a = true},
+         "The distribution functions of mixtures of normals, each at values of its own.");
+  define(module, "mixture_sd", &mixture_sd, {"means"_a, "sds"_a, "out"_a.noconvert(), by_name_only, "weights"_a = none},
+         "The standard deviations of mixtures of normals.");
+  define(module, "mixture_quantile", &mixture_quantile,
+         {"means"_a, "sds"_a, "probability"_a, "standard"_a, "out"_a.noconvert(), by_name_only, "weights"_a = none},
+         "Where mixtures of normals reach a probability, of which `standard` is the standard normal's quantile.");
 }
 
 }  // namespace scores

@@ -125,12 +125,14 @@ void transpose(Vector<const int64_t> offsets, Vector<const int32_t> columns, Vec
 }  // namespace
 
 void bind(nb::module_ &module) {
-  module.def("compress", &compress, "rows"_a, "columns"_a, "values"_a, "offsets"_a, "out_columns"_a, "out_values"_a,
-             "Group ratings by row, in their order.");
-  module.def("sort_rows", &sort_rows, "offsets"_a, "columns"_a, "values"_a, "threads"_a = 1,
-             "Put the columns of each row in ascending order, in place.");
-  module.def("transpose", &transpose, "offsets"_a, "columns"_a, "values"_a, "out_offsets"_a, "out_columns"_a,
-             "out_values"_a, "Group ratings by column; rows come out ascending.");
+  define(module, "compress", &compress,
+         {"rows"_a, "columns"_a, "values"_a, "offsets"_a, "out_columns"_a, "out_values"_a},
+         "Group ratings by row, in their order.");
+  define(module, "sort_rows", &sort_rows, {"offsets"_a, "columns"_a, "values"_a, "threads"_a = 1},
+         "Put the columns of each row in ascending order, in place.");
+  define(module, "transpose", &transpose,
+         {"offsets"_a, "columns"_a, "values"_a, "out_offsets"_a, "out_columns"_a, "out_values"_a},
+         "Group ratings by column; rows come out ascending.");
 }
 
 }  // namespace sparse

@@ -119,16 +119,37 @@ int64_t move_on_sphere(Vector<const int64_t> offsets, Vector<const int32_t> colu
 
 template <class T>
 void bind(nb::module_ &module) {
-  module.def(
-      "move_on_sphere", &move_on_sphere<T>, "offsets"_a, "columns"_a, "targets"_a, "other"_a, "prior_linear"_a,
-      "out"_a.noconvert(), nb::kw_only(), "radius"_a, "move"_a, "steps"_a = 1, "step_size"_a = 1.0, "key"_a = 0,
-      "weights"_a = nb::none(), "other_bias"_a = nb::none(), "other_weights"_a = nb::none(),
-      "row_precision"_a = nb::none(), "prior_scale"_a = nb::none(), "target_offset"_a = T(0), "target_scale"_a = T(1),
-      "alpha"_a = T(1), "out_bias"_a = nb::none(), "has_joint_bias"_a = false, "bias_precision"_a = T(0),
-      "bias_linear"_a = T(0), "squares"_a = nb::none(), "acceptance"_a = nb::none(), "energy_error"_a = nb::none(),
-      "threads"_a = 1,
-      "Move all rows of one side, which lie on a sphere, given the other; -1, or the first row that did not stay "
-      "finite.");
+  define(module, "move_on_sphere", &move_on_sphere<T>,
+         {"offsets"_a,
+          "columns"_a,
+          "targets"_a,
+          "other"_a,
+          "prior_linear"_a,
+          "out"_a.noconvert(),
+          by_name_only,
+          "radius"_a,
+          "move"_a,
+          "steps"_a = 1,
+          "step_size"_a = 1.0,
+          "key"_a = 0,
+          "weights"_a = none,
+          "other_bias"_a = none,
+          "other_weights"_a = none,
+          "row_precision"_a = none,
+          "prior_scale"_a = none,
+          "target_offset"_a = T(0),
+          "target_scale"_a = T(1),
+          "alpha"_a = T(1),
+          "out_bias"_a = none,
+          "has_joint_bias"_a = false,
+          "bias_precision"_a = T(0),
+          "bias_linear"_a = T(0),
+          "squares"_a = none,
+          "acceptance"_a = none,
+          "energy_error"_a = none,
+          "threads"_a = 1},
+         "Move all rows of one side, which lie on a sphere, given the other; -1, or the first row that did not stay "
+         "finite.");
 }
 
 }  // namespace

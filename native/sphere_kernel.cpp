@@ -38,7 +38,7 @@ struct Bias {
 
 // out = A x
 template <class T>
-TS_INLINE void product(const Energy<T> &energy, const T *TS_RESTRICT x, T *TS_RESTRICT out) {
+TS_CALLED void product(const Energy<T> &energy, const T *TS_RESTRICT x, T *TS_RESTRICT out) {
   constexpr int width = width_of<T>;
   const int64_t n = energy.n, size = energy.size;
   for (int64_t c = 0; c < n; c += width) {
@@ -56,22 +56,22 @@ TS_INLINE void product(const Energy<T> &energy, const T *TS_RESTRICT x, T *TS_RE
 
 // g = A x - b
 template <class T>
-TS_INLINE void slope(const Energy<T> &energy, const T *x, T *out) {
+TS_CALLED void slope(const Energy<T> &energy, const T *x, T *out) {
   product(energy, x, out);
   for (int64_t d = 0; d < energy.n; ++d) out[d] -= energy.linear[d];
 }
 
 // Takes away what points outwards.
 template <class T>
-TS_INLINE void project(const Energy<T> &energy, const T *TS_RESTRICT point, T *TS_RESTRICT vector) {
+TS_CALLED void project(const Energy<T> &energy, const T *TS_RESTRICT point, T *TS_RESTRICT vector) {
   const T outwards = T(dot(point, vector, energy.n) / (energy.radius * energy.radius));
   for (int64_t d = 0; d < energy.n; ++d) vector[d] -= outwards * point[d];
 }
 
 // Back to the sphere, which rounding has left.
 template <class T>
-TS_INLINE bool settle(const Energy<T> &energy, T *point) {
-  const double length = std::sqrt(dot(point, point, energy.n));
+TS_CALLED bool settle(const Energy<T> &energy, T *point) {
+  const double length = std::sqrt(squared_length(point, energy.n));
   if (!(length > 0) || !(length < HUGE_VAL)) return false;
   const T scale = T(energy.radius / length);
   for (int64_t d = 0; d < energy.n; ++d) point[d] *= scale;
@@ -118,20 +118,20 @@ Bias<T> assemble(const SphereProblem<T> &problem, int64_t row, RowsWorkspace<T> 
 // How steep the energy is across its narrowest direction. It must not depend on where the row is: moves whose size did
 // would lean to where they are small.
 template <class T>
-TS_INLINE double stiffness(const Energy<T> &energy, T *TS_RESTRICT other) {
+TS_CALLED double stiffness(const Energy<T> &energy, T *TS_RESTRICT other) {
   int64_t steepest = 0;
   for (int64_t d = 1; d < energy.n; ++d)
     if (energy.matrix[d * energy.size + d] > energy.matrix[steepest * energy.size + steepest]) steepest = d;
   const T *row = energy.matrix + steepest * energy.size;
   product(energy, row, other);
-  const double before = dot(row, row, energy.n), after = dot(other, other, energy.n);
+  const double before = squared_length(row, energy.n), after = squared_length(other, energy.n);
   const double of_matrix = before > 0 ? std::sqrt(after / before) : 0.0;
-  const double of_linear = std::sqrt(dot(energy.linear, energy.linear, energy.n)) / energy.radius;
+  const double of_linear = std::sqrt(squared_length(energy.linear, energy.n)) / energy.radius;
   return of_matrix > of_linear ? of_matrix : of_linear;
 }
 
 template <class T>
-TS_INLINE void standard_normal(int64_t n, T *out, RandomStream &stream, const RandomTables &tables) {
+TS_CALLED void standard_normal(int64_t n, T *out, RandomStream &stream, const RandomTables &tables) {
   for (int64_t d = 0; d < n; ++d) out[d] = T(normal(stream, tables));
 }
 
@@ -150,7 +150,7 @@ Moved geodesic(const Energy<T> &energy, int64_t steps, double step_size, T *TS_R
   slope(energy, point, first);
   standard_normal(n, momentum, stream, tables);
   project(energy, point, momentum);
-  const double kinetic = dot(momentum, momentum, n), most = 1e3 * double(n);
+  const double kinetic = squared_length(momentum, n), most = 1e3 * double(n);
   for (int64_t d = 0; d < n; ++d) now[d] = point[d], slopes[d] = first[d];
   // Of a length that varies: a fixed one may bring some direction back to where it was.
   const int64_t length = steps / 2 + 1 + int64_t(uniform(stream) * double(steps));
@@ -159,7 +159,7 @@ Moved geodesic(const Energy<T> &energy, int64_t steps, double step_size, T *TS_R
   for (int64_t step = 0; step < length; ++step) {
     for (int64_t d = 0; d < n; ++d) momentum[d] -= half * slopes[d];
     project(energy, now, momentum);
-    const double speed = std::sqrt(dot(momentum, momentum, n)) / energy.radius, angle = speed * step_size;
+    const double speed = std::sqrt(squared_length(momentum, n)) / energy.radius, angle = speed * step_size;
     if (!(angle < 1e6)) return {0, HUGE_VAL};
     const T cosine = T(std::cos(angle)), sine = T(std::sin(angle));
     const T ahead = speed > 0 ? T(double(sine) / speed) : T(step_size), back = T(speed) * sine;
@@ -177,7 +177,7 @@ Moved geodesic(const Energy<T> &energy, int64_t steps, double step_size, T *TS_R
       moved[d] = T(0.5) * moved[d] + first[d];
     }
     project(energy, now, momentum);
-    error = dot(change, moved, n) + 0.5 * (dot(momentum, momentum, n) - kinetic);
+    error = dot(change, moved, n) + 0.5 * (squared_length(momentum, n) - kinetic);
     if (!(std::fabs(error) < most)) return {0, HUGE_VAL};  // A trajectory that has lost its way does not come back.
   }
   const double chance = error > 0 ? std::exp(-error) : 1.0;
@@ -269,7 +269,7 @@ Moved metropolis(const Energy<T> &energy, int64_t steps, double concentration, T
 
 // Tries to factor A + shift.
 template <class T>
-TS_INLINE bool factor_shifted(const Energy<T> &energy, double shift, double *TS_RESTRICT factor,
+TS_CALLED bool factor_shifted(const Energy<T> &energy, double shift, double *TS_RESTRICT factor,
                               double *TS_RESTRICT inverse_diagonal) {
   const int64_t n = energy.n, size = energy.size;
   for (int64_t i = 0; i < n; ++i)
@@ -286,7 +286,7 @@ TS_INLINE bool factor_shifted(const Energy<T> &energy, double shift, double *TS_
 template <class T>
 bool least(const Energy<T> &energy, T *TS_RESTRICT point, SphereWorkspace<T> &space) {
   const int64_t n = energy.n, size = energy.size;
-  const double radius = energy.radius, pull = std::sqrt(dot(energy.linear, energy.linear, n));
+  const double radius = energy.radius, pull = std::sqrt(squared_length(energy.linear, n));
   double *factor = space.factor, *inverse = space.numbers, *right = inverse + size, *forward = right + size;
   double *x = forward + size, *best = x + size;
   double least_diagonal = HUGE_VAL, largest = 0;
@@ -313,7 +313,7 @@ bool least(const Energy<T> &energy, T *TS_RESTRICT point, SphereWorkspace<T> &sp
     for (int64_t d = n; d < size; ++d) right[d] = 0;
     solve_transposed<double, 1>(factor, inverse, n, size, right, forward);
     solve_upper(factor, inverse, n, size, forward, x);
-    length = std::sqrt(dot(x, x, n));
+    length = std::sqrt(squared_length(x, n));
     if (length <= radius) {
       high = shift, is_known = true;
       for (int64_t d = 0; d < n; ++d) best[d] = x[d];
@@ -329,24 +329,24 @@ bool least(const Energy<T> &energy, T *TS_RESTRICT point, SphereWorkspace<T> &sp
     if (is_known && high - low < tiny) break;
     for (int64_t d = 0; d < size; ++d) right[d] = d < n ? x[d] : 0.0;
     solve_transposed<double, 1>(factor, inverse, n, size, right, forward);
-    const double steepness = dot(forward, forward, n);
+    const double steepness = squared_length(forward, n);
     const double next = shift + (length - radius) / radius * length * length / steepness;
     shift = next > low && next < high ? next : 0.5 * (low + high);
   }
   if (!is_known) return false;
-  length = std::sqrt(dot(best, best, n));
+  length = std::sqrt(squared_length(best, n));
   if (length < radius * (1 - 1e-6)) {
     // Inverse iteration towards the least eigenvalue, from where the row is: any start will do that leans to it.
     if (!factor_shifted(energy, high, factor, inverse)) return false;
     for (int64_t d = 0; d < n; ++d) x[d] = double(point[d]) + radius * (0.1 + 0.01 * double(d % 7));
     for (int step = 0; step < 4; ++step) {
-      const double size_of = std::sqrt(dot(x, x, n));
+      const double size_of = std::sqrt(squared_length(x, n));
       if (!(size_of > 0) || !(size_of < HUGE_VAL)) return false;
       for (int64_t d = 0; d < size; ++d) right[d] = d < n ? x[d] / size_of : 0.0;
       solve_transposed<double, 1>(factor, inverse, n, size, right, forward);
       solve_upper(factor, inverse, n, size, forward, x);
     }
-    const double size_of = std::sqrt(dot(x, x, n)), along = dot(best, x, n) / size_of;
+    const double size_of = std::sqrt(squared_length(x, n)), along = dot(best, x, n) / size_of;
     if (!(size_of > 0) || !(size_of < HUGE_VAL)) return false;
     const double missing = radius * radius - length * length;
     const double more = along >= 0 ? missing / (along + std::sqrt(along * along + missing))

@@ -162,21 +162,23 @@ void search_cells(Vector<const float> centres, Vector<const int64_t> first_panel
 }  // namespace
 
 void bind(nb::module_ &module) {
-  module.def("scan", &scan, "panels"_a, "queries"_a, "n_items"_a, "out_items"_a, "out_scores"_a,
-             "excluded_offsets"_a = nb::none(), "excluded"_a = nb::none(), "allowed"_a = nb::none(), "threads"_a = 1,
-             "The k best items of every query by inner product, best first.");
-  module.def("rank_candidates", &rank_candidates, "vectors"_a, "queries"_a, "candidates"_a, "out_items"_a.noconvert(),
-             "out_scores"_a.noconvert(), nb::kw_only(), "candidate_offsets"_a = nb::none(),
-             "excluded_offsets"_a = nb::none(), "excluded"_a = nb::none(), "threads"_a = 1,
-             "The best of each query's candidates by inner product.");
-  module.def("set_rows", &set_rows, "flags"_a, "out"_a.noconvert(),
-             "Fill out with the rows of the flags that are set; how many there are, or -1 if they have no room.");
-  module.def("project", &project, "queries"_a, "matrix"_a, "out"_a.noconvert(), nb::kw_only(), "threads"_a = 1,
-             "Queries times a matrix: each row the same, whatever the rows beside it.");
-  module.def("search_cells", &search_cells, "centres"_a, "first_panels"_a, "panels"_a, "members"_a, "queries"_a,
-             "n_items"_a, "probes"_a, "out_items"_a.noconvert(), "out_scores"_a.noconvert(), nb::kw_only(),
-             "excluded_offsets"_a = nb::none(), "excluded"_a = nb::none(), "allowed"_a = nb::none(), "threads"_a = 1,
-             "The best items of the best cells of each query.");
+  define(module, "scan", &scan,
+         {"panels"_a, "queries"_a, "n_items"_a, "out_items"_a, "out_scores"_a, "excluded_offsets"_a = none,
+          "excluded"_a = none, "allowed"_a = none, "threads"_a = 1},
+         "The k best items of every query by inner product, best first.");
+  define(module, "rank_candidates", &rank_candidates,
+         {"vectors"_a, "queries"_a, "candidates"_a, "out_items"_a.noconvert(), "out_scores"_a.noconvert(), by_name_only,
+          "candidate_offsets"_a = none, "excluded_offsets"_a = none, "excluded"_a = none, "threads"_a = 1},
+         "The best of each query's candidates by inner product.");
+  define(module, "set_rows", &set_rows, {"flags"_a, "out"_a.noconvert()},
+         "Fill out with the rows of the flags that are set; how many there are, or -1 if they have no room.");
+  define(module, "project", &project, {"queries"_a, "matrix"_a, "out"_a.noconvert(), by_name_only, "threads"_a = 1},
+         "Queries times a matrix: each row the same, whatever the rows beside it.");
+  define(module, "search_cells", &search_cells,
+         {"centres"_a, "first_panels"_a, "panels"_a, "members"_a, "queries"_a, "n_items"_a, "probes"_a,
+          "out_items"_a.noconvert(), "out_scores"_a.noconvert(), by_name_only, "excluded_offsets"_a = none,
+          "excluded"_a = none, "allowed"_a = none, "threads"_a = 1},
+         "The best items of the best cells of each query.");
 }
 
 }  // namespace topn

@@ -184,21 +184,25 @@ void split_groups(Matrix<const float> points, Vector<const int64_t> begins, Vect
 }  // namespace
 
 void bind(nb::module_ &module) {
-  module.def("search_forest", &search_forest, "branches"_a, "dimensions"_a, "thresholds"_a, "panels"_a, "members"_a,
-             "queries"_a, "n_items"_a, "budget"_a, "leaf_size"_a, "out_items"_a.noconvert(), "out_scores"_a.noconvert(),
-             nb::kw_only(), "excluded_offsets"_a = nb::none(), "excluded"_a = nb::none(), "allowed"_a = nb::none(),
-             "threads"_a = 1, "The best items of the leaves nearest to each query.");
-  module.def("search_clusters", &search_clusters, "nodes"_a, "centres"_a, "panels"_a, "members"_a, "queries"_a,
-             "n_items"_a, "budget"_a, "out_items"_a.noconvert(), "out_scores"_a.noconvert(), nb::kw_only(),
-             "excluded_offsets"_a = nb::none(), "excluded"_a = nb::none(), "allowed"_a = nb::none(), "threads"_a = 1,
-             "The best items of the clusters nearest to each query.");
-  module.def("shape_tree", &shape_tree, "branches"_a.noconvert(), "The right child of each node, or -1 - leaf.");
-  module.def("grow_forest", &grow_forest, "points"_a, "leaf_size"_a, "candidates"_a, "key"_a, "members"_a.noconvert(),
-             "dimensions"_a.noconvert(), "thresholds"_a.noconvert(), nb::kw_only(), "threads"_a = 1,
-             "Randomised k-d trees over points, one a row of the outputs.");
-  module.def("split_groups", &split_groups, "points"_a, "begins"_a, "ends"_a, "parts"_a, "iterations"_a, "by_order"_a,
-             "key"_a, "order"_a.noconvert(), "centres"_a.noconvert(), "sizes"_a.noconvert(), nb::kw_only(),
-             "threads"_a = 1, "Split groups of points into parts by k-means; order comes back part by part.");
+  define(module, "search_forest", &search_forest,
+         {"branches"_a, "dimensions"_a, "thresholds"_a, "panels"_a, "members"_a, "queries"_a, "n_items"_a, "budget"_a,
+          "leaf_size"_a, "out_items"_a.noconvert(), "out_scores"_a.noconvert(), by_name_only,
+          "excluded_offsets"_a = none, "excluded"_a = none, "allowed"_a = none, "threads"_a = 1},
+         "The best items of the leaves nearest to each query.");
+  define(module, "search_clusters", &search_clusters,
+         {"nodes"_a, "centres"_a, "panels"_a, "members"_a, "queries"_a, "n_items"_a, "budget"_a,
+          "out_items"_a.noconvert(), "out_scores"_a.noconvert(), by_name_only, "excluded_offsets"_a = none,
+          "excluded"_a = none, "allowed"_a = none, "threads"_a = 1},
+         "The best items of the clusters nearest to each query.");
+  define(module, "shape_tree", &shape_tree, {"branches"_a.noconvert()}, "The right child of each node, or -1 - leaf.");
+  define(module, "grow_forest", &grow_forest,
+         {"points"_a, "leaf_size"_a, "candidates"_a, "key"_a, "members"_a.noconvert(), "dimensions"_a.noconvert(),
+          "thresholds"_a.noconvert(), by_name_only, "threads"_a = 1},
+         "Randomised k-d trees over points, one a row of the outputs.");
+  define(module, "split_groups", &split_groups,
+         {"points"_a, "begins"_a, "ends"_a, "parts"_a, "iterations"_a, "by_order"_a, "key"_a, "order"_a.noconvert(),
+          "centres"_a.noconvert(), "sizes"_a.noconvert(), by_name_only, "threads"_a = 1},
+         "Split groups of points into parts by k-means; order comes back part by part.");
 }
 
 }  // namespace trees

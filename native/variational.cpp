@@ -280,22 +280,38 @@ int64_t variational_coordinates(Vector<const int64_t> offsets, Vector<const int3
 
 template <class T>
 void bind_rows(nb::module_ &module) {
-  module.def("variational_rows", &variational_rows<T>, "offsets"_a, "columns"_a, "targets"_a, "other"_a,
-             "prior_precision"_a, "prior_linear"_a, nb::kw_only(), "bias_precision"_a = nb::none(),
-             "bias_linear"_a = 0.0, "alpha"_a = 1.0, "target_offset"_a = 0.0, "target_scale"_a = 1.0,
-             "row_centre"_a = nb::none(), "column_centre"_a = nb::none(), "diagonal"_a = false,
-             "means"_a.noconvert() = nb::none(), "records"_a.noconvert() = nb::none(),
-             "covariances"_a.noconvert() = nb::none(), "roots"_a.noconvert() = nb::none(),
-             "log_determinant"_a.noconvert() = nb::none(), "squares"_a.noconvert() = nb::none(), "threads"_a = 1,
-             "The normal beliefs about all rows of one side that maximise the bound, given records of the other; -1, "
-             "or the first row whose precision is not positive definite.");
-  module.def("variational_coordinates", &variational_coordinates<T>, "offsets"_a, "columns"_a, "targets"_a, "other"_a,
-             "prior_precision"_a, "prior_linear"_a, "records"_a.noconvert(), nb::kw_only(),
-             "bias_precision"_a = nb::none(), "bias_linear"_a = 0.0, "alpha"_a = 1.0, "target_offset"_a = 0.0,
-             "target_scale"_a = 1.0, "row_centre"_a = nb::none(), "column_centre"_a = nb::none(),
-             "covariances"_a.noconvert() = nb::none(), "log_determinant"_a.noconvert() = nb::none(),
-             "squares"_a.noconvert() = nb::none(), "threads"_a = 1,
-             "Moves every coordinate of factorised beliefs about rows once; -1, or the first row that failed.");
+  define(module, "variational_rows", &variational_rows<T>,
+         {"offsets"_a,
+          "columns"_a,
+          "targets"_a,
+          "other"_a,
+          "prior_precision"_a,
+          "prior_linear"_a,
+          by_name_only,
+          "bias_precision"_a = none,
+          "bias_linear"_a = 0.0,
+          "alpha"_a = 1.0,
+          "target_offset"_a = 0.0,
+          "target_scale"_a = 1.0,
+          "row_centre"_a = none,
+          "column_centre"_a = none,
+          "diagonal"_a = false,
+          "means"_a.noconvert() = none,
+          "records"_a.noconvert() = none,
+          "covariances"_a.noconvert() = none,
+          "roots"_a.noconvert() = none,
+          "log_determinant"_a.noconvert() = none,
+          "squares"_a.noconvert() = none,
+          "threads"_a = 1},
+         "The normal beliefs about all rows of one side that maximise the bound, given records of the other; -1, "
+         "or the first row whose precision is not positive definite.");
+  define(
+      module, "variational_coordinates", &variational_coordinates<T>,
+      {"offsets"_a, "columns"_a, "targets"_a, "other"_a, "prior_precision"_a, "prior_linear"_a, "records"_a.noconvert(),
+       by_name_only, "bias_precision"_a = none, "bias_linear"_a = 0.0, "alpha"_a = 1.0, "target_offset"_a = 0.0,
+       "target_scale"_a = 1.0, "row_centre"_a = none, "column_centre"_a = none, "covariances"_a.noconvert() = none,
+       "log_determinant"_a.noconvert() = none, "squares"_a.noconvert() = none, "threads"_a = 1},
+      "Moves every coordinate of factorised beliefs about rows once; -1, or the first row that failed.");
 }
 
 }  // namespace
@@ -303,8 +319,8 @@ void bind_rows(nb::module_ &module) {
 void bind(nb::module_ &module) {
   bind_rows<float>(module);
   bind_rows<double>(module);
-  module.def("record_size", &record_size, "width"_a, "full"_a,
-             "Numbers of a record: what one side of a variational factorization has to know of a row of the other.");
+  define(module, "record_size", &record_size, {"width"_a, "full"_a},
+         "Numbers of a record: what one side of a variational factorization has to know of a row of the other.");
 }
 
 }  // namespace variational
