@@ -86,7 +86,7 @@ constexpr int registers = int(scan_panel) / width_of<float>;
 
 // Scores of the items of panels that lie one after the other: one alone would wait for its own sums.
 template <int Panels>
-TS_CALLED void score_panels(const float *TS_RESTRICT panels, const float *TS_RESTRICT query, int64_t n_dimensions,
+TS_INLINE void score_panels(const float *TS_RESTRICT panels, const float *TS_RESTRICT query, int64_t n_dimensions,
                             float *TS_RESTRICT scores) {
   constexpr int width = width_of<float>;
   Lanes<float> sums[Panels][registers];

@@ -457,9 +457,19 @@ RowsKernel<T> make_rows_kernel() {
           whiten_prior<T>,   whiten<T>, condition<T>,  root<T>,  log_determinant<T>};
 }
 
+// A block of points, in double.
+TS_CALLED void add_block(int64_t n, int64_t n_factors, int64_t size, MomentsWorkspace &space) {
+  constexpr int width = width_of<double>;
+  for (int64_t d = 0; d < size; d += width) {
+    Lanes<double> total = load(space.total + d);
+    for (int64_t b = 0; b < n; ++b) total += load(space.block + b * size + d);
+    store(space.total + d, total);
+  }
+  inlined_triangle<double>(n, space.block, space.block, n_factors, size, space.gram);
+}
+
 template <class From>
 void add(const From *points, int64_t n, int64_t n_factors, MomentsWorkspace &space) {
-  constexpr int width = width_of<double>;
   const int64_t size = padded_factors<double>(n_factors);
   for (int64_t start = 0; start < n; start += moments_block) {
     const int64_t count = n - start < moments_block ? n - start : moments_block;
@@ -467,12 +477,7 @@ void add(const From *points, int64_t n, int64_t n_factors, MomentsWorkspace &spa
     double *TS_RESTRICT to = space.block;
     for (int64_t b = 0; b < count; ++b)
       for (int64_t d = 0; d < n_factors; ++d) to[b * size + d] = double(from[b * n_factors + d]);
-    for (int64_t d = 0; d < size; d += width) {
-      Lanes<double> total = load(space.total + d);
-      for (int64_t b = 0; b < count; ++b) total += load(space.block + b * size + d);
-      store(space.total + d, total);
-    }
-    triangle<double>(count, space.block, space.block, n_factors, size, space.gram);
+    add_block(count, n_factors, size, space);
   }
   mirror(n_factors, size, space.gram);
 }
