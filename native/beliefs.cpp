@@ -1,4 +1,4 @@
-// The binding of the kernels for beliefs: checks of the arguments, release of the interpreter lock, the call.
+// What is believed of scores, and beliefs about users: the schedule and the binding.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The binding of gradient descent: checks of the arguments, release of the interpreter lock, the call.
+// Gradient descent over blocks of ratings: the schedule and the binding.
 #include <algorithm>
 #include <vector>
 

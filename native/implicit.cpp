@@ -1,4 +1,4 @@
-// The binding of the rows of one-class data: checks of the arguments, release of the interpreter lock, the call.
+// Rows of implicit (one-class) data, by conjugate gradients and by stochastic gradients: schedules and the binding.
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -1,4 +1,5 @@
-// Rows of a factorization of one-class data, by conjugate gradients: what each instruction set provides.
+// Rows of a factorization of implicit (one-class) data, by conjugate gradients or, with a logistic likelihood, by
+// stochastic gradients: what each instruction set provides.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The binding of the kernels for latent responses: checks of the arguments, release of the interpreter lock, the call.
+// Latent responses: blocks of ratings with a stream each, fixed shares of sums, and the binding.
 #include <algorithm>
 #include <vector>
 

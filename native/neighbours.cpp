@@ -1,4 +1,4 @@
-// The binding of the neighbourhood kernels: checks of the arguments, release of the interpreter lock, the call.
+// The binding of the neighbourhood models.
 #include "neighbours.hpp"
 
 #include "arguments.hpp"

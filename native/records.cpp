@@ -1,3 +1,4 @@
+// Delimited text to ratings: the reader and its binding, bytes in, an object that owns the arrays out.
 #include "records.hpp"
 
 #include <nanobind/stl/string.h>

@@ -1,4 +1,4 @@
-// The binding of scores in draws and of what they say of a list: checks of the arguments, and the calls.
+// Scores of pairs and in draws, what they say of a list, and mixtures of normals: schedules and the binding.
 #include <algorithm>
 #include <cmath>
 #include <functional>

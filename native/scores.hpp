@@ -1,4 +1,4 @@
-// Scores of (user, item) pairs.
+// Scores of (user, item) pairs, and of items in draws of a user.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Scores of pairs: a dot product each.
+// Scores: an inner product each.
 #include "lanes.hpp"
 #include "machine.hpp"
 #include "scores.hpp"

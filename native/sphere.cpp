@@ -1,4 +1,4 @@
-// The binding of rows on a sphere: checks of the arguments, release of the interpreter lock, the call.
+// Rows on a sphere: the schedule and the binding.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The binding of the ranking of candidates: checks of the arguments, release of the interpreter lock, the call.
+// The best items of a query: schedules of the scan, of candidates and of cells, and their binding.
 #include <algorithm>
 #include <cstring>
 #include <vector>

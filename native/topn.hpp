@@ -1,4 +1,5 @@
-// The exact scan: the k best items of a query by inner product, found without storing the scores.
+// The k best items of a query by inner product, found without storing the scores: by an exact scan, among candidates,
+// and in the best of cells.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Fused scan: scores of a panel of items for several queries in registers, then straight into their heaps.
+// The best items of a query. The scan is fused: scores of a panel of items for several queries in registers, then
+// straight into their heaps.
 #include "heap.hpp"
 #include "lanes.hpp"
 #include "machine.hpp"

@@ -1,7 +1,4 @@
-// The bindings of trees: checks of the arguments, release of the interpreter lock, the calls.
-//
-// That nodes and members point to what there is is looked at when they are made or read: a search has no time to look
-// at all of them.
+// Trees of items: the binding of their growth and of the searches in them.
 #include <algorithm>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// The binding of the variational kernels: checks of the arguments, release of the interpreter lock, the call.
+// Rows of a variational factorization: the schedule and the binding.
 #include <algorithm>
 #include <vector>
 
