@@ -4,10 +4,9 @@
 
 #include "beliefs.hpp"
 #include "lanes.hpp"
-#include "tables.hpp"
+#include "machine.hpp"
 
-namespace tastespace {
-namespace TS_ISA {
+namespace tastespace::TS_ISA::beliefs {
 namespace {
 
 constexpr int width = width_of<float>;
@@ -250,7 +249,6 @@ void mixture(const BeliefsProblem &problem, const BeliefsBlock &block, BeliefsWo
 
 }  // namespace
 
-void fill_beliefs(Table &table) { table.beliefs = {root_size, points_size, offsets_size, each, mixture}; }
+void fill(Table &table) { table.beliefs = {root_size, points_size, offsets_size, each, mixture}; }
 
-}  // namespace TS_ISA
-}  // namespace tastespace
+}  // namespace tastespace::TS_ISA::beliefs

@@ -4,10 +4,9 @@
 
 #include "descent.hpp"
 #include "lanes.hpp"
-#include "tables.hpp"
+#include "machine.hpp"
 
-namespace tastespace {
-namespace TS_ISA {
+namespace tastespace::TS_ISA::descent {
 namespace {
 
 constexpr int64_t look_ahead = 6;  // ratings whose rows are sent for
@@ -206,10 +205,9 @@ double add_slopes(const DescentProblem<T> &problem, int64_t begin, int64_t end) 
 
 }  // namespace
 
-void fill_descent(Table &table) {
+void fill(Table &table) {
   table.descent_float = {padded_size<float>, stride_of<float>, descend<float>, add_slopes<float>};
   table.descent_double = {padded_size<double>, stride_of<double>, descend<double>, add_slopes<double>};
 }
 
-}  // namespace TS_ISA
-}  // namespace tastespace
+}  // namespace tastespace::TS_ISA::descent

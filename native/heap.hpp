@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "lanes.hpp"
+#include "topn.hpp"
 
 namespace tastespace {
 namespace TS_ISA {
@@ -80,6 +81,48 @@ struct Heap {
     for (int64_t i = size; i < capacity; ++i) put(i, {-HUGE_VALF, -1});
   }
 };
+
+constexpr int registers = int(scan_panel) / width_of<float>;
+
+// Scores of the items of panels that lie one after the other: one alone would wait for its own sums.
+template <int Panels>
+TS_INLINE void score_panels(const float *TS_RESTRICT panels, const float *TS_RESTRICT query, int64_t n_dimensions,
+                            float *TS_RESTRICT scores) {
+  constexpr int width = width_of<float>;
+  Lanes<float> sums[Panels][registers];
+  for (int p = 0; p < Panels; ++p)
+    for (int r = 0; r < registers; ++r) sums[p][r] = Lanes<float>{};
+  for (int64_t d = 0; d < n_dimensions; ++d)
+    for (int p = 0; p < Panels; ++p)
+      for (int r = 0; r < registers; ++r)
+        sums[p][r] += load(panels + (p * n_dimensions + d) * scan_panel + r * width) * query[d];
+  for (int p = 0; p < Panels; ++p)
+    for (int r = 0; r < registers; ++r) store(scores + p * scan_panel + r * width, sums[p][r]);
+}
+
+// Calls offer(scores, first place, number of places) for panels first..last, a few at a time.
+template <class Offer>
+TS_INLINE void each_panel(const float *panels, const float *query, int64_t n_dimensions, int64_t first, int64_t last,
+                          Offer offer) {
+  float scores[4 * scan_panel];
+  for (int64_t panel = first, n; panel < last; panel += n) {
+    const float *from = panels + panel * n_dimensions * scan_panel;
+    n = last - panel >= 4 ? 4 : last - panel >= 2 ? 2 : 1;
+    if (n == 4)
+      score_panels<4>(from, query, n_dimensions, scores);
+    else if (n == 2)
+      score_panels<2>(from, query, n_dimensions, scores);
+    else
+      score_panels<1>(from, query, n_dimensions, scores);
+    offer(scores, panel * scan_panel, n * scan_panel);
+  }
+}
+
+TS_INLINE bool any_reaches(const float *scores, int64_t n, float threshold) {
+  int any = 0;
+  for (int64_t i = 0; i < n; ++i) any |= scores[i] >= threshold;
+  return any != 0;
+}
 
 }  // namespace
 }  // namespace TS_ISA

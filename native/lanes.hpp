@@ -15,10 +15,14 @@
 
 #if defined(__GNUC__)
 #define TS_INLINE inline __attribute__((always_inline))
+// Compiled once and called: for functions whose work outweighs a call, where a copy at every caller would only cost
+// time to compile.
+#define TS_CALLED __attribute__((noinline))
 #define TS_RESTRICT __restrict__
 #define TS_PREFETCH(address) __builtin_prefetch(address)
 #else
 #define TS_INLINE inline
+#define TS_CALLED
 #define TS_RESTRICT __restrict
 #define TS_PREFETCH(address) ((void)0)
 #endif
@@ -144,5 +148,22 @@ TS_INLINE T sum(Lanes<T> lanes) {
   return part[0];
 }
 
+namespace {
+
+// The inner product of two rows.
+TS_INLINE float inner_product(const float *TS_RESTRICT left, const float *TS_RESTRICT right, int64_t n) {
+  constexpr int width = width_of<float>;
+  float total = 0;
+  int64_t d = 0;
+  if (n >= width) {
+    Lanes<float> sums = load(left) * load(right);
+    for (d = width; d + width <= n; d += width) sums += load(left + d) * load(right + d);
+    total = sum<float>(sums);
+  }
+  for (; d < n; ++d) total += left[d] * right[d];
+  return total;
+}
+
+}  // namespace
 }  // namespace TS_ISA
 }  // namespace tastespace

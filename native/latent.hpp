@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "random_stream.hpp"
+#include "random.hpp"
 
 namespace tastespace {
 

@@ -1,16 +1,12 @@
 // Latent responses: a dot product or a draw a rating.
 #include <cmath>
 
-#include "gamma_draw.hpp"
 #include "lanes.hpp"
 #include "latent.hpp"
-#include "polya_gamma.hpp"
-#include "random_stream.hpp"
-#include "tables.hpp"
-#include "truncated_normal.hpp"
+#include "machine.hpp"
+#include "random.hpp"
 
-namespace tastespace {
-namespace TS_ISA {
+namespace tastespace::TS_ISA::latent {
 namespace {
 
 // Ratings scored together: their sums are folded side by side.
@@ -171,10 +167,9 @@ LatentKernel<T> make_latent_kernel() {
 
 }  // namespace
 
-void fill_latent(Table &table) {
+void fill(Table &table) {
   table.latent_float = make_latent_kernel<float>();
   table.latent_double = make_latent_kernel<double>();
 }
 
-}  // namespace TS_ISA
-}  // namespace tastespace
+}  // namespace tastespace::TS_ISA::latent

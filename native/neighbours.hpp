@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "parallel.hpp"
+#include "machine.hpp"
 
 namespace tastespace {
 

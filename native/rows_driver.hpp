@@ -6,8 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "parallel.hpp"
-#include "tables.hpp"
+#include "machine.hpp"
 
 namespace tastespace {
 

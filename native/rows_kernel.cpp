@@ -3,13 +3,12 @@
 #include <cmath>
 
 #include "lanes.hpp"
+#include "machine.hpp"
 #include "rows.hpp"
-#include "tables.hpp"
 #include "tiles.hpp"
 #include "triangular.hpp"
 
-namespace tastespace {
-namespace TS_ISA {
+namespace tastespace::TS_ISA::rows {
 namespace {
 
 template <class T>
@@ -79,10 +78,10 @@ TS_INLINE void prefetch_row(const T *row, int64_t n_factors) {
   for (int64_t d = 0; d < n_factors; d += 64 / int64_t(sizeof(T))) TS_PREFETCH(row + d);
 }
 
-// Copies the rated rows of a block side by side, and takes the linear sums on the way. A row is Full registers and,
-// with Tail, one more that ends where the row ends, over the one before.
+// Copies registers `first` and up of the rated rows of a block side by side, and takes the linear sums on the way: Full
+// registers and, with Tail, one more that ends where the row ends, over the one before.
 template <class T, int Full, bool Tail>
-TS_INLINE void gather(const RowsProblem<T> &problem, int64_t start, int64_t n, int64_t end, int64_t size,
+TS_CALLED void gather(const RowsProblem<T> &problem, int first, int64_t start, int64_t n, int64_t end, int64_t size,
                       RowsWorkspace<T> &space) {
   constexpr int width = width_of<T>;
   constexpr int registers = Full + (Tail ? 1 : 0);
@@ -92,48 +91,49 @@ TS_INLINE void gather(const RowsProblem<T> &problem, int64_t start, int64_t n, i
   T *TS_RESTRICT gathered = space.gathered;
   const int64_t n_ahead = end - start - look_ahead, stride = problem.other_stride, n_factors = problem.n_factors;
   int64_t at[registers];
-  for (int r = 0; r < Full; ++r) at[r] = r * width;
+  for (int r = 0; r < Full; ++r) at[r] = (first + r) * width;
   if (Tail) at[registers - 1] = n_factors - width;
-  const int64_t step = Tail ? size : Full * width;
   Lanes<T> sums[2][registers];
   for (int side = 0; side < 2; ++side)
-    for (int r = 0; r < registers; ++r) sums[side][r] = load(space.linear + side * step + at[r]);
+    for (int r = 0; r < registers; ++r) sums[side][r] = load(space.linear + side * size + at[r]);
   for (int64_t b = 0; b < n; ++b) {
-    if (b < n_ahead) prefetch_row(other + columns[b + look_ahead] * stride, registers * width);
+    if (b < n_ahead) prefetch_row(other + columns[b + look_ahead] * stride + at[0], registers * width);
     const T *from = other + columns[b] * stride;
     const T linear = extras[2 * b], weight = extras[2 * b + 1];
     for (int r = 0; r < registers; ++r) {
       const Lanes<T> values = load(from + at[r]);
-      store(gathered + b * step + at[r], values);
+      store(gathered + b * size + at[r], values);
       sums[0][r] += values * linear;
       sums[1][r] += values * weight;
     }
   }
   for (int side = 0; side < 2; ++side)
-    for (int r = 0; r < registers; ++r) store(space.linear + side * step + at[r], sums[side][r]);
+    for (int r = 0; r < registers; ++r) store(space.linear + side * size + at[r], sums[side][r]);
 }
 
+// Up to four registers at once; six and eight in two halves.
 template <class T, bool Tail>
 TS_INLINE bool gather_registers(const RowsProblem<T> &problem, int64_t start, int64_t n, int64_t end, int64_t size,
                                 RowsWorkspace<T> &space) {
-  switch (problem.n_factors / width_of<T>) {
+  const int64_t registers = problem.n_factors / width_of<T>;
+  switch (registers) {
     case 1:
-      gather<T, 1, Tail>(problem, start, n, end, size, space);
+      gather<T, 1, Tail>(problem, 0, start, n, end, size, space);
       return true;
     case 2:
-      gather<T, 2, Tail>(problem, start, n, end, size, space);
-      return true;
-    case 3:
-      gather<T, 3, Tail>(problem, start, n, end, size, space);
-      return true;
-    case 4:
-      gather<T, 4, Tail>(problem, start, n, end, size, space);
+      gather<T, 2, Tail>(problem, 0, start, n, end, size, space);
       return true;
     case 6:
-      gather<T, 6, Tail>(problem, start, n, end, size, space);
+      gather<T, 3, false>(problem, 0, start, n, end, size, space);
+      [[fallthrough]];
+    case 3:
+      gather<T, 3, Tail>(problem, int(registers) - 3, start, n, end, size, space);
       return true;
     case 8:
-      gather<T, 8, Tail>(problem, start, n, end, size, space);
+      gather<T, 4, false>(problem, 0, start, n, end, size, space);
+      [[fallthrough]];
+    case 4:
+      gather<T, 4, Tail>(problem, int(registers) - 4, start, n, end, size, space);
       return true;
   }
   return false;
@@ -198,7 +198,7 @@ TS_INLINE double prior_energy(const RowsProblem<T> &problem, int64_t row, const 
     energy += bias * (double(problem.bias_precision) * bias - 2 * double(problem.bias_linear));
   }
   if (problem.prior_scale) energy *= double(problem.prior_scale[row]);
-  return problem.ridge ? energy + double(problem.ridge[row]) * dot(solution, solution, n_factors) : energy;
+  return problem.ridge ? energy + double(problem.ridge[row]) * squared_length(solution, n_factors) : energy;
 }
 
 template <class T>
@@ -233,9 +233,9 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
     // The bias is one more row and column of the matrix, kept outside it: its border, not its padding.
     for (int64_t d = 0; d < n_factors; ++d) border[d] *= alpha;
     solve_transposed<T, 2>(gram, inverse_diagonal, n_factors, size, right, forward);
-    explained = dot(forward, forward, n_factors);
+    explained = squared_length(forward, n_factors);
     const T pivot = T(double(alpha) * double(space.total_weight) + double(scale) * double(problem.bias_precision) -
-                      dot(border_forward, border_forward, n_factors));
+                      squared_length(border_forward, n_factors));
     if (!(pivot > 0) || !(pivot < HUGE_VAL)) return false;
     const T inverse = space.inverse_pivot = T(1) / std::sqrt(pivot);
     const T bias_forward =
@@ -247,7 +247,7 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
     for (int64_t d = 0; d < n_factors; ++d) forward[d] -= border_forward[d] * bias;
   } else {
     solve_transposed<T, 1>(gram, inverse_diagonal, n_factors, size, right, forward);
-    explained = dot(forward, forward, n_factors);
+    explained = squared_length(forward, n_factors);
   }
   if (noise)
     for (int64_t d = 0; d < n_factors; ++d) forward[d] += noise[d];
@@ -258,7 +258,7 @@ bool finish(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<T> &space)
   if (problem.minimum) problem.minimum[row] = 0.5 * minimum;
   if (problem.squares) {
     // The energy exceeds its least value by half the squared noise; what is not the prior's is the errors'.
-    double drawn = noise ? dot(noise, noise, n_factors) : 0.0;
+    double drawn = noise ? squared_length(noise, n_factors) : 0.0;
     if (problem.out_bias && problem.bias_noise)
       drawn += double(problem.bias_noise[row]) * double(problem.bias_noise[row]);
     const double squares = (minimum + drawn - prior_energy(problem, row, solution)) / double(alpha);
@@ -400,7 +400,7 @@ Conditioned condition(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<
   T *kept = point + size;  // the errors, which the solution destroys
   for (int64_t k = 0; k < m; ++k) kept[k] = errors[k], forward[k] = other_forward[k] = 0;
   solve_transposed<T, 1>(matrix, inverse_diagonal, n, m, errors, forward);
-  const double explained = dot(forward, forward, n);
+  const double explained = squared_length(forward, n);
   if (noise) {
     for (int64_t k = 0; k < n; ++k) spread[k] = T(1) / (T(1) / inverse_diagonal[k] + std::sqrt(spread[k]));
     solve_transposed<T, 1>(matrix, spread, n, m, drawn, other_forward);
@@ -417,8 +417,7 @@ Conditioned condition(const RowsProblem<T> &problem, int64_t row, RowsWorkspace<
   for (int64_t k = 0; k < n; ++k) bias_change += bias_variance * solution[k];
   if (biases) problem.out_bias[row] = bias_mean + bias_change;
   if (problem.minimum) {
-    const double constant =
-        dot(whitening.mean, whitening.mean, n_factors) + double(bias_mean) * double(problem.bias_linear);
+    const double constant = squared_length(whitening.mean, n_factors) + double(bias_mean) * double(problem.bias_linear);
     problem.minimum[row] = 0.5 * double(scale) * (explained - constant);
   }
   if (problem.squares) {
@@ -458,12 +457,37 @@ RowsKernel<T> make_rows_kernel() {
           whiten_prior<T>,   whiten<T>, condition<T>,  root<T>,  log_determinant<T>};
 }
 
-}  // namespace
-
-void fill_rows(Table &table) {
-  table.rows_float = make_rows_kernel<float>();
-  table.rows_double = make_rows_kernel<double>();
+// A block of points, in double.
+TS_CALLED void add_block(int64_t n, int64_t n_factors, int64_t size, MomentsWorkspace &space) {
+  constexpr int width = width_of<double>;
+  for (int64_t d = 0; d < size; d += width) {
+    Lanes<double> total = load(space.total + d);
+    for (int64_t b = 0; b < n; ++b) total += load(space.block + b * size + d);
+    store(space.total + d, total);
+  }
+  inlined_triangle<double>(n, space.block, space.block, n_factors, size, space.gram);
 }
 
-}  // namespace TS_ISA
-}  // namespace tastespace
+template <class From>
+void add(const From *points, int64_t n, int64_t n_factors, MomentsWorkspace &space) {
+  const int64_t size = padded_factors<double>(n_factors);
+  for (int64_t start = 0; start < n; start += moments_block) {
+    const int64_t count = n - start < moments_block ? n - start : moments_block;
+    const From *TS_RESTRICT from = points + start * n_factors;
+    double *TS_RESTRICT to = space.block;
+    for (int64_t b = 0; b < count; ++b)
+      for (int64_t d = 0; d < n_factors; ++d) to[b * size + d] = double(from[b * n_factors + d]);
+    add_block(count, n_factors, size, space);
+  }
+  mirror(n_factors, size, space.gram);
+}
+
+}  // namespace
+
+void fill(Table &table) {
+  table.rows_float = make_rows_kernel<float>();
+  table.rows_double = make_rows_kernel<double>();
+  table.moments = {padded_factors<double>, add<float>, add<double>};
+}
+
+}  // namespace tastespace::TS_ISA::rows

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "random_stream.hpp"
+#include "random.hpp"
 #include "rows.hpp"
 
 namespace tastespace {

@@ -7,15 +7,14 @@
 #include <cmath>
 #include <numbers>
 
-#include "gamma_draw.hpp"
 #include "lanes.hpp"
+#include "machine.hpp"
+#include "random.hpp"
 #include "sphere.hpp"
-#include "tables.hpp"
 #include "tiles.hpp"
 #include "triangular.hpp"
 
-namespace tastespace {
-namespace TS_ISA {
+namespace tastespace::TS_ISA::sphere {
 namespace {
 
 int64_t padded_size(int64_t dimension) { return padded_factors<float>(dimension); }
@@ -39,7 +38,7 @@ struct Bias {
 
 // out = A x
 template <class T>
-TS_INLINE void product(const Energy<T> &energy, const T *TS_RESTRICT x, T *TS_RESTRICT out) {
+TS_CALLED void product(const Energy<T> &energy, const T *TS_RESTRICT x, T *TS_RESTRICT out) {
   constexpr int width = width_of<T>;
   const int64_t n = energy.n, size = energy.size;
   for (int64_t c = 0; c < n; c += width) {
@@ -65,14 +64,14 @@ TS_INLINE void slope(const Energy<T> &energy, const T *x, T *out) {
 // Takes away what points outwards.
 template <class T>
 TS_INLINE void project(const Energy<T> &energy, const T *TS_RESTRICT point, T *TS_RESTRICT vector) {
-  const T outwards = T(dot(point, vector, energy.n) / (energy.radius * energy.radius));
+  const T outwards = T(inlined_dot(point, vector, energy.n) / (energy.radius * energy.radius));
   for (int64_t d = 0; d < energy.n; ++d) vector[d] -= outwards * point[d];
 }
 
 // Back to the sphere, which rounding has left.
 template <class T>
 TS_INLINE bool settle(const Energy<T> &energy, T *point) {
-  const double length = std::sqrt(dot(point, point, energy.n));
+  const double length = std::sqrt(inlined_dot(point, point, energy.n));
   if (!(length > 0) || !(length < HUGE_VAL)) return false;
   const T scale = T(energy.radius / length);
   for (int64_t d = 0; d < energy.n; ++d) point[d] *= scale;
@@ -81,7 +80,8 @@ TS_INLINE bool settle(const Energy<T> &energy, T *point) {
 
 // A and b from the sums over the ratings, with the bias integrated out, or as one more dimension.
 template <class T>
-Bias<T> assemble(const SphereProblem<T> &problem, int64_t row, RowsWorkspace<T> &sums, Energy<T> &energy, T *matrix) {
+TS_CALLED Bias<T> assemble(const SphereProblem<T> &problem, int64_t row, RowsWorkspace<T> &sums, Energy<T> &energy,
+                           T *matrix) {
   const RowsProblem<T> &rows = problem.rows;
   const int64_t n_factors = rows.n_factors, from = padded_factors<T>(n_factors), n = energy.n, size = energy.size;
   const T *gram = sums.gram, *linear = rows.prior_linear + row * rows.prior_linear_stride;
@@ -125,14 +125,14 @@ TS_INLINE double stiffness(const Energy<T> &energy, T *TS_RESTRICT other) {
     if (energy.matrix[d * energy.size + d] > energy.matrix[steepest * energy.size + steepest]) steepest = d;
   const T *row = energy.matrix + steepest * energy.size;
   product(energy, row, other);
-  const double before = dot(row, row, energy.n), after = dot(other, other, energy.n);
+  const double before = inlined_dot(row, row, energy.n), after = inlined_dot(other, other, energy.n);
   const double of_matrix = before > 0 ? std::sqrt(after / before) : 0.0;
-  const double of_linear = std::sqrt(dot(energy.linear, energy.linear, energy.n)) / energy.radius;
+  const double of_linear = std::sqrt(inlined_dot(energy.linear, energy.linear, energy.n)) / energy.radius;
   return of_matrix > of_linear ? of_matrix : of_linear;
 }
 
 template <class T>
-TS_INLINE void standard_normal(int64_t n, T *out, RandomStream &stream, const RandomTables &tables) {
+TS_CALLED void standard_normal(int64_t n, T *out, RandomStream &stream, const RandomTables &tables) {
   for (int64_t d = 0; d < n; ++d) out[d] = T(normal(stream, tables));
 }
 
@@ -143,15 +143,15 @@ struct Moved {
 
 // A trajectory of so many leapfrog steps, of which the middle one follows a great circle.
 template <class T>
-Moved geodesic(const Energy<T> &energy, int64_t steps, double step_size, T *TS_RESTRICT point, T *TS_RESTRICT vectors,
-               RandomStream &stream, const RandomTables &tables) {
+TS_CALLED Moved geodesic(const Energy<T> &energy, int64_t steps, double step_size, T *TS_RESTRICT point,
+                         T *TS_RESTRICT vectors, RandomStream &stream, const RandomTables &tables) {
   const int64_t n = energy.n, size = energy.size;
   T *now = vectors, *momentum = now + size, *first = momentum + size, *slopes = first + size, *change = slopes + size;
   T *moved = change + size;
   slope(energy, point, first);
   standard_normal(n, momentum, stream, tables);
   project(energy, point, momentum);
-  const double kinetic = dot(momentum, momentum, n), most = 1e3 * double(n);
+  const double kinetic = inlined_dot(momentum, momentum, n), most = 1e3 * double(n);
   for (int64_t d = 0; d < n; ++d) now[d] = point[d], slopes[d] = first[d];
   // Of a length that varies: a fixed one may bring some direction back to where it was.
   const int64_t length = steps / 2 + 1 + int64_t(uniform(stream) * double(steps));
@@ -160,7 +160,7 @@ Moved geodesic(const Energy<T> &energy, int64_t steps, double step_size, T *TS_R
   for (int64_t step = 0; step < length; ++step) {
     for (int64_t d = 0; d < n; ++d) momentum[d] -= half * slopes[d];
     project(energy, now, momentum);
-    const double speed = std::sqrt(dot(momentum, momentum, n)) / energy.radius, angle = speed * step_size;
+    const double speed = std::sqrt(inlined_dot(momentum, momentum, n)) / energy.radius, angle = speed * step_size;
     if (!(angle < 1e6)) return {0, HUGE_VAL};
     const T cosine = T(std::cos(angle)), sine = T(std::sin(angle));
     const T ahead = speed > 0 ? T(double(sine) / speed) : T(step_size), back = T(speed) * sine;
@@ -178,7 +178,7 @@ Moved geodesic(const Energy<T> &energy, int64_t steps, double step_size, T *TS_R
       moved[d] = T(0.5) * moved[d] + first[d];
     }
     project(energy, now, momentum);
-    error = dot(change, moved, n) + 0.5 * (dot(momentum, momentum, n) - kinetic);
+    error = inlined_dot(change, moved, n) + 0.5 * (inlined_dot(momentum, momentum, n) - kinetic);
     if (!(std::fabs(error) < most)) return {0, HUGE_VAL};  // A trajectory that has lost its way does not come back.
   }
   const double chance = error > 0 ? std::exp(-error) : 1.0;
@@ -189,8 +189,8 @@ Moved geodesic(const Energy<T> &energy, int64_t steps, double step_size, T *TS_R
 
 // Great circles in random directions, and on each a point of no more than a random energy above that of the last one.
 template <class T>
-Moved slice(const Energy<T> &energy, int64_t steps, T *TS_RESTRICT point, T *TS_RESTRICT vectors, RandomStream &stream,
-            const RandomTables &tables) {
+TS_CALLED Moved slice(const Energy<T> &energy, int64_t steps, T *TS_RESTRICT point, T *TS_RESTRICT vectors,
+                      RandomStream &stream, const RandomTables &tables) {
   constexpr double turn = 2 * std::numbers::pi;
   const int64_t n = energy.n, size = energy.size;
   T *tangent = vectors, *of_point = tangent + size, *of_tangent = of_point + size, *slopes = of_tangent + size;
@@ -201,9 +201,9 @@ Moved slice(const Energy<T> &energy, int64_t steps, T *TS_RESTRICT point, T *TS_
     product(energy, point, of_point);
     product(energy, tangent, of_tangent);
     for (int64_t d = 0; d < n; ++d) slopes[d] = of_point[d] - energy.linear[d];
-    const double along = dot(slopes, tangent, n), outwards = dot(slopes, point, n);
-    const double tangents = dot(of_tangent, tangent, n), points = dot(of_point, point, n);
-    const double both = dot(of_tangent, point, n);
+    const double along = inlined_dot(slopes, tangent, n), outwards = inlined_dot(slopes, point, n);
+    const double tangents = inlined_dot(of_tangent, tangent, n), points = inlined_dot(of_point, point, n);
+    const double both = inlined_dot(of_tangent, point, n);
     const double above = exponential(stream, tables);
     if (!(std::fabs(along) + std::fabs(outwards) + std::fabs(points) + std::fabs(tangents) < HUGE_VAL))
       return {0, HUGE_VAL};
@@ -240,8 +240,8 @@ TS_INLINE double lack_of_cosine(int64_t n, double concentration, RandomStream &s
 }
 
 template <class T>
-Moved metropolis(const Energy<T> &energy, int64_t steps, double concentration, T *TS_RESTRICT point,
-                 T *TS_RESTRICT vectors, RandomStream &stream, const RandomTables &tables) {
+TS_CALLED Moved metropolis(const Energy<T> &energy, int64_t steps, double concentration, T *TS_RESTRICT point,
+                           T *TS_RESTRICT vectors, RandomStream &stream, const RandomTables &tables) {
   const int64_t n = energy.n, size = energy.size;
   T *tangent = vectors, *change = tangent + size, *slopes = change + size, *moved = slopes + size;
   slope(energy, point, slopes);
@@ -270,7 +270,7 @@ Moved metropolis(const Energy<T> &energy, int64_t steps, double concentration, T
 
 // Tries to factor A + shift.
 template <class T>
-TS_INLINE bool factor_shifted(const Energy<T> &energy, double shift, double *TS_RESTRICT factor,
+TS_CALLED bool factor_shifted(const Energy<T> &energy, double shift, double *TS_RESTRICT factor,
                               double *TS_RESTRICT inverse_diagonal) {
   const int64_t n = energy.n, size = energy.size;
   for (int64_t i = 0; i < n; ++i)
@@ -285,9 +285,9 @@ TS_INLINE bool factor_shifted(const Energy<T> &energy, double shift, double *TS_
 // is the radius (More and Sorensen 1983). Where b has nothing in the direction of the least eigenvalue, x may be too
 // short for any such shift: then that direction makes up for it.
 template <class T>
-bool least(const Energy<T> &energy, T *TS_RESTRICT point, SphereWorkspace<T> &space) {
+TS_CALLED bool least(const Energy<T> &energy, T *TS_RESTRICT point, SphereWorkspace<T> &space) {
   const int64_t n = energy.n, size = energy.size;
-  const double radius = energy.radius, pull = std::sqrt(dot(energy.linear, energy.linear, n));
+  const double radius = energy.radius, pull = std::sqrt(inlined_dot(energy.linear, energy.linear, n));
   double *factor = space.factor, *inverse = space.numbers, *right = inverse + size, *forward = right + size;
   double *x = forward + size, *best = x + size;
   double least_diagonal = HUGE_VAL, largest = 0;
@@ -314,7 +314,7 @@ bool least(const Energy<T> &energy, T *TS_RESTRICT point, SphereWorkspace<T> &sp
     for (int64_t d = n; d < size; ++d) right[d] = 0;
     solve_transposed<double, 1>(factor, inverse, n, size, right, forward);
     solve_upper(factor, inverse, n, size, forward, x);
-    length = std::sqrt(dot(x, x, n));
+    length = std::sqrt(inlined_dot(x, x, n));
     if (length <= radius) {
       high = shift, is_known = true;
       for (int64_t d = 0; d < n; ++d) best[d] = x[d];
@@ -330,24 +330,24 @@ bool least(const Energy<T> &energy, T *TS_RESTRICT point, SphereWorkspace<T> &sp
     if (is_known && high - low < tiny) break;
     for (int64_t d = 0; d < size; ++d) right[d] = d < n ? x[d] : 0.0;
     solve_transposed<double, 1>(factor, inverse, n, size, right, forward);
-    const double steepness = dot(forward, forward, n);
+    const double steepness = inlined_dot(forward, forward, n);
     const double next = shift + (length - radius) / radius * length * length / steepness;
     shift = next > low && next < high ? next : 0.5 * (low + high);
   }
   if (!is_known) return false;
-  length = std::sqrt(dot(best, best, n));
+  length = std::sqrt(inlined_dot(best, best, n));
   if (length < radius * (1 - 1e-6)) {
     // Inverse iteration towards the least eigenvalue, from where the row is: any start will do that leans to it.
     if (!factor_shifted(energy, high, factor, inverse)) return false;
     for (int64_t d = 0; d < n; ++d) x[d] = double(point[d]) + radius * (0.1 + 0.01 * double(d % 7));
     for (int step = 0; step < 4; ++step) {
-      const double size_of = std::sqrt(dot(x, x, n));
+      const double size_of = std::sqrt(inlined_dot(x, x, n));
       if (!(size_of > 0) || !(size_of < HUGE_VAL)) return false;
       for (int64_t d = 0; d < size; ++d) right[d] = d < n ? x[d] / size_of : 0.0;
       solve_transposed<double, 1>(factor, inverse, n, size, right, forward);
       solve_upper(factor, inverse, n, size, forward, x);
     }
-    const double size_of = std::sqrt(dot(x, x, n)), along = dot(best, x, n) / size_of;
+    const double size_of = std::sqrt(inlined_dot(x, x, n)), along = inlined_dot(best, x, n) / size_of;
     if (!(size_of > 0) || !(size_of < HUGE_VAL)) return false;
     const double missing = radius * radius - length * length;
     const double more = along >= 0 ? missing / (along + std::sqrt(along * along + missing))
@@ -397,8 +397,9 @@ bool moved_row(const SphereProblem<T> &problem, const Energy<T> &energy, T *poin
 
 // sum_k w_k (y_k - x.v_k - c)^2, from A and b and what they are made of.
 template <class T>
-double squared_errors(const SphereProblem<T> &problem, int64_t row, const Energy<T> &energy, const Bias<T> &bias,
-                      const RowsWorkspace<T> &sums, const T *point, double drawn, T *TS_RESTRICT other) {
+TS_CALLED double squared_errors(const SphereProblem<T> &problem, int64_t row, const Energy<T> &energy,
+                                const Bias<T> &bias, const RowsWorkspace<T> &sums, const T *point, double drawn,
+                                T *TS_RESTRICT other) {
   const RowsProblem<T> &rows = problem.rows;
   const double precision = double(rows.alpha) * (problem.row_precision ? double(problem.row_precision[row]) : 1.0);
   product(energy, point, other);
@@ -408,7 +409,7 @@ double squared_errors(const SphereProblem<T> &problem, int64_t row, const Energy
     twice += double(point[d]) * (double(other[d]) - 2 * (double(energy.linear[d]) - double(prior[d])));
   if (bias.precision > 0) {
     // With the bias integrated out, the energy lacks what is explained by it.
-    const double across = dot(bias.border, point, rows.n_factors), pull = bias.pull - bias.prior_pull;
+    const double across = inlined_dot(bias.border, point, rows.n_factors), pull = bias.pull - bias.prior_pull;
     const double shared = across / bias.precision;
     twice += shared * (across - 2 * bias.pull);
     twice += drawn * (2 * (across - pull) + drawn * (bias.precision - bias.prior_precision));
@@ -436,7 +437,7 @@ bool move(const SphereProblem<T> &problem, int64_t row, RowsWorkspace<T> &sums, 
     rows.out_bias[row] = point[n_factors];
   } else if (rows.out_bias) {
     if (!(bias.precision > 0)) return false;
-    drawn = (bias.pull - dot(bias.border, point, n_factors)) / bias.precision;
+    drawn = (bias.pull - inlined_dot(bias.border, point, n_factors)) / bias.precision;
     if (problem.move != SphereMove::least) drawn += normal(stream, tables) / std::sqrt(bias.precision);
     rows.out_bias[row] = T(drawn);
     if (!(std::fabs(drawn) < HUGE_VAL)) return false;
@@ -453,10 +454,9 @@ bool move(const SphereProblem<T> &problem, int64_t row, RowsWorkspace<T> &sums, 
 
 }  // namespace
 
-void fill_sphere(Table &table) {
+void fill(Table &table) {
   table.sphere_float = {padded_size, move<float>};
   table.sphere_double = {padded_size, move<double>};
 }
 
-}  // namespace TS_ISA
-}  // namespace tastespace
+}  // namespace tastespace::TS_ISA::sphere

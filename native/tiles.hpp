@@ -74,7 +74,7 @@ TS_INLINE int64_t whole_groups(int64_t n_factors) {
 // triangle, where a group with one register of columns is one tile; of the rows after them everything, since a few rows
 // cost less than a register of columns that is mostly padding. What lies above those rows is left out: see mirror().
 template <class T>
-TS_INLINE void triangle(int64_t n, const T *left, const T *right, int64_t n_factors, int64_t size, T *out) {
+TS_INLINE void inlined_triangle(int64_t n, const T *left, const T *right, int64_t n_factors, int64_t size, T *out) {
   constexpr int width = width_of<T>;
   const int64_t whole = whole_groups<T>(n_factors), last = whole / width;
   for (int64_t r = 0; r < whole; r += group_rows<T>) {
@@ -99,6 +99,11 @@ TS_INLINE void triangle(int64_t n, const T *left, const T *right, int64_t n_fact
       r += 2;
     }
   }
+}
+
+template <class T>
+TS_CALLED void triangle(int64_t n, const T *left, const T *right, int64_t n_factors, int64_t size, T *out) {
+  inlined_triangle(n, left, right, n_factors, size, out);
 }
 
 // Completes the upper triangle.

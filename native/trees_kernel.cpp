@@ -1,15 +1,12 @@
 // Best-bin-first: down to the nearest leaf, what was passed by on the way into a queue, then on from its best.
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 
 #include "heap.hpp"
-#include "panels.hpp"
-#include "tables.hpp"
+#include "machine.hpp"
 #include "trees.hpp"
 
-namespace tastespace {
-namespace TS_ISA {
+namespace tastespace::TS_ISA::trees {
 namespace {
 
 // Branches by how near they are, the best on top, of two as near the lower node: one number a branch, the key in its
@@ -97,7 +94,7 @@ struct Search {
 
   TS_INLINE bool is_done() const { return looked >= wanted; }
 
-  TS_INLINE void look_at(int64_t first, int64_t n) {
+  TS_CALLED void look_at(int64_t first, int64_t n) {
     const int64_t last = first + (n + scan_panel - 1) / scan_panel;
     if (once) {
       look_once(first, last, first * scan_panel + n);
@@ -148,7 +145,7 @@ struct Search {
 
 // From a node of one of the trees down to the leaf that the query is in. What lies beyond a split is at least as far as
 // the split, and further for every other one between.
-TS_INLINE void descend(const ForestProblem &problem, Search &search, int64_t tree, int64_t node, float beyond) {
+TS_CALLED void descend(const ForestProblem &problem, Search &search, int64_t tree, int64_t node, float beyond) {
   const int32_t *dimensions = problem.dimensions + tree * problem.n_nodes;
   const float *thresholds = problem.thresholds + tree * problem.n_nodes;
   while (problem.branches[node] >= 0) {
@@ -213,7 +210,7 @@ struct Nearest {
 
 // A few centres at a time: one alone would wait for its own sums.
 template <int Centres>
-TS_INLINE void compare(const float *TS_RESTRICT panel, const float *TS_RESTRICT centres, int64_t n_dimensions,
+TS_CALLED void compare(const float *TS_RESTRICT panel, const float *TS_RESTRICT centres, int64_t n_dimensions,
                        int64_t first, Nearest &nearest) {
   constexpr int width = width_of<float>;
   Lanes<float> sums[Centres][registers];
@@ -259,7 +256,6 @@ void nearest(const float *points, const int32_t *rows, int64_t n, int64_t n_dime
 
 }  // namespace
 
-void fill_trees(Table &table) { table.trees = {search_forest, search_clusters, nearest}; }
+void fill(Table &table) { table.trees = {search_forest, search_clusters, nearest}; }
 
-}  // namespace TS_ISA
-}  // namespace tastespace
+}  // namespace tastespace::TS_ISA::trees

@@ -18,7 +18,7 @@ constexpr int panel_rows = 4;
 // Upper triangular U with U^T U = matrix, in place, a panel of rows at a time; 1/diagonal beside it. What stands left
 // of the diagonal in the register that holds it is carried along and never read.
 template <class T>
-TS_INLINE bool factorize(T *TS_RESTRICT matrix, int64_t n_factors, int64_t size, T *TS_RESTRICT inverse_diagonal) {
+TS_CALLED bool factorize(T *TS_RESTRICT matrix, int64_t n_factors, int64_t size, T *TS_RESTRICT inverse_diagonal) {
   constexpr int width = width_of<T>;
   constexpr int rows = panel_rows;
   for (int64_t k = 0; k < n_factors; k += rows) {
@@ -58,7 +58,7 @@ TS_INLINE bool factorize(T *TS_RESTRICT matrix, int64_t n_factors, int64_t size,
 
 // solutions = U^-T rights, for one or two right sides at once (their chains overlap); the right sides are destroyed.
 template <class T, int Sides>
-TS_INLINE void solve_transposed(const T *TS_RESTRICT factor, const T *TS_RESTRICT inverse_diagonal, int64_t n_factors,
+TS_CALLED void solve_transposed(const T *TS_RESTRICT factor, const T *TS_RESTRICT inverse_diagonal, int64_t n_factors,
                                 int64_t size, T *TS_RESTRICT rights, T *TS_RESTRICT solutions) {
   constexpr int width = width_of<T>;
   for (int64_t k = 0; k < n_factors; ++k) {
@@ -77,7 +77,7 @@ TS_INLINE void solve_transposed(const T *TS_RESTRICT factor, const T *TS_RESTRIC
 // solution = U^-1 right, a register of rows at a time: first what later rows contribute, as independent dot products,
 // then the small triangle on the diagonal. `solution` must be zero beyond n_factors.
 template <class T>
-TS_INLINE void solve_upper(const T *TS_RESTRICT factor, const T *TS_RESTRICT inverse_diagonal, int64_t n_factors,
+TS_CALLED void solve_upper(const T *TS_RESTRICT factor, const T *TS_RESTRICT inverse_diagonal, int64_t n_factors,
                            int64_t size, const T *TS_RESTRICT right, T *TS_RESTRICT solution) {
   constexpr int width = width_of<T>;
   for (int64_t low = (n_factors - 1) / width * width; low >= 0; low -= width) {
@@ -101,7 +101,7 @@ TS_INLINE void solve_upper(const T *TS_RESTRICT factor, const T *TS_RESTRICT inv
 
 // inverse = U^-T, lower triangular, in panels of rows as the factorization; above the diagonal it must be zero.
 template <class T>
-TS_INLINE void invert_transposed(const T *TS_RESTRICT factor, const T *TS_RESTRICT inverse_diagonal, int64_t n_factors,
+TS_CALLED void invert_transposed(const T *TS_RESTRICT factor, const T *TS_RESTRICT inverse_diagonal, int64_t n_factors,
                                  int64_t size, T *TS_RESTRICT inverse) {
   constexpr int width = width_of<T>;
   constexpr int rows = panel_rows;
@@ -127,9 +127,10 @@ TS_INLINE void invert_transposed(const T *TS_RESTRICT factor, const T *TS_RESTRI
   }
 }
 
+// In double, in four chains: one alone would wait for each addition.
 template <class T>
-TS_INLINE double dot(const T *left, const T *right, int64_t n) {
-  double part[4] = {0, 0, 0, 0};  // four chains: one alone would wait for each addition
+TS_INLINE double inlined_dot(const T *left, const T *right, int64_t n) {
+  double part[4] = {0, 0, 0, 0};
   int64_t d = 0;
   for (; d + 4 <= n; d += 4)
     for (int i = 0; i < 4; ++i) part[i] += double(left[d + i]) * double(right[d + i]);
@@ -137,9 +138,19 @@ TS_INLINE double dot(const T *left, const T *right, int64_t n) {
   return (part[0] + part[1]) + (part[2] + part[3]);
 }
 
+template <class T>
+TS_CALLED double dot(const T *left, const T *right, int64_t n) {
+  return inlined_dot(left, right, n);
+}
+
+template <class T>
+TS_CALLED double squared_length(const T *x, int64_t n) {
+  return inlined_dot(x, x, n);
+}
+
 // x^T matrix x for a symmetric matrix, x padded with zeros: rows times numbers, so that nothing is summed across.
 template <class T>
-TS_INLINE double quadratic(const T *TS_RESTRICT matrix, const T *TS_RESTRICT x, int64_t n) {
+TS_CALLED double quadratic(const T *TS_RESTRICT matrix, const T *TS_RESTRICT x, int64_t n) {
   constexpr int width = width_of<T>;
   double total = 0;
   int64_t c = 0;
@@ -152,9 +163,9 @@ TS_INLINE double quadratic(const T *TS_RESTRICT matrix, const T *TS_RESTRICT x, 
     if (n % 2 == 0) odd += load(matrix + (n - 1) * n + c) * x[n - 1];
     T sums[width];
     store(sums, even + odd);
-    total += dot(sums, x + c, width);
+    total += inlined_dot(sums, x + c, width);
   }
-  for (; c < n; ++c) total += double(x[c]) * dot(matrix + c * n, x, n);
+  for (; c < n; ++c) total += double(x[c]) * inlined_dot(matrix + c * n, x, n);
   return total;
 }
 

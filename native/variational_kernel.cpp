@@ -4,13 +4,12 @@
 #include <cmath>
 
 #include "lanes.hpp"
-#include "tables.hpp"
+#include "machine.hpp"
 #include "tiles.hpp"
 #include "triangular.hpp"
 #include "variational.hpp"
 
-namespace tastespace {
-namespace TS_ISA {
+namespace tastespace::TS_ISA::variational {
 namespace {
 
 constexpr int at_once = 4;              // records summed together
@@ -89,7 +88,7 @@ TS_INLINE double solve_by_inverse(const double *inverse, int64_t n, int64_t size
   double explained = 0;
   for (int64_t c = 0; c < size; ++c) solution[c] = 0;
   for (int64_t k = 0; k < n; ++k) {
-    const double forward = dot(inverse + k * size, right, k + 1);
+    const double forward = inlined_dot(inverse + k * size, right, k + 1);
     explained += forward * forward;
     for (int64_t c = 0; c <= k; ++c) solution[c] += forward * inverse[k * size + c];
   }
@@ -109,9 +108,9 @@ TS_INLINE PriorTerms prior_terms(const VariationalProblem<T> &problem, const dou
   for (int64_t r = 0; r < n_factors; ++r) {
     const double *precision = problem.prior_precision + r * n_factors;
     // The upper triangle is what there is of the covariance.
-    terms.spread +=
-        2 * dot(precision + r, covariance + r * size + r, n_factors - r) - precision[r] * covariance[r * size + r];
-    terms.quadratic += mean[r] * dot(precision, mean, n_factors);
+    terms.spread += 2 * inlined_dot(precision + r, covariance + r * size + r, n_factors - r) -
+                    precision[r] * covariance[r * size + r];
+    terms.quadratic += mean[r] * inlined_dot(precision, mean, n_factors);
     terms.linear += mean[r] * problem.prior_linear[r];
   }
   if (problem.biases) {
@@ -383,10 +382,9 @@ VariationalKernel<T> make_variational_kernel() {
 
 }  // namespace
 
-void fill_variational(Table &table) {
+void fill(Table &table) {
   table.variational_float = make_variational_kernel<float>();
   table.variational_double = make_variational_kernel<double>();
 }
 
-}  // namespace TS_ISA
-}  // namespace tastespace
+}  // namespace tastespace::TS_ISA::variational
