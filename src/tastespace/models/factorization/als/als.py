@@ -13,15 +13,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, no_improvement, small_change
 from tastespace.inference.transition import HELD_OUT, Measured
-from tastespace.models.base.parameters import (
-    FACTORS,
-    Range,
-    check_int,
-    check_int_or_auto,
-    check_number,
-    check_option,
-    spread,
-)
+from tastespace.models.base import parameters
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.posterior import EitherPosterior, PointPosterior
@@ -113,20 +105,20 @@ class FindsStrengths(Recommender):
 
     def _check_strengths(self, words: list[str]) -> None:
         """What the recommenders of this kind have in common; `words` are those that regularisation may be."""
-        check_number("validation_share", self.validation_share, above=0, below=1)
-        check_option("weighting", self.weighting, list(WEIGHTINGS))
-        check_option("precision", self.precision, ["float32", "float64"])
-        check_option("biases", self.biases, [True, False])
-        check_option("early_stopping", self.early_stopping, [True, False])
+        parameters.check_number("validation_share", self.validation_share, above=0, below=1)
+        parameters.check_option("weighting", self.weighting, list(WEIGHTINGS))
+        parameters.check_option("precision", self.precision, ["float32", "float64"])
+        parameters.check_option("biases", self.biases, [True, False])
+        parameters.check_option("early_stopping", self.early_stopping, [True, False])
         for name in ("user", "item", "user_bias", "item_bias"):
             if (value := getattr(self, f"{name}_regularisation")) is not None:
-                check_number(f"{name}_regularisation", value, above=0)
+                parameters.check_number(f"{name}_regularisation", value, above=0)
         if empirical_bayes_of(self.regularisation) is not None:
             self._check_empirical()
         elif isinstance(self.regularisation, str):
-            check_option("regularisation", self.regularisation, words)
+            parameters.check_option("regularisation", self.regularisation, words)
         else:
-            check_number("regularisation", self.regularisation, above=0)
+            parameters.check_number("regularisation", self.regularisation, above=0)
 
     def _check_empirical(self) -> None:
         """Empirical Bayes learns all strengths."""
@@ -179,18 +171,18 @@ class ALS(FindsStrengths):
     precision: Literal["float32", "float64"] = "float32"
 
     search_space = {
-        "n_factors": FACTORS,
-        "regularisation": Range(0.005, 0.5, unit=spread),
-        "user_bias_regularisation": Range(0.001, 0.5),
+        "n_factors": parameters.FACTORS,
+        "regularisation": parameters.Range(0.005, 0.5, unit=parameters.spread),
+        "user_bias_regularisation": parameters.Range(0.001, 0.5),
     }
     posterior_class = EitherPosterior
 
     def check(self) -> None:
         super().check()
-        check_int_or_auto("n_factors", self.n_factors, least=1)
+        parameters.check_int_or_auto("n_factors", self.n_factors, least=1)
         check_most_factors(self.most_factors, self.n_factors)
-        check_int("sweeps", self.sweeps, least=1)
-        check_number("tolerance", self.tolerance, least=0)
+        parameters.check_int("sweeps", self.sweeps, least=1)
+        parameters.check_number("tolerance", self.tolerance, least=0)
         self._check_strengths(["auto", "empirical-bayes"])
 
     def _check_empirical(self) -> None:

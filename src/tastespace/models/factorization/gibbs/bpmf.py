@@ -23,30 +23,17 @@ from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.results import Noisiness
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.update import Merged, TrainingSummary, check_levels
+from tastespace.models.factorization.gibbs import update
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.gibbs.sweep import GibbsState
-from tastespace.models.factorization.gibbs.update import (
-    RESTART_THIN,
-    check_parameters,
-    warm_states,
-    with_new_items,
-    with_noise_of_users,
-)
 from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, likelihood_of
 from tastespace.models.factorization.likelihoods.gaussian import EXTREME
 from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives
 from tastespace.models.factorization.priors.normal_wishart import NormalWishart, NormalWishartPrior, prior_of
 from tastespace.models.factorization.priors.shrinkage import Shrinkage
-from tastespace.models.factorization.rank.column_search import (
-    FoundRank,
-    RankSearch,
-    SettledSweep,
-    found_rank,
-    most_columns,
-    search,
-)
+from tastespace.models.factorization.rank import column_search
 from tastespace.models.factorization.watch import Watch, Watched, trace_of
 from tastespace.models.implicit_feedback import CHOICES_RANGE, NOT_CHOSEN, require_choices
 from tastespace.progress import Observer
@@ -245,7 +232,7 @@ class BPMF(Recommender):
         """Of factors; where their number is to be found, the most that there can be."""
         prior = prior_of(self.prior, self.n_factors)
         if isinstance(self.n_factors, str) and isinstance(prior, Shrinkage):
-            return most_columns(prior.max_factors, observed)
+            return column_search.most_columns(prior.max_factors, observed)
         assert not isinstance(self.n_factors, str)
         return self.n_factors
 
@@ -262,7 +249,7 @@ class BPMF(Recommender):
         *,
         checkpoints: RunCheckpoints | None = None,
         given: Start | None = None,
-    ) -> RankSearch:
+    ) -> column_search.RankSearch:
         """How many factors ratings have use for, by a short chain whose columns come and go."""
         if self.n_factors != "auto":
             raise InvalidParameterError(f"n_factors is {self.n_factors!r}; expected 'auto' to search for a number")
@@ -276,15 +263,17 @@ class BPMF(Recommender):
         )
         # Its checkpoints are beside those of the chains that count.
         checkpoints = None if checkpoints is None else checkpoints.beside(self.chains)
-        return search(SettledSweep.of(sweep, model), model.n_factors, rng, observer, checkpoints)
+        return column_search.search(
+            column_search.SettledSweep.of(sweep, model), model.n_factors, rng, observer, checkpoints
+        )
 
     @property
-    def rank_(self) -> FoundRank:
+    def rank_(self) -> column_search.FoundRank:
         """The number of factors that are of use, how sure that is, and how it was found."""
         self.require_fitted()
         posterior = self.posterior_
         assert isinstance(posterior, DrawsPosterior)
-        return found_rank(posterior.draws.n_factors, posterior.trace)
+        return column_search.found_rank(posterior.draws.n_factors, posterior.trace)
 
     @property
     def n_factors_(self) -> int:
@@ -303,7 +292,7 @@ class BPMF(Recommender):
         checkpoints: RunCheckpoints | None = None,
         starts: Sequence[GibbsState] | None = None,
         given: Start | None = None,
-        searched: RankSearch | None = None,
+        searched: column_search.RankSearch | None = None,
     ) -> DrawsPosterior:
         """Run the chains, from the beginning, from these states, or from the items of another model."""
         n_threads = threads.resolve(self.threads)
@@ -319,7 +308,7 @@ class BPMF(Recommender):
             threads=max(1, n_threads // self.chains),
         )
         chains = sample(
-            sweep if model.settling is None else SettledSweep.of(sweep, model),
+            sweep if model.settling is None else column_search.SettledSweep.of(sweep, model),
             rng,
             schedule,
             keeps=kept.keepers,
@@ -370,7 +359,7 @@ class BPMF(Recommender):
             super().check_ratings(ratings)
 
     def kept_up(self, posterior: DrawsPosterior, merged: Merged, seen: TrainingSummary, seed: int) -> DrawsPosterior:
-        check_parameters(posterior, self.get_params())
+        update.check_parameters(posterior, self.get_params())
         n_threads, dtype = threads.resolve(self.threads), np.float32 if self.precision == "float32" else np.float64
         observed = merged.ratings
         negatives = posterior.draws.likelihood.sampled
@@ -378,11 +367,11 @@ class BPMF(Recommender):
             # New items can be drawn, too: without anybody who did not choose them they would seem to be for everybody.
             negatives = negatives.for_items(observed.by_item.counts)
             posterior, observed = _taking_choices(posterior, negatives), negatives.yes_and_no(observed)
-        extended = with_new_items(posterior, observed, seen.learned_items, dtype, seed, n_threads)
+        extended = update.with_new_items(posterior, observed, seen.learned_items, dtype, seed, n_threads)
         # New items are drawn anew with each update: that moves the noise of all who rated one.
         is_touched = merged.is_touched.copy()
         is_touched[observed.user_rows[observed.item_rows >= seen.learned_items]] = True
-        extended = with_noise_of_users(extended, observed.by_user, is_touched, n_threads)
+        extended = update.with_noise_of_users(extended, observed.by_user, is_touched, n_threads)
         units = replace(posterior.units, usual=observed.mean)
         if not posterior.is_latent:
             units = replace(units, levels=levels_of(observed.values))
@@ -403,10 +392,10 @@ class BPMF(Recommender):
         likelihood = likelihood_of(self.likelihood).keep_levels(posterior.units.levels)
         known = replace(self, likelihood=likelihood)._with_columns(posterior.draws.n_factors)
         model, rng = known.story(observed), derive(seed, "restart", seen.updates)
-        starts = warm_states(posterior, observed, model, rng, threads.resolve(self.threads))
-        schedule = self.schedule(sweeps, RESTART_THIN)
+        starts = update.warm_states(posterior, observed, model, rng, threads.resolve(self.threads))
+        schedule = self.schedule(sweeps, update.RESTART_THIN)
         assert posterior.trace is not None
-        searched = RankSearch.found_in(posterior.trace)
+        searched = column_search.RankSearch.found_in(posterior.trace)
         restarted = known._sampled(model, observed, rng, observer, schedule, starts=starts, searched=searched)
         return _taking_choices(restarted, negatives)
 

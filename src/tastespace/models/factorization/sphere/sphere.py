@@ -27,15 +27,7 @@ from tastespace.models.factorization.gibbs.sweep import START_STRENGTH
 from tastespace.models.factorization.likelihoods.base import Likelihood
 from tastespace.models.factorization.priors.normal_wishart import Sphere, on_sphere
 from tastespace.models.factorization.priors.von_mises_fisher import SpherePrior
-from tastespace.models.factorization.sphere.moves import (
-    EXTREME_RADIUS,
-    SPHERE_SAMPLERS,
-    STEPS,
-    SphereMoves,
-    SphereSampler,
-    free_length,
-    median_length,
-)
+from tastespace.models.factorization.sphere import moves
 from tastespace.progress import Observer
 from tastespace.settings import takes_old_parameters
 
@@ -63,7 +55,7 @@ class SphereALS(ALS):
     def check(self) -> None:
         super().check()
         if self.radius != "auto":
-            check_number("radius", self.radius, above=1 / EXTREME_RADIUS, below=EXTREME_RADIUS)
+            check_number("radius", self.radius, above=1 / moves.EXTREME_RADIUS, below=moves.EXTREME_RADIUS)
 
     def _check_empirical(self) -> None:
         raise InvalidParameterError(
@@ -86,12 +78,12 @@ class SphereALS(ALS):
 
     def _on_sphere(self, free: PointPosterior, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
         """From the free minimum to the best with items of one length."""
-        usual = median_length(free.items)
+        usual = moves.median_length(free.items)
         radius = usual if self.radius == "auto" else self.radius
         strengths = free.penalty.strengths
         scaled = USERS_SHARE * strengths.users * (radius / usual) ** 2
         penalty = replace(free.penalty, strengths=replace(strengths, users=scaled))
-        transition = replace(self._bind(observed, penalty), item_moves=SphereMoves(Sphere(radius)))
+        transition = replace(self._bind(observed, penalty), item_moves=moves.SphereMoves(Sphere(radius)))
         state, trace = ascend(
             transition,
             ALSState(free.users, on_sphere(free.items, Sphere(radius))),
@@ -130,7 +122,7 @@ class SphereBPMF(BPMF):
     biases: bool | Literal["on-sphere"] = True  # type: ignore[assignment]  # one more than BPMF has
     radius: float | Literal["auto"] = "auto"
     item_prior: Literal["von-mises-fisher", "uniform"] = "von-mises-fisher"
-    sampler: SphereSampler = "geodesic"
+    sampler: moves.SphereSampler = "geodesic"
     item_steps: int | None = None
 
     BIASES: ClassVar[tuple[bool | str, ...]] = (True, False, "on-sphere")
@@ -138,9 +130,9 @@ class SphereBPMF(BPMF):
     def check(self) -> None:
         super().check()
         if self.radius != "auto":
-            check_number("radius", self.radius, above=1 / EXTREME_RADIUS, below=EXTREME_RADIUS)
+            check_number("radius", self.radius, above=1 / moves.EXTREME_RADIUS, below=moves.EXTREME_RADIUS)
         check_option("item_prior", self.item_prior, ["von-mises-fisher", "uniform"])
-        check_option("sampler", self.sampler, list(SPHERE_SAMPLERS))
+        check_option("sampler", self.sampler, list(moves.SPHERE_SAMPLERS))
         if self.item_steps is not None:
             check_int("item_steps", self.item_steps, least=1)
 
@@ -177,7 +169,7 @@ class SphereBPMF(BPMF):
         """In units of the ratings' standard deviation."""
         scale = observed.standard_deviation or 1.0
         standard = replace(observed, values=((observed.values - observed.mean) / scale).astype(np.float32))
-        return free_length(
+        return moves.free_length(
             standard,
             self._columns(observed),
             Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"]),
@@ -199,7 +191,7 @@ class SphereBPMF(BPMF):
                 self._prior(observed.n_users, n_factors, likelihood), scale=self.prior_scale * self.radius**2
             ),
             item_prior=SpherePrior(sphere, CONCENTRATION if self.item_prior != "uniform" else None, of_biases),
-            item_moves=SphereMoves(
-                sphere, self.sampler, self.item_steps or STEPS[self.sampler], self.warmup * self.inner_sweeps
+            item_moves=moves.SphereMoves(
+                sphere, self.sampler, self.item_steps or moves.STEPS[self.sampler], self.warmup * self.inner_sweeps
             ),
         )

@@ -20,37 +20,14 @@ from tastespace.inference.transition import HELD_OUT, Measured
 from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number, check_option
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
-from tastespace.models.factorization.gibbs.bpmf import (
-    BIAS_RATE,
-    BIAS_SHAPE,
-    LEAST_PRIOR_ROWS,
-    PRIOR_ROWS,
-    PRIOR_SHARE,
-)
+from tastespace.models.factorization.gibbs import bpmf
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.likelihoods.base import FIRST_PRECISION, Units
 from tastespace.models.factorization.likelihoods.gaussian import EXTREME
 from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, check_most_factors, unit_of
 from tastespace.models.factorization.rank.column_search import most_columns
 from tastespace.models.factorization.rows import RatingBlock, score_pairs
-from tastespace.models.factorization.vb.ascent import (
-    VANISHED,
-    PruningAscent,
-    VariationalAscent,
-    VariationalState,
-    last_stage,
-    starting_points,
-)
-from tastespace.models.factorization.vb.populations import (
-    Covariance,
-    ExpectedPrior,
-    GammaNoise,
-    Hierarchy,
-    PointNoise,
-    Variances,
-    VariationalNoise,
-    VariationalPopulation,
-)
+from tastespace.models.factorization.vb import ascent, populations
 from tastespace.models.factorization.vb.posterior import Stranger, UncertainItems, VariationalPosterior
 from tastespace.models.factorization.vb.rows import Family, RowBeliefs, Shape, packed
 from tastespace.models.factorization.watch import aligned
@@ -157,8 +134,8 @@ class VB(Recommender):
     ) -> VariationalPosterior:
         transition: Any = self.bind(observed, rng, given)
         if self.n_factors == "auto":
-            transition = PruningAscent(
-                transition, VANISHED * unit_of(observed), lambda columns: self._populations(observed, columns)
+            transition = ascent.PruningAscent(
+                transition, ascent.VANISHED * unit_of(observed), lambda columns: self._populations(observed, columns)
             )
         if held_out is not None:
             transition = _watched(transition, observed, held_out)
@@ -171,7 +148,7 @@ class VB(Recommender):
             phase="pass",
             observer=observer,
         )
-        passes = last_stage(trace) if self.n_factors == "auto" else trace
+        passes = ascent.last_stage(trace) if self.n_factors == "auto" else trace
         return self._concluded(observed, state, np.array([stats["bound"] for stats in passes]))
 
     @property
@@ -186,21 +163,23 @@ class VB(Recommender):
         """To begin with."""
         return most_columns(self.most_factors, observed) if isinstance(self.n_factors, str) else self.n_factors
 
-    def _populations(self, observed: Ratings, columns: int) -> tuple[VariationalPopulation, VariationalPopulation]:
+    def _populations(
+        self, observed: Ratings, columns: int
+    ) -> tuple[populations.VariationalPopulation, populations.VariationalPopulation]:
         """Where those of users and items begin."""
         return (
             self._population(observed.n_users, columns, 1.0, self.prior != "fixed"),
             self._population(observed.n_items, columns, 1 / columns, self.prior == "both variances"),
         )
 
-    def bind(self, observed: Ratings, rng: Generator, given: Start | None = None) -> VariationalAscent:
+    def bind(self, observed: Ratings, rng: Generator, given: Start | None = None) -> ascent.VariationalAscent:
         """The transition for these ratings, and where it starts."""
         dtype = np.float32 if self.precision == "float32" else np.float64
         offset, scale = self._units(observed)
         by_user, by_item = (RatingBlock.of(side, dtype, offset, scale) for side in (observed.by_user, observed.by_item))
         n_threads, columns = threads.resolve(self.threads), self._columns(observed)
         shape = Shape(columns, self.biases, self.covariance)
-        users, items = starting_points(
+        users, items = ascent.starting_points(
             by_user,
             by_item,
             columns,
@@ -211,33 +190,35 @@ class VB(Recommender):
             threads=n_threads,
         )
         user_population, item_population = self._populations(observed, columns)
-        start = VariationalState(
+        start = ascent.VariationalState(
             users=RowBeliefs.certain(shape, users),
             items=RowBeliefs.certain(shape, items),
             user_population=user_population,
             item_population=item_population,
             noise=self._noise(scale),
         )
-        return VariationalAscent(by_user, by_item, start, n_threads)
+        return ascent.VariationalAscent(by_user, by_item, start, n_threads)
 
     def _units(self, observed: Ratings) -> tuple[float, float]:
         """What is taken off ratings, and what they are divided by."""
         return observed.mean if self.centred else 0.0, observed.standard_deviation or 1.0
 
-    def _population(self, n_rows: int, size: int, variance: float, learns_variances: bool) -> VariationalPopulation:
+    def _population(
+        self, n_rows: int, size: int, variance: float, learns_variances: bool
+    ) -> populations.VariationalPopulation:
         """Where a side begins: columns of this variance."""
         if not self.hierarchical:
             if self.prior == "covariances":
-                return Covariance(variance * np.eye(size))
-            return Variances(np.full(size, variance), 1.0, learns_variances)
-        rows = max(LEAST_PRIOR_ROWS, min(PRIOR_ROWS, PRIOR_SHARE * n_rows))
+                return populations.Covariance(variance * np.eye(size))
+            return populations.Variances(np.full(size, variance), 1.0, learns_variances)
+        rows = max(bpmf.LEAST_PRIOR_ROWS, min(bpmf.PRIOR_ROWS, bpmf.PRIOR_SHARE * n_rows))
         degrees = size + (rows if self.prior_degrees is None else self.prior_degrees)
         factors = NormalWishart(np.zeros(size), self.prior_strength, np.eye(size) / self.prior_scale, degrees)
-        bias = NormalGamma(0.0, self.prior_strength, BIAS_SHAPE, BIAS_RATE)
+        bias = NormalGamma(0.0, self.prior_strength, bpmf.BIAS_SHAPE, bpmf.BIAS_RATE)
         first = NormalWishart(np.zeros(size), self.prior_strength, degrees * variance * np.eye(size), degrees)
-        return Hierarchy(first, bias, factors, bias, self.biases)
+        return populations.Hierarchy(first, bias, factors, bias, self.biases)
 
-    def _noise(self, scale: float) -> VariationalNoise:
+    def _noise(self, scale: float) -> populations.VariationalNoise:
         if self.noise_precision != "learned":
             precision = self.noise_precision * scale**2
             if not 1 / EXTREME < precision < EXTREME:
@@ -245,13 +226,15 @@ class VB(Recommender):
                     f"noise_precision is {self.noise_precision:g}, for ratings with a standard deviation of {scale:g}; "
                     f"expected something nearer to {2 / scale**2:.2g}, or 'learned'"
                 )
-            return PointNoise(precision, learns=False)
+            return populations.PointNoise(precision, learns=False)
         if not self.hierarchical:
-            return PointNoise(FIRST_PRECISION)
+            return populations.PointNoise(FIRST_PRECISION)
         prior = Gamma(self.noise_shape, self.noise_rate)
-        return GammaNoise(Gamma(1.0, 1 / FIRST_PRECISION), prior)
+        return populations.GammaNoise(Gamma(1.0, 1 / FIRST_PRECISION), prior)
 
-    def _concluded(self, observed: Ratings, state: VariationalState, bounds: DoubleArray) -> VariationalPosterior:
+    def _concluded(
+        self, observed: Ratings, state: ascent.VariationalState, bounds: DoubleArray
+    ) -> VariationalPosterior:
         offset, scale = self._units(observed)
         means = contiguous(state.items.means, np.float32)
         covariances = contiguous(state.items.covariances, np.float32)
@@ -294,7 +277,7 @@ def _watched(transition: Any, observed: Ratings, held_out: Ratings) -> Any:
         return transition
     side, n_threads = transition.by_user, transition.threads
 
-    def rmse(state: VariationalState) -> float:
+    def rmse(state: ascent.VariationalState) -> float:
         scores = score_pairs(state.users.points, user_rows, state.items.points, item_rows, 0.0, n_threads)
         errors = np.clip(side.offset + side.scale * scores.astype(np.float64), *observed.range) - values
         return sqrt(float(np.mean(errors**2)))
@@ -302,7 +285,7 @@ def _watched(transition: Any, observed: Ratings, held_out: Ratings) -> Any:
     return Measured(transition, {HELD_OUT: rmse})
 
 
-def _moments_of(expected: ExpectedPrior, has_biases: bool) -> Populations:
+def _moments_of(expected: populations.ExpectedPrior, has_biases: bool) -> Populations:
     """A population by its expected precision, and the mean that goes with it."""
     bias_precision = expected.bias_precision if has_biases else 0.0
     return Populations(
