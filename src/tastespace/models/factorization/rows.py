@@ -218,13 +218,11 @@ class RowMoves(Protocol):
     @property
     def sphere(self) -> Sphere | None:
         """That rows lie on, if they do."""
-        ...
 
     def solved(
         self, side: RatingBlock, other: Factors, prior: RowPrior, rows: Factors, name: str, threads: int
     ) -> Factors:
         """Where the energy of each row is least; `rows` are where they are now."""
-        ...
 
     def drawn(
         self,
@@ -237,7 +235,6 @@ class RowMoves(Protocol):
         threads: int,
     ) -> tuple[Factors, DoubleArray]:
         """From their distribution, whatever they were before, and the squared errors that they leave."""
-        ...
 
     def moved(
         self,
@@ -250,7 +247,6 @@ class RowMoves(Protocol):
         threads: int,
     ) -> Moved:
         """By a move that leaves their distribution alone: one of many."""
-        ...
 
 
 @dataclass(frozen=True)
