@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import numpy as np
 from numpy.random import Generator
@@ -54,9 +54,9 @@ class Recommender(ABC):
     search_space: ClassVar[SearchSpace] = {}  # what `tune` searches of this model
     scores_are_ratings: ClassVar[bool] = True  # those of lists are expected ratings, or chances of a choice
     is_its_ratings: ClassVar[bool] = False  # the posterior holds the training ratings, and is nothing without them
+    begins_from_others: ClassVar[bool] = False  # `infer` takes `given`, the items of another model (a `Start`)
+    keeps_checkpoints: ClassVar[bool] = False  # `infer` takes `checkpoints`
     # What only some models do; None for the others.
-    infer_from: ClassVar[Callable[..., Posterior] | None] = None  # as `infer`, from the items of another model
-    infer_resumably: ClassVar[Callable[..., Posterior] | None] = None  # as `infer`, with checkpoints
     kept_up: ClassVar[Callable[..., Posterior] | None] = None  # the same draws for all ratings there are now
     restarted: ClassVar[Callable[..., Posterior] | None] = None  # chains that go on from where the old ones ended
     warns = True  # remarks of answers become Python warnings, for people at a prompt
@@ -113,8 +113,9 @@ class Recommender(ABC):
                 raise InvalidParameterError("fit got a start and checkpoints; expected one of them, or neither")
             seed, begun = randomness.resolve(self.seed), start_of(start, observed)
             check_startable(self)
-            assert self.infer_from is not None
-            posterior = self.infer_from(begun, observed, randomness.generator(seed), observer, held_out)
+            posterior = cast(Callable[..., Posterior], self.infer)(
+                observed, randomness.generator(seed), observer, held_out, given=begun
+            )
         elif checkpoints is None:
             seed = randomness.resolve(self.seed)
             posterior = self.infer(observed, randomness.generator(seed), observer, held_out)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace import threads
+from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, no_improvement, small_change
@@ -176,6 +177,7 @@ class ALS(FindsStrengths):
         "user_bias_regularisation": parameters.Range(0.001, 0.5),
     }
     posterior_class = EitherPosterior
+    begins_from_others = True
 
     def check(self) -> None:
         super().check()
@@ -194,24 +196,19 @@ class ALS(FindsStrengths):
             )
 
     def infer(
-        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        held_out: Ratings | None = None,
+        given: Start | None = None,
     ) -> PointPosterior | EmpiricalPosterior:
-        return self._sized(observed, rng, observer)._either(None, observed, rng, observer, held_out)
-
-    def infer_from(
-        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> PointPosterior | EmpiricalPosterior:
-        return self._sized(observed, rng, observer, start)._either(start, observed, rng, observer, held_out)
-
-    def _either(
-        self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> PointPosterior | EmpiricalPosterior:
-        settings = empirical_bayes_of(self.regularisation)
+        known, settings = self._sized(observed, rng, observer, given), empirical_bayes_of(self.regularisation)
         if settings is None:
-            return self._inferred(given, observed, rng, observer)
-        return self._learner(settings, self._known_factors()).infer(observed, rng, observer, held_out, given)
+            return known._inferred(given, observed, rng, observer)
+        return self._learner(settings, known._known_factors()).infer(observed, rng, observer, held_out, given)
 
-    def _sized(self, observed: Ratings, rng: Generator, observer: Observer, given: Start | None = None) -> Self:
+    def _sized(self, observed: Ratings, rng: Generator, observer: Observer, given: Start | None) -> Self:
         """The same with a known number of factors, found by a short run of a sampler whose columns shrink."""
         if self.n_factors != "auto":
             return self
@@ -249,17 +246,22 @@ class ALS(FindsStrengths):
         sweeps = self.sweeps
         if self.early_stopping and validation is not None:
             sweeps = self._best_sweeps(validation, penalty, start, rng, observer)
-        state, trace = ascend(
-            transition,
-            transition.init(rng) if start is None else start,
-            rng,
-            steps=sweeps,
-            stop=small_change("loss", self.tolerance),
-            phase="sweep",
-            observer=observer,
-        )
-        losses = np.array([stats["loss"] for stats in trace])
+        state, losses = self._swept(transition, start, sweeps, "sweep", rng, observer)
         return PointPosterior(observed.mean, state.users, state.items, penalty, losses)
+
+    def _swept(
+        self,
+        transition: AlternatingLeastSquares,
+        start: ALSState | None,
+        sweeps: int,
+        phase: str,
+        rng: Generator,
+        observer: Observer,
+    ) -> tuple[ALSState, DoubleArray]:
+        """Where sweeps end that lower the loss, and the loss after each."""
+        stop = small_change("loss", self.tolerance)
+        state, trace = ascend(transition, start, rng, steps=sweeps, stop=stop, phase=phase, observer=observer)
+        return state, np.array([stats["loss"] for stats in trace])
 
     def _needs_validation(self) -> bool:
         return self.early_stopping or (self.regularisation == "auto" and not self._all_given())
@@ -268,16 +270,9 @@ class ALS(FindsStrengths):
         self, validation: Validation, penalty: Penalty, start: ALSState | None, rng: Generator, observer: Observer
     ) -> int:
         """After how many sweeps the held-out ratings are predicted best."""
-        transition = self._validated(validation, penalty)
-        _, trace = ascend(
-            transition,
-            transition.init(rng) if start is None else start,
-            rng,
-            steps=self.sweeps,
-            stop=no_improvement(HELD_OUT, PATIENCE),
-            phase="finding when to stop",
-            observer=observer,
-        )
+        transition, stop = self._validated(validation, penalty), no_improvement(HELD_OUT, PATIENCE)
+        phase = "finding when to stop"
+        _, trace = ascend(transition, start, rng, steps=self.sweeps, stop=stop, phase=phase, observer=observer)
         return 1 + min(range(len(trace)), key=lambda step: trace[step][HELD_OUT])
 
     def _penalty(

@@ -14,7 +14,7 @@ from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import ConvergenceWarning, warn
 from tastespace.inference.diagnosis import MAX_ERROR
-from tastespace.inference.drivers import Schedule, ascend, never, sample
+from tastespace.inference.drivers import Schedule, ascend, sample
 from tastespace.inference.samplers import stochastic_approximation as approximation
 from tastespace.inference.transition import NOISE, Stats, Trace
 from tastespace.models.base.resuming import Start
@@ -29,7 +29,7 @@ from tastespace.models.factorization.likelihoods.base import Observations, squar
 from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.rows import RatingBlock
 from tastespace.models.factorization.watch import Watch, Watched, trace_of
-from tastespace.progress import Observer, silent
+from tastespace.progress import Observer
 
 # Too weak rather than too strong: factors that are held down too much may vanish, and a precision that has nothing to
 # hold stays anywhere.
@@ -110,10 +110,7 @@ class FactorEvidence:
         )
         if self.given is not None:
             return ascent.from_model(self.given, rng)
-        start, _ = ascend(
-            ascent, ascent.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
-        )
-        return start
+        return ascend(ascent, None, rng, steps=START_SWEEPS)[0]
 
 
 # Both halves of so many steps must agree, to so many parts of a precision: closer is not seen in any prediction.
@@ -181,14 +178,9 @@ class EmpiricalFactorization:
             evidence, STEPS[settings.steps], float(np.log(MIN_PRECISION)), float(np.log(MAX_PRECISION))
         )
         converged = approximation.has_converged(coordinates.names, WINDOW, TOLERANCE)
+        phase = "learning the regularisation"
         last, trace = ascend(
-            transition,
-            transition.init(rng),
-            rng,
-            steps=settings.most_steps,
-            stop=converged,
-            phase="learning the regularisation",
-            observer=observer,
+            transition, None, rng, steps=settings.most_steps, stop=converged, phase=phase, observer=observer
         )
         if not converged(trace):
             warn(

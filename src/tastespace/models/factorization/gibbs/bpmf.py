@@ -119,6 +119,7 @@ class BPMF(Recommender):
 
     search_space = {"n_factors": FACTORS}
     posterior_class = DrawsPosterior
+    begins_from_others = keeps_checkpoints = True
 
     def suits(self, kind: Kind) -> bool:
         return (kind in CHOICES) == self.takes_negatives
@@ -188,23 +189,13 @@ class BPMF(Recommender):
         return Schedule(self.chains, warmup, self.draws, thin)
 
     def infer(
-        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
-    ) -> DrawsPosterior:
-        return self.infer_resumably(observed, rng, observer, held_out, None)
-
-    def infer_from(
-        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> DrawsPosterior:
-        return self.infer_resumably(observed, rng, observer, held_out, None, start)
-
-    def infer_resumably(
         self,
         observed: Ratings,
         rng: Generator,
         observer: Observer,
-        held_out: Ratings | None,
-        checkpoints: RunCheckpoints | None,
+        held_out: Ratings | None = None,
         given: Start | None = None,
+        checkpoints: RunCheckpoints | None = None,
     ) -> DrawsPosterior:
         negatives = likelihood_of(self.likelihood).sample_negatives(observed, type(self).__name__, rng)
         if negatives is not None:  # What is held out are choices, too: how far they are from 1 would say nothing.

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace.arrays import DoubleArray
-from tastespace.inference.drivers import ascend, never
+from tastespace.inference.drivers import ascend
 from tastespace.inference.samplers.hamiltonian import DualAveraging
 from tastespace.inference.transition import ACTIVE, Stats
 from tastespace.models.base.resuming import Start
@@ -31,7 +31,6 @@ from tastespace.models.factorization.priors.normal_wishart import (
     on_sphere,
 )
 from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RatingBlock, RowMoves, require_finite
-from tastespace.progress import silent
 
 START_SD = 0.1
 # A few sweeps of ALS bring the factors near; the sampler does the rest better than more of them.
@@ -154,11 +153,7 @@ class GibbsSweep:
         return self._ascent().from_items(items if sphere is None else on_sphere(items, sphere))
 
     def _als(self, rng: Generator) -> ALSState:
-        ascent = self._ascent()
-        start, _ = ascend(
-            ascent, ascent.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
-        )
-        return start
+        return ascend(self._ascent(), None, rng, steps=START_SWEEPS)[0]
 
     def _ascent(self) -> AlternatingLeastSquares:
         """The least squares that a chain may start from."""

@@ -94,15 +94,8 @@ class ImplicitALS(OneClass):
     def _inferred(self, observed: Ratings, rng: Generator, observer: Observer) -> DrawsPosterior:
         settings = self._settings(observed, rng, observer)
         transition = self._bind(observed, settings.strength, settings.ridge, self.n_factors)
-        state, trace = ascend(
-            transition,
-            transition.init(rng),
-            rng,
-            steps=self.sweeps,
-            stop=small_change("loss", self.tolerance),
-            phase="sweep",
-            observer=observer,
-        )
+        stop = small_change("loss", self.tolerance)
+        state, trace = ascend(transition, None, rng, steps=self.sweeps, stop=stop, observer=observer)
         return self._concluded(transition, state, settings, np.array([stats["loss"] for stats in trace]))
 
     @property

@@ -25,7 +25,7 @@ from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, Of
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import NonFiniteStateError
-from tastespace.inference.drivers import ascend, never
+from tastespace.inference.drivers import ascend
 from tastespace.inference.transition import Stats
 from tastespace.lazy import special
 from tastespace.models.base.parameters import MANY_FACTORS, Range, check_int, check_number, check_option
@@ -244,15 +244,7 @@ class LogisticMF(OneClass):
             biases=self.biases,
             threads=threads.resolve(self.threads),
         )
-        state, trace = ascend(
-            transition,
-            transition.init(rng),
-            rng,
-            steps=self.epochs,
-            stop=never,
-            phase="epoch",
-            observer=observer,
-        )
+        state, trace = ascend(transition, None, rng, steps=self.epochs, phase="epoch", observer=observer)
         if not (isfinite(trace[-1]["loss"]) and isfinite(state.users.squared() + state.items.squared())):
             raise NonFiniteStateError(
                 f"after {len(trace)} epochs the loss is {trace[-1]['loss']}; expected finite numbers: take a smaller "

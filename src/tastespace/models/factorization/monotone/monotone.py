@@ -278,14 +278,14 @@ class MonotoneMF(ALS):
         check_int("folds", self.folds, least=1)
 
     def infer(  # type: ignore[override]  # what ALS concludes is a part of what this does
-        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        held_out: Ratings | None = None,
+        given: Start | None = None,
     ) -> MonotonePosterior:
-        return self._sized(observed, rng, observer)._curved(None, observed, rng, observer)
-
-    def infer_from(  # type: ignore[override]
-        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> MonotonePosterior:
-        return self._sized(observed, rng, observer, start)._curved(start, observed, rng, observer)
+        return self._sized(observed, rng, observer, given)._curved(given, observed, rng, observer)
 
     def _curved(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> MonotonePosterior:
         """The posterior on curves; with empirical Bayes these are of the point estimate, and draws on them predict."""
@@ -369,16 +369,9 @@ class MonotoneMF(ALS):
         """All ratings fitted on their curves; then users, and whose curve is which, as a fold-in has them."""
         if table.is_straight:
             return MonotonePosterior(plain, table)
-        factors, trace = ascend(
-            curved.on(table.curves, table.of_user),
-            ALSState(plain.users, plain.items),
-            rng,
-            steps=len(plain.losses) if self.early_stopping else self.sweeps,
-            stop=small_change("loss", self.tolerance),
-            phase="sweep on the curves",
-            observer=observer,
-        )
-        losses = np.array([stats["loss"] for stats in trace])
+        transition, start = curved.on(table.curves, table.of_user), ALSState(plain.users, plain.items)
+        sweeps = len(plain.losses) if self.early_stopping else self.sweeps
+        factors, losses = self._swept(transition, start, sweeps, "sweep on the curves", rng, observer)
         plain = replace(plain, users=factors.users, items=factors.items, losses=losses)
         posterior = MonotonePosterior(plain, table)
         if table.way == "one":

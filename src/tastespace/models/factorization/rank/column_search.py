@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, contiguous
 from tastespace.data.ratings import Ratings
 from tastespace.inference.checkpoints import RunCheckpoints
-from tastespace.inference.drivers import Schedule, ascend, never, sample
+from tastespace.inference.drivers import Schedule, ascend, sample
 from tastespace.inference.transition import ACTIVE, Stats, Trace
 from tastespace.models.factorization.als.sweep import ALSState
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
 from tastespace.models.factorization.priors import normal_wishart as populations
 from tastespace.models.factorization.rows import Factors
-from tastespace.progress import Observer, silent
+from tastespace.progress import Observer
 
 MIN_SHARE = 1e-6  # of the mean variance of a column: a direction without any factors has none
 
@@ -102,9 +102,7 @@ class SettledSweep:
     def init(self, rng: Generator) -> GibbsState:
         sweep = self.sweep
         first = replace(sweep, user_prior=self.user_prior, item_prior=self.item_prior)
-        state, _ = ascend(
-            first, first.init(rng), rng, steps=SETTLING_SWEEPS, stop=never, phase="starting", observer=silent
-        )
+        state, _ = ascend(first, None, rng, steps=SETTLING_SWEEPS)
         turned = in_columns(ALSState(state.users, state.items), shrinks_users=sweep.user_prior.columns is not None)
         return replace(
             state,

@@ -19,7 +19,7 @@ from numpy.random import Generator
 from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, IntArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import DataError, InvalidParameterError
-from tastespace.inference.drivers import Schedule, ascend, never, sample
+from tastespace.inference.drivers import Schedule, ascend, sample
 from tastespace.inference.samplers.annealing import Cooling, Geometric
 from tastespace.inference.samplers.reversible_jump import Bridge, Jumped, MovePair, bridged_jump, jump
 from tastespace.inference.samplers.stochastic_approximation import Adam, Memory
@@ -315,9 +315,7 @@ class ReversibleJump:
         )
         last, cooled = chain.last, list[Stats]()
         if plan.quench:
-            last, cooled = ascend(
-                sampler, chain.last, rng, steps=plan.quench, stop=never, phase="cooling", observer=observer
-            )
+            last, cooled = ascend(sampler, last, rng, steps=plan.quench, phase="cooling", observer=observer)
         return JumpRun(
             ranks=np.array(chain.draws),
             max_rank=max_rank,

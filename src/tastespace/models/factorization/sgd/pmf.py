@@ -112,6 +112,7 @@ class PMF(FindsStrengths):
         "decay": Range(0.005, 0.5),
     }
     posterior_class = EitherFormPosterior
+    begins_from_others = True
 
     def check(self) -> None:
         super().check()
@@ -139,23 +140,18 @@ class PMF(FindsStrengths):
             )
 
     def infer(
-        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        held_out: Ratings | None = None,
+        given: Start | None = None,
     ) -> FormPosterior | EmpiricalPosterior:
-        return self._inferred(None, observed, rng, observer, held_out)
-
-    def infer_from(
-        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> FormPosterior | EmpiricalPosterior:
-        if self.form == "sigmoid":
+        if given is not None and self.form == "sigmoid":
             raise InvalidParameterError(
                 "the form is sigmoid, whose factors are not in units of ratings, as those of start are; expected the "
                 "form centred or raw, or start=None"
             )
-        return self._inferred(start, observed, rng, observer, held_out)
-
-    def _inferred(
-        self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> FormPosterior | EmpiricalPosterior:
         settings = empirical_bayes_of(self.regularisation)
         if settings is not None:
             return self._learner(settings, self.n_factors).infer(observed, rng, observer, held_out, given)

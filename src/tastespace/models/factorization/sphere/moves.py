@@ -12,14 +12,13 @@ from tastespace import _native
 from tastespace.arrays import AnyFloats, DoubleArray, contiguous
 from tastespace.data.ratings import Ratings
 from tastespace.errors import NonFiniteStateError
-from tastespace.inference.drivers import ascend, never
+from tastespace.inference.drivers import ascend
 from tastespace.inference.samplers import hamiltonian
 from tastespace.inference.samplers.hamiltonian import DualAveraging
 from tastespace.inference.transition import ACCEPTANCE, ENERGY_ERROR
 from tastespace.models.factorization.als.sweep import AlternatingLeastSquares, Penalty
 from tastespace.models.factorization.priors.normal_wishart import Population, Sphere, on_sphere
 from tastespace.models.factorization.rows import Factors, Moved, RatingBlock, Responses, RowPrior
-from tastespace.progress import silent
 
 SphereSampler = Literal["geodesic", "slice", "metropolis"]
 SPHERE_SAMPLERS: tuple[SphereSampler, ...] = get_args(SphereSampler)
@@ -219,5 +218,4 @@ def free_length(
 ) -> float:
     """The median length of the items of a few sweeps of alternating least squares."""
     ascent = AlternatingLeastSquares.bind(observed, n_factors, penalty, biases=biases, dtype=dtype, threads=threads)
-    free, _ = ascend(ascent, ascent.init(rng), rng, steps=SWEEPS, stop=never, phase="starting", observer=silent)
-    return median_length(free.items)
+    return median_length(ascend(ascent, None, rng, steps=SWEEPS)[0].items)

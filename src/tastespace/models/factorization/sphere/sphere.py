@@ -13,7 +13,6 @@ from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import Gamma
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.checkpoints import RunCheckpoints
-from tastespace.inference.drivers import ascend, small_change
 from tastespace.models.base.parameters import FACTORS, Range, check_int, check_number, check_option, spread
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.update import TrainingSummary
@@ -63,37 +62,18 @@ class SphereALS(ALS):
             "model BPMF on the sphere (sphere), which learns its priors"
         )
 
-    def infer(
-        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
-    ) -> PointPosterior:
-        return self._sized(observed, rng, observer)._placed(None, observed, rng, observer)
-
-    def infer_from(
-        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> PointPosterior:
-        return self._sized(observed, rng, observer, start)._placed(start, observed, rng, observer)
-
-    def _placed(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
-        return self._on_sphere(self._inferred(given, observed, rng, observer), observed, rng, observer)
-
-    def _on_sphere(self, free: PointPosterior, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
+    def _inferred(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
         """From the free minimum to the best with items of one length."""
+        free = super()._inferred(given, observed, rng, observer)
         usual = moves.median_length(free.items)
         radius = usual if self.radius == "auto" else self.radius
         strengths = free.penalty.strengths
         scaled = USERS_SHARE * strengths.users * (radius / usual) ** 2
         penalty = replace(free.penalty, strengths=replace(strengths, users=scaled))
         transition = replace(self._bind(observed, penalty), item_moves=moves.SphereMoves(Sphere(radius)))
-        state, trace = ascend(
-            transition,
-            ALSState(free.users, on_sphere(free.items, Sphere(radius))),
-            rng,
-            steps=len(free.losses) if self.early_stopping else self.sweeps,
-            stop=small_change("loss", self.tolerance),
-            phase="sweep on the sphere",
-            observer=observer,
-        )
-        losses = np.array([stats["loss"] for stats in trace])
+        start = ALSState(free.users, on_sphere(free.items, Sphere(radius)))
+        sweeps = len(free.losses) if self.early_stopping else self.sweeps
+        state, losses = self._swept(transition, start, sweeps, "sweep on the sphere", rng, observer)
         return PointPosterior(observed.mean, state.users, state.items, penalty, losses)
 
 
@@ -136,19 +116,19 @@ class SphereBPMF(BPMF):
         if self.item_steps is not None:
             check_int("item_steps", self.item_steps, least=1)
 
-    def infer_resumably(
+    def infer(
         self,
         observed: Ratings,
         rng: Generator,
         observer: Observer,
-        held_out: Ratings | None,
-        checkpoints: RunCheckpoints | None,
+        held_out: Ratings | None = None,
         given: Start | None = None,
+        checkpoints: RunCheckpoints | None = None,
     ) -> DrawsPosterior:
         if self.radius == "auto":
             known = replace(self, radius=self._median_length(observed, rng))
-            return known.infer_resumably(observed, rng, observer, held_out, checkpoints, given)
-        return super().infer_resumably(observed, rng, observer, held_out, checkpoints, given)
+            return known.infer(observed, rng, observer, held_out, given, checkpoints)
+        return super().infer(observed, rng, observer, held_out, given, checkpoints)
 
     def restarted(
         self,

@@ -26,7 +26,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace.arrays import AnyFloats, DoubleArray, contiguous
-from tastespace.inference.drivers import ascend, never
+from tastespace.inference.drivers import ascend
 from tastespace.inference.transition import Stats
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, AlternatingLeastSquares, Penalty, Strengths
@@ -34,7 +34,6 @@ from tastespace.models.factorization.gibbs.sweep import START_SD, START_STRENGTH
 from tastespace.models.factorization.rows import Factors, Moments, RatingBlock
 from tastespace.models.factorization.vb.populations import VariationalNoise, VariationalPopulation
 from tastespace.models.factorization.vb.rows import BLOCK_ROWS, RowBeliefs, moved_rows, packed, records_of
-from tastespace.progress import silent
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +132,7 @@ def starting_points(
         if given is not None:
             start = squares.from_model(given, rng)
         else:
-            start, _ = ascend(
-                squares, squares.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
-            )
+            start, _ = ascend(squares, None, rng, steps=START_SWEEPS)
         return start.users, start.items
     users, items = (_random(side, n_factors, biases, rng) for side in (by_user, by_item))
     return users, items

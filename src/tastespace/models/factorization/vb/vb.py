@@ -82,6 +82,7 @@ class VB(Recommender):
 
     search_space = {"n_factors": FACTORS}
     posterior_class = VariationalPosterior
+    begins_from_others = True
 
     def check(self) -> None:
         super().check()
@@ -120,17 +121,12 @@ class VB(Recommender):
                 )
 
     def infer(
-        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
-    ) -> VariationalPosterior:
-        return self._inferred(None, observed, rng, observer, held_out)
-
-    def infer_from(
-        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> VariationalPosterior:
-        return self._inferred(start, observed, rng, observer, held_out)
-
-    def _inferred(
-        self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        held_out: Ratings | None = None,
+        given: Start | None = None,
     ) -> VariationalPosterior:
         transition: Any = self.bind(observed, rng, given)
         if self.n_factors == "auto":
@@ -139,15 +135,8 @@ class VB(Recommender):
             )
         if held_out is not None:
             transition = _watched(transition, observed, held_out)
-        state, trace = ascend(
-            transition,
-            transition.init(rng),
-            rng,
-            steps=self.passes,
-            stop=small_change("bound", self.tolerance),
-            phase="pass",
-            observer=observer,
-        )
+        stop = small_change("bound", self.tolerance)
+        state, trace = ascend(transition, None, rng, steps=self.passes, stop=stop, phase="pass", observer=observer)
         passes = ascent.last_stage(trace) if self.n_factors == "auto" else trace
         return self._concluded(observed, state, np.array([stats["bound"] for stats in passes]))
 
