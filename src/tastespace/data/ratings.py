@@ -553,7 +553,7 @@ class Ratings:
 
 def _read_only(grouped: CSR) -> CSR:
     """Whoever holds the ratings may rely on them."""
-    for array in (grouped.offsets, grouped.columns, grouped.values):
+    for array in grouped.parts:
         array.flags.writeable = False
     return grouped
 

@@ -68,17 +68,12 @@ class People:
     @classmethod
     def nobody(cls) -> People:
         """One person of whom nothing is known."""
-        return cls.known(np.array([-1], np.int32), empty_history(1))
+        return cls.known(np.array([-1], np.int32), CSR.empty(1))
 
     @property
     def cold(self) -> BoolArray:
         """Who has nothing to go by."""
         return np.asarray((self.rows < 0) & (self.history.counts == 0))
-
-
-def empty_history(n: int) -> CSR:
-    """No ratings of n people."""
-    return CSR(np.zeros(n + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 
 @dataclass(frozen=True, eq=False)

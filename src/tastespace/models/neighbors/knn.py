@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -266,7 +266,37 @@ BIAS_SWEEPS = 20  # alternating steps for the biases; they have long settled by 
 
 
 @dataclass(kw_only=True)
-class ItemKNN(Recommender):
+class _KNN(Recommender):
+    """The parameters of both, and what follows from them."""
+
+    n_neighbours: int = 20
+    similarity: kernels.Similarity = "cosine"
+    shrinkage: float = 25.0
+    damping: float = 0.1
+    min_similarity: float = 0.0
+    min_common: int = 1
+    user_damping: float = 5.0
+    item_damping: float = 5.0
+
+    is_its_ratings = True
+
+    def check(self) -> None:
+        super().check()
+        self._rule.check()
+        check_number("user_damping", self.user_damping, least=0)
+        check_number("item_damping", self.item_damping, least=0)
+
+    @property
+    def _rule(self) -> kernels.Rule:
+        return kernels.Rule(**{field.name: getattr(self, field.name) for field in fields(kernels.Rule)})
+
+    def _baseline(self, observed: Ratings) -> Baseline:
+        _, items = damped_biases(observed, self.user_damping, self.item_damping, BIAS_SWEEPS)
+        return Baseline(observed.mean, items.astype(np.float32), float(self.user_damping))
+
+
+@dataclass(kw_only=True)
+class ItemKNN(_KNN):
     """A user rates an item as he rated the items most similar to it.
 
     rating = mean + user bias + item bias + average of what these leave of his ratings of the `n_neighbours` most
@@ -278,15 +308,7 @@ class ItemKNN(Recommender):
     The biases are those of `DampedBias`. Of each item, the `n_candidates` most similar ones are kept.
     """
 
-    n_neighbours: int = 20
-    similarity: kernels.Similarity = "cosine"
-    shrinkage: float = 25.0
-    damping: float = 0.1
-    min_similarity: float = 0.0
-    min_common: int = 1
     n_candidates: int = 400
-    user_damping: float = 5.0
-    item_damping: float = 5.0
 
     search_space = {
         "n_neighbours": Range(5, 200, whole=True),
@@ -295,26 +317,20 @@ class ItemKNN(Recommender):
         "damping": Range(0.01, 10),
     }
     posterior_class = ItemNeighbours
-    is_its_ratings = True
 
     def check(self) -> None:
         super().check()
-        _rule(self).check()
         check_int("n_candidates", self.n_candidates, least=1)
-        check_number("user_damping", self.user_damping, least=0)
-        check_number("item_damping", self.item_damping, least=0)
 
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> ItemNeighbours:
-        baseline = _baseline(self, observed)
-        return ItemNeighbours.find(
-            baseline, observed.by_user, _rule(self), self.n_candidates, threads.resolve(self.threads), observer
-        )
+        given, n_threads = (self._baseline(observed), observed.by_user, self._rule), threads.resolve(self.threads)
+        return ItemNeighbours.find(*given, self.n_candidates, n_threads, observer)
 
 
 @dataclass(kw_only=True)
-class UserKNN(Recommender):
+class UserKNN(_KNN):
     """A user rates an item as the users most similar to him rated it.
 
     rating = mean + user bias + item bias + average of what these leave of the ratings that the item got from the
@@ -325,13 +341,6 @@ class UserKNN(Recommender):
     """
 
     n_neighbours: int = 40
-    similarity: kernels.Similarity = "cosine"
-    shrinkage: float = 25.0
-    damping: float = 0.1
-    min_similarity: float = 0.0
-    min_common: int = 1
-    user_damping: float = 5.0
-    item_damping: float = 5.0
 
     search_space = {
         "n_neighbours": Range(10, 400, whole=True),
@@ -340,31 +349,8 @@ class UserKNN(Recommender):
         "damping": Range(0.01, 10),
     }
     posterior_class = UserNeighbours
-    is_its_ratings = True
-
-    def check(self) -> None:
-        super().check()
-        _rule(self).check()
-        check_number("user_damping", self.user_damping, least=0)
-        check_number("item_damping", self.item_damping, least=0)
 
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> UserNeighbours:
-        return UserNeighbours(_baseline(self, observed), observed.by_user, _rule(self))
-
-
-def _rule(model: ItemKNN | UserKNN) -> kernels.Rule:
-    return kernels.Rule(
-        similarity=model.similarity,
-        n_neighbours=model.n_neighbours,
-        shrinkage=model.shrinkage,
-        min_common=model.min_common,
-        min_similarity=model.min_similarity,
-        damping=model.damping,
-    )
-
-
-def _baseline(model: ItemKNN | UserKNN, observed: Ratings) -> Baseline:
-    _, items = damped_biases(observed, model.user_damping, model.item_damping, BIAS_SWEEPS)
-    return Baseline(observed.mean, items.astype(np.float32), float(model.user_damping))
+        return UserNeighbours(self._baseline(observed), observed.by_user, self._rule)

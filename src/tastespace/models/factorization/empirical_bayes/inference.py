@@ -243,8 +243,6 @@ class EmpiricalFactorization:
         return EmpiricalPosterior(
             draws=draws,
             units=model.likelihood.units(observed),
-            weighs_by_evidence=False,
-            is_half_stored=False,
             trace=trace,
             learning=learning,
         )

@@ -38,9 +38,9 @@ class DrawsPosterior(base.Posterior):
 
     draws: ItemDraws
     units: Units
-    weighs_by_evidence: bool
-    is_half_stored: bool  # items are written as float16
-    trace: Trace | None  # of chains, if there were any
+    weighs_by_evidence: bool = False
+    is_half_stored: bool = False  # items are written as float16
+    trace: Trace | None = None  # of chains, if there were any
 
     keeps_users = False
 
@@ -73,7 +73,7 @@ class DrawsPosterior(base.Posterior):
         """What draws have seen of people, where those that explain new ratings better count more; else None."""
         if not self.weighs_by_evidence or not people.is_new.any():
             return None
-        return base.empty_history(len(people)) if people.trained is None else people.trained
+        return CSR.empty(len(people)) if people.trained is None else people.trained
 
     @property
     def item_vectors(self) -> FloatMatrix:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from tastespace.arrays import BoolArray, FloatArray, IntArray, contiguous
+from tastespace.arrays import BoolArray, FloatArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
@@ -212,7 +212,7 @@ class NewItemRatings:
         all_of_raters = observed.by_user.take(raters)
         return cls(
             CSR(by_item.offsets, contiguous(places, np.int32), by_item.values),
-            _below(all_of_raters, n_learned),
+            all_of_raters.masked(all_of_raters.columns < n_learned),
         )
 
     @property
@@ -252,12 +252,3 @@ def _population(populations: Populations, s: int) -> Population:
         float(populations.bias_means[s]),
         float(populations.bias_precisions[s]),
     )
-
-
-def _below(ratings: CSR, n_columns: int) -> CSR:
-    """Only the first so many columns."""
-    is_kept = ratings.columns < n_columns
-    rows: IntArray = ratings.rows()[is_kept]
-    counts = np.bincount(rows, minlength=len(ratings))
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return CSR(offsets, ratings.columns[is_kept], ratings.values[is_kept])

@@ -158,7 +158,4 @@ class ImplicitALS(OneClass):
                 likelihood=ConfidenceCells(state.items, self.biases, confidence, ridge, variance, losses),
             ),
             units=Units(0.0, 1.0, None, float(scores.mean(dtype=np.float64))),
-            weighs_by_evidence=False,
-            is_half_stored=False,
-            trace=None,
         )

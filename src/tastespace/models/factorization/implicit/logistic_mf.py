@@ -279,7 +279,4 @@ class LogisticMF(OneClass):
                 ),
             ),
             units=Units(0.0, 1.0, np.array([0.0, 1.0]), float(special.expit(offset))),
-            weighs_by_evidence=False,
-            is_half_stored=False,
-            trace=None,
         )

@@ -21,7 +21,7 @@ from tastespace.arrays import FloatArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.models.base.posterior import PredictiveDistribution
-from tastespace.models.factorization.implicit.negatives import Chances, even, offsets_of, popularity
+from tastespace.models.factorization.implicit.negatives import Chances, even, popularity
 from tastespace.models.factorization.likelihoods import LIKELIHOODS, base
 from tastespace.settings import kind_of
 
@@ -127,7 +127,4 @@ class SampledNegatives(base.ServedLikelihood):
 def chosen_only(ratings: CSR) -> CSR:
     """Leave out what was chosen no times: explanations ask what would be if something had not been chosen."""
     is_chosen = ratings.values > 0
-    if is_chosen.all():
-        return ratings
-    counts = np.bincount(ratings.rows()[is_chosen], minlength=len(ratings))
-    return CSR(offsets_of(counts), ratings.columns[is_chosen], ratings.values[is_chosen])
+    return ratings if is_chosen.all() else ratings.masked(is_chosen)

@@ -89,11 +89,7 @@ class SphereMoves:
         if is_rated.all():
             return drawn.points, drawn.squares
         fresh = population.draw_rows(len(is_rated), other.factors.dtype, rng)
-        factors = np.where(is_rated[:, None], drawn.points.factors, fresh.factors)
-        bias = None
-        if drawn.points.bias is not None and fresh.bias is not None:
-            bias = np.where(is_rated, drawn.points.bias, fresh.bias)
-        return Factors(factors, bias), drawn.squares
+        return drawn.points.where(is_rated, fresh), drawn.squares
 
     def moved(
         self,

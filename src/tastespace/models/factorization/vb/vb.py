@@ -253,9 +253,6 @@ class VB(Recommender):
                 likelihood=uncertain,
             ),
             units=Units(low, high, levels_of(observed.values), observed.mean),
-            weighs_by_evidence=False,
-            is_half_stored=False,
-            trace=None,
         )
 
 
