@@ -36,6 +36,7 @@ from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence
 from tastespace.models.factorization.implicit.negatives import Panel
 from tastespace.models.factorization.likelihoods import base
+from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, Noise
 from tastespace.models.factorization.likelihoods.binary import EDGE, Binary
 from tastespace.models.factorization.likelihoods.ordinal import LEAST_CURVATURE, parabolas
 from tastespace.models.factorization.likelihoods.sampled_negatives import chosen_only
@@ -67,25 +68,18 @@ class Logistic(Binary):
         return float(special.logit(share))
 
     def augment(
-        self,
-        axis: base.Axis,
-        side: RatingBlock,
-        rows: Factors,
-        other: Factors,
-        noise: base.Noise,
-        rng: Generator,
-        threads: int,
+        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
     ) -> Responses:
         weights = row_scores(side, rows, other, self._offset, threads)
         _native.draw_polya_gamma(weights, int(rng.integers(1 << 63)), weights, threads)
         targets = (side.targets - weights.dtype.type(0.5)) / weights
         return Responses(RatingBlock(side.offsets, side.columns, targets, weights=weights, offset=self._offset), 1.0)
 
-    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[base.Likelihood[Any], base.Noise]:
-        return self, base.Noise(1.0)
+    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
+        return self, Noise(1.0)
 
     def approach(
-        self, side: RatingBlock, rows: Factors, other: Factors, noise: base.Noise, threads: int
+        self, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, threads: int
     ) -> RatingBlock | None:
         scores = row_scores(side, rows, other, self._offset, threads).astype(np.float64)
         is_yes = side.targets > EDGE

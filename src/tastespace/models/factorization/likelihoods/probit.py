@@ -19,6 +19,7 @@ from tastespace.data.csr import CSR
 from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base, ordinal
+from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, Noise
 from tastespace.models.factorization.likelihoods.binary import EDGE, LEVELS, Binary
 from tastespace.models.factorization.rows import Factors, RatingBlock, Responses
 
@@ -50,18 +51,11 @@ class Probit(Binary):
         return float(special.ndtri(share))
 
     def augment(
-        self,
-        axis: base.Axis,
-        side: RatingBlock,
-        rows: Factors,
-        other: Factors,
-        noise: base.Noise,
-        rng: Generator,
-        threads: int,
+        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
     ) -> Responses:
         return Responses(ordinal.latent(side, rows, other, EDGE, CUT, self._offset, rng, threads), 1.0)
 
-    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[base.Likelihood[Any], base.Noise]:
+    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
         return ordinal.Ordinal(LEVELS), ordinal.CutPoints(1.0, self._cuts(draws)[s])
 
     def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
