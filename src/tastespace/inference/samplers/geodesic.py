@@ -20,9 +20,8 @@ from numpy.typing import ArrayLike
 from tastespace.arrays import DoubleArray
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.samplers import target
-from tastespace.inference.samplers.hamiltonian import DualAveraging, adapted, begin, jittered
+from tastespace.inference.samplers.hamiltonian import Adapting, DualAveraging, adapted, begin, jittered
 from tastespace.inference.samplers.target import Gradient, LogDensity, Move
-from tastespace.inference.transition import Stats
 
 ON_SPHERE = 1e-6  # how far, as a share of the radius, a point may be off it: single precision is nearer
 
@@ -76,7 +75,7 @@ def unit_tangent(position: DoubleArray, radius: float, rng: Generator) -> Double
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class State(Adapting):
     """Where the chains are, how they got there, and how long their steps are."""
 
     position: DoubleArray  # ... x D
@@ -86,13 +85,6 @@ class State:
     averaging: DualAveraging
     move: Move
     steps: int = 0
-
-    @property
-    def step_size(self) -> float:
-        return self.averaging.step_size
-
-    def stats(self) -> Stats:
-        return {**self.move.stats(), "step_size": self.step_size}
 
 
 def init(

@@ -25,7 +25,7 @@ from tastespace.models.base import query as queries
 from tastespace.models.base import update as updates
 from tastespace.models.base.active_learning import AMONG, Goal, QuestionOptions, Questions, QuestionSearch
 from tastespace.models.base.attribution import Explanation, explain
-from tastespace.models.base.parameters import SearchSpace, check_int
+from tastespace.models.base.parameters import SearchSpace, check_declared, check_int
 from tastespace.models.base.policies import Mean, Policy, policy_of, uncertainty_of
 from tastespace.models.base.posterior import Pairs, Posterior, score_blocks
 from tastespace.models.base.results import Prediction, Ranking, Table
@@ -72,6 +72,7 @@ class Recommender(ABC):
         instruction_set()  # Says now, not in the first kernel, if TASTESPACE_ISA asks for the impossible.
         randomness.resolve(self.seed)
         threads.resolve(self.threads)
+        check_declared(self)
 
     def suits(self, kind: Kind) -> bool:
         """Whether this model makes sense of ratings of this kind; by default of all that are no choices."""

@@ -107,10 +107,6 @@ class FindsStrengths(Recommender):
     def _check_strengths(self, words: list[str]) -> None:
         """What the recommenders of this kind have in common; `words` are those that regularisation may be."""
         parameters.check_number("validation_share", self.validation_share, above=0, below=1)
-        parameters.check_option("weighting", self.weighting, list(WEIGHTINGS))
-        parameters.check_option("precision", self.precision, ["float32", "float64"])
-        parameters.check_option("biases", self.biases, [True, False])
-        parameters.check_option("early_stopping", self.early_stopping, [True, False])
         for name in ("user", "item", "user_bias", "item_bias"):
             if (value := getattr(self, f"{name}_regularisation")) is not None:
                 parameters.check_number(f"{name}_regularisation", value, above=0)

@@ -26,7 +26,7 @@ from numpy.random import Generator
 
 from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.inference.samplers.stochastic_approximation import Adam, RobbinsMonro, Steps
-from tastespace.models.base.parameters import check_int, check_number, check_option
+from tastespace.models.base.parameters import check_declared, check_int, check_number
 from tastespace.models.factorization import rows as row_kernel
 from tastespace.models.factorization.likelihoods.base import squared_errors
 from tastespace.settings import Settings, settings_of
@@ -201,11 +201,9 @@ class EmpiricalBayes(Settings):
     start: float | None = None
 
     def check(self) -> None:
-        check_option("steps", self.steps, list(STEPS))
-        check_option("transition", self.transition, list(TRANSITIONS))
+        check_declared(self)
         check_int("draws", self.draws, least=1)
         check_int("most_steps", self.most_steps, least=1)
-        check_option("tied", self.tied, [True, False])
         if self.start is not None:
             check_number("start", self.start, above=1 / EXTREME, below=EXTREME)
 

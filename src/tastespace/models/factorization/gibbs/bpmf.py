@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -18,7 +18,7 @@ from tastespace.errors import ConvergenceWarning, InvalidParameterError, warn
 from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.inference.diagnostics import Exactness, check_convergence
 from tastespace.inference.drivers import Schedule, sample
-from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number, check_option
+from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.results import Noisiness
 from tastespace.models.base.resuming import Start
@@ -115,8 +115,6 @@ class BPMF(Recommender):
         """Whether ratings are yes (1) and no (0)."""
         return likelihood_of(self.likelihood).is_binary
 
-    BIASES: ClassVar[tuple[bool | str, ...]] = (True, False)
-
     search_space = {"n_factors": FACTORS}
     posterior_class = DrawsPosterior
     begins_from_others = keeps_checkpoints = True
@@ -132,16 +130,9 @@ class BPMF(Recommender):
         super().check()
         check_int_or_auto("n_factors", self.n_factors, least=1)
         self._check_axes()
-        check_int("chains", self.chains, least=1)
-        check_int("warmup", self.warmup, least=0)
         check_int_or_auto("draws", self.draws, least=1)
-        check_int("thin", self.thin, least=1)
-        check_int("inner_sweeps", self.inner_sweeps, least=1)
-        check_option("biases", self.biases, list(self.BIASES))
-        check_option("start", self.start, ["als", "random"])
-        check_option("weights", self.weights, ["equal", "evidence"])
-        check_option("storage", self.storage, ["float32", "float16"])
-        check_option("precision", self.precision, ["float32", "float64"])
+        for name, least in (("chains", 1), ("warmup", 0), ("thin", 1), ("inner_sweeps", 1)):
+            check_int(name, getattr(self, name), least=least)
         for name in ("prior_strength", "prior_scale"):
             check_number(name, getattr(self, name), above=1 / EXTREME, below=EXTREME)
         if self.prior_degrees is not None:

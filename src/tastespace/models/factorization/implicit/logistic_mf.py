@@ -28,11 +28,11 @@ from tastespace.errors import NonFiniteStateError
 from tastespace.inference.drivers import ascend
 from tastespace.inference.transition import Stats
 from tastespace.lazy import special
-from tastespace.models.base.parameters import MANY_FACTORS, Range, check_int, check_number, check_option
+from tastespace.models.base.parameters import MANY_FACTORS, Range, check_int, check_number
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
-from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence, Growth
-from tastespace.models.factorization.implicit.negatives import LAWS, Drawing, Law, Panel, Unchosen
+from tastespace.models.factorization.implicit.cells import Confidence, Growth
+from tastespace.models.factorization.implicit.negatives import Drawing, Law, Panel, Unchosen
 from tastespace.models.factorization.likelihoods.base import Units
 from tastespace.models.factorization.likelihoods.logistic import LogisticPanel, NegativeWeight
 from tastespace.models.implicit_feedback import OneClass
@@ -218,12 +218,9 @@ class LogisticMF(OneClass):
         super().check()
         check_int("n_factors", self.n_factors, least=1)
         check_number("regularisation", self.regularisation, above=0)
-        check_option("negatives", self.negatives, list(LAWS))
         check_int("n_negatives", self.n_negatives, least=1)
         check_number("n_negatives", self.n_negatives, below=MAX_NEGATIVES + 1)
         check_number("strength", self.strength, least=0)
-        check_option("growth", self.growth, list(GROWTHS))
-        check_option("biases", self.biases, [True, False])
         check_int("epochs", self.epochs, least=1)
         check_number("learning_rate", self.learning_rate, above=0)
 

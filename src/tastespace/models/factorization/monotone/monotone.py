@@ -15,7 +15,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids
 from tastespace.inference.drivers import Stop, ascend, small_change
 from tastespace.inference.transition import Stats
-from tastespace.models.base.parameters import FACTORS, Range, check_int, check_number, check_option, spread
+from tastespace.models.base.parameters import FACTORS, Range, check_int, check_number, spread
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.als import ALS
 from tastespace.models.factorization.als.posterior import PointPosterior
@@ -271,7 +271,6 @@ class MonotoneMF(ALS):
 
     def check(self) -> None:
         super().check()
-        check_option("sharing", self.sharing, ["auto", "one", "per-user", "clusters"])
         if self.n_clusters != "auto":
             check_int("n_clusters", self.n_clusters, least=1)
         check_number("pull", self.pull, least=0)

@@ -24,7 +24,7 @@ from tastespace.inference.samplers.annealing import Cooling, Geometric
 from tastespace.inference.samplers.reversible_jump import Bridge, Jumped, MovePair, bridged_jump, jump
 from tastespace.inference.samplers.stochastic_approximation import Adam, Memory
 from tastespace.inference.transition import Stats
-from tastespace.models.base.parameters import check_int, check_option
+from tastespace.models.base.parameters import check_declared, check_int
 from tastespace.models.factorization.rank import target as rank_target
 from tastespace.models.factorization.rank.births import AnnealedBirth, BlindBirth, InformedBirth
 from tastespace.models.factorization.rows import Factors, score_pairs
@@ -252,20 +252,9 @@ class ReversibleJump:
 
     def check(self) -> None:
         """Refuse what makes no sense."""
-        check_option("births", self.births, ["informed", "blind", "annealed"])
-        check_option("within", self.within, ["gibbs", "heavy-tailed"])
-        check_option("biases", self.biases, [True, False])
-        for name, least in (
-            ("warmup", 0),
-            ("tuning", 0),
-            ("draws", 1),
-            ("quench", 0),
-            ("sweeps", 1),
-            ("jumps", 1),
-            ("start_rank", 1),
-            ("bridge", 1),
-        ):
-            check_int(name, getattr(self, name), least=least)
+        check_declared(self)
+        for name in ("warmup", "tuning", "draws", "quench", "sweeps", "jumps", "start_rank", "bridge"):
+            check_int(name, getattr(self, name), least=0 if name in ("warmup", "tuning", "quench") else 1)
 
     def plan(self) -> Plan:
         """How many steps of what, at which temperatures."""

@@ -29,7 +29,6 @@ from tastespace.models.factorization.rows import score_pairs
 from tastespace.models.factorization.sgd.best_epoch import KeepingBest, Run, run
 from tastespace.models.factorization.sgd.blocks import Source, triples_of
 from tastespace.models.factorization.sgd.descent import (
-    METHODS,
     SCHEDULES,
     USUAL_SCHEDULES,
     AdaptivePrior,
@@ -40,7 +39,7 @@ from tastespace.models.factorization.sgd.descent import (
     ScheduleName,
     Steps,
 )
-from tastespace.models.factorization.sgd.forms import FORMS, EitherFormPosterior, Form, FormName, FormPosterior
+from tastespace.models.factorization.sgd.forms import EitherFormPosterior, Form, FormName, FormPosterior
 from tastespace.progress import Observer, Progress, silent
 
 LOSS = "loss of the epoch's end"
@@ -121,10 +120,7 @@ class PMF(FindsStrengths):
         for name in ("epochs", "patience"):
             if not is_word(getattr(self, name), "auto"):
                 check_int(name, getattr(self, name), least=1)
-        check_option("form", self.form, FORMS)
-        check_option("method", self.method, METHODS)
         check_option("schedule", self.schedule, ["auto", *SCHEDULES])
-        check_option("refit", self.refit, [True, False])
         check_number("decay", self.decay, least=0)
         check_number("momentum", self.momentum, least=0, below=1)
         if not is_word(self.learning_rate, "auto"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -105,14 +105,11 @@ class SphereBPMF(BPMF):
     sampler: moves.SphereSampler = "geodesic"
     item_steps: int | None = None
 
-    BIASES: ClassVar[tuple[bool | str, ...]] = (True, False, "on-sphere")
-
     def check(self) -> None:
         super().check()
         if self.radius != "auto":
             check_number("radius", self.radius, above=1 / moves.EXTREME_RADIUS, below=moves.EXTREME_RADIUS)
-        check_option("item_prior", self.item_prior, ["von-mises-fisher", "uniform"])
-        check_option("sampler", self.sampler, list(moves.SPHERE_SAMPLERS))
+        check_option("biases", self.biases, [True, False, "on-sphere"])
         if self.item_steps is not None:
             check_int("item_steps", self.item_steps, least=1)
 

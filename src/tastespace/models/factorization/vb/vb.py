@@ -17,7 +17,7 @@ from tastespace.distributions.conjugate import Gamma, NormalGamma, NormalWishart
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, small_change
 from tastespace.inference.transition import HELD_OUT, Measured
-from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number, check_option
+from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.gibbs import bpmf
@@ -88,16 +88,10 @@ class VB(Recommender):
         super().check()
         check_int_or_auto("n_factors", self.n_factors, least=1)
         check_most_factors(self.most_factors, self.n_factors)
-        check_option("covariance", self.covariance, ["full", "diagonal"])
-        for name in ("hierarchical", "biases", "centred"):
-            check_option(name, getattr(self, name), [True, False])
-        check_option("prior", self.prior, ["covariances", "variances", "both variances", "fixed"])
         if self.noise_precision != "learned":
             check_number("noise_precision", self.noise_precision, above=0)
         check_int("passes", self.passes, least=1)
         check_number("tolerance", self.tolerance, least=0)
-        check_option("start", self.start, ["als", "random"])
-        check_option("precision", self.precision, ["float32", "float64"])
         for name in ("prior_strength", "prior_scale", "noise_shape", "noise_rate"):
             check_number(name, getattr(self, name), above=1 / EXTREME, below=EXTREME)
         if self.prior_degrees is not None:
