@@ -206,6 +206,12 @@ class Adapting:
 
     averaging: DualAveraging
     move: Move
+    steps: int
+
+    def adapted(self, move: Move, warmup: int, wanted: float, largest: float = math.exp(LARGEST_LOG)) -> DualAveraging:
+        """The step size after one more step, which made this move."""
+        acceptance, wanted = float(move.acceptance.mean()), target.share("wanted", wanted)
+        return adapted(self.averaging, acceptance, step=self.steps + 1, warmup=warmup, wanted=wanted, largest=largest)
 
     @property
     def step_size(self) -> float:

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
 from tastespace.inference.samplers import target
-from tastespace.inference.samplers.hamiltonian import Adapting, DualAveraging, adapted, begin, jittered
+from tastespace.inference.samplers.hamiltonian import Adapting, DualAveraging, begin, jittered
 from tastespace.inference.samplers.target import Gradient, LogDensity, Move
 
 RETURNS = 1000.0  # times the tolerance, which is of one round: many slow ones add up
@@ -94,13 +94,7 @@ def step(
         value = target.value_at(manifold.log_density, position)
         error = state.log_density - value + there.energy(momentum) - here.energy(start)
     move = target.accept_path(np.where(converged, error, np.nan), rng)
-    averaging = adapted(
-        state.averaging,
-        float(move.acceptance.mean()),
-        step=state.steps + 1,
-        warmup=warmup,
-        wanted=target.share("wanted", wanted),
-    )
+    averaging = state.adapted(move, warmup, wanted)
     return State(
         target.select(move.accepted, position, state.position),
         target.select(move.accepted, value, state.log_density),

@@ -27,7 +27,7 @@ from tastespace.models.factorization.gibbs import update
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
-from tastespace.models.factorization.gibbs.sweep import GibbsState
+from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
 from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, likelihood_of
 from tastespace.models.factorization.likelihoods.gaussian import EXTREME
 from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives
@@ -195,20 +195,19 @@ class BPMF(Recommender):
         if self.n_factors == "auto":
             searched = self.search_rank(observed, rng, observer, checkpoints=checkpoints, given=given)
         known = self._with_columns(self._columns(observed) if searched is None else searched.wanted_columns)
-        return _taking_choices(
-            known._sampled(
-                known.story(observed),
-                observed,
-                rng,
-                observer,
-                known.schedule(self.warmup, self.thin),
-                held_out=held_out,
-                checkpoints=checkpoints,
-                given=given,
-                searched=searched,
-            ),
-            negatives,
+        model, schedule = known.story(observed), known.schedule(self.warmup, self.thin)
+        found = known._sampled(
+            model,
+            observed,
+            rng,
+            observer,
+            schedule,
+            held_out=held_out,
+            checkpoints=checkpoints,
+            given=given,
+            searched=searched,
         )
+        return _taking_choices(found, negatives)
 
     def _columns(self, observed: Ratings) -> int:
         """Of factors; where their number is to be found, the most that there can be."""
@@ -236,18 +235,16 @@ class BPMF(Recommender):
         if self.n_factors != "auto":
             raise InvalidParameterError(f"n_factors is {self.n_factors!r}; expected 'auto' to search for a number")
         model = self.story(observed)
-        sweep = model.bind(
-            observed,
-            inner_sweeps=self.inner_sweeps,
-            starts_from_als=self.start == "als",
-            given=given,
-            threads=threads.resolve(self.threads),
-        )
+        sweep = self._bind(model, observed, given, threads.resolve(self.threads))
         # Its checkpoints are beside those of the chains that count.
         checkpoints = None if checkpoints is None else checkpoints.beside(self.chains)
         return column_search.search(
             column_search.SettledSweep.of(sweep, model), model.n_factors, rng, observer, checkpoints
         )
+
+    def _bind(self, model: FactorModel, observed: Ratings, given: Start | None, n_threads: int) -> GibbsSweep:
+        inner, starts_from_als = self.inner_sweeps, self.start == "als"
+        return model.bind(observed, inner_sweeps=inner, starts_from_als=starts_from_als, given=given, threads=n_threads)
 
     @property
     def rank_(self) -> column_search.FoundRank:
@@ -282,13 +279,7 @@ class BPMF(Recommender):
         watches = [Watch(watched, schedule.warmup) for _ in range(schedule.chains)]
         stored = np.float16 if self.storage == "float16" else np.float32
         kept = KeptItems(schedule, observed.n_items, model.n_factors + bool(self.biases), stored)
-        sweep = model.bind(
-            observed,
-            inner_sweeps=self.inner_sweeps,
-            starts_from_als=self.start == "als",
-            given=given,
-            threads=max(1, n_threads // self.chains),
-        )
+        sweep = self._bind(model, observed, given, max(1, n_threads // self.chains))
         chains = sample(
             sweep if model.settling is None else column_search.SettledSweep.of(sweep, model),
             rng,

@@ -30,7 +30,7 @@ from tastespace.models.factorization.gibbs.sweep import GibbsState
 from tastespace.models.factorization.likelihoods.base import APPROACH, Axis, Likelihood, Noise, likelihood_of
 from tastespace.models.factorization.priors.normal_wishart import NormalPopulation, Population, prior_of
 from tastespace.models.factorization.priors.von_mises_fisher import SpherePopulation
-from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RatingBlock, Responses, RowMoves
+from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, GivenRows, RatingBlock, Responses, RowMoves
 from tastespace.models.factorization.sphere.moves import SphereMoves
 from tastespace.randomness import derive
 
@@ -130,13 +130,14 @@ def rows_given(
         near = likelihood.approach(side, rows, other, noise, threads)
         if near is None:
             break
+        given = GivenRows(Responses(near, 1.0), rows, other, axis, threads)
         if step < APPROACH:
-            rows = moves.solved(near, other, population.prior(other.factors.dtype), rows, axis, threads)
+            rows = moves.solved(given, population.prior(other.factors.dtype))
         else:
-            rows, _ = moves.drawn(Responses(near, 1.0), other, population, rows, axis, rng, threads)
+            rows, _ = moves.drawn(given, population, rng)
     for _ in range(likelihood.row_steps):
         responses = likelihood.augment(axis, side, rows, other, noise, rng, threads)
-        rows, squares = moves.drawn(responses, other, population, rows, axis, rng, threads)
+        rows, squares = moves.drawn(GivenRows(responses, rows, other, axis, threads), population, rng)
         noise = likelihood.learn(axis, side, squares, noise, rng)
     return rows, noise
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace import threads
-from tastespace.arrays import DoubleArray, contiguous
+from tastespace.arrays import AnyFloats, DoubleArray, contiguous
 from tastespace.data.kinds import levels_of
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import Gamma, NormalGamma, NormalWishart
@@ -20,13 +20,15 @@ from tastespace.inference.transition import HELD_OUT, Measured
 from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
+from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.gibbs import bpmf
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
+from tastespace.models.factorization.gibbs.sweep import START_SD, START_STRENGTH, START_SWEEPS
 from tastespace.models.factorization.likelihoods.base import FIRST_PRECISION, Units
 from tastespace.models.factorization.likelihoods.gaussian import EXTREME
 from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, check_most_factors, unit_of
 from tastespace.models.factorization.rank.column_search import most_columns
-from tastespace.models.factorization.rows import RatingBlock, score_pairs
+from tastespace.models.factorization.rows import Factors, RatingBlock, score_pairs
 from tastespace.models.factorization.vb import ascent, populations
 from tastespace.models.factorization.vb.posterior import Stranger, UncertainItems, VariationalPosterior
 from tastespace.models.factorization.vb.rows import Family, RowBeliefs, Shape, packed
@@ -162,16 +164,7 @@ class VB(Recommender):
         by_user, by_item = (RatingBlock.of(side, dtype, offset, scale) for side in (observed.by_user, observed.by_item))
         n_threads, columns = threads.resolve(self.threads), self._columns(observed)
         shape = Shape(columns, self.biases, self.covariance)
-        users, items = ascent.starting_points(
-            by_user,
-            by_item,
-            columns,
-            biases=self.biases,
-            is_als=self.start == "als",
-            given=given,
-            rng=rng,
-            threads=n_threads,
-        )
+        users, items = self._starting_points(by_user, by_item, columns, given, rng)
         user_population, item_population = self._populations(observed, columns)
         start = ascent.VariationalState(
             users=RowBeliefs.certain(shape, users),
@@ -181,6 +174,29 @@ class VB(Recommender):
             noise=self._noise(scale),
         )
         return ascent.VariationalAscent(by_user, by_item, start, n_threads)
+
+    def _starting_points(
+        self, by_user: RatingBlock, by_item: RatingBlock, n_factors: int, given: Start | None, rng: Generator
+    ) -> tuple[Factors, Factors]:
+        """Users and items to begin with, about which there is no doubt yet.
+
+        Small random factors without biases, a few sweeps of alternating least squares, or the items of another model
+        with users where these put them.
+        """
+        penalty, n_threads = (
+            Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"]),
+            threads.resolve(self.threads),
+        )
+        squares = AlternatingLeastSquares.over(
+            by_user, by_item, n_factors, penalty, biases=self.biases, start_sd=START_SD, threads=n_threads
+        )
+        if given is not None:
+            start = squares.from_model(given, rng)
+        elif self.start == "als":
+            start, _ = ascend(squares, None, rng, steps=START_SWEEPS)
+        else:
+            start = ALSState(*(_random(side, n_factors, self.biases, rng) for side in (by_user, by_item)))
+        return start.users, start.items
 
     def _units(self, observed: Ratings) -> tuple[float, float]:
         """What is taken off ratings, and what they are divided by."""
@@ -248,6 +264,12 @@ class VB(Recommender):
             ),
             units=Units(low, high, levels_of(observed.values), observed.mean),
         )
+
+
+def _random(side: RatingBlock, n_factors: int, biases: bool, rng: Generator) -> Factors:
+    n, dtype = len(side.offsets) - 1, side.targets.dtype
+    factors: AnyFloats = (START_SD * rng.standard_normal((n, n_factors))).astype(dtype)
+    return Factors(factors, np.zeros(n, dtype) if biases else None)
 
 
 def _watched(transition: Any, observed: Ratings, held_out: Ratings) -> Any:
