@@ -39,6 +39,7 @@ from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
 from tastespace.models.factorization.rows import (
     NORMAL_ROWS,
     Factors,
+    GivenRows,
     Moved,
     RatingBlock,
     Responses,
@@ -316,7 +317,8 @@ class Step:
         return replace(self.sweep.item_moves, sampler=sampler, steps=steps, warmup=warmup)
 
     def moved(self, moves: RowMoves, items: Factors, tuning: DualAveraging | None, rng: Any) -> Moved:
-        return moves.moved(self.responses, self.state.users, self.state.item_population, items, tuning, rng, 1)
+        given = GivenRows(self.responses, items, self.state.users, "item", 1)
+        return moves.moved(given, self.state.item_population, tuning, rng)
 
     def tuned(self, moves: SphereMoves, rng: Any) -> Moved:
         """After as many moves as the step size is sought for."""
@@ -334,9 +336,11 @@ def step_times(data: Path | None, n_factors: int, rounds: int) -> dict[str, harn
     free: Any = ts.BPMF(n_factors=n_factors).story(ratings)
     population = free.item_prior.draw(state.items.moments, None, rng)
     by_user = replace(responses, side=step.sweep.observed.by_user)
+    of_items = GivenRows(responses, state.items, state.users, "item", 1)
+    of_users = GivenRows(by_user, state.users, state.items, "user", 1)
     functions: dict[str, Callable[[], Any]] = {
-        FREE: lambda: NORMAL_ROWS.moved(responses, state.users, population, state.items, None, rng, 1),
-        USERS: lambda: NORMAL_ROWS.drawn(by_user, state.items, state.user_population, state.users, "user", rng, 1),
+        FREE: lambda: NORMAL_ROWS.moved(of_items, population, None, rng),
+        USERS: lambda: NORMAL_ROWS.drawn(of_users, state.user_population, rng),
     }
     for sampler, n in [*DEFAULT_STEPS.items(), *THEIRS]:
         some, moves = step.some(), step.moves(sampler, n)

@@ -14,7 +14,7 @@ from tastespace.inference.diagnostics import diagnose
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.priors.normal_wishart import Sphere
 from tastespace.models.factorization.priors.von_mises_fisher import SpherePopulation
-from tastespace.models.factorization.rows import Factors, RatingBlock, Responses
+from tastespace.models.factorization.rows import Factors, GivenRows, RatingBlock, Responses
 from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, SphereMoves
 from tastespace.randomness import generator
 from tastespace.testing.toys import tastes
@@ -180,11 +180,12 @@ def test_new_draws_are_as_spread_as_the_distribution(n_factors):
     direction = np.eye(n_factors)[0]
     population, moves = SpherePopulation(Sphere(1.0), direction, 20.0), SphereMoves(Sphere(1.0))
     start = population.draw_rows(2 * chains, np.float64, rng)
-    drawn, _ = moves.drawn(Responses(side, 1.0), users, population, start, "item", rng, 1)
+    given = GivenRows(Responses(side, 1.0), start, users, "item", 1)
+    drawn, _ = moves.drawn(given, population, rng)
     settled = drawn
     slices = SphereMoves(Sphere(1.0), "slice", 400)
     for _ in range(3):
-        settled = slices.moved(Responses(side, 1.0), users, population, settled, None, rng, 1).points
+        settled = slices.moved(replace(given, rows=settled), population, None, rng).points
     ratio = drawn.factors[:chains].std(axis=0).mean() / settled.factors[:chains].std(axis=0).mean()
     assert ratio == pytest.approx(1, abs=0.04)
     exact = float(mean_resultant_length(n_factors, 20.0))
@@ -267,11 +268,11 @@ def test_the_loss_never_rises(biases):
 class Shortened(SphereMoves):
     """A broken twin: free items, brought back to the sphere, as Fraccaro (2014) starts."""
 
-    def solved(self, side, other, prior, rows, name, threads):
+    def solved(self, given, prior):
         from tastespace.models.factorization.priors.normal_wishart import on_sphere
         from tastespace.models.factorization.rows import NORMAL_ROWS
 
-        return on_sphere(NORMAL_ROWS.solved(side, other, prior, rows, name, threads), self.sphere)
+        return on_sphere(NORMAL_ROWS.solved(given, prior), self.sphere)
 
 
 def test_items_brought_back_to_the_sphere_are_worse():

@@ -55,8 +55,8 @@ def sampler(parameters, observed, *, kind=Silent, moves=NORMAL_ROWS, **options):
 class InNumpy(NormalRows):
     """Rows drawn by the book: right itself, and the frame for rows drawn wrongly."""
 
-    def drawn(self, responses, other, population, rows, name, rng, threads):
-        side, alpha = responses.side, responses.alpha
+    def drawn(self, given, population, rng):
+        side, alpha, other = given.responses.side, given.responses.alpha, given.other
         n_rows, n_others = len(side.offsets) - 1, len(other.factors)
         (rng,) = rng.spawn(1)  # of the one block of rows
         noise, design = rng.standard_normal((n_rows, N_FACTORS)), other.factors

@@ -135,18 +135,19 @@ def test_steps_and_simulations_keep_the_joint_distribution(parameters):
 class ConcentrationDropped(SphereMoves):
     """Items that do not feel their prior."""
 
-    def moved(self, responses, other, population, rows, tuning, rng, threads):
-        return super().moved(responses, other, replace(population, concentration=0.0), rows, tuning, rng, threads)
+    def moved(self, given, population, tuning, rng):
+        return super().moved(given, replace(population, concentration=0.0), tuning, rng)
 
 
 class WithoutHalf(SphereMoves):
     """-x^T A x + b.x, without the 1/2 of its quadratic part."""
 
-    def moved(self, responses, other, population, rows, tuning, rng, threads):
+    def moved(self, given, population, tuning, rng):
+        responses, other = given.responses, given.other
         side = replace(responses.side, targets=responses.side.targets / 2)
         twice = replace(responses, side=side, alpha=2 * responses.alpha)
         other = Factors(other.factors, other.bias / 2)
-        return super().moved(twice, other, population, rows, tuning, rng, threads)
+        return super().moved(replace(given, responses=twice, other=other), population, tuning, rng)
 
 
 class ConcentrationOfFewer(SpherePrior):

@@ -33,32 +33,25 @@ class CSR:
     def group(cls, rows: IntArray, columns: IntArray, values: FloatArray, n_rows: int) -> CSR:
         """Group by row; within a row the order is kept."""
         grouped = cls(np.empty(n_rows + 1, np.int64), np.empty(len(rows), np.int32), np.empty(len(rows), np.float32))
-        _native.compress(
-            contiguous(rows, np.int32),
-            contiguous(columns, np.int32),
-            contiguous(values, np.float32),
-            grouped.offsets,
-            grouped.columns,
-            grouped.values,
-        )
+        given = contiguous(rows, np.int32), contiguous(columns, np.int32), contiguous(values, np.float32)
+        _native.compress(*given, *grouped.parts)
         return grouped
 
     @classmethod
     def group_ascending(cls, rows: IntArray, columns: IntArray, values: FloatArray, n_rows: int) -> CSR:
         """Group by row; within a row the columns ascend. Where they do already, the arrays given are shared."""
         if _ascend(rows, columns):
-            counts = np.bincount(rows, minlength=n_rows)
-            offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+            offsets = offsets_of(np.bincount(rows, minlength=n_rows))
             return cls(offsets, contiguous(columns, np.int32), contiguous(values, np.float32))
         grouped = cls.group(rows, columns, values, n_rows)
-        _native.sort_rows(grouped.offsets, grouped.columns, grouped.values, threads=threads.resolve(None))
+        _native.sort_rows(*grouped.parts, threads=threads.resolve(None))
         return grouped
 
     def transposed(self, n_columns: int) -> CSR:
         """The other orientation; its columns ascend within a row."""
         n = len(self.columns)
         other = CSR(np.empty(n_columns + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32))
-        _native.transpose(self.offsets, self.columns, self.values, other.offsets, other.columns, other.values)
+        _native.transpose(*self.parts, *other.parts)
         return other
 
     def __len__(self) -> int:
@@ -69,6 +62,11 @@ class CSR:
         """How many entries each row has."""
         return np.diff(self.offsets)
 
+    @property
+    def parts(self) -> tuple[OffsetArray, IntArray, FloatArray]:
+        """Offsets, columns and values, as kernels take them."""
+        return self.offsets, self.columns, self.values
+
     def rows(self) -> IntArray:
         """The row of each entry."""
         return np.repeat(np.arange(len(self), dtype=np.int32), self.counts)
@@ -78,10 +76,20 @@ class CSR:
         rows = np.asarray(rows)
         starts = np.where(rows < 0, 0, self.offsets[np.maximum(rows, 0)])
         counts = np.where(rows < 0, 0, self.counts[np.maximum(rows, 0)]) if len(self) else np.zeros(len(rows), int)
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        offsets = offsets_of(counts)
         index = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
         times = None if self.times is None else self.times[index]
         return CSR(offsets, self.columns[index], self.values[index], times)
+
+    def masked(self, keep: NDArray[np.bool_]) -> CSR:
+        """Some of the entries, in as many rows."""
+        counts = np.bincount(self.rows()[keep], minlength=len(self))
+        return CSR(offsets_of(counts), self.columns[keep], self.values[keep])
+
+
+def offsets_of(counts: NDArray[Any]) -> OffsetArray:
+    """Where rows with so many entries begin, and where the last ends."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def sorted_order(rows: IntArray, columns: IntArray) -> NDArray[np.integer[Any]] | slice:

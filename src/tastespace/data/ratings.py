@@ -315,13 +315,6 @@ class Ratings:
             return self.by_user
         return replace(self.by_user, times=self.times[sorted_order(self.user_rows, self.item_rows)])
 
-    @cached_property
-    def by_item_with_times(self) -> CSR:
-        """Grouped by item, with times where they are known."""
-        if self.times is None:
-            return self.by_item
-        return replace(self.by_item, times=self.times[sorted_order(self.item_rows, self.user_rows)])
-
     def user_ids(self) -> pl.Series:
         """The user of each rating."""
         return self.users.at(self.user_rows)
@@ -495,7 +488,7 @@ class Ratings:
     def _known_as(self, kind: Kind, reason: str | None) -> Ratings:
         """The same with a kind, and how that is known: None for what somebody declared."""
         declared = replace(self, declared_kind=kind, kind_reason=reason)
-        grouped = ("by_user", "by_item", "by_user_with_times", "by_item_with_times")  # the values are the same
+        grouped = ("by_user", "by_item", "by_user_with_times")  # the values are the same
         declared.__dict__.update({name: self.__dict__[name] for name in grouped if name in self.__dict__})
         return declared
 
@@ -553,7 +546,7 @@ class Ratings:
 
 def _read_only(grouped: CSR) -> CSR:
     """Whoever holds the ratings may rely on them."""
-    for array in (grouped.offsets, grouped.columns, grouped.values):
+    for array in grouped.parts:
         array.flags.writeable = False
     return grouped
 

@@ -84,22 +84,6 @@ def _is_ours(kind: type) -> bool:
     return kind.__module__.startswith(OUR_MODULES) and "." not in kind.__qualname__
 
 
-def _array(place: int, arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    return arrays[place]
-
-
-def _number(place: int, arrays: Sequence[NDArray[Any]]) -> Any:
-    return arrays[place][()]
-
-
-def _list(entries: list[Any], arrays: Sequence[NDArray[Any]]) -> list[Any]:
-    return [unpack(entry, arrays) for entry in entries]
-
-
-def _tuple(entries: list[Any], arrays: Sequence[NDArray[Any]]) -> tuple[Any, ...]:
-    return tuple(_list(entries, arrays))
-
-
 def _mapping(entries: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> dict[str, Any]:
     return {key: unpack(entry, arrays) for key, entry in entries.items()}
 
@@ -128,10 +112,10 @@ def _class_of(module: str, name: str) -> type[Any]:
 
 
 _UNPACKERS: dict[str, Callable[[Any, Sequence[NDArray[Any]]], Any]] = {
-    "array": _array,
-    "number": _number,
-    "list": _list,
-    "tuple": _tuple,
+    "array": lambda place, arrays: arrays[place],
+    "number": lambda place, arrays: arrays[place][()],
+    "list": lambda entries, arrays: [unpack(entry, arrays) for entry in entries],
+    "tuple": lambda entries, arrays: tuple(unpack(entry, arrays) for entry in entries),
     "mapping": _mapping,
     "class": _made,
 }

@@ -29,54 +29,34 @@ import numpy as np
 
 from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.errors import InvalidParameterError
-from tastespace.inference.diagnosis import (
-    CONSTANT,
-    FEW,
-    FINE,
-    MAX_ERROR,
-    MAX_MOVE,
-    MAX_RHAT,
-    MAX_SHARE,
-    MEDIAN,
-    MIN_DRAWS,
-    MIN_DRAWS_A_CHAIN,
-    MIN_ESS,
-    MIN_FOR_RHAT,
-    NOT_FINITE,
-    NOT_SETTLED,
-    SHARE_OF_PAIRS,
-    TOO_FEW,
-    WORST,
-    Diagnosis,
-    Pairs,
-    Row,
-)
+from tastespace.inference import diagnosis as limits
+from tastespace.inference.diagnosis import Diagnosis, Pairs, Row
 from tastespace.inference.transition import ACCEPTANCE, ENERGY_ERROR, HELD_OUT, LOG_JOINT, NOISE, Trace
 
 
 def trouble(diagnosis: Diagnosis, figures: Figures, drawn: DoubleArray, noise: DoubleArray | None) -> str | None:
     """The first thing that makes predictions untrustworthy: without the earlier ones, the later mean nothing."""
-    if any(row.verdict == NOT_FINITE for row in diagnosis):
-        names = ", ".join(row.quantity for row in diagnosis if row.verdict == NOT_FINITE)
+    if any(row.verdict == limits.NOT_FINITE for row in diagnosis):
+        names = ", ".join(row.quantity for row in diagnosis if row.verdict == limits.NOT_FINITE)
         return f"{names}: not finite; check the ratings for extreme values, and fit again"
-    if diagnosis.draws < MIN_DRAWS_A_CHAIN or diagnosis.draws * diagnosis.chains < MIN_DRAWS:
+    if diagnosis.draws < limits.MIN_DRAWS_A_CHAIN or diagnosis.draws * diagnosis.chains < limits.MIN_DRAWS:
         return _too_few(diagnosis)
     unsettled = None if diagnosis.pairs is None else _unsettled_pairs(diagnosis, diagnosis.pairs, figures)
     if unsettled is not None:
         return _not_settled(diagnosis, "predictions", _who_disagrees(figures, drawn) + unsettled)
-    if noise is not None and diagnosis[NOISE].verdict == NOT_SETTLED:
+    if noise is not None and diagnosis[NOISE].verdict == limits.NOT_SETTLED:
         move = float(np.ptp(halves(noise).mean(axis=1)) / noise.mean())
-        if move > MAX_MOVE:
+        if move > limits.MAX_MOVE:
             found = f"its R-hat is {diagnosis[NOISE].rhat:.2f}, and it differs by {move:.0%} between halves of chains"
-            return _not_settled(diagnosis, NOISE, f"{found} (at most {MAX_MOVE:.0%} expected)")
+            return _not_settled(diagnosis, NOISE, f"{found} (at most {limits.MAX_MOVE:.0%} expected)")
     return None if diagnosis.pairs is None else _inexact(diagnosis, diagnosis.pairs)
 
 
 def _inexact(diagnosis: Diagnosis, pairs: Pairs) -> str | None:
     """Errors that are too large, or larger than what chains went on for."""
     error, most, wanted = pairs.relative_error, pairs.error_of_most, diagnosis.wanted_error
-    if error is not None and error > MAX_ERROR:
-        return _not_exact(diagnosis, f"their Monte Carlo error is {error:.3f}", error, MAX_ERROR)
+    if error is not None and error > limits.MAX_ERROR:
+        return _not_exact(diagnosis, f"their Monte Carlo error is {error:.3f}", error, limits.MAX_ERROR)
     if most is not None and wanted is not None and most > wanted:
         found = f"the most draws were taken, and the Monte Carlo error of nine in ten is {most:.3f}"
         return _not_exact(diagnosis, found, most, wanted)
@@ -86,10 +66,10 @@ def _inexact(diagnosis: Diagnosis, pairs: Pairs) -> str | None:
 def _who_disagrees(figures: Figures, drawn: DoubleArray) -> str:
     """Whether it is chains with one another, each of them at rest, or a chain with its own past."""
     chains = drawn.shape[1]
-    unsettled = drawn[figures.rhat > MAX_RHAT]
+    unsettled = drawn[figures.rhat > limits.MAX_RHAT]
     if chains == 1 or not len(unsettled):
         return ""
-    is_steady = np.all([rhat(unsettled[:, [chain]]) <= MAX_RHAT for chain in range(chains)], axis=0)
+    is_steady = np.all([rhat(unsettled[:, [chain]]) <= limits.MAX_RHAT for chain in range(chains)], axis=0)
     if is_steady.mean() < 0.5:
         return ""
     return f"the {chains} chains disagree, each of them at rest in a place of its own: "
@@ -98,23 +78,23 @@ def _who_disagrees(figures: Figures, drawn: DoubleArray) -> str:
 def _unsettled_pairs(diagnosis: Diagnosis, pairs: Pairs, figures: Figures) -> str | None:
     """What is wrong if chains disagree about too many pairs, or about a few by too much."""
     spread, yardstick = root_mean_square(figures.sd), diagnosis.yardstick
-    if spread is None or not yardstick or spread <= MAX_ERROR * yardstick:
+    if spread is None or not yardstick or spread <= limits.MAX_ERROR * yardstick:
         return None  # Draws that scatter less than the error allowed are exact enough, each of them.
-    found = f"{pairs.above_rhat:.0%} of the watched pairs have R-hat above {MAX_RHAT:g}"
-    if pairs.above_rhat > MAX_SHARE:
-        return f"{found} (at most {MAX_SHARE:.0%} expected)"
-    known = root_mean_square(figures.mcse[~(figures.rhat > MAX_RHAT)])
-    is_exact = known is None or known <= MAX_ERROR * yardstick
-    if pairs.relative_error is not None and pairs.relative_error > MAX_ERROR and is_exact:
+    found = f"{pairs.above_rhat:.0%} of the watched pairs have R-hat above {limits.MAX_RHAT:g}"
+    if pairs.above_rhat > limits.MAX_SHARE:
+        return f"{found} (at most {limits.MAX_SHARE:.0%} expected)"
+    known = root_mean_square(figures.mcse[~(figures.rhat > limits.MAX_RHAT)])
+    is_exact = known is None or known <= limits.MAX_ERROR * yardstick
+    if pairs.relative_error is not None and pairs.relative_error > limits.MAX_ERROR and is_exact:
         return (
             f"{found}, and make the Monte Carlo error of all {pairs.relative_error:.3f} times the {diagnosis.unit} "
-            f"(at most {MAX_ERROR:g} expected)"
+            f"(at most {limits.MAX_ERROR:g} expected)"
         )
     return None
 
 
 def _too_few(diagnosis: Diagnosis) -> str:
-    wanted = max(MIN_DRAWS_A_CHAIN, math.ceil(MIN_DRAWS / diagnosis.chains))
+    wanted = max(limits.MIN_DRAWS_A_CHAIN, math.ceil(limits.MIN_DRAWS / diagnosis.chains))
     now = diagnosis.draws
     return (
         f"predictions are averages of {now * diagnosis.chains} draws, too few to judge them by: at least "
@@ -190,7 +170,7 @@ def monte_carlo_errors(trace: Trace) -> DoubleArray | None:
     quantities = {name: kept(trace, trace.quantities[name]) for name in (NOISE,) if name in trace.quantities}
     drawn = np.moveaxis(kept(trace, trace.predictions), 2, 0)
     yardstick = _yardstick(quantities, drawn)
-    if not len(drawn) or drawn.shape[2] < MIN_DRAWS_A_CHAIN or not yardstick or not np.isfinite(drawn).all():
+    if not len(drawn) or drawn.shape[2] < limits.MIN_DRAWS_A_CHAIN or not yardstick or not np.isfinite(drawn).all():
         return None
     sd = drawn.std(axis=(1, 2), ddof=1)
     return np.asarray(np.where(sd > 0, sd / np.sqrt(effective_for_mean(drawn)), 0.0) / yardstick)
@@ -240,7 +220,7 @@ class Exactness:
         errors = monte_carlo_errors(trace)
         if errors is None:
             return False
-        return of_most(errors) <= self.error and float(np.sqrt(np.mean(errors**2))) <= MAX_ERROR
+        return of_most(errors) <= self.error and float(np.sqrt(np.mean(errors**2))) <= limits.MAX_ERROR
 
 
 # Figures of series
@@ -317,7 +297,7 @@ def measured(series: DoubleArray) -> Figures:
     n_series, chains, draws = series.shape
     if not series.size:
         none = np.full(n_series, np.nan)
-        return Figures(none, none, none, none, none, none, (TOO_FEW,) * n_series)
+        return Figures(none, none, none, none, none, none, (limits.TOO_FEW,) * n_series)
     finite: BoolArray = np.asarray(np.isfinite(series).all(axis=(1, 2)))
     series = np.where(finite[:, None, None], series, 0.0)
     reach: DoubleArray = np.ptp(series, axis=(1, 2))
@@ -327,15 +307,15 @@ def measured(series: DoubleArray) -> Figures:
     if chains * draws > 1:
         sd[able] = series[able].std(axis=(1, 2), ddof=1)
     split_rhat, bulk, tail, middle = (np.full(n_series, np.nan) for _ in range(4))
-    if draws >= MIN_FOR_RHAT and able.any():
+    if draws >= limits.MIN_FOR_RHAT and able.any():
         split_rhat[able] = rhat(series[able])
-    if draws >= MIN_DRAWS_A_CHAIN and able.any():
+    if draws >= limits.MIN_DRAWS_A_CHAIN and able.any():
         bulk[able], tail[able], middle[able] = _effective(series[able])
     mcse = np.where(constant, 0.0, sd / np.sqrt(middle))
     for figures in (mean, sd, mcse):
         figures[~finite] = np.nan
     verdicts = tuple(
-        NOT_FINITE if not is_finite else CONSTANT if is_constant else _verdict(own_rhat, own_bulk)
+        limits.NOT_FINITE if not is_finite else limits.CONSTANT if is_constant else _verdict(own_rhat, own_bulk)
         for is_finite, is_constant, own_rhat, own_bulk in zip(finite, constant, split_rhat, bulk, strict=True)
     )
     return Figures(mean, sd, split_rhat, bulk, tail, mcse, verdicts)
@@ -344,10 +324,10 @@ def measured(series: DoubleArray) -> Figures:
 def _verdict(rhat: float, ess_bulk: float) -> str:
     """Not by the tail ESS: answers are mixtures of normals, whose tails do not hang on a rare draw."""
     if math.isnan(ess_bulk):
-        return TOO_FEW
-    if rhat > MAX_RHAT:
-        return NOT_SETTLED
-    return FEW if ess_bulk < MIN_ESS else FINE
+        return limits.TOO_FEW
+    if rhat > limits.MAX_RHAT:
+        return limits.NOT_SETTLED
+    return limits.FEW if ess_bulk < limits.MIN_ESS else limits.FINE
 
 
 def _effective(series: DoubleArray) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
@@ -368,27 +348,29 @@ def effective_for_mean(series: DoubleArray) -> DoubleArray:
 
 def median_row(figures: Figures) -> Row:
     """The median of each column."""
-    return _of_all(figures, MEDIAN, np.median, np.median)
+    return _of_all(figures, limits.MEDIAN, np.median, np.median)
 
 
 def worst_row(figures: Figures) -> Row:
     """The worst of each column, which need not be of one pair."""
-    return _of_all(figures, WORST, np.max, np.min)
+    return _of_all(figures, limits.WORST, np.max, np.min)
 
 
 def _of_all(figures: Figures, name: str, upward: Any, downward: Any) -> Row:
     """One row for all pairs; those that cannot be judged are left out, unless it is for not being finite."""
-    if NOT_FINITE in figures.verdicts:
-        return Row(name, None, None, None, None, None, None, NOT_FINITE)
+    if limits.NOT_FINITE in figures.verdicts:
+        return Row(name, None, None, None, None, None, None, limits.NOT_FINITE)
 
     def of(values: DoubleArray, how: Any) -> float | None:
         known = values[~np.isnan(values)]
         return number(float(how(known))) if len(known) else None
 
     rhat, bulk = of(figures.rhat, upward), of(figures.ess_bulk, downward)
-    is_constant = set(figures.verdicts) == {CONSTANT}
+    is_constant = set(figures.verdicts) == {limits.CONSTANT}
     verdict = (
-        CONSTANT if is_constant else _verdict(math.nan if rhat is None else rhat, math.nan if bulk is None else bulk)
+        limits.CONSTANT
+        if is_constant
+        else _verdict(math.nan if rhat is None else rhat, math.nan if bulk is None else bulk)
     )
     tail, mcse = of(figures.ess_tail, downward), of(figures.mcse, upward)
     return Row(name, None, of(figures.sd, upward), rhat, bulk, tail, mcse, verdict)
@@ -400,8 +382,8 @@ def summary(figures: Figures, yardstick: float | None) -> Pairs:
     bulk = np.where(np.isnan(figures.ess_bulk), np.inf, figures.ess_bulk)
     return Pairs(
         n=len(bulk),
-        above_rhat=float(np.mean(figures.rhat > MAX_RHAT)),
-        below_ess=None if TOO_FEW in figures.verdicts else float(np.mean(bulk < MIN_ESS)),
+        above_rhat=float(np.mean(figures.rhat > limits.MAX_RHAT)),
+        below_ess=None if limits.TOO_FEW in figures.verdicts else float(np.mean(bulk < limits.MIN_ESS)),
         error=error,
         relative_error=None if error is None or not yardstick else error / yardstick,
         error_of_most=None if error is None or not yardstick else of_most(figures.mcse / yardstick),
@@ -411,7 +393,7 @@ def summary(figures: Figures, yardstick: float | None) -> Pairs:
 
 def of_most(errors: DoubleArray) -> float:
     """What nine in ten of them do not exceed; those that are not known do not count."""
-    return float(np.nanquantile(errors, SHARE_OF_PAIRS))
+    return float(np.nanquantile(errors, limits.SHARE_OF_PAIRS))
 
 
 def root_mean_square(values: DoubleArray) -> float | None:

@@ -90,18 +90,26 @@ Kept = TypeVar("Kept")
 Stop = Callable[[list[Stats]], bool]
 
 
+def never(trace: list[Stats]) -> bool:
+    """Do all steps."""
+    return False
+
+
 def ascend(
     transition: Transition[State],
-    state: State,
+    state: State | None,
     rng: Generator,
     *,
     steps: int,
-    stop: Stop,
-    phase: str,
-    observer: Observer,
+    stop: Stop = never,
+    phase: str = "sweep",
+    observer: Observer = silent,
 ) -> tuple[State, list[Stats]]:
-    """Climb until the stopping rule is content with the trace so far, or the steps are used up."""
-    trace: list[Stats] = []
+    """Climb until the stopping rule is content with the trace so far, or the steps are used up.
+
+    `state` is where it begins, None for where the transition would.
+    """
+    state, trace = transition.init(rng) if state is None else state, list[Stats]()
     for step in range(1, steps + 1):
         state, stats = transition.step(state, rng)
         trace.append(stats)
@@ -110,11 +118,6 @@ def ascend(
         if stop is not never and stop(trace):
             break
     return state, trace
-
-
-def never(trace: list[Stats]) -> bool:
-    """Do all steps."""
-    return False
 
 
 def small_change(name: str, tolerance: float) -> Stop:

@@ -186,7 +186,7 @@ def _latest(ratings: Ratings, is_new: BoolArray, share: float) -> Any:
 def _fit(old: Recommender, ratings: Ratings, start: Recommender, observer: Observer) -> Recommender:
     """A new model with the same parameters; it starts from the item factors of another if it can."""
     new = type(old)(**{**old.get_params(), "seed": old.seed_})
-    can_start = new.infer_from is not None and start.posterior_.item_points is not None
+    can_start = new.begins_from_others and start.posterior_.item_points is not None
     return new.fit(ratings, observer=observer, start=start if can_start else None)
 
 

@@ -10,20 +10,9 @@ from typing import Any, Literal
 
 import polars as pl
 
+from tastespace.data.formats import text as plain_text
 from tastespace.data.formats.content import WHOLE, Compression, compression_of, named_damage, read_start
 from tastespace.data.formats.json_lines import keys_of
-from tastespace.data.formats.text import (
-    SEPARATORS,
-    Rows,
-    first_line,
-    guess_separator,
-    has_separators,
-    records,
-    sample,
-    usual_width,
-    utf8_fault,
-    with_plain_ends,
-)
 from tastespace.data.tables import USUAL_NAMES, find_parts, find_rating_parts, usual_column
 from tastespace.errors import DataError, InvalidParameterError
 
@@ -58,7 +47,7 @@ class Layout:
             return "text of the Netflix Prize: a film and a colon, then user, rating, date"
         kind = {"text": "text", "parquet": "Parquet", "jsonl": "JSON lines"}[self.kind]
         if self.kind == "text":
-            kind += f" separated by {SEPARATORS.get(str(self.separator), repr(self.separator))}"
+            kind += f" separated by {plain_text.SEPARATORS.get(str(self.separator), repr(self.separator))}"
             kind += ", with a header" if self.has_header else ", without a header"
         if self.compression is not None:
             kind += f", compressed with {self.compression}"
@@ -112,16 +101,16 @@ class Sought:
         found = find_parts(names, self.wanted, self.needed, file)
         return {part: found[part] for part in self.needed}
 
-    def is_likely(self, rows: Rows) -> bool:
+    def is_likely(self, rows: plain_text.Rows) -> bool:
         """Whether a way of splitting yields ratings: by the header, or by numbers where the ratings should be."""
         if _has_usual_names(rows[0], self.at_least):
             return True
-        place = 1 if self.needed == OWN_RATING and usual_width(rows) == 2 else 2
+        place = 1 if self.needed == OWN_RATING and plain_text.usual_width(rows) == 2 else 2
         return sum(len(fields) > place and _is_number(fields[place]) for fields in rows) > len(rows) / 2
 
-    def names_by_place(self, rows: Rows, file: Path) -> tuple[str, ...]:
+    def names_by_place(self, rows: plain_text.Rows, file: Path) -> tuple[str, ...]:
         """The columns of a text without a header, as many as there are."""
-        width, needed = usual_width(rows), self.needed
+        width, needed = plain_text.usual_width(rows), self.needed
         if self.may_be_choices and width == len(needed) - 1:
             return self.at_least
         if self.may_be_choices and needed == RATING and width == len(needed) and _are_times(rows):
@@ -129,9 +118,9 @@ class Sought:
         names = ["user", "item", "rating", "time"] + [f"column {number}" for number in range(5, width + 1)]
         return needed if width == len(needed) else tuple(names[:width])
 
-    def has_header(self, rows: Rows, file: Path) -> bool:
+    def has_header(self, rows: plain_text.Rows, file: Path) -> bool:
         """Whether the first line names the columns."""
-        first, width = rows[0], usual_width(rows)
+        first, width = rows[0], plain_text.usual_width(rows)
         if any(name in first for name in self.wanted.values()) or _has_usual_names(first, self.needed):
             return True
         if "rating" not in self.needed or any(not cell.strip() or _is_number(cell) for cell in first):
@@ -156,8 +145,8 @@ class SoughtItems(Sought):
         found = find_parts(names if len(names) > 1 else ["item"], {}, (), file)
         return {part: names[0] if len(names) == 1 else found[part] for part in PAIR if part in found}
 
-    def has_header(self, rows: Rows, file: Path) -> bool:
-        if usual_width(rows) == 1:
+    def has_header(self, rows: plain_text.Rows, file: Path) -> bool:
+        if plain_text.usual_width(rows) == 1:
             return usual_column(rows[0], (*USUAL_NAMES["item"], "id")) is not None
         return True  # A guess would leave things out, or let them through, without anybody noticing.
 
@@ -190,11 +179,11 @@ class SoughtDescriptions(Sought):
             raise DataError(f"no column for the id among {', '.join(names)}", file=file, expected=self.expected)
         return {part: name for part, name in found.items() if name is not None}
 
-    def is_likely(self, rows: Rows) -> bool:
+    def is_likely(self, rows: plain_text.Rows) -> bool:
         return self._find(rows[0], self.needed[-1]) is not None
 
-    def names_by_place(self, rows: Rows, file: Path) -> tuple[str, ...]:
-        width = usual_width(rows)
+    def names_by_place(self, rows: plain_text.Rows, file: Path) -> tuple[str, ...]:
+        width = plain_text.usual_width(rows)
         if self.side == "user" or width <= 3:
             known = ("id",) if self.side == "user" else ("id", "title", "genres")
             return (*known, *(f"column {number}" for number in range(2, width + 1)))[:width]
@@ -203,7 +192,7 @@ class SoughtDescriptions(Sought):
         text = " ".join(rows[0])
         raise DataError("no column is called title", file=file, line=1, text=text, expected=self.expected)
 
-    def has_header(self, rows: Rows, file: Path) -> bool:
+    def has_header(self, rows: plain_text.Rows, file: Path) -> bool:
         if self.side == "item" and self._find(rows[0], "title") is not None:
             return True
         return self._find(rows[0], "id") is not None and not any(_is_number(cell) for cell in rows[0])
@@ -228,7 +217,7 @@ def sniff(
         names = tuple(schema.names())
         return Layout("parquet", None, True, names, sought.parts(names, file))
     _refuse_binary(head, file, sought)
-    head = with_plain_ends(head)
+    head = plain_text.with_plain_ends(head)
     start = head.lstrip()
     if start.startswith(b"{"):
         names = keys_of(head, file)
@@ -254,9 +243,9 @@ def _refuse_binary(head: bytes, file: Path, sought: Sought) -> None:
 def _sniff_text(
     head: bytes, file: Path, sought: Sought, separator: str | None, header: bool | None
 ) -> tuple[str, bool, tuple[str, ...]]:
-    broken, may_be_latin = utf8_fault(head, file), isinstance(sought, SoughtDescriptions)
+    broken, may_be_latin = plain_text.utf8_fault(head, file), isinstance(sought, SoughtDescriptions)
     content = head.decode("latin-1" if may_be_latin and broken is not None else "utf-8", errors="replace")
-    line, first = first_line(content)
+    line, first = plain_text.first_line(content)
     if broken is not None and broken.line == line and not may_be_latin:
         raise broken
     if not first:
@@ -264,12 +253,12 @@ def _sniff_text(
     if separator is None and sought.may_be_one_column and _is_one_column(content, file, sought):
         separator = ","  # of which there are none but quoted ones
     elif separator is None:
-        separator = guess_separator(content, file, len(sought.needed), sought.is_likely)
+        separator = plain_text.guess_separator(content, file, len(sought.needed), sought.is_likely)
     elif not separator or any(mark in separator for mark in '"\r\n'):
         raise InvalidParameterError(f"separator is {separator!r}; expected a character such as ',' or a tab")
-    rows = sample(content, separator, file)
+    rows = plain_text.sample(content, separator, file)
     if not rows:
-        next(records(content, separator, file))  # says what is wrong with the first record
+        next(plain_text.records(content, separator, file))  # says what is wrong with the first record
     has_header = sought.has_header(rows, file) if header is None else header
     if has_header:
         return separator, True, tuple(name.strip() for name in rows[0])
@@ -281,7 +270,7 @@ def _sniff_text(
     return separator, False, names
 
 
-def _is_heading(rows: Rows, file: Path) -> bool:
+def _is_heading(rows: plain_text.Rows, file: Path) -> bool:
     """Whether the first line of words names the columns of pairs that may be words throughout."""
     first, *others = rows
     if len(first) == 1:
@@ -301,7 +290,7 @@ def _is_heading(rows: Rows, file: Path) -> bool:
     )
 
 
-def _are_times(rows: Rows) -> bool:
+def _are_times(rows: plain_text.Rows) -> bool:
     """Whether what stands where ratings would are times: dates, or seconds since 1970."""
     cells = [fields[2] for fields in rows if len(fields) == 3]
     return all(_DATE.fullmatch(cell) for cell in cells) or all(
@@ -315,10 +304,10 @@ def _has_usual_names(first: list[str], needed: Sequence[str]) -> bool:
 
 def _is_one_column(content: str, file: Path, sought: Sought) -> bool:
     """Whether there is one item a line, which may have spaces in it."""
-    if has_separators(first_line(content)[1]):
+    if plain_text.has_separators(plain_text.first_line(content)[1]):
         return False
-    rows = sample(content, " ", file)
-    if isinstance(sought, SoughtItems) or usual_width(rows) == 1:
+    rows = plain_text.sample(content, " ", file)
+    if isinstance(sought, SoughtItems) or plain_text.usual_width(rows) == 1:
         return True
     return sum(_is_number(fields[-1]) for fields in rows) < len(rows) / 2
 

@@ -29,89 +29,37 @@ _NEW_TERMS = (
 )
 
 
-def _movielens(
-    name: str,
-    description: str,
-    sizes: tuple[int, int, int],  # ratings, users, items
-    page: str,
-    files: tuple[str, ...],  # that of the ratings first
-    checksum: str,
-    n_bytes: int,
-    terms: str = _NEW_TERMS,
-) -> Source:
+# Checksum and number of bytes of each archive, as published.
+_ARCHIVES = {
+    "ml-100k": ("md5:0e33842e24a9c977be4e0107933c0723", 4_924_029),
+    "ml-1m": ("md5:c4d9eecfca2ab87c1945afe126590906", 5_917_549),
+    "ml-10m": ("md5:ce571fd55effeba0271552578f2648bd", 65_566_137),
+    "ml-20m": ("md5:cd245b17a1ae2cc31bb14903e1204af3", 198_702_078),
+    "ml-25m": ("md5:6b51fb2759a8657d3bfcbfc42b592ada", 261_978_986),
+    "ml-32m": ("md5:d472be332d4daa821edc399621853b57", 238_950_008),
+    "ml-latest-small": ("sha256:696d65a3dfceac7c45750ad32df2c259311949efec81f0f144fdfb91ebc9e436", 978_202),
+}
+_TABS, _COLONS, _COMMAS = ("u.data", "u.item", "u.genre"), ("ratings.dat", "movies.dat"), ("ratings.csv", "movies.csv")
+
+
+def _movielens(name: str, scale: str, sizes: tuple[int, int, int], files: tuple[str, ...], terms: str) -> Source:
+    """A data set of so many ratings, users and items; of the files that of the ratings is the first."""
+
     def read_ratings(folder: Path) -> Ratings:
         return read(folder / files[0])
 
-    archive = Archive(f"{_FILES}/{name}.zip", files[:1], files[1:], checksum, n_bytes)
-    return Source(name, description, *sizes, f"{_HOME}/{page}/", terms, read_ratings, archive)
+    archive = Archive(f"{_FILES}/{name}.zip", files[:1], files[1:], *_ARCHIVES[name])
+    return Source(name, f"films, {scale}", *sizes, f"{_HOME}/{name.split('-')[1]}/", terms, read_ratings, archive)
 
 
-_TABS, _COLONS, _COMMAS = ("u.data", "u.item", "u.genre"), ("ratings.dat", "movies.dat"), ("ratings.csv", "movies.csv")
-ML_100K = _movielens(
-    "ml-100k",
-    "films, 1 to 5 stars, 1997 to 1998",
-    (100_000, 943, 1_682),
-    "100k",
-    _TABS,
-    "md5:0e33842e24a9c977be4e0107933c0723",
-    4_924_029,
-    _OLD_TERMS,
-)
-ML_1M = _movielens(
-    "ml-1m",
-    "films, 1 to 5 stars, 2000 to 2003",
-    (1_000_209, 6_040, 3_706),
-    "1m",
-    _COLONS,
-    "md5:c4d9eecfca2ab87c1945afe126590906",
-    5_917_549,
-    _OLD_TERMS,
-)
-ML_10M = _movielens(
-    "ml-10m",
-    "films, half stars to 5, 1995 to 2009",
-    (10_000_054, 69_878, 10_677),
-    "10m",
-    _COLONS,
-    "md5:ce571fd55effeba0271552578f2648bd",
-    65_566_137,
-    _OLD_TERMS,
-)
-ML_20M = _movielens(
-    "ml-20m",
-    "films, half stars to 5, 1995 to 2015",
-    (20_000_263, 138_493, 26_744),
-    "20m",
-    _COMMAS,
-    "md5:cd245b17a1ae2cc31bb14903e1204af3",
-    198_702_078,
-)
-ML_25M = _movielens(
-    "ml-25m",
-    "films, half stars to 5, 1995 to 2019",
-    (25_000_095, 162_541, 59_047),
-    "25m",
-    _COMMAS,
-    "md5:6b51fb2759a8657d3bfcbfc42b592ada",
-    261_978_986,
-)
-ML_32M = _movielens(
-    "ml-32m",
-    "films, half stars to 5, 1995 to 2023",
-    (32_000_204, 200_948, 87_585),
-    "32m",
-    _COMMAS,
-    "md5:d472be332d4daa821edc399621853b57",
-    238_950_008,
-)
+ML_100K = _movielens("ml-100k", "1 to 5 stars, 1997 to 1998", (100_000, 943, 1_682), _TABS, _OLD_TERMS)
+ML_1M = _movielens("ml-1m", "1 to 5 stars, 2000 to 2003", (1_000_209, 6_040, 3_706), _COLONS, _OLD_TERMS)
+ML_10M = _movielens("ml-10m", "half stars to 5, 1995 to 2009", (10_000_054, 69_878, 10_677), _COLONS, _OLD_TERMS)
+ML_20M = _movielens("ml-20m", "half stars to 5, 1995 to 2015", (20_000_263, 138_493, 26_744), _COMMAS, _NEW_TERMS)
+ML_25M = _movielens("ml-25m", "half stars to 5, 1995 to 2019", (25_000_095, 162_541, 59_047), _COMMAS, _NEW_TERMS)
+ML_32M = _movielens("ml-32m", "half stars to 5, 1995 to 2023", (32_000_204, 200_948, 87_585), _COMMAS, _NEW_TERMS)
 ML_LATEST_SMALL = _movielens(
-    "ml-latest-small",
-    "films, half stars to 5, 1996 to 2018",
-    (100_836, 610, 9_724),
-    "latest",
-    _COMMAS,
-    "sha256:696d65a3dfceac7c45750ad32df2c259311949efec81f0f144fdfb91ebc9e436",
-    978_202,
+    "ml-latest-small", "half stars to 5, 1996 to 2018", (100_836, 610, 9_724), _COMMAS, _NEW_TERMS
 )
 
 

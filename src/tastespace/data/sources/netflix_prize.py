@@ -6,17 +6,8 @@ unpacked, gives it. The checksum is that of `nf_prize_dataset.tar.gz` as several
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tastespace.data.formats.netflix import RATING_FILES, read_netflix
-from tastespace.data.ratings import Ratings
 from tastespace.data.sources.source import Archive, Source
-
-
-def read(folder: Path) -> Ratings:
-    """The ratings with dates, titles and years."""
-    return read_netflix(folder)
-
 
 NETFLIX = Source(
     name="netflix",
@@ -29,7 +20,7 @@ NETFLIX = Source(
         "For research. Do not claim endorsement by Netflix, name the source in publications, do not redistribute, and "
         "do not use it commercially, without permission of Netflix; do not try to find out who the users are."
     ),
-    read=read,
+    read=read_netflix,  # with dates, titles and years
     archive=Archive(
         url=None,
         ratings=RATING_FILES,

@@ -20,9 +20,8 @@ from numpy.typing import ArrayLike
 from tastespace.arrays import DoubleArray
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.samplers import target
-from tastespace.inference.samplers.hamiltonian import DualAveraging, adapted, begin, jittered
+from tastespace.inference.samplers.hamiltonian import Adapting, DualAveraging, begin, jittered
 from tastespace.inference.samplers.target import Gradient, LogDensity, Move
-from tastespace.inference.transition import Stats
 
 ON_SPHERE = 1e-6  # how far, as a share of the radius, a point may be off it: single precision is nearer
 
@@ -76,7 +75,7 @@ def unit_tangent(position: DoubleArray, radius: float, rng: Generator) -> Double
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class State(Adapting):
     """Where the chains are, how they got there, and how long their steps are."""
 
     position: DoubleArray  # ... x D
@@ -86,13 +85,6 @@ class State:
     averaging: DualAveraging
     move: Move
     steps: int = 0
-
-    @property
-    def step_size(self) -> float:
-        return self.averaging.step_size
-
-    def stats(self) -> Stats:
-        return {**self.move.stats(), "step_size": self.step_size}
 
 
 def init(
@@ -135,15 +127,9 @@ def step(
         value = target.value_at(log_density, position)
         error = state.log_density - value + _kinetic(momentum) - _kinetic(start)
     move = target.accept_path(error, rng)
-    averaging = adapted(
-        state.averaging,
-        float(move.acceptance.mean()),
-        step=state.steps + 1,
-        warmup=warmup,
-        wanted=target.share("wanted", wanted),
-        # Half way round the sphere: beyond that, a flat density would let the step grow without end.
-        largest=math.pi * radius / math.sqrt(max(position.shape[-1] - 1, 1)),
-    )
+    # Half way round the sphere: beyond that, a flat density would let the step grow without end.
+    largest = math.pi * radius / math.sqrt(max(position.shape[-1] - 1, 1))
+    averaging = state.adapted(move, warmup, wanted, largest)
     return State(
         target.select(move.accepted, position, state.position),
         target.select(move.accepted, value, state.log_density),

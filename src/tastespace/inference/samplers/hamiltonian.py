@@ -201,8 +201,28 @@ def windows(warmup: int) -> tuple[int, tuple[int, ...]]:
     return first, tuple(ends)
 
 
+class Adapting:
+    """A state of chains whose step size is found in warm-up."""
+
+    averaging: DualAveraging
+    move: Move
+    steps: int
+
+    def adapted(self, move: Move, warmup: int, wanted: float, largest: float = math.exp(LARGEST_LOG)) -> DualAveraging:
+        """The step size after one more step, which made this move."""
+        acceptance, wanted = float(move.acceptance.mean()), target.share("wanted", wanted)
+        return adapted(self.averaging, acceptance, step=self.steps + 1, warmup=warmup, wanted=wanted, largest=largest)
+
+    @property
+    def step_size(self) -> float:
+        return self.averaging.step_size
+
+    def stats(self) -> Stats:
+        return {**self.move.stats(), "step_size": self.step_size}
+
+
 @dataclass(frozen=True, eq=False)
-class State:
+class State(Adapting):
     """Where the chains are, how they got there, and what they have learned of the density."""
 
     position: DoubleArray  # ... x D
@@ -213,13 +233,6 @@ class State:
     moments: Moments  # of the draws of this window
     move: Move
     steps: int = 0
-
-    @property
-    def step_size(self) -> float:
-        return self.averaging.step_size
-
-    def stats(self) -> Stats:
-        return {**self.move.stats(), "step_size": self.step_size}
 
 
 def init(

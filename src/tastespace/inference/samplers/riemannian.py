@@ -26,9 +26,8 @@ from numpy.typing import ArrayLike
 from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
 from tastespace.inference.samplers import target
-from tastespace.inference.samplers.hamiltonian import DualAveraging, adapted, begin, jittered
+from tastespace.inference.samplers.hamiltonian import Adapting, DualAveraging, begin, jittered
 from tastespace.inference.samplers.target import Gradient, LogDensity, Move
-from tastespace.inference.transition import Stats
 
 RETURNS = 1000.0  # times the tolerance, which is of one round: many slow ones add up
 
@@ -47,7 +46,7 @@ class Manifold:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class State(Adapting):
     """Where the chains are, how they got there, and how long their steps are."""
 
     position: DoubleArray  # ... x D
@@ -55,13 +54,6 @@ class State:
     averaging: DualAveraging
     move: Move
     steps: int = 0
-
-    @property
-    def step_size(self) -> float:
-        return self.averaging.step_size
-
-    def stats(self) -> Stats:
-        return {**self.move.stats(), "step_size": self.step_size}
 
 
 def init(position: ArrayLike, manifold: Manifold, *, step_size: float = 0.1) -> State:
@@ -102,13 +94,7 @@ def step(
         value = target.value_at(manifold.log_density, position)
         error = state.log_density - value + there.energy(momentum) - here.energy(start)
     move = target.accept_path(np.where(converged, error, np.nan), rng)
-    averaging = adapted(
-        state.averaging,
-        float(move.acceptance.mean()),
-        step=state.steps + 1,
-        warmup=warmup,
-        wanted=target.share("wanted", wanted),
-    )
+    averaging = state.adapted(move, warmup, wanted)
     return State(
         target.select(move.accepted, position, state.position),
         target.select(move.accepted, value, state.log_density),

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import polars as pl
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.errors import InvalidParameterError
@@ -28,7 +27,7 @@ from tastespace.index.search import Scan
 from tastespace.models.base.parameters import check_int, check_option
 from tastespace.models.base.posterior import Information
 from tastespace.models.base.query import Filters, Query
-from tastespace.models.base.results import Lists, plural, rounded, titled
+from tastespace.models.base.results import ItemLists, plural, rounded, titled
 from tastespace.models.base.top_n import best_items
 
 Goal = Literal["ratings", "list"]
@@ -38,7 +37,7 @@ LISTED = 50  # best items that the goal "list" counts
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Questions(Lists):
+class Questions(ItemLists):
     """The items that each user should be asked to rate, in this order.
 
     `sds` is how uncertain the ratings to be known still are, on average (root mean square), after the answers up to
@@ -47,34 +46,20 @@ class Questions(Lists):
     answers before it count as given. `cold` users had no ratings to go by: these are the questions for anybody.
     """
 
-    user_ids: pl.Series  # one a user
     sd: FloatArray  # one a user
-    item_rows: IntArray  # users x n, -1 where there is nothing left to ask
     reductions: FloatMatrix  # users x n
     sds: FloatMatrix  # users x n
-    item_ids: pl.Series  # users * n, null where there is nothing left to ask
-    titles: pl.Series | None  # users * n
 
     cold_note = "the questions for anybody"
     empty_note = "nothing left to ask"
 
     @property
-    def rows(self) -> IntArray:
-        return self.item_rows
-
-    @property
     def heading(self) -> str:
         return f"Questions for {plural(len(self), 'user')}"
 
-    def asked(self) -> dict[str, Any]:
-        return {"user": self.user_ids, "cold": self.cold}
-
     def entries(self, *, levels: bool = False) -> dict[str, Any]:
         """Item, title, reduction and sd."""
-        columns: dict[str, Any] = {"item": self.item_ids}
-        if self.titles is not None:
-            columns["title"] = self.titles
-        return columns | {"reduction": self.reductions.reshape(-1), "sd": self.sds.reshape(-1)}
+        return super().entries() | {"reduction": self.reductions.reshape(-1), "sd": self.sds.reshape(-1)}
 
     def title_line(self, position: int) -> str:
         return f"{super().title_line(position)}, sd {self.sd[position]:.3f}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -61,6 +61,17 @@ def check_option(name: str, value: Any, options: Sequence[Any]) -> None:
     """The value is one of a few."""
     if not any(isinstance(value, type(option)) and value == option for option in options):
         raise InvalidParameterError(f"{name} is {value!r}; expected one of {', '.join(map(repr, options))}")
+
+
+def check_declared(settings: Any) -> None:
+    """Every field that is declared as yes or no, or as one of a few words, is one of these."""
+    try:
+        hints = get_type_hints(type(settings))
+    except NameError:  # A class of somebody else's may name types that are there for a type checker only.
+        return
+    for name in (field.name for field in fields(settings)):
+        if hints[name] is bool or get_origin(hints[name]) is Literal:
+            check_option(name, getattr(settings, name), get_args(hints[name]) or (True, False))
 
 
 def is_word(value: Any, *words: str) -> bool:

@@ -68,17 +68,12 @@ class People:
     @classmethod
     def nobody(cls) -> People:
         """One person of whom nothing is known."""
-        return cls.known(np.array([-1], np.int32), empty_history(1))
+        return cls.known(np.array([-1], np.int32), CSR.empty(1))
 
     @property
     def cold(self) -> BoolArray:
         """Who has nothing to go by."""
         return np.asarray((self.rows < 0) & (self.history.counts == 0))
-
-
-def empty_history(n: int) -> CSR:
-    """No ratings of n people."""
-    return CSR(np.zeros(n + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,29 +112,23 @@ class ScoreUncertainty(Protocol):
     @property
     def usual_rating(self) -> float:
         """The mean of the training ratings: what a good item should reach, unless told otherwise."""
-        ...
 
     @property
     def rating_range(self) -> tuple[float, float]:
         """The lowest and the highest rating."""
-        ...
 
     @property
     def items_are_certain(self) -> bool:
         """Whether items are the same in every draw, so that an index over them finds the best of a draw."""
-        ...
 
     def summary(self, pairs: Pairs) -> tuple[FloatArray, FloatArray]:
         """The expected rating of each pair, and the standard deviation of the belief about it; items are known."""
-        ...
 
     def draw_scores(self, row: int, n: int, rng: Generator, items: IntArray | None = None) -> FloatMatrix:
         """What items (None: all) would score for a person in n draws from the posterior, evenly over what is kept."""
-        ...
 
     def draw_queries(self, row: int, n: int, rng: Generator) -> tuple[FloatMatrix, FloatArray]:
         """The query vectors and offsets of n draws: those whose scores `draw_scores` gives with the same numbers."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +148,6 @@ class Information(Protocol):
 
         `importance` is what each target counts, 1 together; of equally good questions the first is asked.
         """
-        ...
 
 
 class Influence(Protocol):
@@ -170,7 +158,6 @@ class Influence(Protocol):
 
         Exact where these are linear in the ratings; else the effect of a small change.
         """
-        ...
 
 
 class Belief(ABC):

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from tastespace import randomness
 from tastespace.arrays import BoolArray, FloatMatrix, IntArray, OffsetArray, contiguous
-from tastespace.data.csr import CSR
+from tastespace.data.csr import CSR, offsets_of
 from tastespace.data.kinds import CHOICES, strange
 from tastespace.data.ratings import Ratings
 from tastespace.data.tables import USUAL_NAMES, is_pandas, usual_column
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series, listed
 from tastespace.errors import DataError, InvalidParameterError, UnknownIdError, named
 from tastespace.index.search import Excluded
-from tastespace.models.base.posterior import Belief, People, Posterior, empty_history
+from tastespace.models.base.posterior import Belief, People, Posterior
 
 # Ratings of any users, {item: rating} of one, or the items that one chose.
 History = Ratings | Mapping[Any, float] | Sequence[Any]
@@ -87,7 +87,7 @@ def find_people(
     With `instead` the history is all that they rated: they are strangers with this history.
     """
     rows = trained.users.rows_of(each.ids)
-    before = trained.by_user.take(rows) if len(trained.values) else empty_history(len(rows))
+    before = trained.by_user.take(rows) if len(trained.values) else CSR.empty(len(rows))
     remarks: list[str] = []
     given = _as_ratings(_plain(history), each)
     since = None if given is None else _since(trained, each, given, expected, remarks)
@@ -95,7 +95,7 @@ def find_people(
     if since is None or not len(since[0]):
         if not instead:
             return People(rows, before, before, nothing), tuple(remarks)
-        empty, strangers = empty_history(len(rows)), np.full(len(rows), -1, np.int32)
+        empty, strangers = CSR.empty(len(rows)), np.full(len(rows), -1, np.int32)
         return People(strangers, empty, empty, nothing), tuple(remarks)
     if instead:
         own, strangers = _merged(*since, len(rows)), np.full(len(rows), -1, np.int32)
@@ -242,7 +242,7 @@ def _merged(rows: IntArray, items: IntArray, values: NDArray[Any], n: int, *, ad
     last = order[is_last]
     if adds_up:
         sums = np.add.reduceat(values[order], np.flatnonzero(np.append(True, is_last[:-1])))
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows[last], minlength=n))]).astype(np.int64)
+    offsets = offsets_of(np.bincount(rows[last], minlength=n))
     kept = np.asarray(sums if adds_up else values[last], np.float32)
     return CSR(offsets, np.asarray(items[last], np.int32), kept)
 
@@ -254,8 +254,7 @@ def _still_there(before: CSR, history: CSR) -> CSR:
     if len(then):
         found = np.minimum(np.searchsorted(then, keys), len(then) - 1)
         still = (then[found] == keys) & (before.values[found] == history.values)
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(history.rows()[still], minlength=len(history)))])
-    return CSR(offsets.astype(np.int64), history.columns[still], history.values[still])
+    return history.masked(still)
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,7 +357,7 @@ def allowed_items(trained: Ratings, *, exclude: Any, only: Any, matching: BoolAr
         if rule is not None and pairs_of(rule, name)[0] is not None:
             raise InvalidParameterError(f"{name} is a table with a column of users; expected items alone")
     nobody = Vocabulary(pl.Series([], dtype=pl.Int64))
-    return filters_of(trained, nobody, empty_history(0), exclude=exclude, only=only, matching=matching).allowed
+    return filters_of(trained, nobody, CSR.empty(0), exclude=exclude, only=only, matching=matching).allowed
 
 
 def pairs_of(what: Any, name: str) -> tuple[pl.Series | None, pl.Series]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import numpy as np
 from numpy.random import Generator
@@ -21,38 +21,17 @@ from tastespace.index.index import Index, with_threads
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import StoredIndex
 from tastespace.inference.checkpoints import Checkpoints
+from tastespace.models.base import query as queries
+from tastespace.models.base import update as updates
 from tastespace.models.base.active_learning import AMONG, Goal, QuestionOptions, Questions, QuestionSearch
 from tastespace.models.base.attribution import Explanation, explain
-from tastespace.models.base.parameters import SearchSpace, check_int
+from tastespace.models.base.parameters import SearchSpace, check_declared, check_int
 from tastespace.models.base.policies import Mean, Policy, policy_of, uncertainty_of
 from tastespace.models.base.posterior import Pairs, Posterior, score_blocks
-from tastespace.models.base.query import (
-    Expected,
-    Query,
-    Remarks,
-    allowed_items,
-    check_history,
-    each_once,
-    filters_of,
-    find_people,
-    new_name,
-    users_of,
-)
 from tastespace.models.base.results import Prediction, Ranking, Table
 from tastespace.models.base.resuming import check_resumable, check_startable, infer_with_checkpoints, start_of
 from tastespace.models.base.similarity import Similar, similar_items, similar_users
 from tastespace.models.base.top_n import ListOptions, Prepared, TopN, grown_index
-from tastespace.models.base.update import (
-    Sweeps,
-    TrainingSummary,
-    UpdateSummary,
-    as_ratings,
-    check_range,
-    check_sweeps,
-    conclude,
-    merge,
-    of_the_same_kind,
-)
 from tastespace.progress import Observer, silent
 from tastespace.settings import translated
 from tastespace.threads import instruction_set
@@ -75,9 +54,9 @@ class Recommender(ABC):
     search_space: ClassVar[SearchSpace] = {}  # what `tune` searches of this model
     scores_are_ratings: ClassVar[bool] = True  # those of lists are expected ratings, or chances of a choice
     is_its_ratings: ClassVar[bool] = False  # the posterior holds the training ratings, and is nothing without them
+    begins_from_others: ClassVar[bool] = False  # `infer` takes `given`, the items of another model (a `Start`)
+    keeps_checkpoints: ClassVar[bool] = False  # `infer` takes `checkpoints`
     # What only some models do; None for the others.
-    infer_from: ClassVar[Callable[..., Posterior] | None] = None  # as `infer`, from the items of another model
-    infer_resumably: ClassVar[Callable[..., Posterior] | None] = None  # as `infer`, with checkpoints
     kept_up: ClassVar[Callable[..., Posterior] | None] = None  # the same draws for all ratings there are now
     restarted: ClassVar[Callable[..., Posterior] | None] = None  # chains that go on from where the old ones ended
     warns = True  # remarks of answers become Python warnings, for people at a prompt
@@ -93,6 +72,7 @@ class Recommender(ABC):
         instruction_set()  # Says now, not in the first kernel, if TASTESPACE_ISA asks for the impossible.
         randomness.resolve(self.seed)
         threads.resolve(self.threads)
+        check_declared(self)
 
     def suits(self, kind: Kind) -> bool:
         """Whether this model makes sense of ratings of this kind; by default of all that are no choices."""
@@ -134,8 +114,9 @@ class Recommender(ABC):
                 raise InvalidParameterError("fit got a start and checkpoints; expected one of them, or neither")
             seed, begun = randomness.resolve(self.seed), start_of(start, observed)
             check_startable(self)
-            assert self.infer_from is not None
-            posterior = self.infer_from(begun, observed, randomness.generator(seed), observer, held_out)
+            posterior = cast(Callable[..., Posterior], self.infer)(
+                observed, randomness.generator(seed), observer, held_out, given=begun
+            )
         elif checkpoints is None:
             seed = randomness.resolve(self.seed)
             posterior = self.infer(observed, randomness.generator(seed), observer, held_out)
@@ -151,7 +132,7 @@ class Recommender(ABC):
         posterior: Posterior,
         seed: int,
         rating_range: tuple[float, float],
-        seen: TrainingSummary | None = None,
+        seen: updates.TrainingSummary | None = None,
     ) -> Self:
         """Take a conclusion as one's own: what `fit` and the artifact end with.
 
@@ -162,13 +143,13 @@ class Recommender(ABC):
         self.posterior_ = posterior
         self.seed_ = seed
         self.rating_range_ = rating_range
-        self.seen_ = TrainingSummary.of(observed) if seen is None else seen
-        self.news_: UpdateSummary | None = None  # what an update brought
+        self.seen_ = updates.TrainingSummary.of(observed) if seen is None else seen
+        self.news_: updates.UpdateSummary | None = None  # what an update brought
         self.index_: StoredIndex | None = None  # the one chosen for these items
         self._prepared, self._expected = Prepared(posterior, observed), self._expected_of(observed)
         return self
 
-    def update(self, new_ratings: Any, *, sweeps: Sweeps = "auto", observer: Observer = silent) -> Self:
+    def update(self, new_ratings: Any, *, sweeps: updates.Sweeps = "auto", observer: Observer = silent) -> Self:
         """A new recommender that has seen these ratings, too; this one is unchanged.
 
         `new_ratings` are `Ratings`, or a table with the columns user, item and rating, on the scale of those that the
@@ -185,17 +166,17 @@ class Recommender(ABC):
         again.
         """
         self.require_fitted()
-        check_sweeps(sweeps)
+        updates.check_sweeps(sweeps)
         if not len(self.ratings_):
             raise InvalidParameterError(
                 f"this {type(self).__name__} was saved without its ratings, or learned from a file piece by piece: "
                 "there is nothing to add new ones to; expected a model that has its ratings, or a fit on all ratings"
             )
-        new = of_the_same_kind(as_ratings(new_ratings), self.ratings_)
+        new = updates.of_the_same_kind(updates.as_ratings(new_ratings), self.ratings_)
         self.check_ratings(new)
-        merged, other = merge(self.ratings_, new, self.seen_), type(self)(**self.get_params())
+        merged, other = updates.merge(self.ratings_, new, self.seen_), type(self)(**self.get_params())
         other.check()
-        posterior, news = conclude(other, self.posterior_, merged, self.seen_, sweeps, self.seed_, observer)
+        posterior, news = updates.conclude(other, self.posterior_, merged, self.seen_, sweeps, self.seed_, observer)
         seen = self.seen_.after(news, merged.ratings)
         (low, high), (least, most) = self.rating_range_, merged.ratings.range
         # Most models have checked that new ratings are within the range; choices may be made more often than before.
@@ -227,13 +208,13 @@ class Recommender(ABC):
 
     def check_ratings(self, ratings: Ratings) -> None:
         """Refuse new ratings that are not such as the model was fitted on."""
-        check_range(ratings, self.rating_range_)
+        updates.check_range(ratings, self.rating_range_)
 
     @property
     def is_fitted(self) -> bool:
         return "posterior_" in self.__dict__
 
-    def about(self, user_ids: Ids | None = None, *, history: Any = None, instead: bool = False) -> Query:
+    def about(self, user_ids: Ids | None = None, *, history: Any = None, instead: bool = False) -> queries.Query:
         """Users as a query is about them: what is believed of them is concluded once, when it is first needed.
 
         Where several things are asked about the same users, give what this returns in place of `user_ids`. `history`
@@ -244,7 +225,7 @@ class Recommender(ABC):
         self._tell(query.remarks)
         return replace(query, remarks=())
 
-    def predict(self, user_ids: Ids | Query, item_ids: Ids, *, history: Any = None) -> Prediction:
+    def predict(self, user_ids: Ids | queries.Query, item_ids: Ids, *, history: Any = None) -> Prediction:
         """Predicted ratings of pairs, within the range of the training ratings.
 
         Unknown users and items get the prior's answer and are flagged cold. `history` are ratings that the
@@ -252,7 +233,7 @@ class Recommender(ABC):
         """
         self.require_fitted()
         items = id_series(listed(item_ids), "item")
-        if isinstance(user_ids, Query):
+        if isinstance(user_ids, queries.Query):
             query = self._query(user_ids, history, "predict")
             users, positions = query.users, query.positions
             if len(users) == 1:
@@ -261,7 +242,7 @@ class Recommender(ABC):
             users = id_series(listed(user_ids), "user")
         if len(users) != len(items):
             raise InvalidParameterError(f"{len(users)} users and {len(items)} items; expected as many of each")
-        if not isinstance(user_ids, Query):
+        if not isinstance(user_ids, queries.Query):
             query = self._query(users, history, "predict")
             positions = query.positions
         item_rows = self.ratings_.items.rows_of(items)
@@ -286,7 +267,7 @@ class Recommender(ABC):
 
     def recommend(
         self,
-        user_ids: Ids | Query | None = None,
+        user_ids: Ids | queries.Query | None = None,
         n: int = 10,
         *,
         history: Any = None,
@@ -344,7 +325,7 @@ class Recommender(ABC):
         query = self._query(user_ids, history, "recommend")
         people, belief = query.people, query.belief
         matching, doubts = self._matching(where)
-        filters = filters_of(
+        filters = queries.filters_of(
             self.ratings_,
             query.each,
             people.history,
@@ -378,7 +359,7 @@ class Recommender(ABC):
 
     def ask(
         self,
-        user_ids: Ids | Query | None = None,
+        user_ids: Ids | queries.Query | None = None,
         n: int = 5,
         *,
         history: Any = None,
@@ -403,7 +384,7 @@ class Recommender(ABC):
         options = QuestionOptions(n, among, goal)
         options.check()
         if user_ids is None and history is None:
-            user_ids = [new_name(self.ratings_)]
+            user_ids = [queries.new_name(self.ratings_)]
         query = self._query(user_ids, history, "ask")
         information = query.belief.information
         if information is None:
@@ -412,7 +393,7 @@ class Recommender(ABC):
                 f"with a posterior, such as {'ImplicitALS' if self.takes_choices else 'BPMF'}"
             )
         matching, doubts = self._matching(where)
-        filters = filters_of(
+        filters = queries.filters_of(
             self.ratings_, query.each, query.people.history, exclude=exclude, only=only, matching=matching
         )
         scan = self._prepared.scan if goal == "list" else None
@@ -448,11 +429,13 @@ class Recommender(ABC):
         check_int("n", n, least=1)
         items = id_series(listed(item_ids), "item")
         matching, doubts = self._matching(where)
-        allowed = allowed_items(self.ratings_, exclude=exclude, only=only, matching=matching)
+        allowed = queries.allowed_items(self.ratings_, exclude=exclude, only=only, matching=matching)
         n_threads = threads.resolve(self.threads)
         return self._told(similar_items(self.ratings_, self._prepared.items, items, n, allowed, n_threads, doubts))
 
-    def similar_users(self, user_ids: Ids | Query | None = None, n: int = 10, *, history: Any = None) -> Similar:
+    def similar_users(
+        self, user_ids: Ids | queries.Query | None = None, n: int = 10, *, history: Any = None
+    ) -> Similar:
         """The training users most like each of these, who may be strangers with a history (see `recommend`).
 
         Somebody without any ratings, or with nothing to be compared by, gets an empty list and is flagged cold. A
@@ -474,7 +457,7 @@ class Recommender(ABC):
         """
         self.require_fitted()
         check_int("n", n, least=1)
-        named = user_id is None or isinstance(user_id, Query)
+        named = user_id is None or isinstance(user_id, queries.Query)
         query = self._query(user_id if named else [user_id], history, "explain")
         if len(query.users) != 1:
             raise InvalidParameterError(
@@ -518,10 +501,12 @@ class Recommender(ABC):
         if not self.is_fitted:
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(ratings) first")
 
-    def _query(self, user_ids: Ids | Query | None, history: Any, verb: str, *, instead: bool = False) -> Query:
+    def _query(
+        self, user_ids: Ids | queries.Query | None, history: Any, verb: str, *, instead: bool = False
+    ) -> queries.Query:
         """Who is meant by users and a history, and what they rated in training and since."""
         self.require_fitted()
-        if isinstance(user_ids, Query):
+        if isinstance(user_ids, queries.Query):
             if user_ids.posterior is not self.posterior_:
                 raise InvalidParameterError(
                     f"{verb} got users as another model sees them; expected about() of this model"
@@ -529,19 +514,21 @@ class Recommender(ABC):
             if history is not None:
                 raise InvalidParameterError(f"{verb} got a history beside about(); expected about(..., history=...)")
             return user_ids
-        users = users_of(self.ratings_, user_ids, history, verb)
-        each, positions = each_once(users)
-        people, remarks = find_people(self.ratings_, each, history, self._expected, instead=instead)
-        check_history(self.posterior_, people, self.ratings_.items, self._expected)
+        users = queries.users_of(self.ratings_, user_ids, history, verb)
+        each, positions = queries.each_once(users)
+        people, remarks = queries.find_people(self.ratings_, each, history, self._expected, instead=instead)
+        queries.check_history(self.posterior_, people, self.ratings_.items, self._expected)
         n_threads = threads.resolve(self.threads)
-        return Query(self.ratings_, self.posterior_, self.seed_, users, each, positions, people, n_threads, remarks)
+        return queries.Query(
+            self.ratings_, self.posterior_, self.seed_, users, each, positions, people, n_threads, remarks
+        )
 
-    def _expected_of(self, observed: Ratings) -> Expected:
+    def _expected_of(self, observed: Ratings) -> queries.Expected:
         """What the ratings of a history may be expected to be."""
         low, high = self.history_range
         # Where training knew only that things were chosen, a history can say no more.
         is_only_that = observed.kind == "one-class" and (not len(observed) or observed.range == (1, 1))
-        return Expected(low, high, observed.kind, self.takes_choices, self.not_rated is not None, is_only_that)
+        return queries.Expected(low, high, observed.kind, self.takes_choices, self.not_rated is not None, is_only_that)
 
     def _index(self, asked: Index | Literal["auto"] | None) -> tuple[Index | None, Exact | None]:
         """The index meant, with as many threads as the model may use; or the scan that was chosen for this model."""
@@ -558,7 +545,7 @@ class Recommender(ABC):
             )
         return asked, None
 
-    def _matching(self, where: str | None) -> tuple[BoolArray | None, Remarks]:
+    def _matching(self, where: str | None) -> tuple[BoolArray | None, queries.Remarks]:
         """The items that fulfil a condition, and what is doubtful about it."""
         if where is None:
             return None, ()
@@ -570,6 +557,6 @@ class Recommender(ABC):
         self._tell(answer.remarks)
         return answer
 
-    def _tell(self, remarks: Remarks) -> None:
+    def _tell(self, remarks: queries.Remarks) -> None:
         for remark in remarks if self.warns else ():
             warn(remark)

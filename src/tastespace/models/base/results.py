@@ -205,7 +205,28 @@ def plural(n: int, noun: str) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Ranking(Lists):
+class ItemLists(Lists):
+    """Items for each user."""
+
+    user_ids: pl.Series  # one a user
+    item_rows: IntArray  # users x n, -1 where there is no item
+    item_ids: pl.Series  # users * n, null where there is no item
+    titles: pl.Series | None  # users * n
+
+    @property
+    def rows(self) -> IntArray:
+        return self.item_rows
+
+    def asked(self) -> dict[str, Any]:
+        return {"user": self.user_ids, "cold": self.cold}
+
+    def entries(self, *, levels: bool = False) -> dict[str, Any]:
+        """Item and title; a subclass adds its columns."""
+        return {"item": self.item_ids} | ({} if self.titles is None else {"title": self.titles})
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Ranking(ItemLists):
     """The recommended items of each user, best first.
 
     `scores` are predicted ratings, not clipped to the rating range, so that they keep the order; after diversity,
@@ -214,20 +235,12 @@ class Ranking(Lists):
     allowed. `uncertainty` is there if the model knows how sure it is.
     """
 
-    user_ids: pl.Series  # one a user
-    item_rows: IntArray  # users x n, -1 where there is no item
     scores: FloatMatrix  # users x n
-    item_ids: pl.Series  # users * n, null where there is no item
-    titles: pl.Series | None  # users * n
     uncertainty: Uncertainty | None = None
     found_by: str = "every item was looked at"  # how the lists were found
 
     cold_note = "the answer for anybody"
     empty_note = "nothing left to recommend"
-
-    @property
-    def rows(self) -> IntArray:
-        return self.item_rows
 
     @property
     def heading(self) -> str:
@@ -238,15 +251,9 @@ class Ranking(Lists):
         """The levels that ratings can be, as text, "1" and "1.5"; empty where they are not known."""
         return [] if self.uncertainty is None else level_names(self.uncertainty.levels)
 
-    def asked(self) -> dict[str, Any]:
-        return {"user": self.user_ids, "cold": self.cold}
-
     def entries(self, *, levels: bool = False) -> dict[str, Any]:
         """Item, title, score, and how sure it is; with `levels`, also how likely each level of the ratings is."""
-        columns: dict[str, Any] = {"item": self.item_ids}
-        if self.titles is not None:
-            columns["title"] = self.titles
-        columns["score"] = self.scores.reshape(-1)
+        columns = super().entries() | {"score": self.scores.reshape(-1)}
         return columns if self.uncertainty is None else columns | self.uncertainty.columns(levels)
 
     def line(self, row: dict[str, Any]) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import polars as pl
@@ -76,7 +76,7 @@ def check_resumable(recommender: Recommender, checkpoints: Checkpoints) -> None:
         raise InvalidParameterError(
             f"checkpoints is {checkpoints!r}; expected Checkpoints, such as tastespace.Checkpoints('folder')"
         )
-    if recommender.infer_resumably is None:
+    if not recommender.keeps_checkpoints:
         raise InvalidParameterError(
             f"{type(recommender).__name__} keeps no checkpoints: it draws no samples, and is fitted in one go; "
             "expected none, or a model that samples, such as BPMF"
@@ -92,10 +92,9 @@ def infer_with_checkpoints(
     began_with = checkpoints.seed() if recommender.seed is None and checkpoints.resume else None
     seed = randomness.resolve(recommender.seed) if began_with is None else began_with
     run = run_of(type(recommender).__name__, recommender.get_params(), seed, observed, held_out)
-    rng = randomness.generator(seed)
+    rng, infer = randomness.generator(seed), cast(Callable[..., Posterior], recommender.infer)
     with checkpoints.begin(run) as begun:
-        assert recommender.infer_resumably is not None  # `check_resumable` has seen to it.
-        return seed, recommender.infer_resumably(observed, rng, observer, held_out, begun)
+        return seed, infer(observed, rng, observer, held_out, checkpoints=begun)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +128,7 @@ class Start:
 
 def check_startable(recommender: Recommender) -> None:
     """Refuse a recommender that has no use for a start."""
-    if recommender.infer_from is None:
+    if not recommender.begins_from_others:
         raise InvalidParameterError(
             f"{type(recommender).__name__} does not begin from another model; expected start=None, or a model of "
             "factors, such as BPMF"

@@ -84,11 +84,9 @@ class ComparesLists(Protocol):
 
     def numbers_held(self, length: int) -> int:
         """How many numbers comparing takes for each list of this length, so that the caller can bound memory."""
-        ...
 
     def among(self, lists: IntArray, threads: int) -> Compare:
         """Compares the entries of each list (one row a list of item rows) with one of them."""
-        ...
 
 
 class Directions:

@@ -36,28 +36,11 @@ from tastespace.index.index import Index
 from tastespace.index.search import Neighbours, Scan, few_allowed
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import StoredIndex
+from tastespace.models.base import posterior as posteriors
+from tastespace.models.base import similarity
 from tastespace.models.base.parameters import check_int
 from tastespace.models.base.policies import Candidates, Likely, Mean, Policy, PolicyScores, RngOf, Thompson
-from tastespace.models.base.posterior import (
-    BLOCK_SCORES,
-    Belief,
-    Pairs,
-    People,
-    Posterior,
-    Queries,
-    Scored,
-    score_blocks,
-)
 from tastespace.models.base.query import Filters
-from tastespace.models.base.similarity import (
-    ComparedItems,
-    ComparesLists,
-    CoRatedItems,
-    Directions,
-    compared_items,
-    diversify,
-    top_k,
-)
 
 MOST_DAMPING = 1000  # popularity alone decides long before; far beyond, the values would overflow
 SAMPLED = 500  # items that stand for all where vectors are longer than that
@@ -92,7 +75,7 @@ class Lists:
 class Prepared:
     """What a fitted recommender makes once, when it is first needed, and keeps for all requests."""
 
-    def __init__(self, posterior: Posterior, ratings: Ratings) -> None:
+    def __init__(self, posterior: posteriors.Posterior, ratings: Ratings) -> None:
         self._posterior, self._ratings = posterior, ratings
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -120,12 +103,12 @@ class Prepared:
         return Damping(self._posterior.item_vectors, counts)
 
     @cached_property
-    def items(self) -> Directions | ComparedItems | None:
+    def items(self) -> similarity.Directions | similarity.ComparedItems | None:
         """What tells how similar items are; None where the model does not know."""
-        return compared_items(self._posterior, self._ratings.n_items)
+        return similarity.compared_items(self._posterior, self._ratings.n_items)
 
     @cached_property
-    def lists(self) -> ComparesLists:
+    def lists(self) -> similarity.ComparesLists:
         """What lists are made diverse by; a model that does not know what is similar goes by who rated what."""
         if self.items is not None:
             return self.items
@@ -134,22 +117,22 @@ class Prepared:
                 "this model does not know how similar items are, and was saved without the ratings that could say; "
                 "expected diversity=0, or a model saved with its ratings"
             )
-        return CoRatedItems(self._ratings.by_item, self._ratings.n_users)
+        return similarity.CoRatedItems(self._ratings.by_item, self._ratings.n_users)
 
     @cached_property
-    def users(self) -> Directions:
+    def users(self) -> similarity.Directions:
         """The training users of a taste space."""
-        everybody = People.known(np.arange(self._ratings.n_users, dtype=np.int32), self._ratings.by_user)
+        everybody = posteriors.People.known(np.arange(self._ratings.n_users, dtype=np.int32), self._ratings.by_user)
         embeddings = self._posterior.believe(everybody, 1).embeddings
         assert embeddings is not None  # Whoever asks has seen that there are some.
-        return Directions(embeddings)
+        return similarity.Directions(embeddings)
 
 
 @dataclass(frozen=True, eq=False)
 class TopN:
     """Everything that the lists of a request are made from."""
 
-    belief: Belief
+    belief: posteriors.Belief
     filters: Filters
     prepared: Prepared
     n_items: int
@@ -179,7 +162,7 @@ class TopN:
         else:
             found = self._by_mean(size)
         if compared is not None:
-            found = diversify(found, n, float(options.diversity), compared, self.threads)
+            found = similarity.diversify(found, n, float(options.diversity), compared, self.threads)
         if options.popularity_damping > 0 or by_policy is not None:
             found = Neighbours(found.items, self._shown(found))
         pool = self._best_by_mean(n).items if with_pool and self._is_indexed else None
@@ -204,11 +187,11 @@ class TopN:
         some = Candidates(np.arange(len(self.belief), dtype=np.int32), candidates.items)
         return first(sorted_by(candidates, by_policy.of(some)), size)
 
-    def _drawn_queries(self, by_policy: PolicyScores) -> Queries:
+    def _drawn_queries(self, by_policy: PolicyScores) -> posteriors.Queries:
         """The scores of one draw a user, as an index finds them."""
         expected = self.belief.queries
         assert expected is not None  # There is an index, and so there are item vectors.
-        drawn = Queries(np.empty_like(expected.vectors), np.empty_like(expected.offsets), expected.items)
+        drawn = posteriors.Queries(np.empty_like(expected.vectors), np.empty_like(expected.offsets), expected.items)
         for user in range(len(self.belief)):
             vectors, offsets = by_policy.uncertainty.draw_queries(user, 1, self.rng_of(user))
             drawn.vectors[user], drawn.offsets[user] = vectors[0], offsets[0]
@@ -280,7 +263,7 @@ class TopN:
         found = self._best(self.belief, max(size, pool_size(size, self.n_items)), self.index)
         return first(sorted_by(found, _of_found(found, lambda pairs: pair_scores(damped, pairs))), size)
 
-    def _best(self, scored: Scored, k: int, index: Index | Scan | None) -> Neighbours:
+    def _best(self, scored: posteriors.Scored, k: int, index: Index | Scan | None) -> Neighbours:
         return best_items(scored, len(self.belief), self.n_items, k, self.filters, index)
 
     def _threaded(self, scan: Scan | None) -> Scan | None:
@@ -289,30 +272,30 @@ class TopN:
 
 
 def best_items(
-    scored: Scored, n_people: int, n_items: int, k: int, filters: Filters, index: Index | Scan | None
+    scored: posteriors.Scored, n_people: int, n_items: int, k: int, filters: Filters, index: Index | Scan | None
 ) -> Neighbours:
     """The k best items of each person that the filters allow; scores include the person's offset."""
     if filters.own is not None:
         return _best_of_own(scored, filters.own, k)
     if index is not None:
-        queries = scored.queries if isinstance(scored, Belief) else scored
-        if not isinstance(queries, Queries):
+        queries = scored.queries if isinstance(scored, posteriors.Belief) else scored
+        if not isinstance(queries, posteriors.Queries):
             raise InvalidParameterError(
                 "this model has no item vectors, so that no index can search them; expected None"
             )
         found = index.search(queries.vectors, k, excluded=filters.excluded, allowed=filters.allowed)
         return Neighbours(found.items, found.scores + queries.offsets[:, None])
     items, scores = np.full((n_people, k), -1, np.int32), np.full((n_people, k), -np.inf, np.float32)
-    for rows, block in score_blocks(scored, n_people, n_items):
+    for rows, block in posteriors.score_blocks(scored, n_people, n_items):
         filters.forbid(block, rows)
-        items[rows], scores[rows] = top_k(block, k)
+        items[rows], scores[rows] = similarity.top_k(block, k)
     return Neighbours(items, scores)
 
 
-def _best_of_own(scored: Scored, own: CSR, k: int) -> Neighbours:
+def _best_of_own(scored: posteriors.Scored, own: CSR, k: int) -> Neighbours:
     """The same where each person chooses from items of their own, which are looked at one by one."""
     users, columns = own.rows(), own.columns
-    scores = pair_scores(scored, Pairs(users, columns))
+    scores = pair_scores(scored, posteriors.Pairs(users, columns))
     order = np.lexsort((columns, -scores, users))  # of equal scores the lower item, as everywhere
     place = np.arange(len(order)) - np.repeat(own.offsets[:-1], own.counts)
     order, users, place = order[place < k], users[place < k], place[place < k]
@@ -321,11 +304,11 @@ def _best_of_own(scored: Scored, own: CSR, k: int) -> Neighbours:
     return found
 
 
-def pair_scores(scored: Scored, pairs: Pairs) -> FloatArray:
+def pair_scores(scored: posteriors.Scored, pairs: posteriors.Pairs) -> FloatArray:
     """What items are ordered by, for pairs whose rows ascend; in bounded memory."""
-    if isinstance(scored, Belief):
+    if isinstance(scored, posteriors.Belief):
         scored = scored.queries or scored
-    if isinstance(scored, Queries):
+    if isinstance(scored, posteriors.Queries):
         return scored.of_pairs(pairs)
     scores, step, start = np.empty(len(pairs), np.float32), 1, 0
     while start < len(scores):
@@ -333,15 +316,15 @@ def pair_scores(scored: Scored, pairs: Pairs) -> FloatArray:
         end = int(np.searchsorted(pairs.rows, rows[-1], side="right"))
         block = scored.scores(rows)
         scores[start:end] = block[np.searchsorted(rows, pairs.rows[start:end]), pairs.items[start:end]]
-        step, start = max(1, BLOCK_SCORES // max(block.shape[1], 1)), end
+        step, start = max(1, posteriors.BLOCK_SCORES // max(block.shape[1], 1)), end
     return scores
 
 
-def _of_found(found: Neighbours, score: Callable[[Pairs], FloatArray]) -> FloatMatrix:
+def _of_found(found: Neighbours, score: Callable[[posteriors.Pairs], FloatArray]) -> FloatMatrix:
     """Scores of items that were found, in their places."""
     users, places = np.nonzero(found.items >= 0)
     scores = np.full(found.items.shape, -np.inf, np.float32)
-    scores[users, places] = score(Pairs(users.astype(np.int32), found.items[users, places]))
+    scores[users, places] = score(posteriors.Pairs(users.astype(np.int32), found.items[users, places]))
     return scores
 
 
@@ -385,7 +368,7 @@ def standing_of(counts: NDArray[Any]) -> FloatArray:
 class DampedScores:
     """Scores of any kind, damped."""
 
-    inner: Scored
+    inner: posteriors.Scored
     standing: FloatArray
     strength: float
 
@@ -406,7 +389,7 @@ class Damping:
             self.root = _covariance_root(vectors)
             self.scan = Scan.of(self._longer(vectors))
 
-    def of(self, belief: Belief, strength: float) -> Scored:
+    def of(self, belief: posteriors.Belief, strength: float) -> posteriors.Scored:
         """The belief's scores, damped so much: where they are inner products, with one more coordinate."""
         queries = belief.queries
         if queries is None or self.root is None:
@@ -415,7 +398,7 @@ class Damping:
         products = np.einsum("nd,cd->nc", queries.vectors.astype(np.float64), self.root)
         spread = np.sqrt(np.sum(products**2, axis=1))
         vectors = np.hstack([queries.vectors, -strength * spread[:, None]]).astype(np.float32)
-        return Queries(vectors, queries.offsets, lambda: self._longer(queries.items()))
+        return posteriors.Queries(vectors, queries.offsets, lambda: self._longer(queries.items()))
 
     def _longer(self, vectors: FloatMatrix) -> FloatMatrix:
         return np.hstack([vectors, self.standing[:, None]]).astype(np.float32)
@@ -433,7 +416,9 @@ def _covariance_root(vectors: FloatMatrix) -> DoubleArray:
     return np.asarray(centred if len(centred) <= centred.shape[1] else np.linalg.qr(centred, mode="r"))
 
 
-def grown_index(stored: StoredIndex | None, before: Posterior, after: Posterior) -> StoredIndex | None:
+def grown_index(
+    stored: StoredIndex | None, before: posteriors.Posterior, after: posteriors.Posterior
+) -> StoredIndex | None:
     """The same index with the new items beside it; None where the old ones have moved, and it would mislead."""
     old, new = before.item_vectors, after.item_vectors
     if stored is None or old is None or new is None:

@@ -29,7 +29,7 @@ from tastespace.inference.drivers import ascend, no_improvement
 from tastespace.inference.transition import HELD_OUT, Measured, Stats, Transition
 from tastespace.models.factorization.als.sweep import ALSState, Penalty, Strengths, Weighting
 from tastespace.models.factorization.rows import score_pairs
-from tastespace.progress import Observer, Progress, silent
+from tastespace.progress import Observer, Progress
 
 MIN_HELD_OUT = 20
 MEANINGFUL = 1e-4  # a smaller relative gain is noise, and following it leads nowhere
@@ -172,7 +172,7 @@ def search_strengths(
         transition = bind(Penalty(strengths, weighting))
         state = transition.init(rng) if start is None else start.fit
         # The trial is worth its last error, not its luckiest: the refit runs to convergence as well.
-        state, trace = ascend(transition, state, rng, steps=sweeps, stop=has_converged, phase="trial", observer=silent)
+        state, trace = ascend(transition, state, rng, steps=sweeps, stop=has_converged)
         return Trial(strengths, trace[-1][HELD_OUT], state)
 
     def report(trial: Trial[Strengths, ALSState], n: int) -> None:

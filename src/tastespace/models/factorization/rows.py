@@ -203,6 +203,17 @@ def solve_rows(
 
 
 @dataclass(frozen=True, eq=False)
+class GivenRows:
+    """The rows of one side where they are now, and what moves of them are given."""
+
+    responses: Responses
+    rows: Factors
+    other: Factors
+    name: str  # "user" or "item", for messages
+    threads: int
+
+
+@dataclass(frozen=True, eq=False)
 class Moved:
     """Rows after a move."""
 
@@ -218,39 +229,15 @@ class RowMoves(Protocol):
     @property
     def sphere(self) -> Sphere | None:
         """That rows lie on, if they do."""
-        ...
 
-    def solved(
-        self, side: RatingBlock, other: Factors, prior: RowPrior, rows: Factors, name: str, threads: int
-    ) -> Factors:
-        """Where the energy of each row is least; `rows` are where they are now."""
-        ...
+    def solved(self, given: GivenRows, prior: RowPrior) -> Factors:
+        """Where the energy of each row is least."""
 
-    def drawn(
-        self,
-        responses: Responses,
-        other: Factors,
-        population: Population,
-        rows: Factors,
-        name: str,
-        rng: Generator,
-        threads: int,
-    ) -> tuple[Factors, DoubleArray]:
+    def drawn(self, given: GivenRows, population: Population, rng: Generator) -> tuple[Factors, DoubleArray]:
         """From their distribution, whatever they were before, and the squared errors that they leave."""
-        ...
 
-    def moved(
-        self,
-        responses: Responses,
-        other: Factors,
-        population: Population,
-        rows: Factors,
-        tuning: DualAveraging | None,
-        rng: Generator,
-        threads: int,
-    ) -> Moved:
+    def moved(self, given: GivenRows, population: Population, tuning: DualAveraging | None, rng: Generator) -> Moved:
         """By a move that leaves their distribution alone: one of many."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -259,34 +246,15 @@ class NormalRows:
 
     sphere: None = None
 
-    def solved(
-        self, side: RatingBlock, other: Factors, prior: RowPrior, rows: Factors, name: str, threads: int
-    ) -> Factors:
-        return solve_rows(side, other, prior, name=name, threads=threads).points
+    def solved(self, given: GivenRows, prior: RowPrior) -> Factors:
+        side, other = given.responses.side, given.other
+        return solve_rows(side, other, prior, name=given.name, threads=given.threads).points
 
-    def drawn(
-        self,
-        responses: Responses,
-        other: Factors,
-        population: Population,
-        rows: Factors,
-        name: str,
-        rng: Generator,
-        threads: int,
-    ) -> tuple[Factors, DoubleArray]:
-        return draw_rows(responses, other, population, name, rng, threads)
+    def drawn(self, given: GivenRows, population: Population, rng: Generator) -> tuple[Factors, DoubleArray]:
+        return draw_rows(given, population, rng)
 
-    def moved(
-        self,
-        responses: Responses,
-        other: Factors,
-        population: Population,
-        rows: Factors,
-        tuning: DualAveraging | None,
-        rng: Generator,
-        threads: int,
-    ) -> Moved:
-        return Moved(*self.drawn(responses, other, population, rows, "item", rng, threads), None, {})
+    def moved(self, given: GivenRows, population: Population, tuning: DualAveraging | None, rng: Generator) -> Moved:
+        return Moved(*self.drawn(given, population, rng), None, {})
 
 
 NORMAL_ROWS = NormalRows()
@@ -319,10 +287,9 @@ def row_noise(
     return noise, bias_noise
 
 
-def draw_rows(
-    responses: Responses, other: Factors, population: Population, name: str, rng: Generator, threads: int
-) -> tuple[Factors, DoubleArray]:
+def draw_rows(given: GivenRows, population: Population, rng: Generator) -> tuple[Factors, DoubleArray]:
     """Rows of one side given the other, and the squared errors that they leave."""
+    responses, other = given.responses, given.other
     n_rows, n_factors, dtype = len(responses.side.offsets) - 1, other.factors.shape[1], other.factors.dtype
     noise, bias_noise = row_noise(rng, n_rows, n_factors, dtype, has_bias=other.bias is not None)
     prior, own = population.prior(dtype), responses.row_precision
@@ -335,13 +302,13 @@ def draw_rows(
         responses.side,
         other,
         prior,
-        name=name,
+        name=given.name,
         alpha=responses.alpha,
         noise=noise,
         bias_noise=bias_noise,
-        threads=threads,
+        threads=given.threads,
     )
-    require_finite(f"{name} factors", float(solved.points.moments.gram.trace()))
+    require_finite(f"{given.name} factors", float(solved.points.moments.gram.trace()))
     assert solved.squares is not None
     return solved.points, solved.squares
 

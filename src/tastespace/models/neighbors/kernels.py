@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tastespace import _native
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray
-from tastespace.data.csr import CSR
+from tastespace.data.csr import CSR, offsets_of
 from tastespace.models.base.parameters import check_int, check_number, check_option
 from tastespace.progress import Observer, Progress
 
@@ -72,6 +72,11 @@ class Targets:
     offsets: OffsetArray  # users + 1
     items: IntArray
 
+    @property
+    def parts(self) -> tuple[OffsetArray, IntArray]:
+        """Both arrays, as kernels take them."""
+        return self.offsets, self.items
+
     def part(self, first: int, last: int) -> Targets:
         """Those of some users only."""
         offsets = self.offsets[first : last + 1]
@@ -84,41 +89,16 @@ def average_over_items(targets: Targets, neighbours: CSR, residuals: CSR, rule: 
     `neighbours` are the similar items of each item, best first; `residuals` one row a user.
     """
     out = np.empty(len(targets.items), np.float32)
-    _native.average_over_items(
-        targets.offsets,
-        targets.items,
-        neighbours.offsets,
-        neighbours.columns,
-        neighbours.values,
-        residuals.offsets,
-        residuals.columns,
-        residuals.values,
-        rule.n_neighbours,
-        rule.damping,
-        out,
-        threads,
-    )
+    given = *targets.parts, *neighbours.parts, *residuals.parts
+    _native.average_over_items(*given, rule.n_neighbours, rule.damping, out, threads)
     return out
 
 
 def average_over_items_of_all(neighbours: CSR, followers: CSR, residuals: CSR, rule: Rule, threads: int) -> FloatMatrix:
     """The same for every item, one row a user of the residuals; `followers` is `neighbours` transposed."""
     out = np.empty((len(residuals), len(neighbours)), np.float32)
-    _native.average_over_items_of_all(
-        neighbours.offsets,
-        neighbours.columns,
-        neighbours.values,
-        followers.offsets,
-        followers.columns,
-        followers.values,
-        residuals.offsets,
-        residuals.columns,
-        residuals.values,
-        rule.n_neighbours,
-        rule.damping,
-        out,
-        threads,
-    )
+    given = *neighbours.parts, *followers.parts, *residuals.parts
+    _native.average_over_items_of_all(*given, rule.n_neighbours, rule.damping, out, threads)
     return out
 
 
@@ -130,19 +110,8 @@ def average_over_users(
     `similarities` has one row a user of the targets and one column a rater; `raters` the residuals of each item.
     """
     out = np.empty(len(targets.items), np.float32)
-    _native.average_over_users(
-        targets.offsets,
-        targets.items,
-        similarities,
-        raters.offsets,
-        raters.columns,
-        raters.values,
-        rule.n_neighbours,
-        rule.min_similarity,
-        rule.damping,
-        out,
-        threads,
-    )
+    given = *targets.parts, similarities, *raters.parts
+    _native.average_over_users(*given, rule.n_neighbours, rule.min_similarity, rule.damping, out, threads)
     return out
 
 
@@ -151,17 +120,8 @@ def average_over_users_of_all(
 ) -> FloatMatrix:
     """The same for every item, one row a user of the similarities; `residuals` are those of each rater."""
     out = np.empty((len(similarities), n_items), np.float32)
-    _native.average_over_users_of_all(
-        similarities,
-        residuals.offsets,
-        residuals.columns,
-        residuals.values,
-        rule.n_neighbours,
-        rule.min_similarity,
-        rule.damping,
-        out,
-        threads,
-    )
+    given = similarities, *residuals.parts
+    _native.average_over_users_of_all(*given, rule.n_neighbours, rule.min_similarity, rule.damping, out, threads)
     return out
 
 
@@ -209,11 +169,11 @@ def most_similar_to_each(rows: CSR, others: Others, rule: Rule, n_most: int, thr
             threads=threads,
         )
         kept = found >= 0
-        blocks.append(CSR(_offsets(kept.sum(axis=1)), found[kept], values[kept]))
+        blocks.append(CSR(offsets_of(kept.sum(axis=1)), found[kept], values[kept]))
         observer(Progress("similarities", start + len(queries), n))
     counts = np.concatenate([np.zeros(0, np.int64), *(block.counts for block in blocks)])
     return CSR(
-        _offsets(counts),
+        offsets_of(counts),
         np.concatenate([np.zeros(0, np.int32), *(block.columns for block in blocks)]),
         np.concatenate([np.zeros(0, np.float32), *(block.values for block in blocks)]),
     )
@@ -233,7 +193,3 @@ def _comparison(queries: CSR, others: Others, rule: Rule) -> dict[str, Any]:
         "shrinkage": rule.shrinkage,
         "min_common": rule.min_common,
     }
-
-
-def _offsets(counts: Any) -> Any:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

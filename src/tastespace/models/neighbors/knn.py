@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -20,18 +20,7 @@ from tastespace.models.base.parameters import Choice, Range, check_int, check_nu
 from tastespace.models.base.posterior import Belief, Pairs, People, Posterior
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.biases import Baseline, damped_biases
-from tastespace.models.neighbors.kernels import (
-    Others,
-    Rule,
-    Similarity,
-    Targets,
-    average_over_items,
-    average_over_items_of_all,
-    average_over_users,
-    average_over_users_of_all,
-    most_similar_to_each,
-    similarities,
-)
+from tastespace.models.neighbors import kernels
 from tastespace.progress import Observer
 
 
@@ -53,7 +42,7 @@ class Histories(Belief):
     def mean(self, pairs: Pairs) -> FloatArray:
         order = np.argsort(pairs.rows, kind="stable")
         rows, starts = np.unique(pairs.rows[order], return_index=True)
-        targets = Targets(np.append(starts, len(order)).astype(np.int64), pairs.items[order])
+        targets = kernels.Targets(np.append(starts, len(order)).astype(np.int64), pairs.items[order])
         adjustments = np.empty(len(order), np.float32)
         adjustments[order] = self.posterior.adjustments(self.take(rows), targets)
         return self.posterior.baseline.ratings(self.bias[pairs.rows], pairs.items) + adjustments
@@ -70,10 +59,10 @@ class NeighbourPosterior(Posterior):
 
     baseline: Baseline
     ratings: CSR  # of the training users: they are asked about like anybody else
-    rule: Rule
+    rule: kernels.Rule
 
     @abstractmethod
-    def adjustments(self, belief: Histories, targets: Targets) -> FloatArray:
+    def adjustments(self, belief: Histories, targets: kernels.Targets) -> FloatArray:
         """What neighbours add to the baseline, for each item that each user of the belief is asked about."""
 
     @abstractmethod
@@ -98,12 +87,12 @@ class NeighbourPosterior(Posterior):
         }
 
 
-def shared_parts(arrays: Mapping[str, NDArray[Any]]) -> tuple[Baseline, CSR, Rule]:
+def shared_parts(arrays: Mapping[str, NDArray[Any]]) -> tuple[Baseline, CSR, kernels.Rule]:
     """What `arrays` of the base class has written; parts that do not fit together are refused."""
     mean, damping = (float(value) for value in arrays["constants"])
     ratings = CSR(arrays["offsets"], arrays["columns"], arrays["values"])
     require_rows("ratings", ratings, len(arrays["item_bias"]))
-    return Baseline(mean, arrays["item_bias"], damping), ratings, Rule.from_array(arrays["rule"])
+    return Baseline(mean, arrays["item_bias"], damping), ratings, kernels.Rule.from_array(arrays["rule"])
 
 
 def require_rows(name: str, rows: CSR, n_columns: int) -> None:
@@ -124,23 +113,23 @@ class ItemNeighbours(NeighbourPosterior):
 
     @classmethod
     def find(
-        cls, baseline: Baseline, ratings: CSR, rule: Rule, n_candidates: int, threads: int, observer: Observer
+        cls, baseline: Baseline, ratings: CSR, rule: kernels.Rule, n_candidates: int, threads: int, observer: Observer
     ) -> ItemNeighbours:
         """Compare every item with every other."""
         n_items = len(baseline.item_bias)
         by_user = _deviations(baseline, ratings, rule)
-        others = Others.of(by_user, n_items)
+        others = kernels.Others.of(by_user, n_items)
         by_item = by_user.transposed(n_items)
-        neighbours = most_similar_to_each(by_item, others, rule, n_candidates, threads, observer)
+        neighbours = kernels.most_similar_to_each(by_item, others, rule, n_candidates, threads, observer)
         return cls(baseline, ratings, rule, neighbours)
 
-    def adjustments(self, belief: Histories, targets: Targets) -> FloatArray:
+    def adjustments(self, belief: Histories, targets: kernels.Targets) -> FloatArray:
         residuals = self.baseline.residuals(belief.ratings, belief.bias)
-        return average_over_items(targets, self.neighbours, residuals, self.rule, belief.threads)
+        return kernels.average_over_items(targets, self.neighbours, residuals, self.rule, belief.threads)
 
     def adjustments_of_all(self, belief: Histories) -> FloatMatrix:
         residuals = self.baseline.residuals(belief.ratings, belief.bias)
-        return average_over_items_of_all(self.neighbours, self.followers, residuals, self.rule, belief.threads)
+        return kernels.average_over_items_of_all(self.neighbours, self.followers, residuals, self.rule, belief.threads)
 
     @cached_property
     def followers(self) -> CSR:
@@ -173,7 +162,7 @@ class ItemNeighbours(NeighbourPosterior):
         return cls(baseline, ratings, rule, neighbours)
 
 
-def _deviations(baseline: Baseline, ratings: CSR, rule: Rule) -> CSR:
+def _deviations(baseline: Baseline, ratings: CSR, rule: kernels.Rule) -> CSR:
     """What items are compared by, of each user."""
     if rule.similarity != "adjusted-cosine":
         return baseline.residuals(ratings, baseline.user_bias(ratings))
@@ -205,18 +194,18 @@ class UserNeighbours(NeighbourPosterior):
         return self.residuals.transposed(self.n_items)
 
     @cached_property
-    def others(self) -> Others:
+    def others(self) -> kernels.Others:
         """The training users, to be compared with."""
         by_item = self.raters
         if self.rule.similarity == "adjusted-cosine":
             by_item = self._less_item_means(self.ratings).transposed(self.n_items)
-        return Others.of(by_item, len(self.ratings))
+        return kernels.Others.of(by_item, len(self.ratings))
 
-    def adjustments(self, belief: Histories, targets: Targets) -> FloatArray:
+    def adjustments(self, belief: Histories, targets: kernels.Targets) -> FloatArray:
         out = np.empty(len(targets.items), np.float32)
         for rows in self._blocks(belief):
             similar, part = self.similarities(belief, rows), targets.part(rows[0], rows[-1] + 1)
-            answers = average_over_users(part, similar, self.raters, self.rule, belief.threads)
+            answers = kernels.average_over_users(part, similar, self.raters, self.rule, belief.threads)
             out[targets.offsets[rows[0]] : targets.offsets[rows[-1] + 1]] = answers
         return out
 
@@ -224,7 +213,9 @@ class UserNeighbours(NeighbourPosterior):
         out = np.empty((len(belief.bias), self.n_items), np.float32)
         for rows in self._blocks(belief):
             similar = self.similarities(belief, rows)
-            out[rows] = average_over_users_of_all(similar, self.residuals, self.n_items, self.rule, belief.threads)
+            out[rows] = kernels.average_over_users_of_all(
+                similar, self.residuals, self.n_items, self.rule, belief.threads
+            )
         return out
 
     def believe(self, people: People, threads: int) -> ComparedHistories:
@@ -233,7 +224,7 @@ class UserNeighbours(NeighbourPosterior):
 
     def similarities(self, belief: Histories, rows: IntArray) -> FloatMatrix:
         """How similar users of the belief are to all training users."""
-        return similarities(self._deviations(belief.take(rows)), self.others, self.rule, belief.threads)
+        return kernels.similarities(self._deviations(belief.take(rows)), self.others, self.rule, belief.threads)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> UserNeighbours:
@@ -275,7 +266,37 @@ BIAS_SWEEPS = 20  # alternating steps for the biases; they have long settled by 
 
 
 @dataclass(kw_only=True)
-class ItemKNN(Recommender):
+class _KNN(Recommender):
+    """The parameters of both, and what follows from them."""
+
+    n_neighbours: int = 20
+    similarity: kernels.Similarity = "cosine"
+    shrinkage: float = 25.0
+    damping: float = 0.1
+    min_similarity: float = 0.0
+    min_common: int = 1
+    user_damping: float = 5.0
+    item_damping: float = 5.0
+
+    is_its_ratings = True
+
+    def check(self) -> None:
+        super().check()
+        self._rule.check()
+        check_number("user_damping", self.user_damping, least=0)
+        check_number("item_damping", self.item_damping, least=0)
+
+    @property
+    def _rule(self) -> kernels.Rule:
+        return kernels.Rule(**{field.name: getattr(self, field.name) for field in fields(kernels.Rule)})
+
+    def _baseline(self, observed: Ratings) -> Baseline:
+        _, items = damped_biases(observed, self.user_damping, self.item_damping, BIAS_SWEEPS)
+        return Baseline(observed.mean, items.astype(np.float32), float(self.user_damping))
+
+
+@dataclass(kw_only=True)
+class ItemKNN(_KNN):
     """A user rates an item as he rated the items most similar to it.
 
     rating = mean + user bias + item bias + average of what these leave of his ratings of the `n_neighbours` most
@@ -287,15 +308,7 @@ class ItemKNN(Recommender):
     The biases are those of `DampedBias`. Of each item, the `n_candidates` most similar ones are kept.
     """
 
-    n_neighbours: int = 20
-    similarity: Similarity = "cosine"
-    shrinkage: float = 25.0
-    damping: float = 0.1
-    min_similarity: float = 0.0
-    min_common: int = 1
     n_candidates: int = 400
-    user_damping: float = 5.0
-    item_damping: float = 5.0
 
     search_space = {
         "n_neighbours": Range(5, 200, whole=True),
@@ -304,26 +317,20 @@ class ItemKNN(Recommender):
         "damping": Range(0.01, 10),
     }
     posterior_class = ItemNeighbours
-    is_its_ratings = True
 
     def check(self) -> None:
         super().check()
-        _rule(self).check()
         check_int("n_candidates", self.n_candidates, least=1)
-        check_number("user_damping", self.user_damping, least=0)
-        check_number("item_damping", self.item_damping, least=0)
 
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> ItemNeighbours:
-        baseline = _baseline(self, observed)
-        return ItemNeighbours.find(
-            baseline, observed.by_user, _rule(self), self.n_candidates, threads.resolve(self.threads), observer
-        )
+        given, n_threads = (self._baseline(observed), observed.by_user, self._rule), threads.resolve(self.threads)
+        return ItemNeighbours.find(*given, self.n_candidates, n_threads, observer)
 
 
 @dataclass(kw_only=True)
-class UserKNN(Recommender):
+class UserKNN(_KNN):
     """A user rates an item as the users most similar to him rated it.
 
     rating = mean + user bias + item bias + average of what these leave of the ratings that the item got from the
@@ -334,13 +341,6 @@ class UserKNN(Recommender):
     """
 
     n_neighbours: int = 40
-    similarity: Similarity = "cosine"
-    shrinkage: float = 25.0
-    damping: float = 0.1
-    min_similarity: float = 0.0
-    min_common: int = 1
-    user_damping: float = 5.0
-    item_damping: float = 5.0
 
     search_space = {
         "n_neighbours": Range(10, 400, whole=True),
@@ -349,31 +349,8 @@ class UserKNN(Recommender):
         "damping": Range(0.01, 10),
     }
     posterior_class = UserNeighbours
-    is_its_ratings = True
-
-    def check(self) -> None:
-        super().check()
-        _rule(self).check()
-        check_number("user_damping", self.user_damping, least=0)
-        check_number("item_damping", self.item_damping, least=0)
 
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> UserNeighbours:
-        return UserNeighbours(_baseline(self, observed), observed.by_user, _rule(self))
-
-
-def _rule(model: ItemKNN | UserKNN) -> Rule:
-    return Rule(
-        similarity=model.similarity,
-        n_neighbours=model.n_neighbours,
-        shrinkage=model.shrinkage,
-        min_common=model.min_common,
-        min_similarity=model.min_similarity,
-        damping=model.damping,
-    )
-
-
-def _baseline(model: ItemKNN | UserKNN, observed: Ratings) -> Baseline:
-    _, items = damped_biases(observed, model.user_damping, model.item_damping, BIAS_SWEEPS)
-    return Baseline(observed.mean, items.astype(np.float32), float(model.user_damping))
+        return UserNeighbours(self._baseline(observed), observed.by_user, self._rule)

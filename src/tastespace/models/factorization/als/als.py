@@ -9,19 +9,12 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace import threads
+from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, no_improvement, small_change
 from tastespace.inference.transition import HELD_OUT, Measured
-from tastespace.models.base.parameters import (
-    FACTORS,
-    Range,
-    check_int,
-    check_int_or_auto,
-    check_number,
-    check_option,
-    spread,
-)
+from tastespace.models.base import parameters
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.posterior import EitherPosterior, PointPosterior
@@ -113,20 +106,16 @@ class FindsStrengths(Recommender):
 
     def _check_strengths(self, words: list[str]) -> None:
         """What the recommenders of this kind have in common; `words` are those that regularisation may be."""
-        check_number("validation_share", self.validation_share, above=0, below=1)
-        check_option("weighting", self.weighting, list(WEIGHTINGS))
-        check_option("precision", self.precision, ["float32", "float64"])
-        check_option("biases", self.biases, [True, False])
-        check_option("early_stopping", self.early_stopping, [True, False])
+        parameters.check_number("validation_share", self.validation_share, above=0, below=1)
         for name in ("user", "item", "user_bias", "item_bias"):
             if (value := getattr(self, f"{name}_regularisation")) is not None:
-                check_number(f"{name}_regularisation", value, above=0)
+                parameters.check_number(f"{name}_regularisation", value, above=0)
         if empirical_bayes_of(self.regularisation) is not None:
             self._check_empirical()
         elif isinstance(self.regularisation, str):
-            check_option("regularisation", self.regularisation, words)
+            parameters.check_option("regularisation", self.regularisation, words)
         else:
-            check_number("regularisation", self.regularisation, above=0)
+            parameters.check_number("regularisation", self.regularisation, above=0)
 
     def _check_empirical(self) -> None:
         """Empirical Bayes learns all strengths."""
@@ -179,18 +168,19 @@ class ALS(FindsStrengths):
     precision: Literal["float32", "float64"] = "float32"
 
     search_space = {
-        "n_factors": FACTORS,
-        "regularisation": Range(0.005, 0.5, unit=spread),
-        "user_bias_regularisation": Range(0.001, 0.5),
+        "n_factors": parameters.FACTORS,
+        "regularisation": parameters.Range(0.005, 0.5, unit=parameters.spread),
+        "user_bias_regularisation": parameters.Range(0.001, 0.5),
     }
     posterior_class = EitherPosterior
+    begins_from_others = True
 
     def check(self) -> None:
         super().check()
-        check_int_or_auto("n_factors", self.n_factors, least=1)
+        parameters.check_int_or_auto("n_factors", self.n_factors, least=1)
         check_most_factors(self.most_factors, self.n_factors)
-        check_int("sweeps", self.sweeps, least=1)
-        check_number("tolerance", self.tolerance, least=0)
+        parameters.check_int("sweeps", self.sweeps, least=1)
+        parameters.check_number("tolerance", self.tolerance, least=0)
         self._check_strengths(["auto", "empirical-bayes"])
 
     def _check_empirical(self) -> None:
@@ -202,24 +192,19 @@ class ALS(FindsStrengths):
             )
 
     def infer(
-        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        held_out: Ratings | None = None,
+        given: Start | None = None,
     ) -> PointPosterior | EmpiricalPosterior:
-        return self._sized(observed, rng, observer)._either(None, observed, rng, observer, held_out)
-
-    def infer_from(
-        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> PointPosterior | EmpiricalPosterior:
-        return self._sized(observed, rng, observer, start)._either(start, observed, rng, observer, held_out)
-
-    def _either(
-        self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> PointPosterior | EmpiricalPosterior:
-        settings = empirical_bayes_of(self.regularisation)
+        known, settings = self._sized(observed, rng, observer, given), empirical_bayes_of(self.regularisation)
         if settings is None:
-            return self._inferred(given, observed, rng, observer)
-        return self._learner(settings, self._known_factors()).infer(observed, rng, observer, held_out, given)
+            return known._inferred(given, observed, rng, observer)
+        return self._learner(settings, known._known_factors()).infer(observed, rng, observer, held_out, given)
 
-    def _sized(self, observed: Ratings, rng: Generator, observer: Observer, given: Start | None = None) -> Self:
+    def _sized(self, observed: Ratings, rng: Generator, observer: Observer, given: Start | None) -> Self:
         """The same with a known number of factors, found by a short run of a sampler whose columns shrink."""
         if self.n_factors != "auto":
             return self
@@ -257,17 +242,22 @@ class ALS(FindsStrengths):
         sweeps = self.sweeps
         if self.early_stopping and validation is not None:
             sweeps = self._best_sweeps(validation, penalty, start, rng, observer)
-        state, trace = ascend(
-            transition,
-            transition.init(rng) if start is None else start,
-            rng,
-            steps=sweeps,
-            stop=small_change("loss", self.tolerance),
-            phase="sweep",
-            observer=observer,
-        )
-        losses = np.array([stats["loss"] for stats in trace])
+        state, losses = self._swept(transition, start, sweeps, "sweep", rng, observer)
         return PointPosterior(observed.mean, state.users, state.items, penalty, losses)
+
+    def _swept(
+        self,
+        transition: AlternatingLeastSquares,
+        start: ALSState | None,
+        sweeps: int,
+        phase: str,
+        rng: Generator,
+        observer: Observer,
+    ) -> tuple[ALSState, DoubleArray]:
+        """Where sweeps end that lower the loss, and the loss after each."""
+        stop = small_change("loss", self.tolerance)
+        state, trace = ascend(transition, start, rng, steps=sweeps, stop=stop, phase=phase, observer=observer)
+        return state, np.array([stats["loss"] for stats in trace])
 
     def _needs_validation(self) -> bool:
         return self.early_stopping or (self.regularisation == "auto" and not self._all_given())
@@ -276,16 +266,9 @@ class ALS(FindsStrengths):
         self, validation: Validation, penalty: Penalty, start: ALSState | None, rng: Generator, observer: Observer
     ) -> int:
         """After how many sweeps the held-out ratings are predicted best."""
-        transition = self._validated(validation, penalty)
-        _, trace = ascend(
-            transition,
-            transition.init(rng) if start is None else start,
-            rng,
-            steps=self.sweeps,
-            stop=no_improvement(HELD_OUT, PATIENCE),
-            phase="finding when to stop",
-            observer=observer,
-        )
+        transition, stop = self._validated(validation, penalty), no_improvement(HELD_OUT, PATIENCE)
+        phase = "finding when to stop"
+        _, trace = ascend(transition, start, rng, steps=self.sweeps, stop=stop, phase=phase, observer=observer)
         return 1 + min(range(len(trace)), key=lambda step: trace[step][HELD_OUT])
 
     def _penalty(

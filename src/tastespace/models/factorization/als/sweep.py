@@ -22,7 +22,16 @@ from tastespace.data.ratings import Ratings
 from tastespace.inference.transition import Stats
 from tastespace.models.base.parameters import check_int, check_number
 from tastespace.models.base.resuming import Start
-from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RatingBlock, RowMoves, RowPrior, solve_rows
+from tastespace.models.factorization.rows import (
+    NORMAL_ROWS,
+    Factors,
+    GivenRows,
+    RatingBlock,
+    Responses,
+    RowMoves,
+    RowPrior,
+    solve_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -193,9 +202,8 @@ class AlternatingLeastSquares:
         return self.from_items(Factors(factors, (given.points.bias / unit).astype(dtype) if self.has_biases else None))
 
     def step(self, state: ALSState, rng: Generator) -> tuple[ALSState, Stats]:
-        items = self.item_moves.solved(
-            self.by_item, state.users, self.item_prior, state.items, name="item", threads=self.threads
-        )
+        given = GivenRows(Responses(self.by_item, 1.0), state.items, state.users, "item", self.threads)
+        items = self.item_moves.solved(given, self.item_prior)
         users = solve_rows(self.by_user, items, self.user_prior, name="user", threads=self.threads)
         # The users' minima hold the errors and their own penalty; only that of the items is missing.
         loss = float(users.minimum.sum()) + penalty_of(items, self.item_prior)

@@ -14,25 +14,14 @@ from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import ConvergenceWarning, warn
 from tastespace.inference.diagnosis import MAX_ERROR
-from tastespace.inference.drivers import Schedule, ascend, never, sample
-from tastespace.inference.samplers.stochastic_approximation import (
-    StochasticApproximation,
-    averaged,
-    has_converged,
-    monte_carlo_error,
-)
+from tastespace.inference.drivers import Schedule, ascend, sample
+from tastespace.inference.samplers import stochastic_approximation as approximation
 from tastespace.inference.transition import NOISE, Stats, Trace
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.sweep import ALSState, AlternatingLeastSquares, Penalty, Strengths, Weighting
+from tastespace.models.factorization.empirical_bayes import sweep as sweeps
 from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning, WeightedUsers
 from tastespace.models.factorization.empirical_bayes.settings import STEPS, TRANSITIONS, EmpiricalBayes
-from tastespace.models.factorization.empirical_bayes.sweep import (
-    Coordinates,
-    DrawingSweep,
-    FactorState,
-    FactorSweep,
-    Precisions,
-)
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems
 from tastespace.models.factorization.held_out_search import PLAIN
@@ -40,7 +29,7 @@ from tastespace.models.factorization.likelihoods.base import Observations, squar
 from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.rows import RatingBlock
 from tastespace.models.factorization.watch import Watch, Watched, trace_of
-from tastespace.progress import Observer, silent
+from tastespace.progress import Observer
 
 # Too weak rather than too strong: factors that are held down too much may vanish, and a precision that has nothing to
 # hold stays anywhere.
@@ -65,9 +54,9 @@ class FactorEvidence:
     prior, which has the other term, was left out. Then a precision can only fall.
     """
 
-    sweep: FactorSweep
+    sweep: sweeps.FactorSweep
     weighting: Weighting
-    coordinates: Coordinates
+    coordinates: sweeps.Coordinates
     strengths: Strengths | None = None  # to begin with, in units of the ratings' standard deviation
     given: Start | None = None  # the items of another model, to begin from
 
@@ -75,7 +64,7 @@ class FactorEvidence:
     def names(self) -> Sequence[str]:
         return self.coordinates.names
 
-    def begin(self, rng: Generator) -> tuple[FactorState, DoubleArray]:
+    def begin(self, rng: Generator) -> tuple[sweeps.FactorState, DoubleArray]:
         """The factors of a few sweeps of ALS, the noise that they leave, and the precisions of its strengths."""
         factors = self._start(rng)
         squares = float(squared_errors(self.sweep.observed.by_user, factors.users, factors.items).sum())
@@ -83,13 +72,15 @@ class FactorEvidence:
             min(max(len(self.sweep.observed) / squares, MIN_PRECISION), MAX_PRECISION) if squares > 0 else MAX_PRECISION
         )
         strengths = self._usual(FIRST_STRENGTH) if self.strengths is None else self.strengths
-        precisions = Precisions.of_strengths(strengths, noise)
+        precisions = sweeps.Precisions.of_strengths(strengths, noise)
         return self.sweep.state(factors.users, factors.items, precisions), self.coordinates.logarithms(precisions)
 
-    def moved(self, state: FactorState, logarithms: DoubleArray, rng: Generator) -> tuple[FactorState, Stats]:
+    def moved(
+        self, state: sweeps.FactorState, logarithms: DoubleArray, rng: Generator
+    ) -> tuple[sweeps.FactorState, Stats]:
         return self.sweep.moved(state, self.coordinates.precisions(logarithms), TUNING_GAIN, rng)
 
-    def gradient(self, state: FactorState, logarithms: DoubleArray) -> DoubleArray:
+    def gradient(self, state: sweeps.FactorState, logarithms: DoubleArray) -> DoubleArray:
         sizes, squares = self.sweep.sizes(), self.sweep.weighted_squares(state)
         blocks = [(sizes.users, squares.users), (sizes.items, squares.items)]
         if self.coordinates.is_tied:
@@ -119,10 +110,7 @@ class FactorEvidence:
         )
         if self.given is not None:
             return ascent.from_model(self.given, rng)
-        start, _ = ascend(
-            ascent, ascent.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
-        )
-        return start
+        return ascend(ascent, None, rng, steps=START_SWEEPS)[0]
 
 
 # Both halves of so many steps must agree, to so many parts of a precision: closer is not seen in any prediction.
@@ -157,7 +145,7 @@ class EmpiricalFactorization:
         by_user, by_item = (
             RatingBlock.of(side, self.dtype, offset, scale) for side in (observed.by_user, observed.by_item)
         )
-        sweep = FactorSweep.bind(
+        sweep = sweeps.FactorSweep.bind(
             Observations(by_user, by_item),
             self.weighting,
             self.n_factors,
@@ -175,29 +163,24 @@ class EmpiricalFactorization:
             scale=scale,
             dtype=self.dtype,
         )
-        drawing = DrawingSweep(sweep, precisions, state, scale)
+        drawing = sweeps.DrawingSweep(sweep, precisions, state, scale)
         return self._drawn(drawing, model, learning, observed, held_out, rng, observer)
 
     def _learned(
-        self, sweep: FactorSweep, scale: float, given: Start | None, rng: Generator, observer: Observer
-    ) -> tuple[FactorState, Learning, Precisions]:
+        self, sweep: sweeps.FactorSweep, scale: float, given: Start | None, rng: Generator, observer: Observer
+    ) -> tuple[sweeps.FactorState, Learning, sweeps.Precisions]:
         """Where the chain is, the path in units of the ratings, and the precisions in those of the model."""
-        settings, coordinates = self.settings, Coordinates(self.settings.tied, self.has_biases)
+        settings, coordinates = self.settings, sweeps.Coordinates(self.settings.tied, self.has_biases)
         start = settings.start
         strengths = None if start is None else Strengths(start / scale, start / scale, start, start)
         evidence = FactorEvidence(sweep, self.weighting, coordinates, strengths, given)
-        transition = StochasticApproximation(
+        transition = approximation.StochasticApproximation(
             evidence, STEPS[settings.steps], float(np.log(MIN_PRECISION)), float(np.log(MAX_PRECISION))
         )
-        converged = has_converged(coordinates.names, WINDOW, TOLERANCE)
+        converged = approximation.has_converged(coordinates.names, WINDOW, TOLERANCE)
+        phase = "learning the regularisation"
         last, trace = ascend(
-            transition,
-            transition.init(rng),
-            rng,
-            steps=settings.most_steps,
-            stop=converged,
-            phase="learning the regularisation",
-            observer=observer,
+            transition, None, rng, steps=settings.most_steps, stop=converged, phase=phase, observer=observer
         )
         if not converged(trace):
             warn(
@@ -206,7 +189,7 @@ class EmpiricalFactorization:
                 f"regularisation='empirical-bayes:most_steps={2 * len(trace)}'",
                 ConvergenceWarning,
             )
-        found = averaged(trace, coordinates.names, WINDOW)
+        found = approximation.averaged(trace, coordinates.names, WINDOW)
         precisions = coordinates.precisions(np.log([found[name] for name in coordinates.names]))
         if start is not None and sweep.taste_share(precisions) < VANISHED:
             warn(
@@ -222,7 +205,7 @@ class EmpiricalFactorization:
 
     def _drawn(
         self,
-        drawing: DrawingSweep,
+        drawing: sweeps.DrawingSweep,
         model: FactorModel,
         learning: Learning,
         observed: Ratings,
@@ -260,8 +243,6 @@ class EmpiricalFactorization:
         return EmpiricalPosterior(
             draws=draws,
             units=model.likelihood.units(observed),
-            weighs_by_evidence=False,
-            is_half_stored=False,
             trace=trace,
             learning=learning,
         )
@@ -275,7 +256,7 @@ def _say_if_inexact(trace: Trace) -> None:
     """
     n = trace.sweeps // 2
     drawn = trace.predictions[0, : 2 * n].astype(np.float64).reshape(n, 2, -1).mean(axis=1)
-    errors = [monte_carlo_error(series) for series in drawn.T] if n else []
+    errors = [approximation.monte_carlo_error(series) for series in drawn.T] if n else []
     relative = float(np.sqrt(np.mean(np.square(errors)))) / float(trace.quantities[NOISE][0, 0]) if errors else 0.0
     if relative > INEXACT:
         wanted = int(np.ceil(trace.sweeps * (relative / INEXACT) ** 2))

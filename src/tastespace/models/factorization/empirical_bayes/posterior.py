@@ -75,15 +75,7 @@ class EmpiricalPosterior(DrawsPosterior):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        drawn = DrawsPosterior.from_arrays(arrays)
-        return cls(
-            drawn.draws,
-            drawn.units,
-            drawn.weighs_by_evidence,
-            drawn.is_half_stored,
-            drawn.trace,
-            learning=Learning.from_arrays(arrays),
-        )
+        return cls(**vars(DrawsPosterior.from_arrays(arrays)), learning=Learning.from_arrays(arrays))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

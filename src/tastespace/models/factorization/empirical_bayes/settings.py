@@ -26,18 +26,9 @@ from numpy.random import Generator
 
 from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.inference.samplers.stochastic_approximation import Adam, RobbinsMonro, Steps
-from tastespace.models.base.parameters import check_int, check_number, check_option
+from tastespace.models.base.parameters import check_declared, check_int, check_number
+from tastespace.models.factorization import rows as row_kernel
 from tastespace.models.factorization.likelihoods.base import squared_errors
-from tastespace.models.factorization.rows import (
-    Factors,
-    RatingBlock,
-    RowPrior,
-    Solved,
-    require_finite,
-    row_noise,
-    solve_rows,
-    sum_of_rows,
-)
 from tastespace.settings import Settings, settings_of
 
 FIRST_ANGLE, MIN_ANGLE, MAX_ANGLE = 0.3, 1e-3, np.pi / 2
@@ -49,7 +40,7 @@ TransitionName = Literal["gibbs", "crank-nicolson", "autoregressive"]
 class MovedRows:
     """Rows after a move."""
 
-    points: Factors
+    points: row_kernel.Factors
     squares: float  # of all errors that they leave
     angles: DoubleArray | None = None  # one a row
     acceptance: float | None = None
@@ -59,16 +50,16 @@ class MovedRows:
 class Conditional:
     """What the rows of one side depend on: ratings, the other side, their prior and the noise's precision."""
 
-    side: RatingBlock
-    other: Factors
-    prior: RowPrior
+    side: row_kernel.RatingBlock
+    other: row_kernel.Factors
+    prior: row_kernel.RowPrior
     alpha: float
     name: str
     threads: int
 
-    def solve(self, **noise: Any) -> Solved:
+    def solve(self, **noise: Any) -> row_kernel.Solved:
         """The mean of the rows, or a draw around it with this noise."""
-        return solve_rows(
+        return row_kernel.solve_rows(
             self.side, self.other, self.prior, name=self.name, alpha=self.alpha, threads=self.threads, **noise
         )
 
@@ -77,7 +68,7 @@ class RowMove(Protocol):
     """A move of all rows of one side; `gain` is how far angles follow what was accepted, 0 leaves them."""
 
     def moved(
-        self, given: Conditional, rows: Factors, angles: DoubleArray | None, gain: float, rng: Generator
+        self, given: Conditional, rows: row_kernel.Factors, angles: DoubleArray | None, gain: float, rng: Generator
     ) -> MovedRows: ...
 
 
@@ -86,14 +77,14 @@ class GibbsMove:
     """A draw, whatever the rows were before."""
 
     def moved(
-        self, given: Conditional, rows: Factors, angles: DoubleArray | None, gain: float, rng: Generator
+        self, given: Conditional, rows: row_kernel.Factors, angles: DoubleArray | None, gain: float, rng: Generator
     ) -> MovedRows:
         n, n_factors = rows.factors.shape
-        noise, bias_noise = row_noise(rng, n, n_factors, rows.factors.dtype, has_bias=rows.bias is not None)
+        noise, bias_noise = row_kernel.row_noise(rng, n, n_factors, rows.factors.dtype, has_bias=rows.bias is not None)
         solved = given.solve(noise=noise, bias_noise=bias_noise)
         assert solved.squares is not None
-        total = sum_of_rows(solved.squares)
-        require_finite(f"squared error of the {given.name}s", total)
+        total = row_kernel.sum_of_rows(solved.squares)
+        row_kernel.require_finite(f"squared error of the {given.name}s", total)
         return MovedRows(solved.points, total)
 
 
@@ -104,7 +95,7 @@ class CrankNicolsonMove:
     proposals: int = 10
 
     def moved(
-        self, given: Conditional, rows: Factors, angles: DoubleArray | None, gain: float, rng: Generator
+        self, given: Conditional, rows: row_kernel.Factors, angles: DoubleArray | None, gain: float, rng: Generator
     ) -> MovedRows:
         matrix = _matrix(rows)
         n = len(matrix)
@@ -113,7 +104,7 @@ class CrankNicolsonMove:
         spread = self.spread(widths)
         squares, accepted = squared_errors(given.side, rows, given.other), 0
         for _ in range(self.proposals):
-            noise, _ = row_noise(rng, n, matrix.shape[1], np.float64, has_bias=False)
+            noise, _ = row_kernel.row_noise(rng, n, matrix.shape[1], np.float64, has_bias=False)
             proposed = np.cos(angles)[:, None] * matrix + np.sin(angles)[:, None] * spread * noise
             of_proposed = squared_errors(given.side, _points(proposed, rows), given.other)
             log_ratio = -given.alpha / 2 * (of_proposed - squares) + self.log_ratio(matrix, proposed, widths, spread)
@@ -121,8 +112,8 @@ class CrankNicolsonMove:
             matrix, squares = np.where(is_taken[:, None], proposed, matrix), np.where(is_taken, of_proposed, squares)
             angles = np.clip(angles * np.exp(gain * (is_taken - WANTED)), MIN_ANGLE, MAX_ANGLE)
             accepted += int(is_taken.sum())
-        total = sum_of_rows(squares)
-        require_finite(f"squared error of the {given.name}s", total)
+        total = row_kernel.sum_of_rows(squares)
+        row_kernel.require_finite(f"squared error of the {given.name}s", total)
         return MovedRows(_points(matrix, rows), total, angles, accepted / (n * self.proposals))
 
     def spread(self, widths: DoubleArray) -> DoubleArray:
@@ -163,19 +154,19 @@ TRANSITIONS: dict[TransitionName, RowMove] = {
 }
 
 
-def _matrix(rows: Factors) -> DoubleArray:
+def _matrix(rows: row_kernel.Factors) -> DoubleArray:
     """Factors and, last, biases."""
     factors = rows.factors.astype(np.float64)
     return factors if rows.bias is None else np.column_stack([factors, rows.bias.astype(np.float64)])
 
 
-def _points(matrix: DoubleArray, like: Factors) -> Factors:
+def _points(matrix: DoubleArray, like: row_kernel.Factors) -> row_kernel.Factors:
     n_factors, dtype = like.factors.shape[1], like.factors.dtype
     bias = None if like.bias is None else np.ascontiguousarray(matrix[:, n_factors], dtype)
-    return Factors(np.ascontiguousarray(matrix[:, :n_factors], dtype), bias)
+    return row_kernel.Factors(np.ascontiguousarray(matrix[:, :n_factors], dtype), bias)
 
 
-def _prior_widths(prior: RowPrior, rows: Factors) -> DoubleArray:
+def _prior_widths(prior: row_kernel.RowPrior, rows: row_kernel.Factors) -> DoubleArray:
     """Standard deviations of the prior of each number; rows x (factors, bias)."""
     precision = np.diag(prior.precision).astype(np.float64)
     if rows.bias is not None:
@@ -210,11 +201,9 @@ class EmpiricalBayes(Settings):
     start: float | None = None
 
     def check(self) -> None:
-        check_option("steps", self.steps, list(STEPS))
-        check_option("transition", self.transition, list(TRANSITIONS))
+        check_declared(self)
         check_int("draws", self.draws, least=1)
         check_int("most_steps", self.most_steps, least=1)
-        check_option("tied", self.tied, [True, False])
         if self.start is not None:
             check_number("start", self.start, above=1 / EXTREME, below=EXTREME)
 

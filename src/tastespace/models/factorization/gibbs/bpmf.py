@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -18,35 +18,22 @@ from tastespace.errors import ConvergenceWarning, InvalidParameterError, warn
 from tastespace.inference.checkpoints import RunCheckpoints
 from tastespace.inference.diagnostics import Exactness, check_convergence
 from tastespace.inference.drivers import Schedule, sample
-from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number, check_option
+from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.results import Noisiness
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.update import Merged, TrainingSummary, check_levels
+from tastespace.models.factorization.gibbs import update
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
-from tastespace.models.factorization.gibbs.sweep import GibbsState
-from tastespace.models.factorization.gibbs.update import (
-    RESTART_THIN,
-    check_parameters,
-    warm_states,
-    with_new_items,
-    with_noise_of_users,
-)
+from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
 from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, likelihood_of
 from tastespace.models.factorization.likelihoods.gaussian import EXTREME
 from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives
 from tastespace.models.factorization.priors.normal_wishart import NormalWishart, NormalWishartPrior, prior_of
 from tastespace.models.factorization.priors.shrinkage import Shrinkage
-from tastespace.models.factorization.rank.column_search import (
-    FoundRank,
-    RankSearch,
-    SettledSweep,
-    found_rank,
-    most_columns,
-    search,
-)
+from tastespace.models.factorization.rank import column_search
 from tastespace.models.factorization.watch import Watch, Watched, trace_of
 from tastespace.models.implicit_feedback import CHOICES_RANGE, NOT_CHOSEN, require_choices
 from tastespace.progress import Observer
@@ -128,10 +115,9 @@ class BPMF(Recommender):
         """Whether ratings are yes (1) and no (0)."""
         return likelihood_of(self.likelihood).is_binary
 
-    BIASES: ClassVar[tuple[bool | str, ...]] = (True, False)
-
     search_space = {"n_factors": FACTORS}
     posterior_class = DrawsPosterior
+    begins_from_others = keeps_checkpoints = True
 
     def suits(self, kind: Kind) -> bool:
         return (kind in CHOICES) == self.takes_negatives
@@ -144,16 +130,9 @@ class BPMF(Recommender):
         super().check()
         check_int_or_auto("n_factors", self.n_factors, least=1)
         self._check_axes()
-        check_int("chains", self.chains, least=1)
-        check_int("warmup", self.warmup, least=0)
         check_int_or_auto("draws", self.draws, least=1)
-        check_int("thin", self.thin, least=1)
-        check_int("inner_sweeps", self.inner_sweeps, least=1)
-        check_option("biases", self.biases, list(self.BIASES))
-        check_option("start", self.start, ["als", "random"])
-        check_option("weights", self.weights, ["equal", "evidence"])
-        check_option("storage", self.storage, ["float32", "float16"])
-        check_option("precision", self.precision, ["float32", "float64"])
+        for name, least in (("chains", 1), ("warmup", 0), ("thin", 1), ("inner_sweeps", 1)):
+            check_int(name, getattr(self, name), least=least)
         for name in ("prior_strength", "prior_scale"):
             check_number(name, getattr(self, name), above=1 / EXTREME, below=EXTREME)
         if self.prior_degrees is not None:
@@ -201,23 +180,13 @@ class BPMF(Recommender):
         return Schedule(self.chains, warmup, self.draws, thin)
 
     def infer(
-        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
-    ) -> DrawsPosterior:
-        return self.infer_resumably(observed, rng, observer, held_out, None)
-
-    def infer_from(
-        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> DrawsPosterior:
-        return self.infer_resumably(observed, rng, observer, held_out, None, start)
-
-    def infer_resumably(
         self,
         observed: Ratings,
         rng: Generator,
         observer: Observer,
-        held_out: Ratings | None,
-        checkpoints: RunCheckpoints | None,
+        held_out: Ratings | None = None,
         given: Start | None = None,
+        checkpoints: RunCheckpoints | None = None,
     ) -> DrawsPosterior:
         negatives = likelihood_of(self.likelihood).sample_negatives(observed, type(self).__name__, rng)
         if negatives is not None:  # What is held out are choices, too: how far they are from 1 would say nothing.
@@ -226,26 +195,25 @@ class BPMF(Recommender):
         if self.n_factors == "auto":
             searched = self.search_rank(observed, rng, observer, checkpoints=checkpoints, given=given)
         known = self._with_columns(self._columns(observed) if searched is None else searched.wanted_columns)
-        return _taking_choices(
-            known._sampled(
-                known.story(observed),
-                observed,
-                rng,
-                observer,
-                known.schedule(self.warmup, self.thin),
-                held_out=held_out,
-                checkpoints=checkpoints,
-                given=given,
-                searched=searched,
-            ),
-            negatives,
+        model, schedule = known.story(observed), known.schedule(self.warmup, self.thin)
+        found = known._sampled(
+            model,
+            observed,
+            rng,
+            observer,
+            schedule,
+            held_out=held_out,
+            checkpoints=checkpoints,
+            given=given,
+            searched=searched,
         )
+        return _taking_choices(found, negatives)
 
     def _columns(self, observed: Ratings) -> int:
         """Of factors; where their number is to be found, the most that there can be."""
         prior = prior_of(self.prior, self.n_factors)
         if isinstance(self.n_factors, str) and isinstance(prior, Shrinkage):
-            return most_columns(prior.max_factors, observed)
+            return column_search.most_columns(prior.max_factors, observed)
         assert not isinstance(self.n_factors, str)
         return self.n_factors
 
@@ -262,29 +230,29 @@ class BPMF(Recommender):
         *,
         checkpoints: RunCheckpoints | None = None,
         given: Start | None = None,
-    ) -> RankSearch:
+    ) -> column_search.RankSearch:
         """How many factors ratings have use for, by a short chain whose columns come and go."""
         if self.n_factors != "auto":
             raise InvalidParameterError(f"n_factors is {self.n_factors!r}; expected 'auto' to search for a number")
         model = self.story(observed)
-        sweep = model.bind(
-            observed,
-            inner_sweeps=self.inner_sweeps,
-            starts_from_als=self.start == "als",
-            given=given,
-            threads=threads.resolve(self.threads),
-        )
+        sweep = self._bind(model, observed, given, threads.resolve(self.threads))
         # Its checkpoints are beside those of the chains that count.
         checkpoints = None if checkpoints is None else checkpoints.beside(self.chains)
-        return search(SettledSweep.of(sweep, model), model.n_factors, rng, observer, checkpoints)
+        return column_search.search(
+            column_search.SettledSweep.of(sweep, model), model.n_factors, rng, observer, checkpoints
+        )
+
+    def _bind(self, model: FactorModel, observed: Ratings, given: Start | None, n_threads: int) -> GibbsSweep:
+        inner, starts_from_als = self.inner_sweeps, self.start == "als"
+        return model.bind(observed, inner_sweeps=inner, starts_from_als=starts_from_als, given=given, threads=n_threads)
 
     @property
-    def rank_(self) -> FoundRank:
+    def rank_(self) -> column_search.FoundRank:
         """The number of factors that are of use, how sure that is, and how it was found."""
         self.require_fitted()
         posterior = self.posterior_
         assert isinstance(posterior, DrawsPosterior)
-        return found_rank(posterior.draws.n_factors, posterior.trace)
+        return column_search.found_rank(posterior.draws.n_factors, posterior.trace)
 
     @property
     def n_factors_(self) -> int:
@@ -303,7 +271,7 @@ class BPMF(Recommender):
         checkpoints: RunCheckpoints | None = None,
         starts: Sequence[GibbsState] | None = None,
         given: Start | None = None,
-        searched: RankSearch | None = None,
+        searched: column_search.RankSearch | None = None,
     ) -> DrawsPosterior:
         """Run the chains, from the beginning, from these states, or from the items of another model."""
         n_threads = threads.resolve(self.threads)
@@ -311,15 +279,9 @@ class BPMF(Recommender):
         watches = [Watch(watched, schedule.warmup) for _ in range(schedule.chains)]
         stored = np.float16 if self.storage == "float16" else np.float32
         kept = KeptItems(schedule, observed.n_items, model.n_factors + bool(self.biases), stored)
-        sweep = model.bind(
-            observed,
-            inner_sweeps=self.inner_sweeps,
-            starts_from_als=self.start == "als",
-            given=given,
-            threads=max(1, n_threads // self.chains),
-        )
+        sweep = self._bind(model, observed, given, max(1, n_threads // self.chains))
         chains = sample(
-            sweep if model.settling is None else SettledSweep.of(sweep, model),
+            sweep if model.settling is None else column_search.SettledSweep.of(sweep, model),
             rng,
             schedule,
             keeps=kept.keepers,
@@ -370,7 +332,7 @@ class BPMF(Recommender):
             super().check_ratings(ratings)
 
     def kept_up(self, posterior: DrawsPosterior, merged: Merged, seen: TrainingSummary, seed: int) -> DrawsPosterior:
-        check_parameters(posterior, self.get_params())
+        update.check_parameters(posterior, self.get_params())
         n_threads, dtype = threads.resolve(self.threads), np.float32 if self.precision == "float32" else np.float64
         observed = merged.ratings
         negatives = posterior.draws.likelihood.sampled
@@ -378,11 +340,11 @@ class BPMF(Recommender):
             # New items can be drawn, too: without anybody who did not choose them they would seem to be for everybody.
             negatives = negatives.for_items(observed.by_item.counts)
             posterior, observed = _taking_choices(posterior, negatives), negatives.yes_and_no(observed)
-        extended = with_new_items(posterior, observed, seen.learned_items, dtype, seed, n_threads)
+        extended = update.with_new_items(posterior, observed, seen.learned_items, dtype, seed, n_threads)
         # New items are drawn anew with each update: that moves the noise of all who rated one.
         is_touched = merged.is_touched.copy()
         is_touched[observed.user_rows[observed.item_rows >= seen.learned_items]] = True
-        extended = with_noise_of_users(extended, observed.by_user, is_touched, n_threads)
+        extended = update.with_noise_of_users(extended, observed.by_user, is_touched, n_threads)
         units = replace(posterior.units, usual=observed.mean)
         if not posterior.is_latent:
             units = replace(units, levels=levels_of(observed.values))
@@ -403,10 +365,10 @@ class BPMF(Recommender):
         likelihood = likelihood_of(self.likelihood).keep_levels(posterior.units.levels)
         known = replace(self, likelihood=likelihood)._with_columns(posterior.draws.n_factors)
         model, rng = known.story(observed), derive(seed, "restart", seen.updates)
-        starts = warm_states(posterior, observed, model, rng, threads.resolve(self.threads))
-        schedule = self.schedule(sweeps, RESTART_THIN)
+        starts = update.warm_states(posterior, observed, model, rng, threads.resolve(self.threads))
+        schedule = self.schedule(sweeps, update.RESTART_THIN)
         assert posterior.trace is not None
-        searched = RankSearch.found_in(posterior.trace)
+        searched = column_search.RankSearch.found_in(posterior.trace)
         restarted = known._sampled(model, observed, rng, observer, schedule, starts=starts, searched=searched)
         return _taking_choices(restarted, negatives)
 

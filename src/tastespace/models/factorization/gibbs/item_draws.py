@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -47,12 +47,8 @@ class Populations:
 
     @classmethod
     def of(cls, drawn: Sequence[Population]) -> Populations:
-        return cls(
-            np.stack([population.mean for population in drawn]),
-            np.stack([population.precision for population in drawn]),
-            np.array([population.bias_mean for population in drawn]),
-            np.array([population.bias_precision for population in drawn]),
-        )
+        names = ("mean", "precision", "bias_mean", "bias_precision")
+        return cls(*(np.array([getattr(population, name) for population in drawn]) for name in names))
 
     @classmethod
     def of_rows(cls, rows: FloatMatrix, has_biases: bool) -> Populations:
@@ -112,17 +108,11 @@ class Populations:
         return np.asarray(of_factors + self.bias_precisions * self.bias_means**2)
 
     def arrays(self, side: str) -> dict[str, NDArray[Any]]:
-        return {
-            f"{side}_means": self.means,
-            f"{side}_precisions": self.precisions,
-            f"{side}_bias_means": self.bias_means,
-            f"{side}_bias_precisions": self.bias_precisions,
-        }
+        return {f"{side}_{part.name}": getattr(self, part.name) for part in fields(self)}
 
     @classmethod
     def from_arrays(cls, side: str, arrays: Mapping[str, NDArray[Any]]) -> Populations:
-        names = ("means", "precisions", "bias_means", "bias_precisions")
-        return cls(*(contiguous(arrays[f"{side}_{name}"], np.float64) for name in names))
+        return cls(*(contiguous(arrays[f"{side}_{part.name}"], np.float64) for part in fields(cls)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,16 +19,7 @@ from tastespace import _native
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.inference.transition import Trace
-from tastespace.models.base.posterior import (
-    Belief,
-    Inquiry,
-    Pairs,
-    People,
-    Posterior,
-    PredictiveDistribution,
-    Queries,
-    empty_history,
-)
+from tastespace.models.base import posterior as base
 from tastespace.models.base.resuming import ItemPoints
 from tastespace.models.factorization.gibbs.information import influences, most_informative
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations, UserDraws
@@ -42,14 +33,14 @@ PLACES = 16  # draws that similarity goes by: more tell hardly more, and all wou
 
 
 @dataclass(frozen=True, eq=False)
-class DrawsPosterior(Posterior):
+class DrawsPosterior(base.Posterior):
     """What BPMF concluded. Ratings by user are the recommender's: users are folded in by them whenever asked about."""
 
     draws: ItemDraws
     units: Units
-    weighs_by_evidence: bool
-    is_half_stored: bool  # items are written as float16
-    trace: Trace | None  # of chains, if there were any
+    weighs_by_evidence: bool = False
+    is_half_stored: bool = False  # items are written as float16
+    trace: Trace | None = None  # of chains, if there were any
 
     keeps_users = False
 
@@ -75,14 +66,14 @@ class DrawsPosterior(Posterior):
         """Whether items are the same in every draw."""
         return int(self.draws.items.shape[1]) == 1
 
-    def believe(self, people: People, threads: int) -> DrawsBelief:
+    def believe(self, people: base.People, threads: int) -> DrawsBelief:
         return DrawsBelief(self, people.history, threads, self.seen_of(people))
 
-    def seen_of(self, people: People) -> CSR | None:
+    def seen_of(self, people: base.People) -> CSR | None:
         """What draws have seen of people, where those that explain new ratings better count more; else None."""
         if not self.weighs_by_evidence or not people.is_new.any():
             return None
-        return empty_history(len(people)) if people.trained is None else people.trained
+        return CSR.empty(len(people)) if people.trained is None else people.trained
 
     @property
     def item_vectors(self) -> FloatMatrix:
@@ -147,7 +138,7 @@ class DrawsPosterior(Posterior):
 
 
 @dataclass(eq=False)
-class DrawsBelief(Belief):
+class DrawsBelief(base.Belief):
     """Users folded in by every draw: some at a time, when they are needed; the latest block is kept."""
 
     posterior: DrawsPosterior
@@ -228,7 +219,7 @@ class DrawsBelief(Belief):
     def influence(self) -> Self:
         return self
 
-    def mean(self, pairs: Pairs) -> FloatArray:
+    def mean(self, pairs: base.Pairs) -> FloatArray:
         if self.is_latent:
             return self.predictive(pairs).belief.mean().astype(np.float32)
         posterior, block = self.posterior, self.block
@@ -246,12 +237,12 @@ class DrawsBelief(Belief):
             mean[chosen] = scores
         return mean
 
-    def predictive(self, pairs: Pairs) -> PredictiveDistribution:
+    def predictive(self, pairs: base.Pairs) -> base.PredictiveDistribution:
         """What pairs would be rated, with all uncertainty."""
         draws = self.posterior.draws
         return draws.likelihood.predictive(draws, self.score_draws(pairs), self.posterior.units)
 
-    def score_draws(self, pairs: Pairs) -> ScoreDraws:
+    def score_draws(self, pairs: base.Pairs) -> ScoreDraws:
         """The scores of pairs, given each draw."""
         draws, n_draws = self.posterior.draws, self.posterior.draws.items.shape[1]
         means = np.empty((len(pairs.rows), n_draws), np.float32)
@@ -291,7 +282,7 @@ class DrawsBelief(Belief):
     def items_are_certain(self) -> bool:
         return self.posterior.items_are_certain
 
-    def summary(self, pairs: Pairs) -> tuple[FloatArray, FloatArray]:
+    def summary(self, pairs: base.Pairs) -> tuple[FloatArray, FloatArray]:
         draws = self.posterior.draws
         mean, sd = np.empty(len(pairs.rows), np.float32), np.empty(len(pairs.rows), np.float32)
         for some, which, inside in self.blocks(pairs.rows):
@@ -346,12 +337,12 @@ class DrawsBelief(Belief):
     # As vectors and points
 
     @property
-    def queries(self) -> Queries:
+    def queries(self) -> base.Queries:
         """Those of everybody asked about, made once."""
         found = self._queries
         if found is None:
             found = self._queries = self._queries_of(np.arange(len(self), dtype=np.int32))
-        return Queries(*found, lambda: self.posterior.item_vectors)
+        return base.Queries(*found, lambda: self.posterior.item_vectors)
 
     def _queries_of(self, rows: IntArray) -> tuple[FloatMatrix, FloatArray]:
         """The long vectors of some users, and what is added to all their scores; in rating units."""
@@ -385,7 +376,7 @@ class DrawsBelief(Belief):
 
     # What answers would tell, and ratings did
 
-    def inquire(self, row: int, askable: IntArray, targets: IntArray, importance: DoubleArray, n: int) -> Inquiry:
+    def inquire(self, row: int, askable: IntArray, targets: IntArray, importance: DoubleArray, n: int) -> base.Inquiry:
         (some, inside), draws = self.block_of(row), self.posterior.draws
         return most_informative(
             draws, some, inside, askable, targets, importance, n, lambda items: self.inquiry_answers(row, items)
@@ -402,7 +393,7 @@ class DrawsBelief(Belief):
 
     def answers(self, row: int, items: IntArray) -> Answers:
         """What ratings of items by a user tell."""
-        pairs = Pairs.of_one(row, items)
+        pairs = base.Pairs.of_one(row, items)
         draws = self.posterior.draws
         return draws.likelihood.information(draws, lambda: self.score_draws(pairs), self.posterior.units)
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace.arrays import DoubleArray
-from tastespace.inference.drivers import ascend, never
+from tastespace.inference.drivers import ascend
 from tastespace.inference.samplers.hamiltonian import DualAveraging
 from tastespace.inference.transition import ACTIVE, Stats
 from tastespace.models.base.resuming import Start
@@ -30,8 +30,7 @@ from tastespace.models.factorization.priors.normal_wishart import (
     Population,
     on_sphere,
 )
-from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RatingBlock, RowMoves, require_finite
-from tastespace.progress import silent
+from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, GivenRows, RatingBlock, RowMoves, require_finite
 
 START_SD = 0.1
 # A few sweeps of ALS bring the factors near; the sampler does the rest better than more of them.
@@ -102,11 +101,13 @@ class GibbsSweep:
         for _ in range(self.inner_sweeps):
             noise = likelihood.settle(self.observed, users, items, noise, rng, self.threads)
             responses = likelihood.augment("item", by_item, items, users, noise, rng, self.threads)
-            moved = self.item_moves.moved(responses, users, item_population, items, tuning, rng, self.threads)
+            given = GivenRows(responses, items, users, "item", self.threads)
+            moved = self.item_moves.moved(given, item_population, tuning, rng)
             items, tuning, of_moves = moved.points, moved.tuning, moved.stats
             noise = likelihood.learn("item", by_item, moved.squares, noise, rng)
             responses = likelihood.augment("user", by_user, users, items, noise, rng, self.threads)
-            users, squares = self.user_moves.drawn(responses, items, user_population, users, "user", rng, self.threads)
+            given = GivenRows(responses, users, items, "user", self.threads)
+            users, squares = self.user_moves.drawn(given, user_population, rng)
             noise = likelihood.learn("user", by_user, squares, noise, rng)
             require_finite("precision of the noise", noise.alpha)
         state = GibbsState(users, items, user_population, item_population, noise, tuning)
@@ -154,11 +155,7 @@ class GibbsSweep:
         return self._ascent().from_items(items if sphere is None else on_sphere(items, sphere))
 
     def _als(self, rng: Generator) -> ALSState:
-        ascent = self._ascent()
-        start, _ = ascend(
-            ascent, ascent.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
-        )
-        return start
+        return ascend(self._ascent(), None, rng, steps=START_SWEEPS)[0]
 
     def _ascent(self) -> AlternatingLeastSquares:
         """The least squares that a chain may start from."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from tastespace.arrays import BoolArray, FloatArray, IntArray, contiguous
+from tastespace.arrays import BoolArray, FloatArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
@@ -30,7 +30,7 @@ from tastespace.models.factorization.gibbs.sweep import GibbsState
 from tastespace.models.factorization.likelihoods.base import APPROACH, Axis, Likelihood, Noise, likelihood_of
 from tastespace.models.factorization.priors.normal_wishart import NormalPopulation, Population, prior_of
 from tastespace.models.factorization.priors.von_mises_fisher import SpherePopulation
-from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RatingBlock, Responses, RowMoves
+from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, GivenRows, RatingBlock, Responses, RowMoves
 from tastespace.models.factorization.sphere.moves import SphereMoves
 from tastespace.randomness import derive
 
@@ -130,13 +130,14 @@ def rows_given(
         near = likelihood.approach(side, rows, other, noise, threads)
         if near is None:
             break
+        given = GivenRows(Responses(near, 1.0), rows, other, axis, threads)
         if step < APPROACH:
-            rows = moves.solved(near, other, population.prior(other.factors.dtype), rows, axis, threads)
+            rows = moves.solved(given, population.prior(other.factors.dtype))
         else:
-            rows, _ = moves.drawn(Responses(near, 1.0), other, population, rows, axis, rng, threads)
+            rows, _ = moves.drawn(given, population, rng)
     for _ in range(likelihood.row_steps):
         responses = likelihood.augment(axis, side, rows, other, noise, rng, threads)
-        rows, squares = moves.drawn(responses, other, population, rows, axis, rng, threads)
+        rows, squares = moves.drawn(GivenRows(responses, rows, other, axis, threads), population, rng)
         noise = likelihood.learn(axis, side, squares, noise, rng)
     return rows, noise
 
@@ -212,7 +213,7 @@ class NewItemRatings:
         all_of_raters = observed.by_user.take(raters)
         return cls(
             CSR(by_item.offsets, contiguous(places, np.int32), by_item.values),
-            _below(all_of_raters, n_learned),
+            all_of_raters.masked(all_of_raters.columns < n_learned),
         )
 
     @property
@@ -252,12 +253,3 @@ def _population(populations: Populations, s: int) -> Population:
         float(populations.bias_means[s]),
         float(populations.bias_precisions[s]),
     )
-
-
-def _below(ratings: CSR, n_columns: int) -> CSR:
-    """Only the first so many columns."""
-    is_kept = ratings.columns < n_columns
-    rows: IntArray = ratings.rows()[is_kept]
-    counts = np.bincount(rows, minlength=len(ratings))
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return CSR(offsets, ratings.columns[is_kept], ratings.values[is_kept])

@@ -258,17 +258,8 @@ class AlternatingChoices:
     ) -> AlternatingChoices:
         """The transition for these ratings."""
         by_user, by_item = Chosen.of(observed.by_user, confidence), Chosen.of(observed.by_item, confidence)
-        return cls(
-            by_user,
-            by_item,
-            ridge.of(by_user, observed.n_items),
-            ridge.of(by_item, observed.n_users),
-            n_factors,
-            biases,
-            solver,
-            steps,
-            threads,
-        )
+        ridges = ridge.of(by_user, observed.n_items), ridge.of(by_item, observed.n_users)
+        return cls(by_user, by_item, *ridges, n_factors, biases, solver, steps, threads)
 
     def init(self, rng: Generator) -> ImplicitState:
         """Small factors above 0, no biases."""

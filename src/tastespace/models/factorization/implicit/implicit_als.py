@@ -13,11 +13,10 @@ from tastespace import threads
 from tastespace.arrays import DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import ascend, small_change
-from tastespace.models.base.parameters import MANY_FACTORS, Range, cells, check_int, check_number, check_option
+from tastespace.models.base.parameters import MANY_FACTORS, Range, cells, check_int, check_number
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.implicit.cells import (
-    GROWTHS,
     AlternatingChoices,
     Confidence,
     Growth,
@@ -76,12 +75,8 @@ class ImplicitALS(OneClass):
         for name in ("regularisation", "strength"):
             if getattr(self, name) != "auto":
                 check_number(name, getattr(self, name), above=0)
-        check_option("growth", self.growth, list(GROWTHS))
-        check_option("weighting", self.weighting, ["plain", "weighted"])
-        check_option("biases", self.biases, [True, False])
-        check_option("solver", self.solver, ["conjugate", "cholesky"])
-        check_int("steps", self.steps, least=1)
-        check_int("sweeps", self.sweeps, least=1)
+        for name in ("steps", "sweeps"):
+            check_int(name, getattr(self, name), least=1)
         check_number("tolerance", self.tolerance, least=0)
 
     def infer(
@@ -94,15 +89,8 @@ class ImplicitALS(OneClass):
     def _inferred(self, observed: Ratings, rng: Generator, observer: Observer) -> DrawsPosterior:
         settings = self._settings(observed, rng, observer)
         transition = self._bind(observed, settings.strength, settings.ridge, self.n_factors)
-        state, trace = ascend(
-            transition,
-            transition.init(rng),
-            rng,
-            steps=self.sweeps,
-            stop=small_change("loss", self.tolerance),
-            phase="sweep",
-            observer=observer,
-        )
+        stop = small_change("loss", self.tolerance)
+        state, trace = ascend(transition, None, rng, steps=self.sweeps, stop=stop, observer=observer)
         return self._concluded(transition, state, settings, np.array([stats["loss"] for stats in trace]))
 
     @property
@@ -165,7 +153,4 @@ class ImplicitALS(OneClass):
                 likelihood=ConfidenceCells(state.items, self.biases, confidence, ridge, variance, losses),
             ),
             units=Units(0.0, 1.0, None, float(scores.mean(dtype=np.float64))),
-            weighs_by_evidence=False,
-            is_half_stored=False,
-            trace=None,
         )

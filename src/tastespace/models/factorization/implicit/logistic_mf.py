@@ -25,14 +25,14 @@ from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, Of
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import NonFiniteStateError
-from tastespace.inference.drivers import ascend, never
+from tastespace.inference.drivers import ascend
 from tastespace.inference.transition import Stats
 from tastespace.lazy import special
-from tastespace.models.base.parameters import MANY_FACTORS, Range, check_int, check_number, check_option
+from tastespace.models.base.parameters import MANY_FACTORS, Range, check_int, check_number
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
-from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence, Growth
-from tastespace.models.factorization.implicit.negatives import LAWS, Drawing, Law, Panel, Unchosen
+from tastespace.models.factorization.implicit.cells import Confidence, Growth
+from tastespace.models.factorization.implicit.negatives import Drawing, Law, Panel, Unchosen
 from tastespace.models.factorization.likelihoods.base import Units
 from tastespace.models.factorization.likelihoods.logistic import LogisticPanel, NegativeWeight
 from tastespace.models.implicit_feedback import OneClass
@@ -218,12 +218,9 @@ class LogisticMF(OneClass):
         super().check()
         check_int("n_factors", self.n_factors, least=1)
         check_number("regularisation", self.regularisation, above=0)
-        check_option("negatives", self.negatives, list(LAWS))
         check_int("n_negatives", self.n_negatives, least=1)
         check_number("n_negatives", self.n_negatives, below=MAX_NEGATIVES + 1)
         check_number("strength", self.strength, least=0)
-        check_option("growth", self.growth, list(GROWTHS))
-        check_option("biases", self.biases, [True, False])
         check_int("epochs", self.epochs, least=1)
         check_number("learning_rate", self.learning_rate, above=0)
 
@@ -244,15 +241,7 @@ class LogisticMF(OneClass):
             biases=self.biases,
             threads=threads.resolve(self.threads),
         )
-        state, trace = ascend(
-            transition,
-            transition.init(rng),
-            rng,
-            steps=self.epochs,
-            stop=never,
-            phase="epoch",
-            observer=observer,
-        )
+        state, trace = ascend(transition, None, rng, steps=self.epochs, phase="epoch", observer=observer)
         if not (isfinite(trace[-1]["loss"]) and isfinite(state.users.squared() + state.items.squared())):
             raise NonFiniteStateError(
                 f"after {len(trace)} epochs the loss is {trace[-1]['loss']}; expected finite numbers: take a smaller "
@@ -287,7 +276,4 @@ class LogisticMF(OneClass):
                 ),
             ),
             units=Units(0.0, 1.0, np.array([0.0, 1.0]), float(special.expit(offset))),
-            weighs_by_evidence=False,
-            is_half_stored=False,
-            trace=None,
         )

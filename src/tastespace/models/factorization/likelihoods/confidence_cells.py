@@ -31,14 +31,7 @@ from tastespace.distributions.normal_mixture import NormalMixture, NormalRatings
 from tastespace.lazy import linalg
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.implicit.cells import GROWTHS, Chosen, Confidence, Others, Ridge, solve
-from tastespace.models.factorization.likelihoods.base import (
-    Answers,
-    Arrays,
-    Folded,
-    ScoreDraws,
-    ServedLikelihood,
-    Units,
-)
+from tastespace.models.factorization.likelihoods import base
 from tastespace.threads import one_blas_thread
 
 if TYPE_CHECKING:
@@ -54,7 +47,7 @@ def matched_variance(users: Populations, items: FloatMatrix, has_biases: bool, r
 
 
 @dataclass(frozen=True, eq=False)
-class ConfidenceCells(ServedLikelihood):
+class ConfidenceCells(base.ServedLikelihood):
     """Cells as weighted responses around scores."""
 
     items: FloatMatrix  # M x W: factors and, last, the bias, if there is one
@@ -68,7 +61,7 @@ class ConfidenceCells(ServedLikelihood):
     def others(self) -> Others:
         return Others.of(self.items, self.has_biases, 1)
 
-    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
         chosen = Chosen.of(ratings, self.confidence)
         ridge = self.ridge.of(chosen, len(self.items))
         means = solve(chosen, self.others, ridge, threads)
@@ -81,7 +74,7 @@ class ConfidenceCells(ServedLikelihood):
                 for row in np.flatnonzero(is_somebody):
                     roots[row, 0] = np.sqrt(self.variance) * self._root(chosen, int(row), float(ridge[row]))
             roots[nothing, 0] = draws.users.root(0, draws.has_biases)
-        return Folded(means[:, None, :])
+        return base.Folded(means[:, None, :])
 
     def _root(self, chosen: Chosen, row: int, ridge: float) -> DoubleArray:
         """Upper triangular T with T T^T = A^-1."""
@@ -92,16 +85,16 @@ class ConfidenceCells(ServedLikelihood):
         lower = np.linalg.cholesky(precision)
         return np.asarray(linalg.solve_triangular(lower, np.eye(len(lower)), lower=True).T)
 
-    def predictive(self, draws: ItemDraws, scores: ScoreDraws, units: Units) -> PredictiveDistribution:
+    def predictive(self, draws: ItemDraws, scores: base.ScoreDraws, units: base.Units) -> PredictiveDistribution:
         """Preferences, as far as they are known; that of a single moment has no meaning here, and no noise."""
         belief = NormalMixture(scores.means, scores.sds, scores.weights)
         # A score is no rating, and has no range: some are above 1.
         return PredictiveDistribution(belief=belief, rating=NormalRatings(belief, -inf, inf, None))
 
-    def information(self, draws: ItemDraws, scores: Callable[[], ScoreDraws], units: Units) -> Answers:
+    def information(self, draws: ItemDraws, scores: Callable[[], base.ScoreDraws], units: base.Units) -> base.Answers:
         """A choice of something once: what is turned down was taken for that already."""
         once = float(self.confidence.beyond_one(np.ones(1))[0])
-        return Answers(np.full((1, 1), self.variance / once), np.ones((1, 1)))
+        return base.Answers(np.full((1, 1), self.variance / once), np.ones((1, 1)))
 
     def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
         growth = GROWTHS.index(self.confidence.growth)
@@ -109,7 +102,7 @@ class ConfidenceCells(ServedLikelihood):
         return {"noise": np.array([4], np.uint8), "choices": np.array(figures, np.float64), "losses": self.losses}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+    def from_arrays(cls, arrays: base.Arrays) -> tuple[base.ServedLikelihood, base.Arrays]:
         strength, growth, ridge, is_weighted, variance = (float(figure) for figure in arrays["choices"])
         cells = cls(
             contiguous(arrays["items"][:, 0], np.float32),

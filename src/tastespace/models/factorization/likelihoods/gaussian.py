@@ -24,23 +24,8 @@ from tastespace.errors import InvalidParameterError
 from tastespace.inference.transition import Stats
 from tastespace.models.base.parameters import check_number, check_option
 from tastespace.models.base.posterior import PredictiveDistribution
-from tastespace.models.factorization.likelihoods.base import (
-    FIRST_PRECISION,
-    Answers,
-    Arrays,
-    Axis,
-    Folded,
-    Likelihood,
-    N,
-    Noise,
-    Observations,
-    ScoreDraws,
-    ServedLikelihood,
-    Units,
-    fold_in_normal,
-    normal_predictive,
-    squared_errors,
-)
+from tastespace.models.factorization.likelihoods import base
+from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, N, Noise, Observations
 from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, sum_of_rows
 
 if TYPE_CHECKING:
@@ -90,7 +75,7 @@ class NormalNoise(Likelihood[N]):
         """Where a chain starts, or a draw of the prior."""
         if not isinstance(self.precision, str):
             return self.precision
-        return FIRST_PRECISION if rng is None else Gamma(self.shape, self.rate).draw(rng)
+        return base.FIRST_PRECISION if rng is None else Gamma(self.shape, self.rate).draw(rng)
 
     def figures(self, noise: N, unit: float) -> Stats:
         return {"noise sd": unit / sqrt(noise.alpha)}
@@ -137,25 +122,25 @@ class Gaussian(NormalNoise[Noise]):
         if alpha <= 0:  # rounded to nothing
             return -inf
         prior = 0.0 if self.prior is None else self.prior.log_density(alpha)
-        total = sum_of_rows(squared_errors(observed.by_user, users, items) if squares is None else squares)
+        total = sum_of_rows(base.squared_errors(observed.by_user, users, items) if squares is None else squares)
         return prior + (len(observed) * log(alpha / (2 * pi)) - alpha * total) / 2
 
     def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
         alpha = float(draws.alpha[s])
         return Gaussian(alpha), Noise(alpha)
 
-    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
-        return Folded(fold_in_normal(draws, ratings, roots, threads))
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
+        return base.Folded(base.fold_in_normal(draws, ratings, roots, threads))
 
-    def predictive(self, draws: ItemDraws, scores: ScoreDraws, units: Units) -> PredictiveDistribution:
-        return normal_predictive(draws, scores, units, 1 / np.sqrt(draws.alpha))
+    def predictive(self, draws: ItemDraws, scores: base.ScoreDraws, units: base.Units) -> PredictiveDistribution:
+        return base.normal_predictive(draws, scores, units, 1 / np.sqrt(draws.alpha))
 
-    def information(self, draws: ItemDraws, scores: Callable[[], ScoreDraws], units: Units) -> Answers:
-        return Answers(1 / draws.alpha[None], np.full((1, 1), draws.scale))
+    def information(self, draws: ItemDraws, scores: Callable[[], base.ScoreDraws], units: base.Units) -> base.Answers:
+        return base.Answers(1 / draws.alpha[None], np.full((1, 1), draws.scale))
 
     def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
         return {"noise": np.array([0], np.uint8)}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+    def from_arrays(cls, arrays: base.Arrays) -> tuple[base.ServedLikelihood, base.Arrays]:
         return Gaussian(), {}

@@ -24,21 +24,8 @@ from tastespace.distributions.conjugate import Gamma
 from tastespace.inference.transition import Stats
 from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
-from tastespace.models.factorization.likelihoods.base import (
-    Answers,
-    Arrays,
-    Axis,
-    Folded,
-    Likelihood,
-    Noise,
-    Observations,
-    ScoreDraws,
-    ServedLikelihood,
-    Units,
-    fold_in_latent,
-    normal_predictive,
-    squared_errors,
-)
+from tastespace.models.factorization.likelihoods import base
+from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, Noise, Observations
 from tastespace.models.factorization.likelihoods.gaussian import NormalNoise
 from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_blocks, sum_of_rows
 from tastespace.randomness import generator
@@ -139,7 +126,7 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
     ) -> float:
         by_user = observed.by_user
         if squares is None:
-            squares = squared_errors(replace(by_user, column_weights=noise.items), users, items)
+            squares = base.squared_errors(replace(by_user, column_weights=noise.items), users, items)
         n_rated, n_raters = np.diff(by_user.offsets), np.diff(observed.by_item.offsets)
         # Sums, not products of matrices: those depend on the threads of their library.
         normal = len(observed) * log(noise.alpha / (2 * pi)) + sum_of_rows(n_rated * np.log(noise.users))
@@ -155,7 +142,7 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
             "item noise spread": 1 / sqrt(noise.item_concentration),
         }
 
-    def stack(self, noises: Sequence[RowPrecisions], scale: float) -> Arrays:
+    def stack(self, noises: Sequence[RowPrecisions], scale: float) -> base.Arrays:
         alpha = np.array([noise.alpha for noise in noises])
         items = [noise.items for noise in noises]
         return {
@@ -177,7 +164,7 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
         drawn = rng.gamma(concentration, size=n_rows) / concentration
         return replace(noise, users=drawn) if axis == "user" else replace(noise, items=drawn)
 
-    def with_items(self, draws: ItemDraws, n_learned: int, noises: Sequence[RowPrecisions]) -> Arrays:
+    def with_items(self, draws: ItemDraws, n_learned: int, noises: Sequence[RowPrecisions]) -> base.Arrays:
         precision = contiguous(np.stack([noise.items for noise in noises], axis=1), np.float32)
         summary = noise_summary(precision, draws.alpha, draws.scale)
         return {
@@ -186,7 +173,7 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
             "item_noise": np.concatenate([draws.noise["item_noise"][:n_learned], summary]),
         }
 
-    def with_users(self, draws: ItemDraws, ratings: CSR, is_touched: NDArray[np.bool_], threads: int) -> Arrays:
+    def with_users(self, draws: ItemDraws, ratings: CSR, is_touched: NDArray[np.bool_], threads: int) -> base.Arrays:
         known = draws.noise["user_noise"]
         noise: FloatMatrix = np.empty((len(ratings), known.shape[1]), np.float32)
         noise[: len(known)] = known
@@ -198,7 +185,7 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
             noise[some] = noise_summary(precision, draws.alpha, draws.scale)
         return {**draws.noise, "user_noise": noise}
 
-    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
         precision = np.empty((len(ratings), len(draws.alpha)), np.float32)
         latent = {
             "kind": "uneven",
@@ -206,25 +193,25 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
             "concentration": contiguous(draws.noise["concentrations"][:, 0], np.float64),
             "out_precision": precision,
         }
-        return Folded(fold_in_latent(draws, ratings, roots, threads, latent), precision)
+        return base.Folded(base.fold_in_latent(draws, ratings, roots, threads, latent), precision)
 
-    def predictive(self, draws: ItemDraws, scores: ScoreDraws, units: Units) -> PredictiveDistribution:
-        return normal_predictive(draws, scores, units, 1 / np.sqrt(_pair_precision(draws, scores)))
+    def predictive(self, draws: ItemDraws, scores: base.ScoreDraws, units: base.Units) -> PredictiveDistribution:
+        return base.normal_predictive(draws, scores, units, 1 / np.sqrt(_pair_precision(draws, scores)))
 
-    def information(self, draws: ItemDraws, scores: Callable[[], ScoreDraws], units: Units) -> Answers:
-        return Answers(1 / _pair_precision(draws, scores()), np.full((1, 1), draws.scale))
+    def information(self, draws: ItemDraws, scores: Callable[[], base.ScoreDraws], units: base.Units) -> base.Answers:
+        return base.Answers(1 / _pair_precision(draws, scores()), np.full((1, 1), draws.scale))
 
     def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
         return {"noise": np.array([1], np.uint8), **draws.noise}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+    def from_arrays(cls, arrays: base.Arrays) -> tuple[base.ServedLikelihood, base.Arrays]:
         names = ("item_precision", "user_noise", "item_noise")
         noise: dict[str, NDArray[Any]] = {name: contiguous(arrays[name], np.float32) for name in names}
         return cls(), {**noise, "concentrations": contiguous(arrays["concentrations"], np.float64)}
 
 
-def _pair_precision(draws: ItemDraws, scores: ScoreDraws) -> NDArray[Any]:
+def _pair_precision(draws: ItemDraws, scores: base.ScoreDraws) -> NDArray[Any]:
     """The precision of the noise of pairs; n x S."""
     if not len(scores.item_rows):  # Of nobody: a filter left nothing.
         return np.empty(scores.means.shape)

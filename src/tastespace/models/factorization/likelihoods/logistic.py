@@ -35,20 +35,8 @@ from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence
 from tastespace.models.factorization.implicit.negatives import Panel
-from tastespace.models.factorization.likelihoods.base import (
-    APPROACH,
-    Answers,
-    Arrays,
-    Axis,
-    Folded,
-    Likelihood,
-    Noise,
-    ScoreDraws,
-    ServedLikelihood,
-    Units,
-    fold_in_latent,
-    level_predictive,
-)
+from tastespace.models.factorization.likelihoods import base
+from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, Noise
 from tastespace.models.factorization.likelihoods.binary import EDGE, Binary
 from tastespace.models.factorization.likelihoods.ordinal import LEAST_CURVATURE, parabolas
 from tastespace.models.factorization.likelihoods.sampled_negatives import chosen_only
@@ -101,28 +89,28 @@ class Logistic(Binary):
         curvature = np.maximum(curvature, LEAST_CURVATURE)
         return parabolas(side, scores, is_yes - chance, curvature, self._offset, other.factors.dtype)
 
-    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
         how = {
             "kind": "logistic",
-            "approach": APPROACH,
+            "approach": base.APPROACH,
             "edges": EDGE.astype(np.float32),
             "latent_offset": self._offset,
         }
-        return Folded(fold_in_latent(draws, ratings, roots, threads, how, is_standard=False))
+        return base.Folded(base.fold_in_latent(draws, ratings, roots, threads, how, is_standard=False))
 
-    def predictive(self, draws: ItemDraws, scores: ScoreDraws, units: Units) -> PredictiveDistribution:
-        return level_predictive(self._offset + scores.means, None, scores, units)
+    def predictive(self, draws: ItemDraws, scores: base.ScoreDraws, units: base.Units) -> PredictiveDistribution:
+        return base.level_predictive(self._offset + scores.means, None, scores, units)
 
-    def information(self, draws: ItemDraws, scores: Callable[[], ScoreDraws], units: Units) -> Answers:
+    def information(self, draws: ItemDraws, scores: Callable[[], base.ScoreDraws], units: base.Units) -> base.Answers:
         assert units.levels is not None
         information = logistic_information(self._offset + scores().means)
-        return Answers(1 / information, float(np.ptp(units.levels)) * information)
+        return base.Answers(1 / information, float(np.ptp(units.levels)) * information)
 
     def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
         return {"noise": np.array([3], np.uint8), "logistic_offset": np.array([self._offset])}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+    def from_arrays(cls, arrays: base.Arrays) -> tuple[base.ServedLikelihood, base.Arrays]:
         return cls(float(arrays["logistic_offset"][0])), {}
 
 
@@ -155,7 +143,7 @@ class LogisticPanel(Logistic):
     def takes_choices(self) -> bool:
         return True
 
-    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
         chosen, (_, _, width) = chosen_only(ratings), draws.items.shape
         means = np.zeros((len(chosen), width), np.float32)
         failed = _native.fold_in_choices(
@@ -184,7 +172,7 @@ class LogisticPanel(Logistic):
         means[nothing] = draws.users.mean_row(0, draws.has_biases)
         if roots is not None:
             roots[nothing, 0] = draws.users.root(0, draws.has_biases)
-        return Folded(means[:, None, :])
+        return base.Folded(means[:, None, :])
 
     def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
         confidence, weight = self.confidence, self.weight
@@ -199,7 +187,7 @@ class LogisticPanel(Logistic):
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+    def from_arrays(cls, arrays: base.Arrays) -> tuple[base.ServedLikelihood, base.Arrays]:
         strength, growth, ridge, a_choice, anyway = (float(figure) for figure in arrays["logistic"])
         panel = cls(
             float(arrays["logistic_offset"][0]),

@@ -27,30 +27,8 @@ from tastespace.inference.transition import Stats
 from tastespace.lazy import special
 from tastespace.models.base.parameters import check_ascending
 from tastespace.models.base.posterior import PredictiveDistribution
-from tastespace.models.factorization.likelihoods.base import (
-    APPROACH,
-    FIRST_PRECISION,
-    Answers,
-    Arrays,
-    Axis,
-    Folded,
-    Likelihood,
-    Noise,
-    Observations,
-    ScoreDraws,
-    ServedLikelihood,
-    Units,
-    fold_in_latent,
-    level_predictive,
-)
-from tastespace.models.factorization.likelihoods.cut_points import (
-    ScoreGrid,
-    coordinates,
-    draw_cuts,
-    likely_cuts,
-    log_prior,
-    sample_cuts,
-)
+from tastespace.models.factorization.likelihoods import base, cut_points
+from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, Noise, Observations
 from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_scores
 
 if TYPE_CHECKING:
@@ -90,8 +68,8 @@ class Ordinal(Likelihood[CutPoints]):
     def bind(self, observed: Ratings) -> tuple[Likelihood[CutPoints], float, float]:
         return Ordinal(tuple(_levels_of(observed.values, self.levels).tolist())), 0.0, 1.0
 
-    def units(self, observed: Ratings) -> Units:
-        return Units.of_levels(self._known, observed.mean)
+    def units(self, observed: Ratings) -> base.Units:
+        return base.Units.of_levels(self._known, observed.mean)
 
     def keep_levels(self, levels: DoubleArray | None) -> Likelihood[CutPoints]:
         # A level stays one though nobody uses it any longer: the cut-points beside it are there.
@@ -114,13 +92,13 @@ class Ordinal(Likelihood[CutPoints]):
 
     def init(self, observed: Observations) -> CutPoints:
         counts = np.bincount(np.searchsorted(self.edges, observed.by_user.targets), minlength=len(self._known))
-        return CutPoints(1.0, likely_cuts(counts.astype(np.float64), 0.0, 1.0))
+        return CutPoints(1.0, cut_points.likely_cuts(counts.astype(np.float64), 0.0, 1.0))
 
     def start(self, side: RatingBlock) -> RatingBlock:
         return standardised(side)
 
     def sample(self, n_users: int, n_items: int, rng: Generator) -> CutPoints:
-        return CutPoints(1.0, sample_cuts(len(self._known) - 1, rng))
+        return CutPoints(1.0, cut_points.sample_cuts(len(self._known) - 1, rng))
 
     def settle(
         self, observed: Observations, users: Factors, items: Factors, noise: CutPoints, rng: Generator, threads: int
@@ -128,7 +106,10 @@ class Ordinal(Likelihood[CutPoints]):
         side = observed.by_user
         scores = row_scores(side, users, items, threads=threads)
         edges = self.edges.astype(scores.dtype)
-        return replace(noise, cuts=draw_cuts(ScoreGrid.of(scores, side.targets, edges, threads), noise.cuts, rng))
+        return replace(
+            noise,
+            cuts=cut_points.draw_cuts(cut_points.ScoreGrid.of(scores, side.targets, edges, threads), noise.cuts, rng),
+        )
 
     def augment(
         self,
@@ -160,13 +141,13 @@ class Ordinal(Likelihood[CutPoints]):
     ) -> float:
         side = observed.by_user
         scores = row_scores(side, users, items)
-        grid = ScoreGrid.of(scores, side.targets, self.edges.astype(scores.dtype), 1)
-        return grid.log_likelihood(noise.cuts) + log_prior(coordinates(noise.cuts))
+        grid = cut_points.ScoreGrid.of(scores, side.targets, self.edges.astype(scores.dtype), 1)
+        return grid.log_likelihood(noise.cuts) + cut_points.log_prior(cut_points.coordinates(noise.cuts))
 
     def figures(self, noise: CutPoints, unit: float) -> Stats:
         return {f"cut {place}": float(cut) for place, cut in enumerate(noise.cuts, 1)}
 
-    def stack(self, noises: Sequence[CutPoints], scale: float) -> Arrays:
+    def stack(self, noises: Sequence[CutPoints], scale: float) -> base.Arrays:
         return {"cuts": np.stack([noise.cuts for noise in noises])}  # S x (K - 1)
 
     def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
@@ -181,20 +162,20 @@ class Ordinal(Likelihood[CutPoints]):
         slope, curvature = _between(ends[level] - scores, ends[level + 1] - scores)
         return parabolas(side, scores, slope, curvature, 0.0, other.factors.dtype)
 
-    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
         return fold_in_levels(draws, ratings, draws.noise["cuts"], self.edges, roots, threads)
 
-    def predictive(self, draws: ItemDraws, scores: ScoreDraws, units: Units) -> PredictiveDistribution:
-        return level_predictive(scores.means, draws.noise["cuts"], scores, units)
+    def predictive(self, draws: ItemDraws, scores: base.ScoreDraws, units: base.Units) -> PredictiveDistribution:
+        return base.level_predictive(scores.means, draws.noise["cuts"], scores, units)
 
-    def information(self, draws: ItemDraws, scores: Callable[[], ScoreDraws], units: Units) -> Answers:
+    def information(self, draws: ItemDraws, scores: Callable[[], base.ScoreDraws], units: base.Units) -> base.Answers:
         return level_information(scores().means, draws.noise["cuts"], units)
 
     def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
         return {"noise": np.array([2], np.uint8), "cuts": draws.noise["cuts"], "edges": self.edges}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+    def from_arrays(cls, arrays: base.Arrays) -> tuple[base.ServedLikelihood, base.Arrays]:
         return cls(tuple(arrays["levels"].tolist())), {"cuts": contiguous(arrays["cuts"], np.float64)}
 
 
@@ -218,21 +199,21 @@ def latent(
 def standardised(side: RatingBlock) -> RatingBlock:
     """Levels taken for numbers, with so much noise as latent responses have."""
     mean, sd = float(side.targets.mean(dtype=np.float64)), float(side.targets.std(dtype=np.float64))
-    return replace(side, offset=mean, scale=(sd or 1.0) / FIRST_PRECISION**0.5)
+    return replace(side, offset=mean, scale=(sd or 1.0) / base.FIRST_PRECISION**0.5)
 
 
 def fold_in_levels(
     draws: ItemDraws, ratings: CSR, cuts: DoubleArray, edges: DoubleArray, roots: FloatArray | None, threads: int
-) -> Folded:
+) -> base.Folded:
     """Users folded in by latent responses between the cut-points of each draw."""
-    how = {"kind": "levels", "approach": APPROACH, "cuts": cuts, "edges": contiguous(edges, np.float32)}
-    return Folded(fold_in_latent(draws, ratings, roots, threads, how, is_standard=False))
+    how = {"kind": "levels", "approach": base.APPROACH, "cuts": cuts, "edges": contiguous(edges, np.float32)}
+    return base.Folded(base.fold_in_latent(draws, ratings, roots, threads, how, is_standard=False))
 
 
-def level_information(scores: FloatArray, cuts: DoubleArray, units: Units) -> Answers:
+def level_information(scores: FloatArray, cuts: DoubleArray, units: base.Units) -> base.Answers:
     """What levels at these scores would tell."""
     assert units.levels is not None
-    return Answers(1 / ordinal_information(scores, cuts), ordinal_slope(scores, cuts, units.levels))
+    return base.Answers(1 / ordinal_information(scores, cuts), ordinal_slope(scores, cuts, units.levels))
 
 
 def parabolas(

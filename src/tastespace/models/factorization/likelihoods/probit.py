@@ -18,26 +18,9 @@ from tastespace.arrays import AnyFloats, DoubleArray, FloatArray
 from tastespace.data.csr import CSR
 from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
-from tastespace.models.factorization.likelihoods.base import (
-    Answers,
-    Arrays,
-    Axis,
-    Folded,
-    Likelihood,
-    Noise,
-    ScoreDraws,
-    ServedLikelihood,
-    Units,
-    level_predictive,
-)
+from tastespace.models.factorization.likelihoods import base, ordinal
+from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, Noise
 from tastespace.models.factorization.likelihoods.binary import EDGE, LEVELS, Binary
-from tastespace.models.factorization.likelihoods.ordinal import (
-    CutPoints,
-    Ordinal,
-    fold_in_levels,
-    latent,
-    level_information,
-)
 from tastespace.models.factorization.rows import Factors, RatingBlock, Responses
 
 if TYPE_CHECKING:
@@ -70,19 +53,19 @@ class Probit(Binary):
     def augment(
         self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
     ) -> Responses:
-        return Responses(latent(side, rows, other, EDGE, CUT, self._offset, rng, threads), 1.0)
+        return Responses(ordinal.latent(side, rows, other, EDGE, CUT, self._offset, rng, threads), 1.0)
 
     def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
-        return Ordinal(LEVELS), CutPoints(1.0, self._cuts(draws)[s])
+        return ordinal.Ordinal(LEVELS), ordinal.CutPoints(1.0, self._cuts(draws)[s])
 
-    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
-        return fold_in_levels(draws, ratings, self._cuts(draws), EDGE, roots, threads)
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
+        return ordinal.fold_in_levels(draws, ratings, self._cuts(draws), EDGE, roots, threads)
 
-    def predictive(self, draws: ItemDraws, scores: ScoreDraws, units: Units) -> PredictiveDistribution:
-        return level_predictive(scores.means, self._cuts(draws), scores, units)
+    def predictive(self, draws: ItemDraws, scores: base.ScoreDraws, units: base.Units) -> PredictiveDistribution:
+        return base.level_predictive(scores.means, self._cuts(draws), scores, units)
 
-    def information(self, draws: ItemDraws, scores: Callable[[], ScoreDraws], units: Units) -> Answers:
-        return level_information(scores().means, self._cuts(draws), units)
+    def information(self, draws: ItemDraws, scores: Callable[[], base.ScoreDraws], units: base.Units) -> base.Answers:
+        return ordinal.level_information(scores().means, self._cuts(draws), units)
 
     def _cuts(self, draws: ItemDraws) -> DoubleArray:
         return np.full((len(draws.alpha), 1), -self._offset)
@@ -91,5 +74,5 @@ class Probit(Binary):
         return {"noise": np.array([2], np.uint8), "cuts": self._cuts(draws), "edges": EDGE}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+    def from_arrays(cls, arrays: base.Arrays) -> tuple[base.ServedLikelihood, base.Arrays]:
         return cls(-float(arrays["cuts"][0, 0])), {}

@@ -21,18 +21,8 @@ from tastespace.arrays import FloatArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.models.base.posterior import PredictiveDistribution
-from tastespace.models.factorization.implicit.negatives import Chances, even, offsets_of, popularity
-from tastespace.models.factorization.likelihoods import LIKELIHOODS
-from tastespace.models.factorization.likelihoods.base import (
-    Answers,
-    Arrays,
-    Folded,
-    Likelihood,
-    ScoreDraws,
-    ServedLikelihood,
-    Units,
-    keys_of,
-)
+from tastespace.models.factorization.implicit.negatives import Chances, even, popularity
+from tastespace.models.factorization.likelihoods import LIKELIHOODS, base
 from tastespace.settings import kind_of
 
 if TYPE_CHECKING:
@@ -46,7 +36,7 @@ INNER = {6: "probit", 7: "logistic"}  # kinds of noise of an artifact, and the l
 
 
 @dataclass(frozen=True, eq=False)
-class SampledNegatives(ServedLikelihood):
+class SampledNegatives(base.ServedLikelihood):
     """A likelihood of yes and no for choices: items are drawn for users, so many a choice, by chances."""
 
     inner: Binary  # with the law of the negatives, and how many there are
@@ -74,7 +64,7 @@ class SampledNegatives(ServedLikelihood):
         return self
 
     @property
-    def learned(self) -> Likelihood[Any] | None:
+    def learned(self) -> base.Likelihood[Any] | None:
         return self.inner
 
     def completed(self, ratings: CSR, *, by_row: bool = False) -> CSR:
@@ -84,7 +74,7 @@ class SampledNegatives(ServedLikelihood):
         """
         chosen = chosen_only(ratings)
         yes = np.ones(len(chosen.columns), np.float32)
-        places = keys_of(CSR(chosen.offsets, chosen.columns, yes))
+        places = base.keys_of(CSR(chosen.offsets, chosen.columns, yes))
         if by_row:
             places += np.arange(len(places), dtype=np.uint64)  # streams of neighbouring places differ
         no = self.chances.draw(chosen, self.inner.n_negatives * chosen.counts, self.key, places)
@@ -107,13 +97,13 @@ class SampledNegatives(ServedLikelihood):
             declared_kind="yes-no",
         )
 
-    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> Folded:
+    def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
         return self.inner.fold_in(draws, self.completed(ratings), roots, threads)
 
-    def predictive(self, draws: ItemDraws, scores: ScoreDraws, units: Units) -> PredictiveDistribution:
+    def predictive(self, draws: ItemDraws, scores: base.ScoreDraws, units: base.Units) -> PredictiveDistribution:
         return self.inner.predictive(draws, scores, units)
 
-    def information(self, draws: ItemDraws, scores: Callable[[], ScoreDraws], units: Units) -> Answers:
+    def information(self, draws: ItemDraws, scores: Callable[[], base.ScoreDraws], units: base.Units) -> base.Answers:
         return self.inner.information(draws, scores, units)
 
     def arrays(self, draws: ItemDraws) -> dict[str, NDArray[Any]]:
@@ -127,7 +117,7 @@ class SampledNegatives(ServedLikelihood):
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> tuple[ServedLikelihood, Arrays]:
+    def from_arrays(cls, arrays: base.Arrays) -> tuple[base.ServedLikelihood, base.Arrays]:
         law, n_negatives, key = (int(figure) for figure in arrays["negatives"])
         inner, noise = kind_of(LIKELIHOODS[INNER[int(arrays["noise"][0])]]).from_arrays(arrays)
         chances = Chances(contiguous(arrays["negatives_chances"], np.float64))
@@ -137,7 +127,4 @@ class SampledNegatives(ServedLikelihood):
 def chosen_only(ratings: CSR) -> CSR:
     """Leave out what was chosen no times: explanations ask what would be if something had not been chosen."""
     is_chosen = ratings.values > 0
-    if is_chosen.all():
-        return ratings
-    counts = np.bincount(ratings.rows()[is_chosen], minlength=len(ratings))
-    return CSR(offsets_of(counts), ratings.columns[is_chosen], ratings.values[is_chosen])
+    return ratings if is_chosen.all() else ratings.masked(is_chosen)

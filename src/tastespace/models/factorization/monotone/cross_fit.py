@@ -19,18 +19,8 @@ from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.inference.transition import Stats
 from tastespace.models.factorization.als.sweep import ALSState, AlternatingLeastSquares
-from tastespace.models.factorization.monotone.curves import (
-    Places,
-    Scale,
-    best_curves,
-    by_cluster,
-    fitted,
-    inverted,
-    per_level,
-    ratings_of,
-    relative_errors,
-    values_at,
-)
+from tastespace.models.factorization.monotone import curves as curve_fits
+from tastespace.models.factorization.monotone.curves import fitted
 from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, row_scores, score_pairs, solve_rows
 
 
@@ -58,12 +48,14 @@ class CurvedRatings:
 
     transition: AlternatingLeastSquares
     user_rows: IntArray  # by user
-    user_places: Places
+    user_places: curve_fits.Places
     raters: IntArray  # by item
-    item_places: Places
+    item_places: curve_fits.Places
 
     @classmethod
-    def of(cls, ratings: Ratings, transition: AlternatingLeastSquares, scale: Scale, mean: float) -> CurvedRatings:
+    def of(
+        cls, ratings: Ratings, transition: AlternatingLeastSquares, scale: curve_fits.Scale, mean: float
+    ) -> CurvedRatings:
         by_user, by_item = ratings.by_user, ratings.by_item
         transition = replace(
             transition,
@@ -76,7 +68,7 @@ class CurvedRatings:
 
     def on(self, curves: DoubleArray, of_user: IntArray) -> AlternatingLeastSquares:
         """Least squares of these ratings on these curves."""
-        by_item = values_at(curves, of_user[self.raters], self.item_places)
+        by_item = curve_fits.values_at(curves, of_user[self.raters], self.item_places)
         side = self.transition.by_item
         return replace(
             self.transition,
@@ -87,7 +79,7 @@ class CurvedRatings:
     def by_user_on(self, curves: DoubleArray, of_user: IntArray) -> RatingBlock:
         """The same ratings grouped by user alone."""
         side = self.transition.by_user
-        targets = values_at(curves, of_user[self.user_rows], self.user_places)
+        targets = curve_fits.values_at(curves, of_user[self.user_rows], self.user_places)
         return replace(side, targets=targets.astype(side.targets.dtype))
 
 
@@ -98,7 +90,7 @@ class Fold:
     fitted: CurvedRatings
     user_rows: IntArray
     item_rows: IntArray
-    places: Places
+    places: curve_fits.Places
     values: FloatArray
 
     def predicted(self, users: Factors, items: Factors, mean: float, threads: int) -> DoubleArray:
@@ -111,7 +103,7 @@ class CrossFit:
     """One sweep: curves given the predictions, the factors of every fold given the curves, and who has which curve."""
 
     folds: tuple[Fold, ...]
-    scale: Scale
+    scale: curve_fits.Scale
     counts: DoubleArray  # users x levels
     mean: float
     rating_range: tuple[float, float]
@@ -139,11 +131,11 @@ class CrossFit:
 
     def rmse(self, state: CurveState) -> float:
         """The error of the predictions as ratings, clipped as they will be."""
-        served = by_cluster(self.counts, state.of_user, len(state.curves))
-        ratings, squares, n = ratings_of(state.curves, served, self.scale.levels), 0.0, 0
+        served = curve_fits.by_cluster(self.counts, state.of_user, len(state.curves))
+        ratings, squares, n = curve_fits.ratings_of(state.curves, served, self.scale.levels), 0.0, 0
         for fold, scores in self._predictions(state):
             rows = state.of_user[fold.user_rows]
-            predicted = np.clip(inverted(state.curves, ratings, rows, scores), *self.rating_range)
+            predicted = np.clip(curve_fits.inverted(state.curves, ratings, rows, scores), *self.rating_range)
             squares += float(np.sum((predicted - fold.values) ** 2))
             n += len(scores)
         return float(np.sqrt(squares / n))
@@ -156,7 +148,7 @@ class CrossFit:
         """The predictions summed up by user and level."""
         totals = np.zeros(self.counts.shape)
         for fold, scores in self._predictions(state):
-            totals += per_level(fold.user_rows, fold.places, scores, *self.counts.shape)
+            totals += curve_fits.per_level(fold.user_rows, fold.places, scores, *self.counts.shape)
         return totals
 
     def _change(self, before: CurveState, after: CurveState) -> float:
@@ -177,10 +169,10 @@ class CrossFit:
                 side, prior = fold.fitted.by_user_on(state.curves, chosen), fold.fitted.transition.user_prior
                 users = solve_rows(side, factors.items, prior, name="user", threads=self.threads).points
                 scores = fold.predicted(users, factors.items, self.mean, self.threads)
-                wanted = values_at(state.curves, chosen[fold.user_rows], fold.places)
+                wanted = curve_fits.values_at(state.curves, chosen[fold.user_rows], fold.places)
                 squares += np.bincount(fold.user_rows, (scores - wanted) ** 2, n_users)
-            errors[:, curve] = relative_errors(squares, state.curves[curve], self.counts, average)
-        return best_curves(errors)
+            errors[:, curve] = curve_fits.relative_errors(squares, state.curves[curve], self.counts, average)
+        return curve_fits.best_curves(errors)
 
 
 ROUNDS = 3  # of a user's curve, each from the predictions that the last one led to
@@ -191,7 +183,7 @@ class Folding:
     """What the ratings of some users say of them: predictions of each rating from the others, given the items."""
 
     history: CSR
-    places: Places
+    places: curve_fits.Places
     counts: DoubleArray  # users x levels
     items: Factors
     prior: RowPrior
@@ -212,18 +204,18 @@ class Folding:
         rows, n_users = self.rows, len(self.history)
         errors = np.empty((n_users, len(curves)))
         for place, curve in enumerate(curves):
-            targets = values_at(curve[None], np.zeros(len(rows), np.int32), self.places)
+            targets = curve_fits.values_at(curve[None], np.zeros(len(rows), np.int32), self.places)
             squares: DoubleArray = np.bincount(rows, (targets - self._predicted(targets)) ** 2, n_users).astype(float)
-            errors[:, place] = relative_errors(squares, curve, self.counts, average)
-        return best_curves(errors)
+            errors[:, place] = curve_fits.relative_errors(squares, curve, self.counts, average)
+        return curve_fits.best_curves(errors)
 
     def own_curves(self, shared: DoubleArray, pull: float) -> DoubleArray:
         """A curve for each user, from the shared one on."""
         rows, n_users = self.rows, len(self.history)
         curves = np.repeat(shared[None], n_users, axis=0)
         for _ in range(ROUNDS):
-            predicted = self._predicted(values_at(curves, rows, self.places))
-            totals = per_level(rows, self.places, predicted, n_users, self.counts.shape[1])
+            predicted = self._predicted(curve_fits.values_at(curves, rows, self.places))
+            totals = curve_fits.per_level(rows, self.places, predicted, n_users, self.counts.shape[1])
             curves = fitted(totals, self.counts, shared, pull)
         return curves
 

@@ -15,7 +15,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids
 from tastespace.inference.drivers import Stop, ascend, small_change
 from tastespace.inference.transition import Stats
-from tastespace.models.base.parameters import FACTORS, Range, check_int, check_number, check_option, spread
+from tastespace.models.base.parameters import FACTORS, Range, check_int, check_number, spread
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.als import ALS
 from tastespace.models.factorization.als.posterior import PointPosterior
@@ -23,17 +23,8 @@ from tastespace.models.factorization.als.sweep import ALSState
 from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
 from tastespace.models.factorization.empirical_bayes.settings import empirical_bayes_of
 from tastespace.models.factorization.held_out_search import MEANINGFUL, HeldOutSearch, Trial
+from tastespace.models.factorization.monotone import curves as curve_fits
 from tastespace.models.factorization.monotone.cross_fit import CrossFit, CurvedRatings, CurveRule, CurveState, Fold
-from tastespace.models.factorization.monotone.curves import (
-    CurvePerCluster,
-    CurvePerUser,
-    OneCurve,
-    Scale,
-    Straight,
-    by_cluster,
-    grouped,
-    values_at,
-)
 from tastespace.models.factorization.monotone.posterior import (
     CurveBelief,
     CurvePosterior,
@@ -105,10 +96,10 @@ def curves_of_clusters(table: CurveTable, rng: Generator) -> CurveList:
     """One a cluster of training users. Curves of single users are put into a few groups, and averaged."""
     if table.way == "per-user":
         own, counts = table.curves[table.of_user], table.counts[table.of_user]
-        cells = grouped(own, counts, TYPICAL, rng)
+        cells = curve_fits.grouped(own, counts, TYPICAL, rng)
         n_users = np.bincount(cells)
-        values = by_cluster(own * counts.sum(axis=1)[:, None], cells, len(n_users))
-        ratings = by_cluster(counts, cells, len(n_users))
+        values = curve_fits.by_cluster(own * counts.sum(axis=1)[:, None], cells, len(n_users))
+        ratings = curve_fits.by_cluster(counts, cells, len(n_users))
         values /= ratings.sum(axis=1)[:, None]
     else:
         n_users = np.bincount(table.of_user, minlength=len(table.curves))
@@ -168,7 +159,7 @@ class CurveSearch:
 
     def one(self, straight: Found) -> Found:
         """One curve for all."""
-        rule = OneCurve(self.cross_fit.scale.levels)
+        rule = curve_fits.OneCurve(self.cross_fit.scale.levels)
         return self._found("one", self._ascended(straight.state, rule, is_steady, "one curve"))
 
     def per_user(self, one: Found) -> Found:
@@ -180,15 +171,15 @@ class CurveSearch:
             curves=np.repeat(shared[None], n_users + 1, axis=0),
             of_user=np.arange(1, n_users + 1, dtype=np.int32),
         )
-        rule = CurvePerUser(shared, self.pull)
+        rule = curve_fits.CurvePerUser(shared, self.pull)
         return self._found("per-user", self._ascended(start, rule, is_steady, "a curve a user"))
 
     def clusters(self, per_user: Found, n_clusters: int) -> Found:
         """One a cluster; clusters without any users left are dropped."""
         curves = per_user.state.curves
-        cells = grouped(curves[per_user.state.of_user], self.cross_fit.counts, n_clusters, self.rng)
+        cells = curve_fits.grouped(curves[per_user.state.of_user], self.cross_fit.counts, n_clusters, self.rng)
         n_clusters = int(cells.max()) + 1
-        rule = CurvePerCluster(curves[0], self.pull, n_clusters)
+        rule = curve_fits.CurvePerCluster(curves[0], self.pull, n_clusters)
         start = replace(
             per_user.state, curves=np.repeat(curves[:1], n_clusters + 1, axis=0), of_user=(cells + 1).astype(np.int32)
         )
@@ -271,21 +262,20 @@ class MonotoneMF(ALS):
 
     def check(self) -> None:
         super().check()
-        check_option("sharing", self.sharing, ["auto", "one", "per-user", "clusters"])
         if self.n_clusters != "auto":
             check_int("n_clusters", self.n_clusters, least=1)
         check_number("pull", self.pull, least=0)
         check_int("folds", self.folds, least=1)
 
     def infer(  # type: ignore[override]  # what ALS concludes is a part of what this does
-        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        held_out: Ratings | None = None,
+        given: Start | None = None,
     ) -> MonotonePosterior:
-        return self._sized(observed, rng, observer)._curved(None, observed, rng, observer)
-
-    def infer_from(  # type: ignore[override]
-        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> MonotonePosterior:
-        return self._sized(observed, rng, observer, start)._curved(start, observed, rng, observer)
+        return self._sized(observed, rng, observer, given)._curved(given, observed, rng, observer)
 
     def _curved(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> MonotonePosterior:
         """The posterior on curves; with empirical Bayes these are of the point estimate, and draws on them predict."""
@@ -294,9 +284,9 @@ class MonotoneMF(ALS):
             return self._on_curves(self._inferred(given, observed, rng, observer), observed, rng, observer)
         point = replace(self, regularisation="auto")._curved(given, observed, rng, observer)
         table = point.table
-        values = values_at(table.curves[table.of_user], observed.user_rows, table.scale.places(observed.values)).astype(
-            np.float32
-        )
+        values = curve_fits.values_at(
+            table.curves[table.of_user], observed.user_rows, table.scale.places(observed.values)
+        ).astype(np.float32)
         on_curves = replace(observed, values=values)
         # Not from the point: it is held down more than draws are, and chains take long to come away from it.
         drawn = self._learner(settings, self._known_factors()).infer(on_curves, rng, observer, None, given)
@@ -304,9 +294,8 @@ class MonotoneMF(ALS):
 
     @property
     def _factors(self) -> PointPosterior | EmpiricalPosterior:
-        posterior = self.posterior_
-        assert isinstance(posterior, MonotonePosterior)
-        return posterior.drawn if isinstance(posterior, DrawnMonotonePosterior) else posterior.plain
+        assert isinstance(self.posterior_, MonotonePosterior)
+        return self.posterior_.scored
 
     def curves(self, user_ids: Ids | None = None, *, history: Any = None) -> CurveList:
         """How ratings are understood: the curve of each cluster of users, or of each of these users.
@@ -333,7 +322,7 @@ class MonotoneMF(ALS):
         self, plain: PointPosterior, observed: Ratings, rng: Generator, observer: Observer
     ) -> MonotonePosterior:
         """The factors of ratings on their curves, from those of the ratings as they are."""
-        scale = Scale.of(observed.values)
+        scale = curve_fits.Scale.of(observed.values)
         places = scale.places(observed.values)
         counts = scale.counts(observed.user_rows, places, observed.n_users)
         state = CurveState(
@@ -348,37 +337,18 @@ class MonotoneMF(ALS):
             way=way,
             scale=scale,
             curves=state.curves,
-            counts=by_cluster(counts, state.of_user, len(state.curves)),
+            counts=curve_fits.by_cluster(counts, state.of_user, len(state.curves)),
             of_user=state.of_user,
             pull=float(self.pull),
             folds=self.folds,
         )
-        curved = CurvedRatings.of(observed, self._bind(observed, plain.penalty), scale, plain.mean)
-        return self._concluded(plain, curved, table, counts, observed, rng, observer)
-
-    def _concluded(
-        self,
-        plain: PointPosterior,
-        curved: CurvedRatings,
-        table: CurveTable,
-        counts: Any,
-        observed: Ratings,
-        rng: Generator,
-        observer: Observer,
-    ) -> MonotonePosterior:
-        """All ratings fitted on their curves; then users, and whose curve is which, as a fold-in has them."""
         if table.is_straight:
             return MonotonePosterior(plain, table)
-        factors, trace = ascend(
-            curved.on(table.curves, table.of_user),
-            ALSState(plain.users, plain.items),
-            rng,
-            steps=len(plain.losses) if self.early_stopping else self.sweeps,
-            stop=small_change("loss", self.tolerance),
-            phase="sweep on the curves",
-            observer=observer,
-        )
-        losses = np.array([stats["loss"] for stats in trace])
+        # All ratings fitted on their curves; then users, and whose curve is which, as a fold-in has them.
+        curved = CurvedRatings.of(observed, self._bind(observed, plain.penalty), scale, plain.mean)
+        transition, start = curved.on(table.curves, table.of_user), ALSState(plain.users, plain.items)
+        sweeps = len(plain.losses) if self.early_stopping else self.sweeps
+        factors, losses = self._swept(transition, start, sweeps, "sweep on the curves", rng, observer)
         plain = replace(plain, users=factors.users, items=factors.items, losses=losses)
         posterior = MonotonePosterior(plain, table)
         if table.way == "one":
@@ -388,7 +358,7 @@ class MonotoneMF(ALS):
             table = replace(table, curves=np.vstack([table.curves[:1], belief.curves]))
         else:
             of_user = belief.table_rows
-            table = replace(table, of_user=of_user, counts=by_cluster(counts, of_user, len(table.curves)))
+            table = replace(table, of_user=of_user, counts=curve_fits.by_cluster(counts, of_user, len(table.curves)))
         return MonotonePosterior(replace(plain, users=belief.points.points), table)
 
     def _found(self, cross_fit: CrossFit, fitted: CurveState, rng: Generator, observer: Observer) -> Found:
@@ -410,7 +380,7 @@ class MonotoneMF(ALS):
         return best if is_better(best, straight) else straight
 
     def _cross_fit(
-        self, plain: PointPosterior, observed: Ratings, scale: Scale, counts: Any, rng: Generator
+        self, plain: PointPosterior, observed: Ratings, scale: curve_fits.Scale, counts: Any, rng: Generator
     ) -> CrossFit:
         """The ratings dealt to folds at random; with one fold they are fitted and predicted all."""
         dealt = rng.permutation(np.arange(len(observed)) % self.folds)
@@ -426,6 +396,6 @@ class MonotoneMF(ALS):
             counts=counts,
             mean=plain.mean,
             rating_range=observed.range,
-            rule=Straight(scale.levels),
+            rule=curve_fits.Straight(scale.levels),
             threads=threads.resolve(self.threads),
         )

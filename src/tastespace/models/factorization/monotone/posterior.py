@@ -101,16 +101,21 @@ class MonotonePosterior(Posterior):
         return CurveBelief(self, PointBelief(self.plain, points, threads), curves, ratings, rows)
 
     @property
+    def scored(self) -> PointPosterior | EmpiricalPosterior:
+        """What scores on the curves come from."""
+        return self.plain
+
+    @property
     def item_vectors(self) -> FloatMatrix:
-        return self.plain.item_vectors
+        return self.scored.item_vectors
 
     @property
     def embeddings(self) -> FloatMatrix:
-        return self.plain.embeddings
+        return self.scored.embeddings
 
     def item_points(self) -> ItemPoints:
         """Curves have the mean and variance of the ratings, and so are their units."""
-        return self.plain.item_points()
+        return self.scored.item_points()
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         table = self.table
@@ -204,15 +209,8 @@ class DrawnMonotonePosterior(MonotonePosterior):
         return replace(belief, drawn=drawn)
 
     @property
-    def item_vectors(self) -> FloatMatrix:
-        return self.drawn.item_vectors
-
-    @property
-    def embeddings(self) -> FloatMatrix:
-        return self.drawn.embeddings
-
-    def item_points(self) -> ItemPoints:
-        return self.drawn.item_points()
+    def scored(self) -> EmpiricalPosterior:
+        return self.drawn
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         return {**super().arrays(), **{PREFIX + name: array for name, array in self.drawn.arrays().items()}}

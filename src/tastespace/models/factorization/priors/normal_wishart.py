@@ -77,19 +77,15 @@ class Population(Protocol):
     @property
     def bias_precision(self) -> float:
         """0: rows have no bias."""
-        ...
 
     def prior(self, dtype: Any) -> RowPrior:
         """As the row kernel takes it."""
-        ...
 
     def draw_rows(self, n: int, dtype: Any, rng: Generator) -> Factors:
         """New rows of the population."""
-        ...
 
     def log_density(self, rows: Moments) -> float:
         """Log density of rows, from their moments alone."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,20 +143,16 @@ class FactorPrior(Protocol):
 
     def sample(self, n_factors: int, biases: bool, rng: Generator) -> Population:
         """Hyper-parameters before any row is known."""
-        ...
 
     @property
     def columns(self) -> ShrinkingColumns | None:
         """How columns shrink that are of no use; None where they do not."""
-        ...
 
     def draw(self, rows: Moments, current: Population | None, rng: Generator) -> Population:
         """Hyper-parameters given the rows and, for those that are drawn in turn, where they are; None for anywhere."""
-        ...
 
     def log_density(self, population: Population) -> float:
         """Log density of the hyper-parameters."""
-        ...
 
 
 class ShrinkingColumns(Protocol):
@@ -169,20 +161,16 @@ class ShrinkingColumns(Protocol):
     @property
     def least(self) -> float:
         """The variance of a column that is as good as nothing."""
-        ...
 
     @property
     def adds_columns(self) -> bool:
         """Whether one more is to be tried where all that there are are of use."""
-        ...
 
     def active(self, population: Population) -> BoolArray:
         """Which columns are of use."""
-        ...
 
     def in_units(self, unit: float) -> FactorPrior:
         """The same for columns whose variances are all times this."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,8 @@ class CumulativePrior:
         labels = _drawn(np.tile(_log_weights(sticks), (n_factors, 1)), rng)
         variances = self._variances(labels, np.zeros(n_factors), 0, rng)
         means = drawn_means(self.strength, variances, None, rng)
-        return _population(labels, sticks, means, variances, *drawn_bias(self.bias, biases, rng))
+        bias = drawn_bias(self.bias, biases, rng)
+        return CumulativePopulation(means, np.diag(1 / variances), *bias, labels, sticks)
 
     def draw(self, rows: Moments, current: Population | None, rng: Generator) -> CumulativePopulation:
         """One pass over labels, variances and sticks, from where these are."""
@@ -246,22 +247,12 @@ class CumulativePrior:
         later = len(labels) - np.cumsum(counts)
         sticks = _bounded(rng.beta(1.0 + counts[:n_factors], self.expected + later[:n_factors]))
         means = drawn_means(self.strength, variances, rows, rng)
-        return _population(labels, sticks, means, variances, *bias_given(self.bias, rows, rng))
+        bias = bias_given(self.bias, rows, rng)
+        return CumulativePopulation(means, np.diag(1 / variances), *bias, labels, sticks)
 
     def _variances(self, labels: Labels, squares: DoubleArray, n: int, rng: Generator) -> DoubleArray:
         slabs = (self.rate + squares / 2) / rng.gamma(self.shape + n / 2, size=len(labels))
         return np.where(labels > np.arange(len(labels)), slabs, self.spike)
-
-
-def _population(
-    labels: Labels,
-    sticks: DoubleArray,
-    means: DoubleArray,
-    variances: DoubleArray,
-    bias_mean: float,
-    bias_precision: float,
-) -> CumulativePopulation:
-    return CumulativePopulation(means, np.diag(1 / variances), bias_mean, bias_precision, labels, sticks)
 
 
 def _bounded(sticks: DoubleArray) -> DoubleArray:

@@ -21,20 +21,14 @@ from numpy.typing import NDArray
 from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, contiguous
 from tastespace.data.ratings import Ratings
 from tastespace.inference.checkpoints import RunCheckpoints
-from tastespace.inference.drivers import Schedule, ascend, never, sample
+from tastespace.inference.drivers import Schedule, ascend, sample
 from tastespace.inference.transition import ACTIVE, Stats, Trace
 from tastespace.models.factorization.als.sweep import ALSState
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
-from tastespace.models.factorization.priors.normal_wishart import (
-    FactorPrior,
-    Population,
-    ShrinkingColumns,
-    Sphere,
-    on_sphere,
-)
+from tastespace.models.factorization.priors import normal_wishart as populations
 from tastespace.models.factorization.rows import Factors
-from tastespace.progress import Observer, silent
+from tastespace.progress import Observer
 
 MIN_SHARE = 1e-6  # of the mean variance of a column: a direction without any factors has none
 
@@ -96,8 +90,8 @@ class SettledSweep:
     """
 
     sweep: GibbsSweep
-    user_prior: FactorPrior  # of the first sweeps
-    item_prior: FactorPrior
+    user_prior: populations.FactorPrior  # of the first sweeps
+    item_prior: populations.FactorPrior
 
     @classmethod
     def of(cls, sweep: GibbsSweep, model: FactorModel) -> SettledSweep:
@@ -108,9 +102,7 @@ class SettledSweep:
     def init(self, rng: Generator) -> GibbsState:
         sweep = self.sweep
         first = replace(sweep, user_prior=self.user_prior, item_prior=self.item_prior)
-        state, _ = ascend(
-            first, first.init(rng), rng, steps=SETTLING_SWEEPS, stop=never, phase="starting", observer=silent
-        )
+        state, _ = ascend(first, None, rng, steps=SETTLING_SWEEPS)
         turned = in_columns(ALSState(state.users, state.items), shrinks_users=sweep.user_prior.columns is not None)
         return replace(
             state,
@@ -249,7 +241,7 @@ def _nothing(state: GibbsState, draw: int) -> None:
     """What is kept of a state."""
 
 
-def _shrinking(sweep: GibbsSweep, state: GibbsState) -> tuple[ShrinkingColumns, Population]:
+def _shrinking(sweep: GibbsSweep, state: GibbsState) -> tuple[populations.ShrinkingColumns, populations.Population]:
     """The prior of the side whose columns shrink, and what it has drawn."""
     if sweep.user_prior.columns is not None:
         return sweep.user_prior.columns, state.user_population
@@ -258,7 +250,7 @@ def _shrinking(sweep: GibbsSweep, state: GibbsState) -> tuple[ShrinkingColumns, 
 
 
 def _grown(
-    users: Factors, items: Factors, sphere: Sphere | None, least: float, rng: Generator
+    users: Factors, items: Factors, sphere: populations.Sphere | None, least: float, rng: Generator
 ) -> tuple[Factors, Factors]:
     """Both sides with one more column, next to nothing on the side that shrinks."""
     of_users, of_items = 1.0, sqrt(least)
@@ -267,9 +259,9 @@ def _grown(
     return _with_column(users, of_users, rng), _with_column(items, of_items, rng)
 
 
-def _back_on(sphere: Sphere, users: Factors, items: Factors) -> tuple[Factors, Factors]:
+def _back_on(sphere: populations.Sphere, users: Factors, items: Factors) -> tuple[Factors, Factors]:
     """Items of the right length, and users as much shorter as the items became longer, by and large."""
-    there = on_sphere(items, sphere)
+    there = populations.on_sphere(items, sphere)
     before, after = (float(np.trace(points.moments.gram)) for points in (items, there))
     shrunk = users.factors * users.factors.dtype.type(sqrt(before / after) if after > 0 else 1.0)
     return Factors(shrunk, users.bias), there

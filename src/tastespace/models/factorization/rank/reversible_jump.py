@@ -19,21 +19,14 @@ from numpy.random import Generator
 from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, IntArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import DataError, InvalidParameterError
-from tastespace.inference.drivers import Schedule, ascend, never, sample
+from tastespace.inference.drivers import Schedule, ascend, sample
 from tastespace.inference.samplers.annealing import Cooling, Geometric
 from tastespace.inference.samplers.reversible_jump import Bridge, Jumped, MovePair, bridged_jump, jump
 from tastespace.inference.samplers.stochastic_approximation import Adam, Memory
 from tastespace.inference.transition import Stats
-from tastespace.models.base.parameters import check_int, check_option
+from tastespace.models.base.parameters import check_declared, check_int
+from tastespace.models.factorization.rank import target as rank_target
 from tastespace.models.factorization.rank.births import AnnealedBirth, BlindBirth, InformedBirth
-from tastespace.models.factorization.rank.target import (
-    GibbsRows,
-    Precisions,
-    RankState,
-    RankTarget,
-    WithinMove,
-    within_move,
-)
 from tastespace.models.factorization.rows import Factors, score_pairs
 from tastespace.progress import Observer, silent
 from tastespace.randomness import generator
@@ -63,18 +56,18 @@ class Tuning:
         return cls(Memory.none(4), np.zeros(4))
 
 
-def logarithms(precisions: Precisions) -> DoubleArray:
+def logarithms(precisions: rank_target.Precisions) -> DoubleArray:
     """The logarithms of what is tuned: precisions of factors, noise, and biases of users and items."""
     return np.log([precisions.users, precisions.noise, precisions.user_biases, precisions.item_biases])
 
 
-def precisions_of(logs: DoubleArray) -> Precisions:
+def precisions_of(logs: DoubleArray) -> rank_target.Precisions:
     """The other way."""
     factors, noise, of_users, of_items = (float(value) for value in np.exp(np.clip(logs, LOWEST, HIGHEST)))
-    return Precisions(factors, factors, noise, of_users, of_items)
+    return rank_target.Precisions(factors, factors, noise, of_users, of_items)
 
 
-def gradient(target: RankTarget, state: RankState) -> DoubleArray:
+def gradient(target: rank_target.RankTarget, state: rank_target.RankState) -> DoubleArray:
     """The gradient of log p_T by the logarithms, over their information; 0 for biases that are not there."""
     users, items, own = state.users, state.items, state.precisions
     entries: list[tuple[float, int, list[AnyFloats | None]]] = [
@@ -92,8 +85,8 @@ def gradient(target: RankTarget, state: RankState) -> DoubleArray:
 
 
 def tuned(
-    target: RankTarget, state: RankState, tuning: Tuning, adam: Adam, *, counts: bool
-) -> tuple[RankState, Tuning]:
+    target: rank_target.RankTarget, state: rank_target.RankState, tuning: Tuning, adam: Adam, *, counts: bool
+) -> tuple[rank_target.RankState, Tuning]:
     """A step of the hyper-parameters; `counts` if it is one of those that are averaged."""
     change, memory = adam.step(gradient(target, state), tuning.memory)
     logs = np.clip(logarithms(state.precisions) + change, LOWEST, HIGHEST)
@@ -101,7 +94,7 @@ def tuned(
     return replace(state, precisions=precisions_of(logs)), Tuning(memory, total, n)
 
 
-def with_tuned_mean(state: RankState, tuning: Tuning) -> RankState:
+def with_tuned_mean(state: rank_target.RankState, tuning: Tuning) -> rank_target.RankState:
     """The mean of the later steps, for good."""
     return state if tuning.n == 0 else replace(state, precisions=precisions_of(tuning.total / tuning.n))
 
@@ -155,7 +148,7 @@ class Plan:
 class Walker:
     """A chain on its way."""
 
-    state: RankState
+    state: rank_target.RankState
     tuning: Tuning
     step: int = 0
 
@@ -164,15 +157,15 @@ class Walker:
 class JumpSampler:
     """The transition."""
 
-    target: RankTarget
-    pairs: Sequence[MovePair[RankState, Any, Any]]
-    within: WithinMove
-    bridge: Bridge[RankState] | None  # gone over once a step at T = 1, where there is one
+    target: rank_target.RankTarget
+    pairs: Sequence[MovePair[rank_target.RankState, Any, Any]]
+    within: rank_target.WithinMove
+    bridge: Bridge[rank_target.RankState] | None  # gone over once a step at T = 1, where there is one
     plan: Plan
     sweeps: int = 1  # a step
     jumps: int = 1  # a step
     unit: float = 1.0  # of the figures: the scale of the ratings
-    start: Precisions = Precisions()
+    start: rank_target.Precisions = rank_target.Precisions()
     has_biases: bool = True
     start_rank: int = 1
     adam: Adam = Adam()
@@ -186,7 +179,7 @@ class JumpSampler:
                 np.zeros(n) if self.has_biases else None,
             )
 
-        state = RankState(points(self.target.n_users), points(self.target.n_items), self.start)
+        state = rank_target.RankState(points(self.target.n_users), points(self.target.n_items), self.start)
         return Walker(replace(state, temperature=self.plan.temperature(0)), Tuning.begun())
 
     def step(self, state: Walker, rng: Generator) -> tuple[Walker, Stats]:
@@ -196,7 +189,7 @@ class JumpSampler:
             now = with_tuned_mean(now, tuning)
         for _ in range(self.sweeps):
             now = self.within.moved(self.target, now, rng)
-        tried: list[Jumped[RankState]] = []
+        tried: list[Jumped[rank_target.RankState]] = []
         for _ in range(self.jumps):
             tried.append(jump(self.pairs, self.target.log_density, now, rng))
             now = tried[-1].state
@@ -208,7 +201,7 @@ class JumpSampler:
             now, tuning = tuned(self.target, now, tuning, self.adam, counts=plan.averages(step))
         return Walker(now, tuning, step + 1), figures
 
-    def _figures(self, state: RankState, tried: Sequence[Jumped[RankState]]) -> Stats:
+    def _figures(self, state: rank_target.RankState, tried: Sequence[Jumped[rank_target.RankState]]) -> Stats:
         n, own = len(self.target.observed), state.precisions
         squares = self.target.squares(state)
         # Energy over alpha / 2 a rating: the loss as Dey and Jhamb (2018) write it, in units of ratings.
@@ -259,20 +252,9 @@ class ReversibleJump:
 
     def check(self) -> None:
         """Refuse what makes no sense."""
-        check_option("births", self.births, ["informed", "blind", "annealed"])
-        check_option("within", self.within, ["gibbs", "heavy-tailed"])
-        check_option("biases", self.biases, [True, False])
-        for name, least in (
-            ("warmup", 0),
-            ("tuning", 0),
-            ("draws", 1),
-            ("quench", 0),
-            ("sweeps", 1),
-            ("jumps", 1),
-            ("start_rank", 1),
-            ("bridge", 1),
-        ):
-            check_int(name, getattr(self, name), least=least)
+        check_declared(self)
+        for name in ("warmup", "tuning", "draws", "quench", "sweeps", "jumps", "start_rank", "bridge"):
+            check_int(name, getattr(self, name), least=0 if name in ("warmup", "tuning", "quench") else 1)
 
     def plan(self) -> Plan:
         """How many steps of what, at which temperatures."""
@@ -301,12 +283,12 @@ class ReversibleJump:
             )
         # A matrix has no more factors than rows or columns.
         max_rank = min(max_rank, observed.n_users, observed.n_items)
-        target = RankTarget.of(observed, max_rank)
+        target = rank_target.RankTarget.of(observed, max_rank)
         sampler = JumpSampler(
             target,
             self._pairs(target),
-            within_move(self.within, threads),
-            AnnealedBirth(target, GibbsRows(threads), self.bridge) if self.births == "annealed" else None,
+            rank_target.within_move(self.within, threads),
+            AnnealedBirth(target, rank_target.GibbsRows(threads), self.bridge) if self.births == "annealed" else None,
             plan,
             self.sweeps,
             self.jumps,
@@ -322,9 +304,7 @@ class ReversibleJump:
         )
         last, cooled = chain.last, list[Stats]()
         if plan.quench:
-            last, cooled = ascend(
-                sampler, chain.last, rng, steps=plan.quench, stop=never, phase="cooling", observer=observer
-            )
+            last, cooled = ascend(sampler, last, rng, steps=plan.quench, phase="cooling", observer=observer)
         return JumpRun(
             ranks=np.array(chain.draws),
             max_rank=max_rank,
@@ -334,7 +314,7 @@ class ReversibleJump:
             predicted=kept.mean(),
         )
 
-    def _pairs(self, target: RankTarget) -> Sequence[MovePair[RankState, Any, Any]]:
+    def _pairs(self, target: rank_target.RankTarget) -> Sequence[MovePair[rank_target.RankState, Any, Any]]:
         if self.births != "blind":
             return [InformedBirth(target)]
         # k' is uniform on 1 ... k_max: any difference as often as another, and none beyond the ends.
@@ -349,7 +329,7 @@ class JumpRun:
     max_rank: int
     trace: Mapping[str, DoubleArray]  # one entry a step, of all phases
     plan: Plan
-    precisions: Precisions
+    precisions: rank_target.Precisions
     predicted: FloatArray | None  # the posterior mean of each pair asked
 
     @property

@@ -250,8 +250,7 @@ class HeavyTailedWalk:
         positive("scale", self.scale)
 
     def moved(self, target: RankTarget, state: RankState, rng: Generator) -> RankState:
-        items = self._walked(target, state, "items", rng)
-        state = replace(state, items=items)
+        state = replace(state, items=self._walked(target, state, "items", rng))
         return replace(state, users=self._walked(target, state, "users", rng))
 
     def _walked(self, target: RankTarget, state: RankState, which: Which, rng: Generator) -> Factors:
@@ -259,11 +258,7 @@ class HeavyTailedWalk:
         steps = self.steps(walk.spread(), walk.rows.factors.shape[1] + (walk.rows.bias is not None), rng)
         proposed = walk.stepped(steps)
         log_ratio = walk.log_density(proposed) - walk.log_density(walk.rows)
-        goes = np.log(rng.random(len(log_ratio))) < log_ratio
-        factors = np.where(goes[:, None], proposed.factors, walk.rows.factors)
-        if walk.rows.bias is None or proposed.bias is None:
-            return Factors(factors)
-        return Factors(factors, np.where(goes, proposed.bias, walk.rows.bias))
+        return proposed.where(np.log(rng.random(len(log_ratio))) < log_ratio, walk.rows)
 
     def steps(self, spread: DoubleArray, n_columns: int, rng: Generator) -> DoubleArray:
         """A multivariate t a row: a normal over the root of a chi-square that all entries of the row share."""

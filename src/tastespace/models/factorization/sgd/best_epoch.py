@@ -112,15 +112,11 @@ def run(
     observer: Observer,
 ) -> Run[State]:
     """Until the rule is content, the epochs are used up, or all is lost; `loss` is that of a state."""
-    last, trace = ascend(
-        transition,
-        start,
-        rng,
-        steps=epochs,
-        stop=lambda trace: diverged(start.first_loss, trace) or stop(trace),
-        phase=phase,
-        observer=observer,
-    )
+
+    def is_over(trace: list[Stats]) -> bool:
+        return diverged(start.first_loss, trace) or stop(trace)
+
+    last, trace = ascend(transition, start, rng, steps=epochs, stop=is_over, phase=phase, observer=observer)
     return Run(last, trace, loss(last.now) if trace else start.first_loss)
 
 

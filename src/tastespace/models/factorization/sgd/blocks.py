@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tastespace import randomness
 from tastespace.arrays import AnyFloats, BoolArray, FloatArray, IntArray, OffsetArray, contiguous
+from tastespace.data.csr import offsets_of
 from tastespace.data.formats.streaming import RatingStream, Triples
 from tastespace.data.ratings import Ratings
 from tastespace.models.factorization.held_out_search import MIN_HELD_OUT, Validation
@@ -52,7 +53,7 @@ class RatingBlocks:
         order = order[np.argsort(block, kind="stable")]
         counts = np.bincount(block, minlength=N_PARTS**2)
         return cls(
-            offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            offsets=offsets_of(counts),
             user_rows=contiguous(some.user_rows[order], np.int32),
             item_rows=contiguous(some.item_rows[order], np.int32),
             targets=targets(some.values[order]),

@@ -39,7 +39,6 @@ from tastespace.models.factorization.sgd.blocks import N_PARTS, Epoch, RatingBlo
 from tastespace.models.factorization.sgd.forms import Form
 
 Method = Literal["stochastic", "mini-batch", "full-batch"]
-METHODS = list(get_args(Method))
 ScheduleName = Literal["inverse", "constant", "bold-driver"]
 SCHEDULES = list(get_args(ScheduleName))
 # Small where an epoch has many visits of a row: what is learned first then decides, and early stopping holds back the

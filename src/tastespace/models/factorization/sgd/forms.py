@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from tastespace.models.factorization.als.sweep import Penalty, Strengths, Weight
 from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, row_scores, score_pairs, solve_rows
 
 FormName = Literal["centred", "raw", "sigmoid"]
-FORMS = list(get_args(FormName))
 STEEPEST = 4.0  # 1 over the slope of the sigmoid at 0
 FURTHEST = 1e-3  # of the range: how near to its ends the mean may be taken to lie
 

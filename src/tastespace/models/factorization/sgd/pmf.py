@@ -26,21 +26,10 @@ from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalP
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes, empirical_bayes_of
 from tastespace.models.factorization.held_out_search import MEANINGFUL, PLAIN, HeldOutSearch, Trial, repeated, scaled
 from tastespace.models.factorization.rows import score_pairs
+from tastespace.models.factorization.sgd import descent as sgd
 from tastespace.models.factorization.sgd.best_epoch import KeepingBest, Run, run
 from tastespace.models.factorization.sgd.blocks import Source, triples_of
-from tastespace.models.factorization.sgd.descent import (
-    METHODS,
-    SCHEDULES,
-    USUAL_SCHEDULES,
-    AdaptivePrior,
-    Descent,
-    DescentState,
-    Method,
-    Rate,
-    ScheduleName,
-    Steps,
-)
-from tastespace.models.factorization.sgd.forms import FORMS, EitherFormPosterior, Form, FormName, FormPosterior
+from tastespace.models.factorization.sgd.forms import EitherFormPosterior, Form, FormName, FormPosterior
 from tastespace.progress import Observer, Progress, silent
 
 LOSS = "loss of the epoch's end"
@@ -85,7 +74,7 @@ class PMF(FindsStrengths):
 
     n_factors: int = 32
     form: FormName = "centred"
-    method: Method = "stochastic"
+    method: sgd.Method = "stochastic"
     regularisation: float | str | EmpiricalBayes = "auto"
     user_regularisation: float | None = None
     item_regularisation: float | None = None
@@ -94,7 +83,7 @@ class PMF(FindsStrengths):
     weighting: Literal["blended", "weighted", "plain"] = "blended"
     biases: bool = True
     learning_rate: float | Literal["auto"] = "auto"
-    schedule: ScheduleName | Literal["auto"] = "auto"
+    schedule: sgd.ScheduleName | Literal["auto"] = "auto"
     decay: float = 0.05
     momentum: float = 0.9
     batch_size: int = 10_000
@@ -112,6 +101,7 @@ class PMF(FindsStrengths):
         "decay": Range(0.005, 0.5),
     }
     posterior_class = EitherFormPosterior
+    begins_from_others = True
 
     def check(self) -> None:
         super().check()
@@ -120,10 +110,7 @@ class PMF(FindsStrengths):
         for name in ("epochs", "patience"):
             if not is_word(getattr(self, name), "auto"):
                 check_int(name, getattr(self, name), least=1)
-        check_option("form", self.form, FORMS)
-        check_option("method", self.method, METHODS)
-        check_option("schedule", self.schedule, ["auto", *SCHEDULES])
-        check_option("refit", self.refit, [True, False])
+        check_option("schedule", self.schedule, ["auto", *sgd.SCHEDULES])
         check_number("decay", self.decay, least=0)
         check_number("momentum", self.momentum, least=0, below=1)
         if not is_word(self.learning_rate, "auto"):
@@ -139,23 +126,18 @@ class PMF(FindsStrengths):
             )
 
     def infer(
-        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        held_out: Ratings | None = None,
+        given: Start | None = None,
     ) -> FormPosterior | EmpiricalPosterior:
-        return self._inferred(None, observed, rng, observer, held_out)
-
-    def infer_from(
-        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> FormPosterior | EmpiricalPosterior:
-        if self.form == "sigmoid":
+        if given is not None and self.form == "sigmoid":
             raise InvalidParameterError(
                 "the form is sigmoid, whose factors are not in units of ratings, as those of start are; expected the "
                 "form centred or raw, or start=None"
             )
-        return self._inferred(start, observed, rng, observer, held_out)
-
-    def _inferred(
-        self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> FormPosterior | EmpiricalPosterior:
         settings = empirical_bayes_of(self.regularisation)
         if settings is not None:
             return self._learner(settings, self.n_factors).infer(observed, rng, observer, held_out, given)
@@ -233,7 +215,7 @@ class PMF(FindsStrengths):
         rng: Generator,
         observer: Observer,
         given: Start | None,
-    ) -> tuple[Run[DescentState], Strengths]:
+    ) -> tuple[Run[sgd.DescentState], Strengths]:
         """The best run on the rest of the ratings and, with "auto", the strengths of it.
 
         In steps of a factor two to the weaker side, or else to the stronger, as long as it is better; then one smaller
@@ -241,7 +223,7 @@ class PMF(FindsStrengths):
         """
         is_searched = self.regularisation == "auto" and not self._all_given()
 
-        def fit(strengths: Strengths, _: object) -> Trial[Strengths, Run[DescentState]]:
+        def fit(strengths: Strengths, _: object) -> Trial[Strengths, Run[sgd.DescentState]]:
             shown = silent if is_searched else observer
             phase = "finding when to stop"
             found = self._run(
@@ -249,7 +231,7 @@ class PMF(FindsStrengths):
             )
             return Trial(strengths, found.best_figure, found)
 
-        def report(trial: Trial[Strengths, Run[DescentState]], n: int) -> None:
+        def report(trial: Trial[Strengths, Run[sgd.DescentState]], n: int) -> None:
             if is_searched:
                 figures = {"strength": trial.setting.users, HELD_OUT: trial.error}
                 observer(Progress("searching regularisation", n, None, figures))
@@ -281,11 +263,11 @@ class PMF(FindsStrengths):
         phase: str,
         observer: Observer = silent,
         given: Start | None,
-    ) -> Run[DescentState]:
+    ) -> Run[sgd.DescentState]:
         """Descend on the ratings, and keep the epoch where a figure is least; or, without one, the last."""
         descent = replace(self._bind(source, strengths, rng), given=given)
         measuring = rng.spawn(1)[0]
-        measures: dict[str, Callable[[DescentState], float]] = {}
+        measures: dict[str, Callable[[sgd.DescentState], float]] = {}
         if held_out is not None:
             measures[HELD_OUT] = lambda state: self._rmse(source, descent.form, state, held_out)
         if keeps == LOSS:
@@ -305,16 +287,16 @@ class PMF(FindsStrengths):
             observer=observer,
         )
 
-    def _bind(self, source: Source, strengths: Strengths, rng: Generator) -> Descent:
+    def _bind(self, source: Source, strengths: Strengths, rng: Generator) -> sgd.Descent:
         dtype = np.float32 if self.precision == "float32" else np.float64
         form = source.form(self.form)
         adaptive = None
         if self.regularisation == "adaptive":
-            adaptive = AdaptivePrior.of(strengths, source, self.n_factors, self.biases)
-        schedule = USUAL_SCHEDULES[self.method] if self.schedule == "auto" else self.schedule
-        steps = Steps(self.method, Rate(1.0, schedule, self.decay), self.momentum, self.batch_size)
+            adaptive = sgd.AdaptivePrior.of(strengths, source, self.n_factors, self.biases)
+        schedule = sgd.USUAL_SCHEDULES[self.method] if self.schedule == "auto" else self.schedule
+        steps = sgd.Steps(self.method, sgd.Rate(1.0, schedule, self.decay), self.momentum, self.batch_size)
         first = steps.usual_rate(source) if isinstance(self.learning_rate, str) else float(self.learning_rate)
-        return Descent(
+        return sgd.Descent(
             source=source,
             epochs=source.epochs(form, dtype, rng),
             n_factors=self.n_factors,
@@ -327,7 +309,7 @@ class PMF(FindsStrengths):
             adaptive=adaptive,
         )
 
-    def _rmse(self, source: Source, form: Form, state: DescentState, held_out: Triples) -> float:
+    def _rmse(self, source: Source, form: Form, state: sgd.DescentState, held_out: Triples) -> float:
         """The error of predictions, clipped as they will be."""
         workers = threads.resolve(self.threads)
         user_rows, item_rows, values = held_out
@@ -345,7 +327,7 @@ class PMF(FindsStrengths):
         return self._overridden(Strengths(strength * form.unit, strength * form.unit, strength, strength))
 
     def _posterior(
-        self, source: Source, state: DescentState, ran: Run[DescentState], errors: DoubleArray
+        self, source: Source, state: sgd.DescentState, ran: Run[sgd.DescentState], errors: DoubleArray
     ) -> FormPosterior:
         form = source.form(self.form)
         users, items = state.users, state.items
@@ -364,7 +346,7 @@ class PMF(FindsStrengths):
             held_out_errors=errors,
         )
 
-    def _say_if_diverged(self, ran: Run[DescentState]) -> None:
+    def _say_if_diverged(self, ran: Run[sgd.DescentState]) -> None:
         if not ran.has_diverged:
             return
         what = f"diverged in epoch {len(ran.trace)}: the loss is {ran.losses[-1]:.4g}"
@@ -377,7 +359,7 @@ class PMF(FindsStrengths):
         other = "" if self.schedule == "bold-driver" else ", or schedule='bold-driver', which finds one"
         warn(f"gradient descent {what}; {kept}. Take a smaller learning_rate (now {first:g}){other}", DivergenceWarning)
 
-    def _say_if_stuck(self, ran: Run[DescentState], source: Source) -> None:
+    def _say_if_stuck(self, ran: Run[sgd.DescentState], source: Source) -> None:
         """A given rate may be too small, too; what has no spread leaves nothing to be learned."""
         if isinstance(self.learning_rate, str) or ran.has_diverged or not ran.trace:
             return

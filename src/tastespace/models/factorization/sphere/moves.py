@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,14 +12,13 @@ from tastespace import _native
 from tastespace.arrays import AnyFloats, DoubleArray, contiguous
 from tastespace.data.ratings import Ratings
 from tastespace.errors import NonFiniteStateError
-from tastespace.inference.drivers import ascend, never
+from tastespace.inference.drivers import ascend
 from tastespace.inference.samplers import hamiltonian
 from tastespace.inference.samplers.hamiltonian import DualAveraging
 from tastespace.inference.transition import ACCEPTANCE, ENERGY_ERROR
 from tastespace.models.factorization.als.sweep import AlternatingLeastSquares, Penalty
 from tastespace.models.factorization.priors.normal_wishart import Population, Sphere, on_sphere
-from tastespace.models.factorization.rows import Factors, Moved, RatingBlock, Responses, RowPrior
-from tastespace.progress import silent
+from tastespace.models.factorization.rows import Factors, GivenRows, Moved, RowPrior
 
 SphereSampler = Literal["geodesic", "slice", "metropolis"]
 SPHERE_SAMPLERS: tuple[SphereSampler, ...] = get_args(SphereSampler)
@@ -54,81 +53,35 @@ class SphereMoves:
     steps: int = 10
     warmup: int = 0  # moves of a chain while which its step size is sought
 
-    def solved(
-        self, side: RatingBlock, other: Factors, prior: RowPrior, rows: Factors, name: str, threads: int
-    ) -> Factors:
-        return self._call(
-            Responses(side, 1.0), other, prior, rows, name, move="least", steps=1, step_size=1.0, key=0, threads=threads
-        ).points
+    def solved(self, given: GivenRows, prior: RowPrior) -> Factors:
+        return self._call(given, prior, "least", 1, 1.0, key=0).points
 
-    def drawn(
-        self,
-        responses: Responses,
-        other: Factors,
-        population: Population,
-        rows: Factors,
-        name: str,
-        rng: Generator,
-        threads: int,
-    ) -> tuple[Factors, DoubleArray]:
-        prior, key = population.prior(other.factors.dtype), int(rng.integers(1 << 62))
-        least = self._call(
-            responses, other, prior, rows, name, move="least", steps=1, step_size=1.0, key=0, threads=threads
-        )
-        drawn = least
+    def drawn(self, given: GivenRows, population: Population, rng: Generator) -> tuple[Factors, DoubleArray]:
+        dtype: Any = given.other.factors.dtype
+        prior, key = population.prior(dtype), int(rng.integers(1 << 62))
+        drawn = self._call(given, prior, "least", 1, 1.0, key=0)
         for trajectory in range(TRAJECTORIES):
-            drawn = self._call(
-                *(responses, other, prior, drawn.points, name),
-                move="geodesic",
-                steps=TRAJECTORY_STEPS,
-                step_size=TRAJECTORY_STEP_SIZE,
-                key=key + trajectory,
-                threads=threads,
-            )
+            given = replace(given, rows=drawn.points)
+            drawn = self._call(given, prior, "geodesic", TRAJECTORY_STEPS, TRAJECTORY_STEP_SIZE, key=key + trajectory)
         # Rows without ratings are drawn from the population, which needs no moves.
-        is_rated = np.diff(responses.side.offsets) > 0
+        is_rated = np.diff(given.responses.side.offsets) > 0
         if is_rated.all():
             return drawn.points, drawn.squares
-        fresh = population.draw_rows(len(is_rated), other.factors.dtype, rng)
-        factors = np.where(is_rated[:, None], drawn.points.factors, fresh.factors)
-        bias = None
-        if drawn.points.bias is not None and fresh.bias is not None:
-            bias = np.where(is_rated, drawn.points.bias, fresh.bias)
-        return Factors(factors, bias), drawn.squares
+        fresh = population.draw_rows(len(is_rated), dtype, rng)
+        return drawn.points.where(is_rated, fresh), drawn.squares
 
-    def moved(
-        self,
-        responses: Responses,
-        other: Factors,
-        population: Population,
-        rows: Factors,
-        tuning: DualAveraging | None,
-        rng: Generator,
-        threads: int,
-    ) -> Moved:
+    def moved(self, given: GivenRows, population: Population, tuning: DualAveraging | None, rng: Generator) -> Moved:
         if tuning is None:
             tuning = hamiltonian.begin(FIRST_STEP.get(self.sampler, 1.0))
-        call = self._call(
-            *(responses, other, population.prior(other.factors.dtype), rows, "item"),
-            move=self.sampler,
-            steps=self.steps,
-            step_size=tuning.step_size,
-            key=int(rng.integers(1 << 63)),
-            threads=threads,
-        )
+        prior, key = population.prior(given.other.factors.dtype), int(rng.integers(1 << 63))
+        call = self._call(given, prior, self.sampler, self.steps, tuning.step_size, key=key)
         if self.sampler == "slice":  # nothing is tuned, and everything accepted
             return Moved(call.points, call.squares, None, {})
-        is_rated = np.diff(responses.side.offsets) > 0
+        is_rated = np.diff(given.responses.side.offsets) > 0
         is_rated |= not is_rated.any()
         acceptance = float(call.acceptance[is_rated].mean())
-        tuning = hamiltonian.adapted(
-            tuning,
-            acceptance,
-            step=tuning.count + 1,
-            warmup=self.warmup,
-            wanted=WANTED[self.sampler],
-            largest=LARGEST_STEP[self.sampler],
-        )
+        wanted, largest, step = WANTED[self.sampler], LARGEST_STEP[self.sampler], tuning.count + 1
+        tuning = hamiltonian.adapted(tuning, acceptance, step=step, warmup=self.warmup, wanted=wanted, largest=largest)
         stats = {ACCEPTANCE: acceptance}
         if self.sampler == "geodesic":
             errors = np.abs(call.energy_error[is_rated])
@@ -136,21 +89,9 @@ class SphereMoves:
             stats[ENERGY_ERROR] = float(finite.mean()) if len(finite) else 0.0
         return Moved(call.points, call.squares, tuning, stats)
 
-    def _call(
-        self,
-        responses: Responses,
-        other: Factors,
-        prior: RowPrior,
-        rows: Factors,
-        name: str,
-        *,
-        move: str,
-        steps: int,
-        step_size: float,
-        key: int,
-        threads: int,
-    ) -> _Call:
-        side, start, dtype = responses.side, on_sphere(rows, self.sphere), other.factors.dtype
+    def _call(self, given: GivenRows, prior: RowPrior, move: str, steps: int, step_size: float, *, key: int) -> _Call:
+        responses, other, start = given.responses, given.other, on_sphere(given.rows, self.sphere)
+        side, dtype = responses.side, other.factors.dtype
         n_rows, n_factors = start.factors.shape
         is_joint = self.sphere.has_joint_bias
         linear = prior.linear
@@ -193,13 +134,13 @@ class SphereMoves:
             squares=done.squares,
             acceptance=done.acceptance,
             energy_error=done.energy_error,
-            threads=threads,
+            threads=given.threads,
             **{key: value for key, value in optional.items() if value is not None},
         )
         if failed >= 0:
             raise NonFiniteStateError(
-                f"the {name} update on the sphere failed at row {failed}; expected finite ratings of ordinary size; "
-                "try precision='float64'"
+                f"the {given.name} update on the sphere failed at row {failed}; expected finite ratings of ordinary "
+                "size; try precision='float64'"
             )
         return done
 
@@ -219,5 +160,4 @@ def free_length(
 ) -> float:
     """The median length of the items of a few sweeps of alternating least squares."""
     ascent = AlternatingLeastSquares.bind(observed, n_factors, penalty, biases=biases, dtype=dtype, threads=threads)
-    free, _ = ascend(ascent, ascent.init(rng), rng, steps=SWEEPS, stop=never, phase="starting", observer=silent)
-    return median_length(free.items)
+    return median_length(ascend(ascent, None, rng, steps=SWEEPS)[0].items)

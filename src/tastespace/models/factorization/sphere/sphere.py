@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -13,7 +13,6 @@ from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import Gamma
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.checkpoints import RunCheckpoints
-from tastespace.inference.drivers import ascend, small_change
 from tastespace.models.base.parameters import FACTORS, Range, check_int, check_number, check_option, spread
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.update import TrainingSummary
@@ -27,15 +26,7 @@ from tastespace.models.factorization.gibbs.sweep import START_STRENGTH
 from tastespace.models.factorization.likelihoods.base import Likelihood
 from tastespace.models.factorization.priors.normal_wishart import Sphere, on_sphere
 from tastespace.models.factorization.priors.von_mises_fisher import SpherePrior
-from tastespace.models.factorization.sphere.moves import (
-    EXTREME_RADIUS,
-    SPHERE_SAMPLERS,
-    STEPS,
-    SphereMoves,
-    SphereSampler,
-    free_length,
-    median_length,
-)
+from tastespace.models.factorization.sphere import moves
 from tastespace.progress import Observer
 from tastespace.settings import takes_old_parameters
 
@@ -63,7 +54,7 @@ class SphereALS(ALS):
     def check(self) -> None:
         super().check()
         if self.radius != "auto":
-            check_number("radius", self.radius, above=1 / EXTREME_RADIUS, below=EXTREME_RADIUS)
+            check_number("radius", self.radius, above=1 / moves.EXTREME_RADIUS, below=moves.EXTREME_RADIUS)
 
     def _check_empirical(self) -> None:
         raise InvalidParameterError(
@@ -71,37 +62,18 @@ class SphereALS(ALS):
             "model BPMF on the sphere (sphere), which learns its priors"
         )
 
-    def infer(
-        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
-    ) -> PointPosterior:
-        return self._sized(observed, rng, observer)._placed(None, observed, rng, observer)
-
-    def infer_from(
-        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> PointPosterior:
-        return self._sized(observed, rng, observer, start)._placed(start, observed, rng, observer)
-
-    def _placed(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
-        return self._on_sphere(self._inferred(given, observed, rng, observer), observed, rng, observer)
-
-    def _on_sphere(self, free: PointPosterior, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
+    def _inferred(self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer) -> PointPosterior:
         """From the free minimum to the best with items of one length."""
-        usual = median_length(free.items)
+        free = super()._inferred(given, observed, rng, observer)
+        usual = moves.median_length(free.items)
         radius = usual if self.radius == "auto" else self.radius
         strengths = free.penalty.strengths
         scaled = USERS_SHARE * strengths.users * (radius / usual) ** 2
         penalty = replace(free.penalty, strengths=replace(strengths, users=scaled))
-        transition = replace(self._bind(observed, penalty), item_moves=SphereMoves(Sphere(radius)))
-        state, trace = ascend(
-            transition,
-            ALSState(free.users, on_sphere(free.items, Sphere(radius))),
-            rng,
-            steps=len(free.losses) if self.early_stopping else self.sweeps,
-            stop=small_change("loss", self.tolerance),
-            phase="sweep on the sphere",
-            observer=observer,
-        )
-        losses = np.array([stats["loss"] for stats in trace])
+        transition = replace(self._bind(observed, penalty), item_moves=moves.SphereMoves(Sphere(radius)))
+        start = ALSState(free.users, on_sphere(free.items, Sphere(radius)))
+        sweeps = len(free.losses) if self.early_stopping else self.sweeps
+        state, losses = self._swept(transition, start, sweeps, "sweep on the sphere", rng, observer)
         return PointPosterior(observed.mean, state.users, state.items, penalty, losses)
 
 
@@ -130,33 +102,30 @@ class SphereBPMF(BPMF):
     biases: bool | Literal["on-sphere"] = True  # type: ignore[assignment]  # one more than BPMF has
     radius: float | Literal["auto"] = "auto"
     item_prior: Literal["von-mises-fisher", "uniform"] = "von-mises-fisher"
-    sampler: SphereSampler = "geodesic"
+    sampler: moves.SphereSampler = "geodesic"
     item_steps: int | None = None
-
-    BIASES: ClassVar[tuple[bool | str, ...]] = (True, False, "on-sphere")
 
     def check(self) -> None:
         super().check()
         if self.radius != "auto":
-            check_number("radius", self.radius, above=1 / EXTREME_RADIUS, below=EXTREME_RADIUS)
-        check_option("item_prior", self.item_prior, ["von-mises-fisher", "uniform"])
-        check_option("sampler", self.sampler, list(SPHERE_SAMPLERS))
+            check_number("radius", self.radius, above=1 / moves.EXTREME_RADIUS, below=moves.EXTREME_RADIUS)
+        check_option("biases", self.biases, [True, False, "on-sphere"])
         if self.item_steps is not None:
             check_int("item_steps", self.item_steps, least=1)
 
-    def infer_resumably(
+    def infer(
         self,
         observed: Ratings,
         rng: Generator,
         observer: Observer,
-        held_out: Ratings | None,
-        checkpoints: RunCheckpoints | None,
+        held_out: Ratings | None = None,
         given: Start | None = None,
+        checkpoints: RunCheckpoints | None = None,
     ) -> DrawsPosterior:
         if self.radius == "auto":
             known = replace(self, radius=self._median_length(observed, rng))
-            return known.infer_resumably(observed, rng, observer, held_out, checkpoints, given)
-        return super().infer_resumably(observed, rng, observer, held_out, checkpoints, given)
+            return known.infer(observed, rng, observer, held_out, given, checkpoints)
+        return super().infer(observed, rng, observer, held_out, given, checkpoints)
 
     def restarted(
         self,
@@ -177,7 +146,7 @@ class SphereBPMF(BPMF):
         """In units of the ratings' standard deviation."""
         scale = observed.standard_deviation or 1.0
         standard = replace(observed, values=((observed.values - observed.mean) / scale).astype(np.float32))
-        return free_length(
+        return moves.free_length(
             standard,
             self._columns(observed),
             Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"]),
@@ -199,7 +168,7 @@ class SphereBPMF(BPMF):
                 self._prior(observed.n_users, n_factors, likelihood), scale=self.prior_scale * self.radius**2
             ),
             item_prior=SpherePrior(sphere, CONCENTRATION if self.item_prior != "uniform" else None, of_biases),
-            item_moves=SphereMoves(
-                sphere, self.sampler, self.item_steps or STEPS[self.sampler], self.warmup * self.inner_sweeps
+            item_moves=moves.SphereMoves(
+                sphere, self.sampler, self.item_steps or moves.STEPS[self.sampler], self.warmup * self.inner_sweeps
             ),
         )

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import log, pi, sqrt
 
 import numpy as np
@@ -26,15 +27,10 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace.arrays import AnyFloats, DoubleArray, contiguous
-from tastespace.inference.drivers import ascend, never
 from tastespace.inference.transition import Stats
-from tastespace.models.base.resuming import Start
-from tastespace.models.factorization.als.sweep import WEIGHTINGS, AlternatingLeastSquares, Penalty, Strengths
-from tastespace.models.factorization.gibbs.sweep import START_SD, START_STRENGTH, START_SWEEPS
-from tastespace.models.factorization.rows import Factors, Moments, RatingBlock
+from tastespace.models.factorization.rows import Moments, RatingBlock
 from tastespace.models.factorization.vb.populations import VariationalNoise, VariationalPopulation
 from tastespace.models.factorization.vb.rows import BLOCK_ROWS, RowBeliefs, moved_rows, packed, records_of
-from tastespace.progress import silent
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,25 +63,10 @@ class VariationalAscent:
             user_population = user_population.learned(state.moments[0])
             item_population = item_population.learned(state.moments[1])
             noise = noise.learned(self.n_ratings, state.users.squares)
-        items = moved_rows(
-            self.by_item,
-            state.users,
-            state.items,
-            item_population.expected,
-            noise.mean,
-            name="item",
-            keeps_covariances=True,
-            threads=self.threads,
-        )
-        users = moved_rows(
-            self.by_user,
-            items,
-            state.users,
-            user_population.expected,
-            noise.mean,
-            name="user",
-            threads=self.threads,
-        )
+        moved = partial(moved_rows, alpha=noise.mean, threads=self.threads)
+        expected = item_population.expected
+        items = moved(self.by_item, state.users, state.items, expected, name="item", keeps_covariances=True)
+        users = moved(self.by_user, items, state.users, user_population.expected, name="user")
         moments = users.moments(), items.moments()
         state = VariationalState(users, items, user_population, item_population, noise, moments)
         return state, {"bound": self.bound(state), "noise sd": self.by_user.scale / sqrt(noise.mean)}
@@ -107,44 +88,6 @@ class VariationalAscent:
             entropy = (moments.n * rows.shape.width * (1 + log(2 * pi)) - rows.log_determinant) / 2
             fit += population.expected.log_density(moments) + entropy - population.divergence
         return fit - noise.divergence
-
-
-def starting_points(
-    by_user: RatingBlock,
-    by_item: RatingBlock,
-    n_factors: int,
-    *,
-    biases: bool,
-    is_als: bool,
-    given: Start | None = None,
-    rng: Generator,
-    threads: int,
-) -> tuple[Factors, Factors]:
-    """Users and items to begin with, about which there is no doubt yet.
-
-    Small random factors without biases, a few sweeps of alternating least squares, or the items of another model with
-    users where these put them.
-    """
-    if given is not None or is_als:
-        penalty = Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"])
-        squares = AlternatingLeastSquares.over(
-            by_user, by_item, n_factors, penalty, biases=biases, start_sd=START_SD, threads=threads
-        )
-        if given is not None:
-            start = squares.from_model(given, rng)
-        else:
-            start, _ = ascend(
-                squares, squares.init(rng), rng, steps=START_SWEEPS, stop=never, phase="starting", observer=silent
-            )
-        return start.users, start.items
-    users, items = (_random(side, n_factors, biases, rng) for side in (by_user, by_item))
-    return users, items
-
-
-def _random(side: RatingBlock, n_factors: int, biases: bool, rng: Generator) -> Factors:
-    n, dtype = len(side.offsets) - 1, side.targets.dtype
-    factors: AnyFloats = (START_SD * rng.standard_normal((n, n_factors))).astype(dtype)
-    return Factors(factors, np.zeros(n, dtype) if biases else None)
 
 
 COLUMNS = "columns"

@@ -10,47 +10,26 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace import threads
-from tastespace.arrays import DoubleArray, contiguous
+from tastespace.arrays import AnyFloats, DoubleArray, contiguous
 from tastespace.data.kinds import levels_of
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import Gamma, NormalGamma, NormalWishart
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, small_change
 from tastespace.inference.transition import HELD_OUT, Measured
-from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number, check_option
+from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
-from tastespace.models.factorization.gibbs.bpmf import (
-    BIAS_RATE,
-    BIAS_SHAPE,
-    LEAST_PRIOR_ROWS,
-    PRIOR_ROWS,
-    PRIOR_SHARE,
-)
+from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
+from tastespace.models.factorization.gibbs import bpmf
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
+from tastespace.models.factorization.gibbs.sweep import START_SD, START_STRENGTH, START_SWEEPS
 from tastespace.models.factorization.likelihoods.base import FIRST_PRECISION, Units
 from tastespace.models.factorization.likelihoods.gaussian import EXTREME
 from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, check_most_factors, unit_of
 from tastespace.models.factorization.rank.column_search import most_columns
-from tastespace.models.factorization.rows import RatingBlock, score_pairs
-from tastespace.models.factorization.vb.ascent import (
-    VANISHED,
-    PruningAscent,
-    VariationalAscent,
-    VariationalState,
-    last_stage,
-    starting_points,
-)
-from tastespace.models.factorization.vb.populations import (
-    Covariance,
-    ExpectedPrior,
-    GammaNoise,
-    Hierarchy,
-    PointNoise,
-    Variances,
-    VariationalNoise,
-    VariationalPopulation,
-)
+from tastespace.models.factorization.rows import Factors, RatingBlock, score_pairs
+from tastespace.models.factorization.vb import ascent, populations
 from tastespace.models.factorization.vb.posterior import Stranger, UncertainItems, VariationalPosterior
 from tastespace.models.factorization.vb.rows import Family, RowBeliefs, Shape, packed
 from tastespace.models.factorization.watch import aligned
@@ -105,21 +84,16 @@ class VB(Recommender):
 
     search_space = {"n_factors": FACTORS}
     posterior_class = VariationalPosterior
+    begins_from_others = True
 
     def check(self) -> None:
         super().check()
         check_int_or_auto("n_factors", self.n_factors, least=1)
         check_most_factors(self.most_factors, self.n_factors)
-        check_option("covariance", self.covariance, ["full", "diagonal"])
-        for name in ("hierarchical", "biases", "centred"):
-            check_option(name, getattr(self, name), [True, False])
-        check_option("prior", self.prior, ["covariances", "variances", "both variances", "fixed"])
         if self.noise_precision != "learned":
             check_number("noise_precision", self.noise_precision, above=0)
         check_int("passes", self.passes, least=1)
         check_number("tolerance", self.tolerance, least=0)
-        check_option("start", self.start, ["als", "random"])
-        check_option("precision", self.precision, ["float32", "float64"])
         for name in ("prior_strength", "prior_scale", "noise_shape", "noise_rate"):
             check_number(name, getattr(self, name), above=1 / EXTREME, below=EXTREME)
         if self.prior_degrees is not None:
@@ -143,35 +117,23 @@ class VB(Recommender):
                 )
 
     def infer(
-        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
-    ) -> VariationalPosterior:
-        return self._inferred(None, observed, rng, observer, held_out)
-
-    def infer_from(
-        self, start: Start, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
-    ) -> VariationalPosterior:
-        return self._inferred(start, observed, rng, observer, held_out)
-
-    def _inferred(
-        self, given: Start | None, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None
+        self,
+        observed: Ratings,
+        rng: Generator,
+        observer: Observer,
+        held_out: Ratings | None = None,
+        given: Start | None = None,
     ) -> VariationalPosterior:
         transition: Any = self.bind(observed, rng, given)
         if self.n_factors == "auto":
-            transition = PruningAscent(
-                transition, VANISHED * unit_of(observed), lambda columns: self._populations(observed, columns)
+            transition = ascent.PruningAscent(
+                transition, ascent.VANISHED * unit_of(observed), lambda columns: self._populations(observed, columns)
             )
         if held_out is not None:
             transition = _watched(transition, observed, held_out)
-        state, trace = ascend(
-            transition,
-            transition.init(rng),
-            rng,
-            steps=self.passes,
-            stop=small_change("bound", self.tolerance),
-            phase="pass",
-            observer=observer,
-        )
-        passes = last_stage(trace) if self.n_factors == "auto" else trace
+        stop = small_change("bound", self.tolerance)
+        state, trace = ascend(transition, None, rng, steps=self.passes, stop=stop, phase="pass", observer=observer)
+        passes = ascent.last_stage(trace) if self.n_factors == "auto" else trace
         return self._concluded(observed, state, np.array([stats["bound"] for stats in passes]))
 
     @property
@@ -186,58 +148,76 @@ class VB(Recommender):
         """To begin with."""
         return most_columns(self.most_factors, observed) if isinstance(self.n_factors, str) else self.n_factors
 
-    def _populations(self, observed: Ratings, columns: int) -> tuple[VariationalPopulation, VariationalPopulation]:
+    def _populations(
+        self, observed: Ratings, columns: int
+    ) -> tuple[populations.VariationalPopulation, populations.VariationalPopulation]:
         """Where those of users and items begin."""
         return (
             self._population(observed.n_users, columns, 1.0, self.prior != "fixed"),
             self._population(observed.n_items, columns, 1 / columns, self.prior == "both variances"),
         )
 
-    def bind(self, observed: Ratings, rng: Generator, given: Start | None = None) -> VariationalAscent:
+    def bind(self, observed: Ratings, rng: Generator, given: Start | None = None) -> ascent.VariationalAscent:
         """The transition for these ratings, and where it starts."""
         dtype = np.float32 if self.precision == "float32" else np.float64
         offset, scale = self._units(observed)
         by_user, by_item = (RatingBlock.of(side, dtype, offset, scale) for side in (observed.by_user, observed.by_item))
         n_threads, columns = threads.resolve(self.threads), self._columns(observed)
         shape = Shape(columns, self.biases, self.covariance)
-        users, items = starting_points(
-            by_user,
-            by_item,
-            columns,
-            biases=self.biases,
-            is_als=self.start == "als",
-            given=given,
-            rng=rng,
-            threads=n_threads,
-        )
+        users, items = self._starting_points(by_user, by_item, columns, given, rng)
         user_population, item_population = self._populations(observed, columns)
-        start = VariationalState(
+        start = ascent.VariationalState(
             users=RowBeliefs.certain(shape, users),
             items=RowBeliefs.certain(shape, items),
             user_population=user_population,
             item_population=item_population,
             noise=self._noise(scale),
         )
-        return VariationalAscent(by_user, by_item, start, n_threads)
+        return ascent.VariationalAscent(by_user, by_item, start, n_threads)
+
+    def _starting_points(
+        self, by_user: RatingBlock, by_item: RatingBlock, n_factors: int, given: Start | None, rng: Generator
+    ) -> tuple[Factors, Factors]:
+        """Users and items to begin with, about which there is no doubt yet.
+
+        Small random factors without biases, a few sweeps of alternating least squares, or the items of another model
+        with users where these put them.
+        """
+        penalty, n_threads = (
+            Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"]),
+            threads.resolve(self.threads),
+        )
+        squares = AlternatingLeastSquares.over(
+            by_user, by_item, n_factors, penalty, biases=self.biases, start_sd=START_SD, threads=n_threads
+        )
+        if given is not None:
+            start = squares.from_model(given, rng)
+        elif self.start == "als":
+            start, _ = ascend(squares, None, rng, steps=START_SWEEPS)
+        else:
+            start = ALSState(*(_random(side, n_factors, self.biases, rng) for side in (by_user, by_item)))
+        return start.users, start.items
 
     def _units(self, observed: Ratings) -> tuple[float, float]:
         """What is taken off ratings, and what they are divided by."""
         return observed.mean if self.centred else 0.0, observed.standard_deviation or 1.0
 
-    def _population(self, n_rows: int, size: int, variance: float, learns_variances: bool) -> VariationalPopulation:
+    def _population(
+        self, n_rows: int, size: int, variance: float, learns_variances: bool
+    ) -> populations.VariationalPopulation:
         """Where a side begins: columns of this variance."""
         if not self.hierarchical:
             if self.prior == "covariances":
-                return Covariance(variance * np.eye(size))
-            return Variances(np.full(size, variance), 1.0, learns_variances)
-        rows = max(LEAST_PRIOR_ROWS, min(PRIOR_ROWS, PRIOR_SHARE * n_rows))
+                return populations.Covariance(variance * np.eye(size))
+            return populations.Variances(np.full(size, variance), 1.0, learns_variances)
+        rows = max(bpmf.LEAST_PRIOR_ROWS, min(bpmf.PRIOR_ROWS, bpmf.PRIOR_SHARE * n_rows))
         degrees = size + (rows if self.prior_degrees is None else self.prior_degrees)
         factors = NormalWishart(np.zeros(size), self.prior_strength, np.eye(size) / self.prior_scale, degrees)
-        bias = NormalGamma(0.0, self.prior_strength, BIAS_SHAPE, BIAS_RATE)
+        bias = NormalGamma(0.0, self.prior_strength, bpmf.BIAS_SHAPE, bpmf.BIAS_RATE)
         first = NormalWishart(np.zeros(size), self.prior_strength, degrees * variance * np.eye(size), degrees)
-        return Hierarchy(first, bias, factors, bias, self.biases)
+        return populations.Hierarchy(first, bias, factors, bias, self.biases)
 
-    def _noise(self, scale: float) -> VariationalNoise:
+    def _noise(self, scale: float) -> populations.VariationalNoise:
         if self.noise_precision != "learned":
             precision = self.noise_precision * scale**2
             if not 1 / EXTREME < precision < EXTREME:
@@ -245,13 +225,15 @@ class VB(Recommender):
                     f"noise_precision is {self.noise_precision:g}, for ratings with a standard deviation of {scale:g}; "
                     f"expected something nearer to {2 / scale**2:.2g}, or 'learned'"
                 )
-            return PointNoise(precision, learns=False)
+            return populations.PointNoise(precision, learns=False)
         if not self.hierarchical:
-            return PointNoise(FIRST_PRECISION)
+            return populations.PointNoise(FIRST_PRECISION)
         prior = Gamma(self.noise_shape, self.noise_rate)
-        return GammaNoise(Gamma(1.0, 1 / FIRST_PRECISION), prior)
+        return populations.GammaNoise(Gamma(1.0, 1 / FIRST_PRECISION), prior)
 
-    def _concluded(self, observed: Ratings, state: VariationalState, bounds: DoubleArray) -> VariationalPosterior:
+    def _concluded(
+        self, observed: Ratings, state: ascent.VariationalState, bounds: DoubleArray
+    ) -> VariationalPosterior:
         offset, scale = self._units(observed)
         means = contiguous(state.items.means, np.float32)
         covariances = contiguous(state.items.covariances, np.float32)
@@ -281,10 +263,13 @@ class VB(Recommender):
                 likelihood=uncertain,
             ),
             units=Units(low, high, levels_of(observed.values), observed.mean),
-            weighs_by_evidence=False,
-            is_half_stored=False,
-            trace=None,
         )
+
+
+def _random(side: RatingBlock, n_factors: int, biases: bool, rng: Generator) -> Factors:
+    n, dtype = len(side.offsets) - 1, side.targets.dtype
+    factors: AnyFloats = (START_SD * rng.standard_normal((n, n_factors))).astype(dtype)
+    return Factors(factors, np.zeros(n, dtype) if biases else None)
 
 
 def _watched(transition: Any, observed: Ratings, held_out: Ratings) -> Any:
@@ -294,7 +279,7 @@ def _watched(transition: Any, observed: Ratings, held_out: Ratings) -> Any:
         return transition
     side, n_threads = transition.by_user, transition.threads
 
-    def rmse(state: VariationalState) -> float:
+    def rmse(state: ascent.VariationalState) -> float:
         scores = score_pairs(state.users.points, user_rows, state.items.points, item_rows, 0.0, n_threads)
         errors = np.clip(side.offset + side.scale * scores.astype(np.float64), *observed.range) - values
         return sqrt(float(np.mean(errors**2)))
@@ -302,7 +287,7 @@ def _watched(transition: Any, observed: Ratings, held_out: Ratings) -> Any:
     return Measured(transition, {HELD_OUT: rmse})
 
 
-def _moments_of(expected: ExpectedPrior, has_biases: bool) -> Populations:
+def _moments_of(expected: populations.ExpectedPrior, has_biases: bool) -> Populations:
     """A population by its expected precision, and the mean that goes with it."""
     bias_precision = expected.bias_precision if has_biases else 0.0
     return Populations(
