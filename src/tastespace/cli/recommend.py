@@ -35,26 +35,17 @@ def recommend(
     policy: Annotated[
         str,
         typer.Option(
-            "--policy",
-            help=f"How to rank under uncertainty: {', '.join(POLICIES)}; with a parameter as in cautious:c=2.",
+            help=f"How to rank under uncertainty: {', '.join(POLICIES)}; with a parameter as in cautious:c=2."
         ),
     ] = "mean",
-    only: Annotated[list[str] | None, typer.Option("--only", help="Item to choose from; can be repeated.")] = None,
-    only_file: Annotated[
-        Path | None, typer.Option("--only-file", help="File of items to choose from: item; or user, item.")
-    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Item to choose from; can be repeated.")] = None,
+    only_file: Annotated[Path | None, typer.Option(help="File of items to choose from: item; or user, item.")] = None,
     exclude: Exclude = None,
-    exclude_file: Annotated[
-        Path | None, typer.Option("--exclude-file", help="File of items never to show: item; or user, item.")
-    ] = None,
+    exclude_file: Annotated[Path | None, typer.Option(help="File of items never to show: item; or user, item.")] = None,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Also items that the user has rated.")] = False,
     where: Where = None,
-    diversity: Annotated[
-        float, typer.Option("--diversity", help="From 0 to 1: higher makes the items of a list less similar.")
-    ] = 0.0,
-    popularity_damping: Annotated[
-        float, typer.Option("--popularity-damping", help="From 0 to 1000: higher shows fewer popular items.")
-    ] = 0.0,
+    diversity: Annotated[float, typer.Option(help="From 0 to 1: higher makes the items of a list less similar.")] = 0.0,
+    popularity_damping: Annotated[float, typer.Option(help="From 0 to 1000: higher shows fewer popular items.")] = 0.0,
     exact: Annotated[bool, typer.Option("--exact", help="Score every item, even if the model has an index.")] = False,
     threads: Threads = None,
     json: Json = False,
@@ -120,18 +111,16 @@ def predict(
     model: Model,
     pairs: Annotated[Path, typer.Argument(help="File with a user and an item in each row.")],
     *,
-    said: ReadOptions,
-    coverage: Annotated[float, typer.Option("--coverage", help="Probability that the interval holds a rating.")] = 0.9,
-    at_least: Annotated[
-        float | None, typer.Option("--at-least", help="Also the probability of a rating of at least this.")
-    ] = None,
+    reading: ReadOptions,
+    coverage: Annotated[float, typer.Option(help="Probability that the interval holds a rating.")] = 0.9,
+    at_least: Annotated[float | None, typer.Option(help="Also the probability of a rating of at least this.")] = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Predict the ratings of pairs of users and items."""
     recommender = artifact.load(model).set_params(threads=threads)
     check_number("--coverage", coverage, above=0, below=1)
-    users, items = read_pairs(pairs, **said)
+    users, items = read_pairs(pairs, **reading)
     blocks, levels = [], []
     for k in range(0, max(len(users), 1), BLOCK):
         prediction = recommender.predict(users[k : k + BLOCK], items[k : k + BLOCK])
@@ -150,10 +139,7 @@ def predict(
     shown = frame.head(MAX_ROWS)
     columns = {"user": "{user}", "item": "{item}", "title": "{title}", "mean": "{mean:.2f}"}
     if "low" in frame.columns:
-        columns |= {
-            _interval_heading(recommender, coverage): "{low:.2f} to {high:.2f}",
-            "belief sd": "{belief_sd:.2f}",
-        }
+        columns |= {_interval_heading(recommender, coverage): "{low:.2f} to {high:.2f}", "belief sd": "{belief_sd:.2f}"}
     if at_least is not None:
         columns[f"P(>= {at_least:g})"] = "{probability_at_least:.2f}"
     if levels:
@@ -265,11 +251,11 @@ def ask(
     user: Users = None,
     n: Annotated[int, typer.Option("--n", "-n", help="Number of questions.")] = 5,
     history: History = None,
-    only: Annotated[list[str] | None, typer.Option("--only", help="Item to ask about; can be repeated.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Item to ask about; can be repeated.")] = None,
     exclude: Exclude = None,
     where: Where = None,
     among: Annotated[
-        int, typer.Option("--among", help="Choose from this many of the most rated items; 0 for all.", min=0)
+        int, typer.Option(help="Choose from this many of the most rated items; 0 for all.", min=0)
     ] = AMONG,
     goal: Annotated[
         Literal["ratings", "list"],
