@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-    from tastespace.tables import Table
+    from tastespace.tables import TextTable
 
 # Lines are wrapped for a terminal only; a file or another program gets them whole.
 UNBROKEN = 10_000
@@ -109,7 +109,7 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers
     out.print(shown)
 
 
-def print_table(table: Table) -> None:
+def print_table(table: TextTable) -> None:
     """Print a result: the title above, names to the left and figures to the right, and its note below."""
     out.print(f"\n{table.title}", markup=False, style="bold")
     print_rows(table.columns, table.rows, numbers=table.columns[1:])

@@ -14,7 +14,7 @@ from tastespace.evaluation.report import ListsMade, Report
 from tastespace.evaluation.resampling import Interval, Sums, bootstrap, display_name, middle, swapped
 from tastespace.models.base.parameters import check_int
 from tastespace.randomness import resolve
-from tastespace.tables import Table, TableResult
+from tastespace.tables import TableResult, TextTable
 
 CLOSE = 1e-12  # relative: sums in another order differ by so much
 RESAMPLES = 10_000
@@ -73,7 +73,7 @@ class Comparisons(TableResult[Comparison]):
         """The content for JSON, by measure."""
         return {entry.measure: entry.to_dict() for entry in self}
 
-    def table(self, first: str = "first", second: str = "second") -> Table:
+    def table(self, first: str = "first", second: str = "second") -> TextTable:
         """The differences, under the names of the two."""
         rows = tuple(
             (
@@ -84,7 +84,7 @@ class Comparisons(TableResult[Comparison]):
             for entry in self
         )
         title = f"{first} less {second}, user by user"
-        return Table(title, ("", first, second, "difference", "95 % interval", "p"), rows)
+        return TextTable(title, ("", first, second, "difference", "95 % interval", "p"), rows)
 
 
 def compare_reports(first: Report, second: Report, *, resamples: int = RESAMPLES, seed: int = 0) -> Comparisons:

@@ -15,9 +15,10 @@ from tastespace.evaluation.resampling import UNDEFINED, counted, display_name, f
 from tastespace.evaluation.significance import Comparisons
 from tastespace.report import evaluation_figures as draw
 from tastespace.report.plotting import Picture, prepare_folder, write_pictures
-from tastespace.tables import Table
+from tastespace.tables import TextTable
 
 PAGE = "evaluation.html"
+Section = tuple[Picture, list[TextTable]]  # a picture with the tables of its figures
 # All that are ever written, so that those of an earlier run can be told from files of others.
 FIGURES = (
     *("errors-by-users", "errors-by-items", "found-by-users", "found-by-items", "lists"),
@@ -79,9 +80,9 @@ def _check_reports(reports: Any) -> None:
             )
 
 
-def _pictures(reports: Mapping[str, Report], comparisons: Comparisons | None) -> list[tuple[Picture, list[Table]]]:
+def _pictures(reports: Mapping[str, Report], comparisons: Comparisons | None) -> list[Section]:
     """Each picture with the tables of its figures."""
-    drawn: list[tuple[Picture, list[Table]]] = []
+    drawn: list[Section] = []
     looks = {name: place for place, name in enumerate(reports)}  # the same in all figures
     for side in ("users", "items"):
         grouped = {name: report for name, report in reports.items() if side in report.groups and report.group_measures}
@@ -105,7 +106,7 @@ def _pictures(reports: Mapping[str, Report], comparisons: Comparisons | None) ->
     return drawn
 
 
-def _calibration_pictures(reports: Mapping[str, Report], looks: Mapping[str, int]) -> list[tuple[Picture, list[Table]]]:
+def _calibration_pictures(reports: Mapping[str, Report], looks: Mapping[str, int]) -> list[Section]:
     """Those of the models that say how sure they are."""
     sure = {name: report.calibration for name, report in reports.items() if report.calibration is not None}
     if not sure:
@@ -122,11 +123,11 @@ def _calibration_pictures(reports: Mapping[str, Report], looks: Mapping[str, int
     ]
 
 
-def _of(name: str, table: Table) -> Table:
+def _of(name: str, table: TextTable) -> TextTable:
     return replace(table, title=f"{name}: {table.title}")
 
 
-def _summary(reports: Mapping[str, Report]) -> Table:
+def _summary(reports: Mapping[str, Report]) -> TextTable:
     """One row a model: the main measures, those of lists at the middle length."""
     measures = list(dict.fromkeys(name for report in reports.values() for name in (*report.rating, *_of_order(report))))
     made = next((report.lists for report in reports.values() if report.lists is not None), None)
@@ -143,7 +144,7 @@ def _summary(reports: Mapping[str, Report]) -> Table:
         for name, report in reports.items()
     )
     columns = ("model", *(display_name(measure) for measure in measures))
-    return Table("Main measures", columns, rows)
+    return TextTable("Main measures", columns, rows)
 
 
 def _of_order(report: Report) -> list[str]:
@@ -166,7 +167,7 @@ def _notes(reports: Mapping[str, Report], notes: Mapping[str, Any]) -> str:
     return f"<dl>\n{terms}\n</dl>"
 
 
-def _page(reports: Mapping[str, Report], drawn: list[tuple[Picture, list[Table]]], notes: Mapping[str, Any]) -> str:
+def _page(reports: Mapping[str, Report], drawn: list[Section], notes: Mapping[str, Any]) -> str:
     sections = "\n".join(_section(picture, tables) for picture, tables in drawn)
     heading = f"Evaluation of {escape(' and '.join(reports))}"
     return f"""<!DOCTYPE html>
@@ -190,7 +191,7 @@ def _page(reports: Mapping[str, Report], drawn: list[tuple[Picture, list[Table]]
 """
 
 
-def _section(picture: Picture, tables: list[Table]) -> str:
+def _section(picture: Picture, tables: list[TextTable]) -> str:
     data = base64.b64encode(picture.svg).decode()
     shown = "\n".join(table.to_html() for table in tables)
     return f"""<section>

@@ -26,7 +26,7 @@ from tastespace.evaluation.resampling import (
     plain_number,
 )
 from tastespace.selection.trials import Cost, Moment
-from tastespace.tables import Table, TableResult, frame_of
+from tastespace.tables import TableResult, TextTable, frame_of
 
 COVERAGE = "coverage_90"
 SMALLER_IS_BETTER = ("rmse", "log_loss")
@@ -201,14 +201,14 @@ class ModelComparison(TableResult[Entry]):
         records = [record for entry in self.ranked for record in group_records(entry.groups, model=entry.model)]
         return frame_of(records, {"model": pl.String} | GROUP_SCHEMA)
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """One row a model, the best first: what it achieves and what it costs; why not, for one that failed."""
         cells = {entry.model: self._cells(entry) for entry in self.ranked}
         filled = [name for name in next(iter(cells.values()), {}) if any(row[name] for row in cells.values())]
         rows = tuple((model, *(row[name] or UNDEFINED for name in filled)) for model, row in cells.items())
-        return Table(f"Models, best first: {self.parts}", ("model", *filled), rows, self._note())
+        return TextTable(f"Models, best first: {self.parts}", ("model", *filled), rows, self._note())
 
-    def groups_table(self) -> Table:
+    def groups_table(self) -> TextTable:
         """The measure of each model by the number of training ratings of the users; empty groups are in a note."""
         measure = self.group_measure
         able = [entry for entry in self.ranked if any(measure in group.measures for group in entry.groups)]

@@ -28,7 +28,7 @@ from tastespace.progress import Observer, Progress, silent
 from tastespace.randomness import resolve
 from tastespace.selection.search import Journal, Rung, Search, check_folder, require_optuna, rungs_of
 from tastespace.selection.trials import Task, attempt, run
-from tastespace.tables import Table, TableResult
+from tastespace.tables import TableResult, TextTable
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -212,7 +212,7 @@ class TuneResult(TableResult[TuneTrial]):
     def _names(self) -> list[str]:
         return list(dict.fromkeys(name for trial in self.trials for name in trial.settings))
 
-    def table(self, n: int | None = None) -> Table:
+    def table(self, n: int | None = None) -> TextTable:
         """One row a setting, the best first, and the model as it is; the first n of them."""
         names, tried = self._names(), self.ranked[:n]
         rows = [
@@ -226,7 +226,7 @@ class TuneResult(TableResult[TuneTrial]):
         rows.insert(place, (DEFAULTS, *([""] * len(names)), figure(self.defaults), "100%"))
         left = len(self.trials) - len(tried)
         measure = display_name(self.goal.measure)
-        return Table(
+        return TextTable(
             f"Settings of {self.model}, best first: {counted(len(self.trials), 'trial')}, judged by {measure} of "
             f"{self.held_out:,} of {counted(self.ratings, 'rating')}",
             ("trial", *names, measure, "users"),
