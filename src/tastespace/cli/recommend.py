@@ -18,7 +18,7 @@ from tastespace.models.base.active_learning import AMONG
 from tastespace.models.base.attribution import Explanation, times
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.policies import POLICIES
-from tastespace.models.base.results import as_entries
+from tastespace.models.base.results import Lists, as_entries
 
 Users = Annotated[list[str] | None, typer.Option("--user", "-u", help="User id; can be repeated.")]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Item never to show; can be repeated.")]
@@ -82,11 +82,9 @@ def recommend(
         if not are_probabilities:  # The interval of a probability would be from 0 to 1.
             columns[_interval_heading(recommender, 0.9)] = "{low:.2f} to {high:.2f}"
         columns[f"P(top {ranking.item_rows.shape[1]})"] = "{top_n_probability:.2f}"
+    note = f" (no {_feedback(recommender)} yet: this is the default list)"
     for k, name in enumerate(users):
-        note = f" (no {_feedback(recommender)} yet: this is the default list)" if ranking.cold[k] else ""
-        console.print_line(f"For user {name}{note}")
-        if not _print_list(ranking.of(k), columns):
-            console.print_line("  nothing left to recommend")
+        _print_list(ranking, k, f"For user {name}", note, columns, "nothing left to recommend")
     if recommender.index_ is not None:
         console.print_line(f"Found: {ranking.found_by}.")
     if not is_certain:
@@ -190,10 +188,8 @@ def similar(
         return
     columns = {"": "{rank}", "title": "{title}", found.side: f"{{{found.side}}}", "similarity": "{similarity:.3f}"}
     for k, name in enumerate(asked):
-        title, note = f", {titles[k]}" if titles[k] else "", " (nothing to compare by)" if found.cold[k] else ""
-        console.print_line(f"Similar to {found.side} {name}{title}{note}")
-        if not _print_list(found.of(k), columns):
-            console.print_line("  nothing to compare with")
+        heading = f"Similar to {found.side} {name}" + (f", {titles[k]}" if titles[k] else "")
+        _print_list(found, k, heading, " (nothing to compare by)", columns, "nothing to compare with")
 
 
 def explain(
@@ -281,22 +277,25 @@ def ask(
         console.print_json({"users": questions.to_dicts(users)})
         return
     columns = {"": "{rank}", "title": "{title}", "item": "{item}", "reduction": "{reduction:.1%}", "sd": "{sd:.3f}"}
+    note = f" (no {_feedback(recommender)} yet: these are the default questions)"
     for k, name in enumerate(users):
-        note = f" (no {_feedback(recommender)} yet: these are the default questions)" if questions.cold[k] else ""
-        console.print_line(f"Ask user {name}{note}")
-        table = questions.of(k)
-        if _print_list(table, columns):
+        table = _print_list(questions, k, f"Ask user {name}", note, columns, "nothing left to ask")
+        if table.height:
             before, after = questions.sd[k], table["sd"][-1]
             console.print_line(f"the answers lower the uncertainty about the user from {before:.3f} to {after:.3f}")
-        else:
-            console.print_line("  nothing left to ask")
 
 
-def _print_list(table: pl.DataFrame, columns: dict[str, str]) -> bool:
-    """Print a list, unless it is empty; whether it was printed."""
+def _print_list(
+    lists: Lists, position: int, heading: str, cold_note: str, columns: dict[str, str], if_empty: str
+) -> pl.DataFrame:
+    """Print one of the lists under its heading; the list itself."""
+    table = lists.of(position)
+    console.print_line(heading + (cold_note if lists.cold[position] else ""))
     if table.height:
         console.print_entries(table, columns)
-    return bool(table.height)
+    else:
+        console.print_line(f"  {if_empty}")
+    return table
 
 
 def _feedback(recommender: Recommender) -> str:

@@ -37,7 +37,7 @@ class ListsMade:
         """The length in the middle, which stands for all."""
         return self.k[(len(self.k) - 1) // 2]
 
-    def told_relevant(self) -> str:
+    def relevant_text(self) -> str:
         """What is relevant, in words."""
         return "all test ratings" if self.relevant is None else f"rated at least {self.relevant:.4g}"
 
@@ -133,7 +133,8 @@ class Report:
     def __str__(self) -> str:
         figures = ", ".join(f"{display_name(name)} {figure(self[name])}" for name in self.headline)
         whose = "" if self.rating or self.lists is None else f" of {counted(self.lists.users, 'user')}"
-        return f"{figures} over {counted(self.n, self._unit)}{whose} ({self.cold:,} cold)"
+        unit = "choice" if self.kind in CHOICES else "rating"
+        return f"{figures} over {counted(self.n, unit)}{whose} ({self.cold:,} cold)"
 
     def __repr__(self) -> str:
         return f"<Report: {self}>"
@@ -150,10 +151,6 @@ class Report:
         """What is measured of each group."""
         filled = (group.measures for groups in self.groups.values() for group in groups if group.n)
         return list(next(filled, ()))
-
-    @property
-    def _unit(self) -> str:
-        return "choice" if self.kind in CHOICES else "rating"
 
     def order_table(self) -> TextTable:
         """Whether the test items of each user are in the right order, one row a measure, by length where it has one."""
@@ -182,7 +179,7 @@ class Report:
             raise InvalidParameterError("the report has no measures of lists; expected evaluate with ranking")
         title = (
             f"Lists of {counted(made.users, 'user')}, out of all items they had not rated; relevant: "
-            f"{made.told_relevant()}"
+            f"{made.relevant_text()}"
         )
         if made.users_without_relevant:
             title += f" (left out: {counted(made.users_without_relevant, 'user')} without a relevant test rating)"

@@ -235,7 +235,6 @@ def retrieval(
     found = Truth.of(exact, vectors, queries, k).judge(index.search(queries, k).items)
     timed = {"": time_single, "batched_": time_batch}
     timings = {prefix: time(index, exact, vectors, queries, k, seconds) for prefix, time in timed.items()}
-    names = ("microseconds", "speedup", "speedup_over_exact")
     return RetrievalReport(
         index=index.description,
         n_items=len(vectors),
@@ -250,7 +249,7 @@ def retrieval(
         worst_99=int(np.quantile(found.worst, 0.99, method="higher")),
         worst_median=int(np.quantile(found.worst, 0.5, method="higher")),
         n_bytes=index.n_bytes,
-        **{f"{prefix}{name}": getattr(timing, name) for prefix, timing in timings.items() for name in names},
+        **{f"{prefix}{name}": value for prefix, timing in timings.items() for name, value in vars(timing).items()},
     )
 
 

@@ -99,7 +99,8 @@ def compare_reports(first: Report, second: Report, *, resamples: int = RESAMPLES
     resolve(seed)
     _check_same_test(first, second)
     able = [name for name in first.sums if name in second.sums and first.sums[name].n_users > 1]
-    if "log_score" in able and not _same_scale(first, second):
+    scales = {report.calibration.levels for report in (first, second) if report.calibration is not None}
+    if "log_score" in able and len(scales) > 1:
         warn("the models give log scores of different levels, or one of levels and one of densities: not compared")
         able.remove("log_score")
     if first.lists and second.lists and first.lists.graded != second.lists.graded:
@@ -150,12 +151,6 @@ def _difference(both: Sums, totals: DoubleArray | float, counts: DoubleArray | f
     total, count = both.totals.sum(), both.counts.sum()
     upper = both.quotient((total + totals) / 2, (count + counts) / 2)
     return np.asarray(upper - both.quotient((total - totals) / 2, (count - counts) / 2))
-
-
-def _same_scale(first: Report, second: Report) -> bool:
-    """Whether log scores are of the same thing."""
-    one, other = first.calibration, second.calibration
-    return one is None or other is None or one.levels == other.levels
 
 
 def _check_same_test(first: Report, second: Report) -> None:

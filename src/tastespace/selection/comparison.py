@@ -11,20 +11,12 @@ import polars as pl
 
 from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.splits import Split
+from tastespace.evaluation import resampling
 from tastespace.evaluation.groups import GROUP_SCHEMA, Group, group_records, groups_table
 from tastespace.evaluation.metrics.order import ACCURACY, NDCG, TAU
 from tastespace.evaluation.predictions import are_known
 from tastespace.evaluation.report import Report
-from tastespace.evaluation.resampling import (
-    UNDEFINED,
-    Interval,
-    bootstrap,
-    counted,
-    display_name,
-    figure,
-    middle,
-    plain_number,
-)
+from tastespace.evaluation.resampling import UNDEFINED, Interval, counted, display_name, figure, plain_number
 from tastespace.selection.trials import Cost, Moment
 from tastespace.tables import TableResult, TextTable, frame_of
 
@@ -276,9 +268,9 @@ def with_differences(entries: Sequence[Entry], k: int, resamples: int, seed: int
         sign = 1 if measure in SMALLER_IS_BETTER else -1
         values = {model: sign * found.value() for model, found in sums.items()}
         best = min(values, key=lambda model: values[model])
-        drawn = bootstrap(sums, resamples, seed) if resamples and sums[best].n_users > 1 else {}
+        drawn = resampling.bootstrap(sums, resamples, seed) if resamples and sums[best].n_users > 1 else {}
         for model, value in values.items():
-            span = middle(sign * (drawn[model] - drawn[best])) if drawn else None
+            span = resampling.middle(sign * (drawn[model] - drawn[best])) if drawn else None
             behind[model][measure] = Behind(value - values[best], span)
     return tuple(replace(entry, behind=behind[entry.model]) for entry in entries)
 
