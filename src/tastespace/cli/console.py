@@ -99,9 +99,15 @@ def print_result(as_json: bool, content: dict[str, Any], *lines: str) -> None:
         print_line(*lines)
 
 
-def print_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[str] = _NUMBERS) -> None:
+def print_rows(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: Collection[str] = _NUMBERS,
+    in_box: bool = False,
+) -> None:
     """Print a table; columns of numbers, known by their names, are right-aligned."""
-    shown = RichTable(box=None, header_style="bold", pad_edge=False)
+    shown = RichTable() if in_box else RichTable(box=None, header_style="bold", pad_edge=False)
     for column in columns:
         shown.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
@@ -117,7 +123,9 @@ def print_table(table: TextTable) -> None:
         print_line(table.note)
 
 
-def print_entries(table: pl.DataFrame, columns: Mapping[str, str], *, extra: Sequence[Sequence[str]] = ()) -> None:
+def print_entries(
+    table: pl.DataFrame, columns: Mapping[str, str], *, extra: Sequence[Sequence[str]] = (), in_box: bool = False
+) -> None:
     """Print the rows of a result: a heading and a format string per column, without titles where there are none.
 
     `extra` are cells that go below the rows.
@@ -128,7 +136,7 @@ def print_entries(table: pl.DataFrame, columns: Mapping[str, str], *, extra: Seq
         [text.format(**{**row, "title": row.get("title") or ""}) for text in shown.values()]
         for row in table.rows(named=True)
     ]
-    print_rows(list(shown), [*rows, *(cells[: len(shown)] for cells in extra)])
+    print_rows(list(shown), [*rows, *(cells[: len(shown)] for cells in extra)], in_box=in_box)
 
 
 def show_warning(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:

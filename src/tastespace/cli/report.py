@@ -81,7 +81,8 @@ def noise(
         return
     figures = {"ratings": "{ratings}", "noise sd": "{noise_sd:.2f}", "90 % interval": "{low:.2f} to {high:.2f}"}
     columns = {found.side: f"{{{found.side}}}", "title": "{title}", **figures, "more than average": "{percent:.0f} %"}
-    console.print_entries(found.to_polars().with_columns(percent=100 * pl.col("probability")), columns)
+    table = found.to_polars().with_columns(percent=100 * pl.col("probability"))
+    console.print_entries(table, columns, in_box=True)
 
 
 MAX_COLUMNS = 11
@@ -122,7 +123,7 @@ def _print_curves(found: CurveList) -> None:
         [str(name), f"{n_users:,}", f"{100 * extremes:.0f} %", *(f"{values[level]:.2f}" for level in shown)]
         for name, n_users, extremes, values in zip(found.ids, found.n_users, found.extremes, found.values, strict=True)
     ]
-    console.print_rows(columns, rows, numbers=columns)
+    console.print_rows(columns, rows, numbers=columns, in_box=True)
 
 
 def diagnose(
