@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tastespace.errors import InvalidParameterError
-from tastespace.tables import Table, TableResult, frame_of
+from tastespace.tables import TableResult, TextTable, frame_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Pets(TableResult[Pet]):
         return [{"name": pet.name, "legs": pet.legs, "more": 1} for pet in self]
 
     def table(self):
-        return Table("Pets", ("name", "legs"), tuple((pet.name, str(pet.legs)) for pet in self), "that is all")
+        return TextTable("Pets", ("name", "legs"), tuple((pet.name, str(pet.legs)) for pet in self), "that is all")
 
 
 PETS = Pets((Pet("cat", 4), Pet("a<fish", None)))

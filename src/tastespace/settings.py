@@ -175,6 +175,17 @@ PARAMETERS: Mapping[str, Mapping[str, Moved | Decides]] = {
 }
 # "auto" has no parameters of its own: what it means where it had some.
 AUTO = {"prior": "ard"}
+# Attributes of results.
+ATTRIBUTES = {"sureness": "uncertainty"}
+
+
+def renamed_attribute(owner: object, name: str) -> str:
+    """The name of today of an attribute that an object lacks; an AttributeError if it never had one of this name."""
+    kind = type(owner).__name__
+    if name not in ATTRIBUTES:
+        raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+    warnings.warn(f"{kind}.{name} is called {ATTRIBUTES[name]} now", DeprecationWarning, stacklevel=3)
+    return ATTRIBUTES[name]
 
 
 def old_parameters(model: type[Any]) -> dict[str, Moved | Decides]:

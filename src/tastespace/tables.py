@@ -35,7 +35,7 @@ Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Cells of text under a title; the first column holds names, the others hold figures."""
 
     title: str
@@ -72,10 +72,22 @@ class Table:
 </table></div>{note}"""
 
 
-class TextTables:
+class Tabular:
+    """A result that is a frame: `to_polars` says its columns."""
+
+    def to_polars(self, *args: Any, **options: Any) -> pl.DataFrame:
+        """One row an entry."""
+        raise NotImplementedError
+
+    def to_pandas(self, *args: Any, **options: Any) -> pd.DataFrame:
+        """The same table as a pandas frame."""
+        return to_pandas(self.to_polars(*args, **options))
+
+
+class ShownAsText:
     """A result that people see as `table()`: at a prompt, printed, and in a notebook."""
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """The result as text."""
         raise NotImplementedError
 
@@ -90,7 +102,7 @@ class TextTables:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TableResult(TextTables, Generic[Entry]):
+class TableResult(Tabular, ShownAsText, Generic[Entry]):
     """Entries of one kind, each known by a name: `result["als"]` is one of them.
 
     A subclass says by which attribute they are known (`key`), the types of their columns (`schema`), their `records`,
@@ -112,10 +124,6 @@ class TableResult(TextTables, Generic[Entry]):
     def to_polars(self) -> pl.DataFrame:
         """One row an entry."""
         return frame_of(self.records(), self.schema())
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The same table as a pandas frame."""
-        return to_pandas(self.to_polars())
 
     def to_dict(self) -> dict[str, Any]:
         """The content for JSON."""

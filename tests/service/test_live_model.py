@@ -14,7 +14,7 @@ from tastespace import ALS, artifact
 from tastespace.models import Recommender
 from tastespace.service import live_model
 from tastespace.service.app import create_app, prepare
-from tastespace.service.live_model import MOST_ANSWERS, Known, LiveModel
+from tastespace.service.live_model import MAX_ANSWERS, Known, LiveModel
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ def test_answers_are_kept_until_a_rating_comes(own_settings, monkeypatch):
         for n in range(1, 30):
             asking.get("/v1/users/3/recommendations", params={"n": n})
         (known,) = app.state.context.live.current._users.values()
-        assert len(known.answers) == MOST_ANSWERS
+        assert len(known.answers) == MAX_ANSWERS
 
 
 def test_what_is_long_is_not_kept(own_settings, monkeypatch):
@@ -224,7 +224,7 @@ def test_what_is_long_is_not_kept(own_settings, monkeypatch):
         assert asking.post(path, json={"user": "3", "n": 3, "exclude": ["none"] * 10_000}).status_code == 200
         assert len(known.answers) == 1
         assert asking.post(path, json={"user": "3", "n": 3, "exclude": ["none"] * 10_001}).status_code == 422
-        monkeypatch.setattr(live_model, "LONGEST_ANSWER", 100)
+        monkeypatch.setattr(live_model, "MAX_ANSWER_LENGTH", 100)
         asking.post(path, json={"user": "3", "n": 4})
         assert len(known.answers) == 1
 

@@ -11,7 +11,7 @@ import typer
 
 from tastespace.cli import console, options
 from tastespace.cli.data import SHARED, WAYS
-from tastespace.cli.evaluate import print_written, read_relevant, show_table, with_figures
+from tastespace.cli.evaluate import print_written, read_relevant, with_figures
 from tastespace.cli.options import Bootstrap, Json, RatingsFile, ReadOptions, Relevance, Threads, read_settings
 from tastespace.data.formats.files import read
 from tastespace.data.ratings import Ratings
@@ -39,7 +39,6 @@ def compare(
     models: Annotated[
         str | None,
         typer.Option(
-            "--models",
             help=f"Models separated by commas: {', '.join(MODELS)}; NAME=MODEL for a variant.",
             show_default="all that suit the ratings",
         ),
@@ -63,9 +62,8 @@ def compare(
     by: Annotated[
         str,
         typer.Option(
-            "--by",
             help="What to test on. random: a share of the ratings; time: the latest share of them; last: the last of "
-            "each user; one: one of each user at random; users: a share of the users, known by half of their ratings.",
+            "each user; one: one of each user at random; users: a share of the users, known by half of their ratings."
         ),
     ] = "random",
     test: Annotated[Path | None, typer.Option(help="File of test ratings, instead of a split.")] = None,
@@ -78,7 +76,7 @@ def compare(
     bootstrap: Bootstrap = 1000,
     seed: Annotated[int, typer.Option(help="Same seed, same split, models and intervals.")] = 0,
     *,
-    said: ReadOptions,
+    reading: ReadOptions,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -90,7 +88,7 @@ def compare(
     begins_from = _starts(starts or [], MODELS if wanted is None else wanted)
     if figures is not None:
         prepare_folder(figures)
-    split, how = _split(options.observe(ratings, said)[0], holdout, by, test, seed, said)
+    split, how = _split(options.observe(ratings, reading)[0], holdout, by, test, seed, reading)
     if wanted is None:
         chosen = suitable_models(split.train)
     else:
@@ -193,11 +191,11 @@ def _starts(typed: list[str], models: Mapping[str, type[Recommender]]) -> dict[s
 
 
 def _split(
-    observed: Ratings, holdout: float | None, by: str, test: Path | None, seed: int, said: ReadOptions
+    observed: Ratings, holdout: float | None, by: str, test: Path | None, seed: int, reading: ReadOptions
 ) -> tuple[Split, dict[str, Any]]:
     """Both parts, and how they came about."""
     if test is not None:
-        columns = {key: value for key, value in said.items() if key != "items"}
+        columns = {key: value for key, value in reading.items() if key != "items"}
         return Split(observed, read(test, **columns)), {"by": "file", "test": str(test)}
     share = SHARE if holdout is None else holdout
     how: dict[str, Any] = {"by": by, "seed": seed}
@@ -220,9 +218,9 @@ def _set(models: Mapping[str, Recommender], common: Mapping[str, Any], own: Mapp
 
 
 def _show(found: ModelComparison) -> None:
-    show_table(found.table())
+    console.print_table(found.table())
     if any(entry.groups for entry in found):
-        show_table(found.groups_table())
+        console.print_table(found.groups_table())
     failed = [(entry.model, entry.error) for entry in found if entry.error is not None]
     if failed:
         console.out.print("\nnot measured", style="bold")
@@ -250,7 +248,6 @@ def select_rank(
     ranks: Annotated[
         str | None,
         typer.Option(
-            "--ranks",
             help="Ranks of the grid, separated by commas.",
             show_default=f"{', '.join(map(str, GRID))}, as far as --max-rank goes",
         ),
@@ -265,7 +262,7 @@ def select_rank(
     figures: Annotated[Path | None, typer.Option(help="Folder to write loss.svg and posterior.svg to.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same split and ranks.")] = 0,
     *,
-    said: ReadOptions,
+    reading: ReadOptions,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -274,7 +271,7 @@ def select_rank(
     grid, jumps = _numbers(ranks), _jumps(settings or [])
     if figures is not None:
         prepare_folder(figures)
-    observed = options.observe(ratings, said)[0]
+    observed = options.observe(ratings, reading)[0]
     with console.progress() as observer:
         found = compare_ranks(
             observed,
@@ -291,7 +288,7 @@ def select_rank(
     if json:
         console.print_json(with_figures(found.to_dict(), figures, paths))
         return
-    show_table(found.table())
+    console.print_table(found.table())
     print_written(paths)
 
 

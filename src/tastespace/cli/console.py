@@ -6,24 +6,15 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
+from rich import progress as bar
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.progress import Progress as Bars
-from rich.table import Table
+from rich.table import Table as RichTable
 from typer.core import TyperCommand, TyperGroup
 
 from tastespace.errors import TastespaceWarning
@@ -33,10 +24,13 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
+    from tastespace.tables import TextTable
+
 # Lines are wrapped for a terminal only; a file or another program gets them whole.
 UNBROKEN = 10_000
 _NUMBERS = {"", "score", "mean", "rmse", "mae", "ratings", "cold ratings", "seconds"}  # right-aligned columns
-_NUMBERS |= {"similarity", "contribution", "rating", "belief sd", "reduction", "sd"}
+_NUMBERS |= {"similarity", "contribution", "rating", "belief sd", "reduction", "sd", "noise sd"}
+_NUMBERS |= {"90 % interval", "more than average"}
 out = Console(highlight=False, width=None if sys.stdout.isatty() else UNBROKEN)
 err = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else UNBROKEN)
 
@@ -105,17 +99,33 @@ def print_result(as_json: bool, content: dict[str, Any], *lines: str) -> None:
         print_line(*lines)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
-    """Print a table; columns of numbers, known by their name, are right-aligned."""
-    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+def print_rows(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: Collection[str] = _NUMBERS,
+    in_box: bool = False,
+) -> None:
+    """Print a table; columns of numbers, known by their names, are right-aligned."""
+    shown = RichTable() if in_box else RichTable(box=None, header_style="bold", pad_edge=False)
     for column in columns:
-        table.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
+        shown.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*row)
-    out.print(table)
+        shown.add_row(*row)
+    out.print(shown)
 
 
-def print_entries(table: pl.DataFrame, columns: Mapping[str, str], *, extra: Sequence[Sequence[str]] = ()) -> None:
+def print_table(table: TextTable) -> None:
+    """Print a result: the title above, names to the left and figures to the right, and its note below."""
+    out.print(f"\n{table.title}", markup=False, style="bold")
+    print_rows(table.columns, table.rows, numbers=table.columns[1:])
+    if table.note:
+        print_line(table.note)
+
+
+def print_entries(
+    table: pl.DataFrame, columns: Mapping[str, str], *, extra: Sequence[Sequence[str]] = (), in_box: bool = False
+) -> None:
     """Print the rows of a result: a heading and a format string per column, without titles where there are none.
 
     `extra` are cells that go below the rows.
@@ -126,7 +136,7 @@ def print_entries(table: pl.DataFrame, columns: Mapping[str, str], *, extra: Seq
         [text.format(**{**row, "title": row.get("title") or ""}) for text in shown.values()]
         for row in table.rows(named=True)
     ]
-    print_table(list(shown), [*rows, *(cells[: len(shown)] for cells in extra)])
+    print_rows(list(shown), [*rows, *(cells[: len(shown)] for cells in extra)], in_box=in_box)
 
 
 def show_warning(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
@@ -146,13 +156,13 @@ def progress(*, in_bytes: bool = False) -> Iterator[Observer]:
     if not err.is_terminal:
         yield silent
         return
-    steps = (MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    counts = (DownloadColumn(), TransferSpeedColumn()) if in_bytes else steps
-    bars = Bars(
-        TextColumn("{task.description}"),
-        BarColumn(),
+    steps = (bar.MofNCompleteColumn(), bar.TimeElapsedColumn(), bar.TextColumn("left"), bar.TimeRemainingColumn())
+    counts = (bar.DownloadColumn(), bar.TransferSpeedColumn()) if in_bytes else steps
+    bars = bar.Progress(
+        bar.TextColumn("{task.description}"),
+        bar.BarColumn(),
         *counts,
-        TextColumn("{task.fields[figures]}"),
+        bar.TextColumn("{task.fields[figures]}"),
         console=err,
         transient=True,
     )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tastespace.cli import console
-from tastespace.cli.options import OPTIONS, Json, ReadOptions, observe, reads
+from tastespace.cli.options import OPTIONS, Json, RatingsFile, ReadOptions, observe, reads, sizes_of, sizes_text
 from tastespace.data.formats.writers import writer_of
 from tastespace.data.kinds import Kind
 from tastespace.data.ratings import Ratings
@@ -33,30 +33,24 @@ SHARED = ("random", "time", "users")
 
 @reads("user", "item", "rating", "time", "separator", "header", "duplicates", "bad_lines")
 def split(
-    ratings: Annotated[Path, typer.Argument(help="File of ratings, folder of a known layout, or name of a data set.")],
-    train: Annotated[Path, typer.Option("--train", help="File to write the training part to.")],
-    test: Annotated[Path, typer.Option("--test", help="File to write the test part to.")],
+    ratings: RatingsFile,
+    train: Annotated[Path, typer.Option(help="File to write the training part to.")],
+    test: Annotated[Path, typer.Option(help="File to write the test part to.")],
     by: Annotated[
         str,
         typer.Option(
-            "--by",
             help="random: a share of the ratings; time: the latest share of them; last: the last of each user; "
-            "one: one of each user at random; users: a share of the users.",
+            "one: one of each user at random; users: a share of the users."
         ),
     ] = "random",
     share: Annotated[
-        float | None,
-        typer.Option("--share", help="Share of the test part, for random, time and users.", show_default="0.1"),
+        float | None, typer.Option(help="Share of the test part, for random, time and users.", show_default="0.1")
     ] = None,
-    last: Annotated[
-        int | None, typer.Option("--last", help="How many of each user, for last.", show_default="1")
-    ] = None,
-    history: Annotated[
-        Path | None, typer.Option("--history", help="For users: file to write half of their ratings to.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same split.")] = 0,
+    last: Annotated[int | None, typer.Option(help="How many of each user, for last.", show_default="1")] = None,
+    history: Annotated[Path | None, typer.Option(help="For users: file to write half of their ratings to.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same split.")] = 0,
     *,
-    said: ReadOptions,
+    reading: ReadOptions,
     json: Json = False,
 ) -> None:
     """Write a training part and a test part of ratings to two files (.csv, .tsv, .parquet, also .gz and .zst)."""
@@ -66,27 +60,17 @@ def split(
         writer_of(file)  # says now, before anything is read, if a name is none that can be written
     if len({file.resolve() for file in (ratings, *outputs)}) <= len(outputs):
         raise InvalidParameterError("two of the files are the same; expected others than the ratings for each part")
-    observed = observe(ratings, said)[0]
+    observed = observe(ratings, reading)[0]
     parts = WAYS[by](observed, 0.1 if share is None else share, 1 if last is None else last, seed)
     written = {"train": (parts.train, train), "test": (parts.test, test)}
     if parts.history is not None and history is not None:
         written["history"] = (parts.history, history)
     for part, file in written.values():
         part.write(file)
-    if json:
-        console.print_json(
-            {
-                name: {"file": str(file), "n_ratings": len(part), "n_users": part.n_users, "n_items": part.n_items}
-                for name, (part, file) in written.items()
-            }
-        )
-        return
-    for name, (part, file) in written.items():
-        console.out.print(
-            f"{name}: {len(part):,} ratings by {part.n_users:,} users of {part.n_items:,} items, written to {file}",
-            markup=False,
-        )
-    console.out.print(f"next: tastespace fit {train} --out MODEL; tastespace evaluate MODEL {test}", markup=False)
+    content = {name: {"file": str(file), **sizes_of(part)} for name, (part, file) in written.items()}
+    lines = [f"{name}: {sizes_text(sizes_of(part))}, written to {file}" for name, (part, file) in written.items()]
+    lines.append(f"next: tastespace fit {train} --out MODEL; tastespace evaluate MODEL {test}")
+    console.print_result(json, content, *lines)
 
 
 def _check(by: str, share: float | None, last: int | None, history: Path | None) -> None:
@@ -114,22 +98,16 @@ def list_sources(cache: Cache = None, json: Json = False) -> None:
         sets = [_facts(source, cache) for source in SOURCES.values()]
         console.print_json({"cache": str(cache_folder(cache)), "data_sets": sets})
         return
-    console.print_table(
-        ["name", "ratings", "users", "items", "download", "", "what"],
+    columns = ["name", "ratings", "users", "items", "download", "", "what"]
+    rows = [
         [
-            [
-                source.name,
-                f"{source.n_ratings:,}",
-                f"{source.n_users:,}",
-                f"{source.n_items:,}",
-                _download_size(source),
-                _whereabouts(source, cache),
-                source.description,
-            ]
-            for source in SOURCES.values()
-        ],
-    )
-    console.out.print(f"\ncache: {cache_folder(cache)}; next: tastespace data get NAME", markup=False)
+            *(source.name, f"{source.n_ratings:,}", f"{source.n_users:,}", f"{source.n_items:,}"),
+            *(_download_size(source), _whereabouts(source, cache), source.description),
+        ]
+        for source in SOURCES.values()
+    ]
+    console.print_rows(columns, rows)
+    console.print_line(f"\ncache: {cache_folder(cache)}; next: tastespace data get NAME")
 
 
 def get(
@@ -148,13 +126,11 @@ def get(
     if out is not None:
         _check_out(out)
     if not json:
-        console.out.print(
-            f"{source.name}: {source.description}\nterms: {source.terms}\nmore: {source.home}", markup=False
-        )
+        console.print_line(f"{source.name}: {source.description}", f"terms: {source.terms}", f"more: {source.home}")
     ratings = _obtained(source, given, cache)
     if out is not None:
         ratings.write(out)
-    _tell(source, ratings, cache, out, json)
+    _report(source, ratings, cache, out, json)
 
 
 @reads(*OPTIONS)
@@ -162,40 +138,29 @@ def describe(
     ratings: Annotated[str, typer.Argument(help="File of ratings, or name of a data set.", metavar="FILE_OR_NAME")],
     cache: Cache = None,
     *,
-    said: ReadOptions,
+    reading: ReadOptions,
     json: Json = False,
 ) -> None:
     """Show how a file of ratings would be read, and what is in it; or what a data set is."""
     source = resolve(ratings)
-    if source is not None and said.keys() <= {"kind"}:
-        _describe_source(source, cache, said.get("kind"), json)
+    if source is not None and reading.keys() <= {"kind"}:
+        _describe_source(source, cache, reading.get("kind"), json)
         return
-    observed, layout = observe(Path(ratings), said)
-    if json:
-        shown = None if layout is None else layout.to_dict()
-        console.print_json({"file": ratings, "layout": shown, "ratings": observed.describe().to_dict()})
-        return
-    console.out.print(f"layout   {layout}\n{observed.describe()}", markup=False)
+    observed, layout = observe(Path(ratings), reading)
+    description = observed.describe()
+    content = {"file": ratings, "layout": None if layout is None else layout.to_dict()}
+    content["ratings"] = description.to_dict()
+    console.print_result(json, content, f"layout   {layout}", str(description))
 
 
 VERBS: dict[str, Callable[..., None]] = {"list": list_sources, "get": get, "describe": describe, "split": split}
 
 
 def _facts(source: Source, cache: Path | None) -> dict[str, Any]:
-    archive = source.archive
-    return {
-        "name": source.name,
-        "description": source.description,
-        "n_ratings": source.n_ratings,
-        "n_users": source.n_users,
-        "n_items": source.n_items,
-        "home": source.home,
-        "terms": source.terms,
-        "url": None if archive is None else archive.url,
-        "n_bytes": None if archive is None else archive.n_bytes,
-        "checksum": None if archive is None else archive.checksum,
-        "cached": archive is None or is_cached(source.name, cache),
-    }
+    own = ("name", "description", "n_ratings", "n_users", "n_items", "home", "terms")
+    facts = {name: getattr(source, name) for name in own}
+    facts |= {name: getattr(source.archive, name, None) for name in ("url", "n_bytes", "checksum")}
+    return facts | {"cached": source.archive is None or is_cached(source.name, cache)}
 
 
 def _download_size(source: Source) -> str:
@@ -220,17 +185,14 @@ def _obtained(source: Source, given: Path | None, cache: Path | None) -> Ratings
         with console.progress(in_bytes=True) as observer:
             folder = obtain(source.name, source.archive, cache=cache, given=given, observer=observer)
             ratings = source.read(folder)
-        _compare_size(source, ratings)
+        # Perhaps another data set was given under its name.
+        if not 0.98 < (len(ratings) + ratings.merged) / source.n_ratings < 1.02:
+            sizes = f"{len(ratings):,} ratings were read, and {source.name} has {source.n_ratings:,}"
+            warn(f"{sizes}: is this the right one?")
         return ratings
     except KeyboardInterrupt as error:
-        console.err.print("interrupted; what has come so far is kept, run it again to continue", markup=False)
+        console.print_error("interrupted; what has come so far is kept, run it again to continue")
         raise typer.Exit(INTERRUPTED) from error
-
-
-def _compare_size(source: Source, ratings: Ratings) -> None:
-    """Say so if this can hardly be the data set: somebody gave another one under its name."""
-    if not 0.98 < (len(ratings) + ratings.merged) / source.n_ratings < 1.02:
-        warn(f"{len(ratings):,} ratings were read, and {source.name} has {source.n_ratings:,}: is this the right one?")
 
 
 def _check_out(out: Path) -> None:
@@ -240,22 +202,17 @@ def _check_out(out: Path) -> None:
         raise DataError("the folder does not exist", file=out, expected="a folder to write to")
 
 
-def _tell(source: Source, ratings: Ratings, cache: Path | None, out: Path | None, json: bool) -> None:
-    folder = None if source.archive is None else files_folder(source.name, cache)
-    if json:
-        facts = _facts(source, cache) | {"files": None if folder is None else str(folder)}
-        facts["ratings"] = ratings.describe().to_dict()
-        console.print_json(facts | {"out": None if out is None else str(out)})
-        return
-    console.out.print(
-        f"{len(ratings):,} ratings by {ratings.n_users:,} users of {ratings.n_items:,} items"
-        + ("" if folder is None else f" in {folder}"),
-        markup=False,
-    )
-    if out is not None:
-        console.out.print(f"ratings without titles written to {out}", markup=False)
+def _report(source: Source, ratings: Ratings, cache: Path | None, out: Path | None, json: bool) -> None:
+    folder = None if source.archive is None else str(files_folder(source.name, cache))
+    content = _facts(source, cache) | {"files": folder, "ratings": ratings.describe().to_dict()}
     chosen = "" if cache is None else f"TASTESPACE_CACHE={cache} "
-    console.out.print(f"next: {chosen}tastespace fit {source.name} --out MODEL", markup=False)
+    console.print_result(
+        json,
+        content | {"out": None if out is None else str(out)},
+        sizes_text(sizes_of(ratings)) + ("" if folder is None else f" in {folder}"),
+        *([] if out is None else [f"ratings without titles written to {out}"]),
+        f"next: {chosen}tastespace fit {source.name} --out MODEL",
+    )
 
 
 def _describe_source(source: Source, cache: Path | None, kind: Kind | None, json: bool) -> None:
@@ -264,16 +221,14 @@ def _describe_source(source: Source, cache: Path | None, kind: Kind | None, json
     observed = source.load(cache=cache) if is_here else None
     if observed is not None and kind is not None:
         observed = observed.with_kind(kind)
-    if json:
-        described = None if observed is None else observed.describe().to_dict()
-        console.print_json(_facts(source, cache) | {"ratings": described})
-        return
-    lines = [("what", source.description), ("terms", source.terms), ("more", source.home)]
+    facts = {"what": source.description, "terms": source.terms, "more": source.home}
     if source.archive is not None and source.archive.hint:
-        lines.append(("note", source.archive.hint))
-    console.out.print("\n".join(f"{label:<7}  {text}" for label, text in lines), markup=False)
+        facts["note"] = source.archive.hint
+    lines = [f"{label:<7}  {text}" for label, text in facts.items()]
     if observed is None:
-        size = f"{source.n_ratings:,} ratings by {source.n_users:,} users of {source.n_items:,} items"
-        console.out.print(f"size     {size}\nnot here yet; next: tastespace data get {source.name}", markup=False)
+        lines.append(f"size     {sizes_text(vars(source))}")
+        lines.append(f"not here yet; next: tastespace data get {source.name}")
     else:
-        console.out.print(str(observed.describe()), markup=False)
+        lines.append(str(observed.describe()))
+    described = None if observed is None else observed.describe().to_dict()
+    console.print_result(json, _facts(source, cache) | {"ratings": described}, *lines)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table as RichTable
 
 from tastespace import artifact
 from tastespace.cli import console
@@ -22,7 +21,6 @@ from tastespace.evaluation.significance import RESAMPLES, Comparisons, compare_r
 from tastespace.models import Recommender
 from tastespace.report.evaluation_page import write_evaluation
 from tastespace.report.plotting import prepare_folder
-from tastespace.tables import Table
 from tastespace.version import __version__
 
 
@@ -43,17 +41,18 @@ def evaluate(
     bootstrap: Bootstrap = 1000,
     seed: Annotated[int, typer.Option(help="Same seed, same intervals and p-values.")] = 0,
     *,
-    said: ReadOptions,
+    reading: ReadOptions,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Measure a model on a file of test ratings, as far as it makes sense for what they say."""
     threshold = read_relevant(relevant)
     paths = [model] if against is None else [model, against]
-    recommenders = dict(zip(names_of(paths), _loaded(paths, threads), strict=True))
+    loaded = [artifact.load(path).set_params(threads=threads) for path in paths]
+    recommenders = dict(zip(names_of(paths), loaded, strict=True))
     if figures is not None:
         prepare_folder(figures)
-    tested, since = read(test, **said), None if history is None else read(history, **said)
+    tested, since = read(test, **reading), None if history is None else read(history, **reading)
     reports: dict[str, Report] = {}
     with console.progress() as observer:
         for name, recommender in recommenders.items():
@@ -77,10 +76,12 @@ def evaluate(
         return
     _show_first_lines(reports, recommenders)
     if comparisons is not None:
-        show_table(comparisons.table(*reports))
+        console.print_table(comparisons.table(*reports))
         console.print_line("\np: how often such a difference would come about by luck alone")
     for name, report in reports.items():
-        _show_details(f"{name}: " if others else "", report)
+        for table in report.tables(empty=False):
+            console.print_table(replace(table, title=f"{name}: {table.title}" if others else table.title))
+        console.print_line("")
     if page is not None:
         console.print_line(f"\nfigures written to {page}")
 
@@ -92,10 +93,6 @@ def names_of(paths: list[Path]) -> list[str]:
     if len(set(names)) < len(names):
         raise typer.BadParameter(f"the same model is there twice, {names[0]}; expected another one")
     return names
-
-
-def _loaded(paths: list[Path], threads: int | None) -> list[Recommender]:
-    return [artifact.load(path).set_params(threads=threads) for path in paths]
 
 
 def read_relevant(typed: str | None) -> Relevant:
@@ -142,25 +139,6 @@ def _show_first_lines(reports: dict[str, Report], recommenders: dict[str, Recomm
         whose = f"{name}: " if len(reports) > 1 else ""
         clipped = f"; predictions clipped to {low:g}…{high:g}" if report.rating else ""
         console.print_line(f"{whose}{report}{clipped}")
-
-
-def _show_details(whose: str, report: Report) -> None:
-    for table in report.tables(empty=False):
-        show_table(replace(table, title=whose + table.title))
-    console.print_line("")
-
-
-def show_table(table: Table) -> None:
-    """With the title above, names to the left and figures to the right."""
-    shown = RichTable(box=None, header_style="bold", pad_edge=False)
-    for place, column in enumerate(table.columns):
-        shown.add_column(column, justify="right" if place else "left", overflow="fold")
-    for row in table.rows:
-        shown.add_row(*row)
-    console.out.print(f"\n{table.title}", markup=False, style="bold")
-    console.out.print(shown)
-    if table.note:
-        console.print_line(table.note)
 
 
 def with_figures(content: dict[str, Any], folder: Path | None, paths: list[Path]) -> dict[str, Any]:

@@ -12,24 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from tastespace import artifact
-from tastespace.cli import console
-from tastespace.cli.options import (
-    OPTIONS,
-    Json,
-    Model,
-    Pick,
-    RatingsFile,
-    ReadOptions,
-    Threads,
-    check_table,
-    factors_of,
-    observe,
-    pick_named,
-    pick_suitable,
-    read_config,
-    read_settings,
-    reads,
-)
+from tastespace.cli import console, options
+from tastespace.cli.options import OPTIONS, Json, Model, Pick, RatingsFile, ReadOptions, Threads, reads
 from tastespace.data.formats.files import read
 from tastespace.data.formats.layout import Layout
 from tastespace.data.ratings import Ratings
@@ -46,20 +30,20 @@ from tastespace.models.base.update import UpdateSummary
 from tastespace.randomness import resolve
 
 
-def _check_streamed(pick: Pick | None, said: Mapping[str, Any], options: Mapping[str, Any]) -> PMF:
+def _check_streamed(pick: Pick | None, reading: ReadOptions, unused: Mapping[str, Any]) -> PMF:
     """The model to fit; whatever does not go with --stream is refused before anything is read.
 
-    `options` are those of the command that need all ratings, and `said` is how to read a file.
+    `unused` are options of the command that need all ratings, and `reading` is how to read a file.
     """
-    for option, value in options.items():
+    for option, value in unused.items():
         if value is not None and value is not False:
             raise typer.BadParameter(
                 f"--stream never has all ratings in memory, as {option} would need; expected no {option}"
             )
-    if said:
+    if reading:
         raise typer.BadParameter(
             "--stream finds the columns of a Parquet file by their usual names, user, item and rating; got options for "
-            f"reading a file ({', '.join(said)}), expected none of them"
+            f"reading a file ({', '.join(reading)}), expected none of them"
         )
     if pick is None or not isinstance(pick.recommender, PMF):
         got = "no --model" if pick is None else f"--model {pick.name}"
@@ -74,20 +58,20 @@ def _fit_streamed(ratings: Path, recommender: PMF, out: Path, json: bool) -> Non
     with console.progress() as observer:
         seconds = _time(lambda: recommender.fit_parquet(ratings, observer=observer))
     artifact.save(recommender, out)
-    n_ratings, ids = recommender.seen_.learned_ratings, recommender.ratings_
+    ids = recommender.ratings_
+    sizes = options.sizes_of(ids) | {"n_ratings": recommender.seen_.learned_ratings}
     content = {
         "model": "pmf",
         "out": str(out),
         "fit_seconds": round(seconds, 3),
         "streamed": True,
-        **_sizes(ids, n_ratings),
+        **sizes,
         "parameters": recommender.get_params(),
     }
     console.print_result(
         json,
         content,
-        f"pmf fitted on {n_ratings:,} ratings by {ids.n_users:,} users of {ids.n_items:,} items in {seconds:.1f} s, "
-        "block by block",
+        f"pmf fitted on {options.sizes_text(sizes)} in {seconds:.1f} s, block by block",
         f"saved to {out}; next: tastespace recommend {out} --user {ids.users.ids[0]} (seen items are not excluded: the "
         "model does not store ratings)",
     )
@@ -132,53 +116,41 @@ def fit(
     ratings: RatingsFile,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write the model to.")] = None,
     model: Annotated[
-        str | None,
-        typer.Option("--model", help=f"One of {', '.join(MODELS)}.", show_default="chosen from the feedback type"),
+        str | None, typer.Option(help=f"One of {', '.join(MODELS)}.", show_default="chosen from the feedback type")
     ] = None,
     n_factors: Annotated[
         Any,
-        typer.Option(
-            "--n-factors", help="Number of latent factors, or auto to estimate it.", metavar="N", parser=factors_of
-        ),
+        typer.Option(help="Number of latent factors, or auto to estimate it.", metavar="N", parser=options.factors_of),
     ] = None,
     regularisation: Annotated[
-        str | None,
-        typer.Option("--regularisation", help="A number, auto, empirical-bayes, or another value of the model."),
+        str | None, typer.Option(help="A number, auto, empirical-bayes, or another value of the model.")
     ] = None,
-    test: Annotated[Path | None, typer.Option("--test", help="File of test ratings to evaluate on.")] = None,
-    holdout: Annotated[
-        float | None, typer.Option("--holdout", help="Share of the ratings to hold out and evaluate on.")
-    ] = None,
+    test: Annotated[Path | None, typer.Option(help="File of test ratings to evaluate on.")] = None,
+    holdout: Annotated[float | None, typer.Option(help="Share of the ratings to hold out and evaluate on.")] = None,
     refit: Annotated[
         bool, typer.Option("--refit", help="After --holdout, fit again on all ratings and save that model.")
     ] = False,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="Random seed of the model and the split.", show_default="0")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed of the model and the split.", show_default="0")] = None,
     threads: Threads = None,
-    config: Annotated[Path | None, typer.Option("--config", help="TOML file with tables [model] and [data].")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with tables [model] and [data].")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Model parameter as key=value; can be repeated.")
     ] = None,
     *,
-    said: ReadOptions,
-    half_life: Annotated[
-        float | None, typer.Option("--half-life", help="Days after which feedback counts half; needs times.")
-    ] = None,
+    reading: ReadOptions,
+    half_life: Annotated[float | None, typer.Option(help="Days after which feedback counts half; needs times.")] = None,
     without_ratings: Annotated[
         bool, typer.Option("--without-ratings", help="Do not store the training ratings with the model.")
     ] = False,
-    checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="Folder for checkpoints to resume from.")
-    ] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Folder for checkpoints to resume from.")] = None,
     every: Annotated[
-        int | None, typer.Option("--every", help="Sweeps between checkpoints.", show_default=str(Checkpoints.every))
+        int | None, typer.Option(help="Sweeps between checkpoints.", show_default=str(Checkpoints.every))
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume an interrupted run from its last checkpoint.")
     ] = False,
     start: Annotated[
-        Path | None, typer.Option("--start", help="Folder of a fitted model whose item factors are the starting point.")
+        Path | None, typer.Option(help="Folder of a fitted model whose item factors are the starting point.")
     ] = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="Read a Parquet file block by block: more ratings than memory. pmf only.")
@@ -195,32 +167,32 @@ def fit(
     other = None if start is None else artifact.load(start)
     if half_life is not None:
         check_number("--half-life", half_life, above=0)
-    settled = read_config(config)
+    settled = options.read_config(config)
     table = dict(settled.get("model", {}))
     named = table.pop("name", None) if model is None else model
     table.pop("name", None)
     flags = {"n_factors": n_factors, "threads": threads, "seed": seed}
     strength = [] if regularisation is None else [f"regularisation={regularisation}"]
-    parameters: dict[str, Any] = {"seed": 0, **table, **read_settings([*(settings or []), *strength])}
+    parameters: dict[str, Any] = {"seed": 0, **table, **options.read_settings([*(settings or []), *strength])}
     parameters |= {key: value for key, value in flags.items() if value is not None}
     saving = Saving(out, without_ratings, checkpoint, every, resume)
     # A named model is checked before ratings are read; otherwise the model depends on them.
-    pick = None if named is None else pick_named(named, parameters)
+    pick = None if named is None else Pick(named, options.make_model(named, parameters))
     saving.check(None if pick is None else pick.recommender)
-    said = check_table(settled.get("data", {})) | said
+    reading = options.check_table(settled.get("data", {})) | reading
     if stream:
         unused = {"--test": test, "--holdout": holdout, "--half-life": half_life, "--start": start}
         unused |= {"--checkpoint": checkpoint, "--dry-run": dry_run}
-        streaming = _check_streamed(pick, said, unused)
+        streaming = _check_streamed(pick, reading, unused)
         assert out is not None
         _fit_streamed(ratings, streaming, out, json)
         return
-    observed, layout = observe(ratings, said)
-    tested = None if test is None else read(test, **{key: value for key, value in said.items() if key != "items"})
+    observed, layout = options.observe(ratings, reading)
+    tested = None if test is None else read(test, **{key: value for key, value in reading.items() if key != "items"})
     if half_life is not None:
         observed = observed.decayed(half_life)
     if pick is None:
-        pick = pick_suitable(observed, parameters)
+        pick = options.pick_suitable(observed, parameters)
         saving.check(pick.recommender)
     for doubt in pick.doubts(observed, fades=half_life is not None):
         warn(doubt)
@@ -313,6 +285,7 @@ def _fit(
         if stage is not None:
             stage.clear()
     ratings = recommender.ratings_
+    sizes = options.sizes_of(ratings)
     content = {
         "model": pick.name,
         "because": pick.reason,
@@ -321,7 +294,7 @@ def _fit(
         **measures,
         "fit_seconds": round(seconds, 3),
         "refitted": refit,
-        **_sizes(ratings, len(ratings)),
+        **sizes,
         "parameters": recommender.get_params(),
     }
     feedback = "ratings" if recommender.not_rated is None else "interactions"
@@ -332,15 +305,10 @@ def _fit(
         json,
         content,
         *([] if pick.reason is None else [f"model: {pick}"]),
-        f"{pick.name} fitted on {len(ratings):,} {feedback} by {ratings.n_users:,} users of {ratings.n_items:,} items "
-        f"in {seconds:.1f} s",
+        f"{pick.name} fitted on {options.sizes_text(sizes, feedback)} in {seconds:.1f} s",
         *(f"{key}: {report}" for key, report in reports.items()),
         f"saved to {saving.out}; next: tastespace recommend {saving.out} {example}",
     )
-
-
-def _sizes(ratings: Ratings, n_ratings: int) -> dict[str, int]:
-    return {"n_ratings": n_ratings, "n_users": ratings.n_users, "n_items": ratings.n_items}
 
 
 def _time(work: Callable[[], Any]) -> float:
@@ -356,11 +324,11 @@ def update(
     new_ratings: Annotated[Path, typer.Argument(help="File of new ratings.", metavar="NEW_RATINGS")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write the new model to; may be MODEL itself.")],
     sweeps: Annotated[
-        str, typer.Option("--sweeps", help="Warm-up sweeps of a restart; 0 for no restart, auto to restart if it pays.")
+        str, typer.Option(help="Warm-up sweeps of a restart; 0 for no restart, auto to restart if it pays.")
     ] = "auto",
     threads: Threads = None,
     *,
-    said: ReadOptions,
+    reading: ReadOptions,
     json: Json = False,
 ) -> None:
     """Update a model with new ratings."""
@@ -368,7 +336,7 @@ def update(
         raise InvalidParameterError(f"--sweeps is {sweeps!r}; expected a whole number of at least 0, or auto")
     artifact.check_writable(out)
     recommender = artifact.load(model).set_params(threads=threads)
-    new, _ = observe(new_ratings, said)
+    new, _ = options.observe(new_ratings, reading)
     began = time.perf_counter()
     with console.progress() as observer:
         updated = recommender.update(new, sweeps="auto" if sweeps == "auto" else int(sweeps), observer=observer)

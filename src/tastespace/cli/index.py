@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from tastespace import artifact
 from tastespace.cli import console
@@ -34,7 +33,6 @@ def index(
     accuracy: Annotated[
         float | None,
         typer.Option(
-            "--accuracy",
             help="Minimum share of the true best items that lists find, on average.",
             show_default="0.95, if there is no --acceptance",
         ),
@@ -42,24 +40,17 @@ def index(
     acceptance: Annotated[
         float | None,
         typer.Option(
-            "--acceptance",
-            help=f"Minimum share of lists whose worst item is one of the true best {N_TH}.",
-            show_default=False,
+            help=f"Minimum share of lists whose worst item is one of the true best {N_TH}.", show_default=False
         ),
     ] = None,
-    latency_ms: Annotated[
-        float | None, typer.Option("--latency-ms", help="Maximum time per list (ms).", show_default=False)
-    ] = None,
+    latency_ms: Annotated[float | None, typer.Option(help="Maximum time per list (ms).", show_default=False)] = None,
     k: Annotated[int, typer.Option("-k", help="Length of the lists.")] = 10,
-    seconds: Annotated[float, typer.Option("--seconds", help="Time budget for trials (s).")] = 60.0,
+    seconds: Annotated[float, typer.Option(help="Time budget for trials (s).")] = 60.0,
     structures: Annotated[
-        str | None,
-        typer.Option("--structures", help="Index structures to try, separated by commas.", show_default="all"),
+        str | None, typer.Option(help="Index structures to try, separated by commas.", show_default="all")
     ] = None,
-    figure: Annotated[
-        Path | None, typer.Option("--figure", help="File for a plot of all trials: .png, .svg or .pdf.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Random seed of the queries and the index.")] = 0,
+    figure: Annotated[Path | None, typer.Option(help="File for a plot of all trials: .png, .svg or .pdf.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed of the queries and the index.")] = 0,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -104,22 +95,18 @@ def index(
             | ({} if figure is None else {"figure": str(figure)})
         )
         return
-    console.out.print(_table(tuned))
+    _print_trials(tuned)
     console.print_line(*_sentences(tuned), f"saved with {model}" + ("" if figure is None else f"; figure: {figure}"))
 
 
-def _table(tuned: Tuned) -> Table:
+def _print_trials(tuned: Tuned) -> None:
     """The best trial of each structure, and the chosen one as measured on the held-out queries."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("", "structure"):
-        table.add_column(name, overflow="fold")
-    for name in FIGURES:
-        table.add_column(name, justify="right")
-    rows = [("", trial.description, trial) for trial in _best_of_each(tuned)]
-    for mark, name, trial in [*rows, ("*", f"chosen: {tuned.chosen.description}", tuned.chosen)]:
-        values = vars(trial) | {"megabytes": trial.n_bytes / 1e6}
-        table.add_row(mark, name, *(figure.format(**values) for figure in FIGURES.values()))
-    return table
+    trials = [("", trial.description, trial) for trial in _best_of_each(tuned)]
+    rows = [
+        [mark, name, *(text.format(**vars(trial), megabytes=trial.n_bytes / 1e6) for text in FIGURES.values())]
+        for mark, name, trial in [*trials, ("*", f"chosen: {tuned.chosen.description}", tuned.chosen)]
+    ]
+    console.print_rows(["", "structure", *FIGURES], rows, numbers=FIGURES)
 
 
 def _best_of_each(tuned: Tuned) -> list[Trial]:

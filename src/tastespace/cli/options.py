@@ -76,6 +76,16 @@ def known_ids(vocabulary: Vocabulary, ids: pl.Series) -> list[Any]:
     return [asked if found is None else found for asked, found in zip(ids, known, strict=True)]
 
 
+def sizes_of(ratings: Ratings) -> dict[str, int]:
+    """How many ratings, users and items there are."""
+    return {"n_ratings": len(ratings), "n_users": ratings.n_users, "n_items": ratings.n_items}
+
+
+def sizes_text(sizes: Mapping[str, Any], what: str = "ratings") -> str:
+    """The same in words."""
+    return f"{sizes['n_ratings']:,} {what} by {sizes['n_users']:,} users of {sizes['n_items']:,} items"
+
+
 def read_settings(settings: list[str]) -> dict[str, Any]:
     """`key=value` pairs; a value is read as TOML would (3, 0.1, true) and is text otherwise."""
     read: dict[str, Any] = {}
@@ -106,7 +116,7 @@ def make_model(name: str, parameters: Mapping[str, Any]) -> Recommender:
     return recommender
 
 
-ReadOptions = dict[str, Any]  # what was said about reading, as arguments of `read`; what was not said is left out
+ReadOptions = dict[str, Any]  # arguments of `read` that were given
 Verb = Callable[..., None]
 
 # Arguments of `read`, and the options that say them.
@@ -127,9 +137,7 @@ OPTIONS: dict[str, Any] = {
     "duplicates": Annotated[
         str | None,
         typer.Option(
-            "--duplicates",
-            help="Of a pair rated twice: last, mean, sum or error.",
-            show_default="last; sum of choices",
+            "--duplicates", help="Of a pair rated twice: last, mean, sum or error.", show_default="last; sum of choices"
         ),
     ],
     "bad_lines": Annotated[
@@ -137,27 +145,26 @@ OPTIONS: dict[str, Any] = {
         typer.Option("--bad-lines", help="What cannot be read: error, or skip and count.", show_default="error"),
     ],
     "kind": Annotated[
-        str | None,
-        typer.Option("--kind", help=f"What the values say: {', '.join(KINDS)}.", show_default="guessed"),
+        str | None, typer.Option("--kind", help=f"What the values say: {', '.join(KINDS)}.", show_default="guessed")
     ],
 }
 
 
 def reads(*arguments: str) -> Callable[[Verb], Verb]:
-    """Give a verb the options of these arguments of `read`, in the place of its parameter `said`, which gets them."""
+    """Give a verb the options of these arguments of `read`, in the place of `reading`, which gets them."""
 
     def with_options(verb: Verb) -> Verb:
         @functools.wraps(verb)
         def run_verb(**typed: Any) -> None:
-            said = {argument: typed.pop(argument) for argument in arguments}
-            if said.get("separator") is not None:
-                said["separator"] = said["separator"].replace("\\t", "\t")
-            verb(**typed, said={argument: value for argument, value in said.items() if value is not None})
+            reading = {argument: typed.pop(argument) for argument in arguments}
+            if reading.get("separator") is not None:
+                reading["separator"] = reading["separator"].replace("\\t", "\t")
+            verb(**typed, reading={argument: value for argument, value in reading.items() if value is not None})
 
         signature = inspect.signature(verb, eval_str=True)
         parameters: list[inspect.Parameter] = []
         for parameter in signature.parameters.values():
-            if parameter.name == "said":
+            if parameter.name == "reading":
                 options = ((argument, OPTIONS[argument]) for argument in arguments)
                 parameters += [parameter.replace(name=name, annotation=kind, default=None) for name, kind in options]
             else:
@@ -182,7 +189,7 @@ def check_table(table: Mapping[str, Any]) -> ReadOptions:
 
 @dataclass(frozen=True)
 class Pick:
-    """A recommender by its name, and why it is this one: None if somebody named it."""
+    """A recommender by its name, and why it is this one: None if it was named."""
 
     name: str
     recommender: Recommender
@@ -196,22 +203,14 @@ class Pick:
 
     def doubts(self, ratings: Ratings, *, fades: bool) -> list[str]:
         """What may not be as intended; a model that was picked suits, unless parameters have changed it."""
-        found = [doubt for doubt in (misfit(self.recommender, ratings),) if doubt is not None]
-        if fades and _counts_ones(self.recommender):
-            found.append(f"{self.name} counts every value as 1: --half-life changes nothing")
-        elif fades and self.recommender.get_params().get("growth") == "none":
-            found.append(f"{self.name} with growth=none counts every value as 1: --half-life changes nothing")
+        model = self.recommender
+        found = [doubt for doubt in (misfit(model, ratings),) if doubt is not None]
+        # Models for which only who chose what matters, some whatever their parameters.
+        is_of_ones = isinstance(model, EASE | Popular) or getattr(model, "takes_negatives", False)
+        if fades and (is_of_ones or model.get_params().get("growth") == "none"):
+            growth = "" if is_of_ones else " with growth=none"
+            found.append(f"{self.name}{growth} counts every value as 1: --half-life changes nothing")
         return found
-
-
-def _counts_ones(recommender: Recommender) -> bool:
-    """Whether only who chose what matters, whatever the parameters."""
-    return isinstance(recommender, EASE | Popular) or getattr(recommender, "takes_negatives", False)
-
-
-def pick_named(name: str, parameters: Mapping[str, Any]) -> Pick:
-    """The model of this name."""
-    return Pick(name, make_model(name, parameters))
 
 
 def pick_suitable(ratings: Ratings, parameters: Mapping[str, Any]) -> Pick:
@@ -229,19 +228,19 @@ def pick_suitable(ratings: Ratings, parameters: Mapping[str, Any]) -> Pick:
 PARTS = ("user", "item", "rating", "time")
 
 
-def observe(file_or_name: Path, said: Mapping[str, Any]) -> tuple[Ratings, Layout | None]:
-    """The ratings, and how the file was read; `said` are arguments of `read`."""
+def observe(file_or_name: Path, reading: Mapping[str, Any]) -> tuple[Ratings, Layout | None]:
+    """The ratings, and how the file was read; `reading` are arguments of `read`."""
     source = resolve(file_or_name)
     if source is None:
         if not file_or_name.exists() and (meant := suggestion(str(file_or_name))):
             raise DataError(f"there is no such file{meant}", file=file_or_name, expected="a file of ratings")
-        return read(file_or_name, **said), guess(file_or_name, said)
-    of_layout = [argument for argument in said if argument != "kind"]
+        return read(file_or_name, **reading), guess(file_or_name, reading)
+    of_layout = [argument for argument in reading if argument != "kind"]
     if of_layout:
         raise InvalidParameterError(
             f"{source.name} is a data set with a layout of its own; expected no {', '.join(of_layout)} for it"
         )
-    kind = said.get("kind")
+    kind = reading.get("kind")
     if kind is not None:
         check_kind(kind)
     if source.archive is not None and not is_cached(source.name):
@@ -251,11 +250,11 @@ def observe(file_or_name: Path, said: Mapping[str, Any]) -> tuple[Ratings, Layou
     return ratings if kind is None else ratings.with_kind(kind), None
 
 
-def guess(file: Path, said: Mapping[str, Any]) -> Layout:
-    """How a file is read, with what was said about it."""
-    wanted = {part: said.get(part) for part in PARTS}
-    sought = Sought(wanted=wanted, are_choices=said.get("kind") in CHOICES)
-    return sniff(file, sought, separator=said.get("separator"), header=said.get("header"))
+def guess(file: Path, reading: Mapping[str, Any]) -> Layout:
+    """How a file is read, given these arguments of `read`."""
+    wanted = {part: reading.get(part) for part in PARTS}
+    sought = Sought(wanted=wanted, are_choices=reading.get("kind") in CHOICES)
+    return sniff(file, sought, separator=reading.get("separator"), header=reading.get("header"))
 
 
 History = Annotated[

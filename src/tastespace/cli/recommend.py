@@ -18,7 +18,7 @@ from tastespace.models.base.active_learning import AMONG
 from tastespace.models.base.attribution import Explanation, times
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.policies import POLICIES
-from tastespace.models.base.results import as_entries
+from tastespace.models.base.results import Lists, as_entries
 
 Users = Annotated[list[str] | None, typer.Option("--user", "-u", help="User id; can be repeated.")]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Item never to show; can be repeated.")]
@@ -35,26 +35,17 @@ def recommend(
     policy: Annotated[
         str,
         typer.Option(
-            "--policy",
-            help=f"How to rank under uncertainty: {', '.join(POLICIES)}; with a parameter as in cautious:c=2.",
+            help=f"How to rank under uncertainty: {', '.join(POLICIES)}; with a parameter as in cautious:c=2."
         ),
     ] = "mean",
-    only: Annotated[list[str] | None, typer.Option("--only", help="Item to choose from; can be repeated.")] = None,
-    only_file: Annotated[
-        Path | None, typer.Option("--only-file", help="File of items to choose from: item; or user, item.")
-    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Item to choose from; can be repeated.")] = None,
+    only_file: Annotated[Path | None, typer.Option(help="File of items to choose from: item; or user, item.")] = None,
     exclude: Exclude = None,
-    exclude_file: Annotated[
-        Path | None, typer.Option("--exclude-file", help="File of items never to show: item; or user, item.")
-    ] = None,
+    exclude_file: Annotated[Path | None, typer.Option(help="File of items never to show: item; or user, item.")] = None,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Also items that the user has rated.")] = False,
     where: Where = None,
-    diversity: Annotated[
-        float, typer.Option("--diversity", help="From 0 to 1: higher makes the items of a list less similar.")
-    ] = 0.0,
-    popularity_damping: Annotated[
-        float, typer.Option("--popularity-damping", help="From 0 to 1000: higher shows fewer popular items.")
-    ] = 0.0,
+    diversity: Annotated[float, typer.Option(help="From 0 to 1: higher makes the items of a list less similar.")] = 0.0,
+    popularity_damping: Annotated[float, typer.Option(help="From 0 to 1000: higher shows fewer popular items.")] = 0.0,
     exact: Annotated[bool, typer.Option("--exact", help="Score every item, even if the model has an index.")] = False,
     threads: Threads = None,
     json: Json = False,
@@ -91,11 +82,9 @@ def recommend(
         if not are_probabilities:  # The interval of a probability would be from 0 to 1.
             columns[_interval_heading(recommender, 0.9)] = "{low:.2f} to {high:.2f}"
         columns[f"P(top {ranking.item_rows.shape[1]})"] = "{top_n_probability:.2f}"
+    note = f" (no {_feedback(recommender)} yet: this is the default list)"
     for k, name in enumerate(users):
-        note = f" (no {_feedback(recommender)} yet: this is the default list)" if ranking.cold[k] else ""
-        console.print_line(f"For user {name}{note}")
-        if not _print_list(ranking.of(k), columns):
-            console.print_line("  nothing left to recommend")
+        _print_list(ranking, k, f"For user {name}", note, columns, "nothing left to recommend")
     if recommender.index_ is not None:
         console.print_line(f"Found: {ranking.found_by}.")
     if not is_certain:
@@ -120,18 +109,16 @@ def predict(
     model: Model,
     pairs: Annotated[Path, typer.Argument(help="File with a user and an item in each row.")],
     *,
-    said: ReadOptions,
-    coverage: Annotated[float, typer.Option("--coverage", help="Probability that the interval holds a rating.")] = 0.9,
-    at_least: Annotated[
-        float | None, typer.Option("--at-least", help="Also the probability of a rating of at least this.")
-    ] = None,
+    reading: ReadOptions,
+    coverage: Annotated[float, typer.Option(help="Probability that the interval holds a rating.")] = 0.9,
+    at_least: Annotated[float | None, typer.Option(help="Also the probability of a rating of at least this.")] = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Predict the ratings of pairs of users and items."""
     recommender = artifact.load(model).set_params(threads=threads)
     check_number("--coverage", coverage, above=0, below=1)
-    users, items = read_pairs(pairs, **said)
+    users, items = read_pairs(pairs, **reading)
     blocks, levels = [], []
     for k in range(0, max(len(users), 1), BLOCK):
         prediction = recommender.predict(users[k : k + BLOCK], items[k : k + BLOCK])
@@ -150,10 +137,7 @@ def predict(
     shown = frame.head(MAX_ROWS)
     columns = {"user": "{user}", "item": "{item}", "title": "{title}", "mean": "{mean:.2f}"}
     if "low" in frame.columns:
-        columns |= {
-            _interval_heading(recommender, coverage): "{low:.2f} to {high:.2f}",
-            "belief sd": "{belief_sd:.2f}",
-        }
+        columns |= {_interval_heading(recommender, coverage): "{low:.2f} to {high:.2f}", "belief sd": "{belief_sd:.2f}"}
     if at_least is not None:
         columns[f"P(>= {at_least:g})"] = "{probability_at_least:.2f}"
     if levels:
@@ -204,10 +188,8 @@ def similar(
         return
     columns = {"": "{rank}", "title": "{title}", found.side: f"{{{found.side}}}", "similarity": "{similarity:.3f}"}
     for k, name in enumerate(asked):
-        title, note = f", {titles[k]}" if titles[k] else "", " (nothing to compare by)" if found.cold[k] else ""
-        console.print_line(f"Similar to {found.side} {name}{title}{note}")
-        if not _print_list(found.of(k), columns):
-            console.print_line("  nothing to compare with")
+        heading = f"Similar to {found.side} {name}" + (f", {titles[k]}" if titles[k] else "")
+        _print_list(found, k, heading, " (nothing to compare by)", columns, "nothing to compare with")
 
 
 def explain(
@@ -265,11 +247,11 @@ def ask(
     user: Users = None,
     n: Annotated[int, typer.Option("--n", "-n", help="Number of questions.")] = 5,
     history: History = None,
-    only: Annotated[list[str] | None, typer.Option("--only", help="Item to ask about; can be repeated.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Item to ask about; can be repeated.")] = None,
     exclude: Exclude = None,
     where: Where = None,
     among: Annotated[
-        int, typer.Option("--among", help="Choose from this many of the most rated items; 0 for all.", min=0)
+        int, typer.Option(help="Choose from this many of the most rated items; 0 for all.", min=0)
     ] = AMONG,
     goal: Annotated[
         Literal["ratings", "list"],
@@ -295,22 +277,25 @@ def ask(
         console.print_json({"users": questions.to_dicts(users)})
         return
     columns = {"": "{rank}", "title": "{title}", "item": "{item}", "reduction": "{reduction:.1%}", "sd": "{sd:.3f}"}
+    note = f" (no {_feedback(recommender)} yet: these are the default questions)"
     for k, name in enumerate(users):
-        note = f" (no {_feedback(recommender)} yet: these are the default questions)" if questions.cold[k] else ""
-        console.print_line(f"Ask user {name}{note}")
-        table = questions.of(k)
-        if _print_list(table, columns):
+        table = _print_list(questions, k, f"Ask user {name}", note, columns, "nothing left to ask")
+        if table.height:
             before, after = questions.sd[k], table["sd"][-1]
             console.print_line(f"the answers lower the uncertainty about the user from {before:.3f} to {after:.3f}")
-        else:
-            console.print_line("  nothing left to ask")
 
 
-def _print_list(table: pl.DataFrame, columns: dict[str, str]) -> bool:
-    """Print a list, unless it is empty; whether it was printed."""
+def _print_list(
+    lists: Lists, position: int, heading: str, cold_note: str, columns: dict[str, str], if_empty: str
+) -> pl.DataFrame:
+    """Print one of the lists under its heading; the list itself."""
+    table = lists.of(position)
+    console.print_line(heading + (cold_note if lists.cold[position] else ""))
     if table.height:
         console.print_entries(table, columns)
-    return bool(table.height)
+    else:
+        console.print_line(f"  {if_empty}")
+    return table
 
 
 def _feedback(recommender: Recommender) -> str:

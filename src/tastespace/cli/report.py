@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Annotated
 
+import polars as pl
 import typer
-from rich.table import Table
 
 from tastespace import artifact
 from tastespace.cli import console
@@ -23,7 +23,6 @@ from tastespace.evaluation.report import Report
 from tastespace.inference import diagnostics
 from tastespace.inference.transition import Trace
 from tastespace.models import ALS, BPMF, MODELS, DampedBias, GlobalMean, Recommender
-from tastespace.models.base.results import Noisiness
 from tastespace.models.factorization.empirical_bayes.posterior import Learning
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes
 from tastespace.models.factorization.monotone.monotone import CurveList, MonotoneMF
@@ -42,7 +41,7 @@ def report(
     users: Annotated[list[str] | None, typer.Option("--for", help="User whose list is shown; can be repeated.")] = None,
     map_by: Annotated[str, typer.Option("--map", help="How items come to a plane: pca or tsne.")] = "pca",
     *,
-    said: ReadOptions,
+    reading: ReadOptions,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -53,19 +52,14 @@ def report(
         for name, path in zip(names_of(models), models, strict=True)
     ]
     for user in users or ():
-        _check_user(user, [one.recommender for one in shown])
-    tested = None if test is None else read(test, **said)
+        if all(one.recommender.ratings_.users.rows_of([user])[0] < 0 for one in shown):
+            raise UnknownIdError(f"no model knows the user {user!r}; expected one of the training ratings")
+    tested = None if test is None else read(test, **reading)
     with console.progress() as observer:
         path = write_report(shown, out, users=users, test=tested, method=map_by, observer=observer)
-    if json:
-        console.print_json({"out": str(path), "models": [one.name for one in shown], "bytes": path.stat().st_size})
-        return
-    console.print_line(f"written to {path} ({path.stat().st_size / 1e6:.1f} MB); open it in a browser")
-
-
-def _check_user(user: str, recommenders: list[Recommender]) -> None:
-    if all(recommender.ratings_.users.rows_of([user])[0] < 0 for recommender in recommenders):
-        raise UnknownIdError(f"no model knows the user {user!r}; expected one of the training ratings")
+    size = path.stat().st_size
+    content = {"out": str(path), "models": [one.name for one in shown], "bytes": size}
+    console.print_result(json, content, f"written to {path} ({size / 1e6:.1f} MB); open it in a browser")
 
 
 def noise(
@@ -85,22 +79,10 @@ def noise(
     if json:
         console.print_json({found.side + "s": found.to_polars().to_dicts()})
         return
-    console.out.print(_noise_table(found))
-
-
-def _noise_table(found: Noisiness) -> Table:
-    table = Table()
-    for name in (found.side, *(["title"] if found.titles is not None else [])):
-        table.add_column(name)
-    for name in ("ratings", "noise sd", "90 % interval", "more than average"):
-        table.add_column(name, justify="right")
-    for row in found.to_polars().iter_rows(named=True):
-        texts = [str(row[found.side]), *([str(row["title"] or "")] if found.titles is not None else [])]
-        interval = f"{row['low']:.2f} to {row['high']:.2f}"
-        table.add_row(
-            *texts, str(row["ratings"]), f"{row['noise_sd']:.2f}", interval, f"{100 * row['probability']:.0f} %"
-        )
-    return table
+    figures = {"ratings": "{ratings}", "noise sd": "{noise_sd:.2f}", "90 % interval": "{low:.2f} to {high:.2f}"}
+    columns = {found.side: f"{{{found.side}}}", "title": "{title}", **figures, "more than average": "{percent:.0f} %"}
+    table = found.to_polars().with_columns(percent=100 * pl.col("probability"))
+    console.print_entries(table, columns, in_box=True)
 
 
 MAX_COLUMNS = 11
@@ -127,24 +109,21 @@ def curves(
         content = {"curves": found.to_polars().to_dicts()}
         console.print_json(content if figure is None else content | {"figure": str(figure)})
         return
-    console.out.print(_curves_table(found))
+    _print_curves(found)
     if figure is not None:
         console.print_line(f"figure: {figure}")
 
 
-def _curves_table(found: CurveList) -> Table:
+def _print_curves(found: CurveList) -> None:
     """One row a curve; of many levels only some have a column."""
-    n_levels = len(found.levels)
-    step = -(-n_levels // MAX_COLUMNS)
-    shown = range(0, n_levels, step)
+    shown = range(0, len(found.levels), -(-len(found.levels) // MAX_COLUMNS))
     names = level_names(found.levels)
-    table = Table()
-    for name in ("cluster", "users", "extremes", *(f"{names[place]} is" for place in shown)):
-        table.add_column(name, justify="right")
-    for place, (name, n_users) in enumerate(zip(found.ids, found.n_users, strict=True)):
-        values = (f"{found.values[place, level]:.2f}" for level in shown)
-        table.add_row(str(name), f"{n_users:,}", f"{100 * found.extremes[place]:.0f} %", *values)
-    return table
+    columns = ["cluster", "users", "extremes", *(f"{names[place]} is" for place in shown)]
+    rows = [
+        [str(name), f"{n_users:,}", f"{100 * extremes:.0f} %", *(f"{values[level]:.2f}" for level in shown)]
+        for name, n_users, extremes, values in zip(found.ids, found.n_users, found.extremes, found.values, strict=True)
+    ]
+    console.print_rows(columns, rows, numbers=columns, in_box=True)
 
 
 def diagnose(
@@ -228,41 +207,31 @@ def demo(
     top = ranking.of(0)
     if json:
         draw_demo(reports, ranking, picture)
-        console.print_json(
-            {
-                "n_ratings": len(ratings),
-                "measures": {name: report.to_dict() for name, report in reports.items()},
-                "fit_seconds": {name: round(value, 3) for name, value in seconds.items()},
-                "user": user,
-                "items": [{key: row[key] for key in SHOWN} for row in top.rows(named=True)],
-                "picture": str(picture),
-            }
-        )
+        content = {
+            "n_ratings": len(ratings),
+            "measures": {name: report.to_dict() for name, report in reports.items()},
+            "fit_seconds": {name: round(value, 3) for name, value in seconds.items()},
+            "user": user,
+            "items": [{key: row[key] for key in SHOWN} for row in top.rows(named=True)],
+            "picture": str(picture),
+        }
+        console.print_json(content)
         return
     console.print_line(
         f"movielens-demo: {len(ratings):,} ratings by {ratings.n_users:,} people of {ratings.n_items:,} films; "
         f"{len(split.test):,} kept aside to test on\n"
     )
-    console.print_table(
-        ["model", "rmse", "mae", "seconds"],
-        [
-            [name, f"{report['rmse']:.4f}", f"{report['mae']:.4f}", f"{seconds[name]:.2f}"]
-            for name, report in reports.items()
-        ],
-    )
+    measured = [
+        [name, f"{report['rmse']:.4f}", f"{report['mae']:.4f}", f"{seconds[name]:.2f}"]
+        for name, report in reports.items()
+    ]
+    console.print_rows(["model", "rmse", "mae", "seconds"], measured)
     whom = f"For user {user}, of the films they have not rated:"
     if ranking.cold[0]:
         whom = f"User {user} is not among the {ratings.n_users}; this is the list for anybody:"
     console.print_line(f"\n{whom}")
-    console.print_table(
-        ["", "film", "score", "90% of ratings", "P(top 10)"],
-        [
-            [
-                *(str(row["rank"]), row["title"] or str(row["item"]), f"{row['score']:.2f}"),
-                *(f"{row['low']:.1f} to {row['high']:.1f}", f"{row['top_n_probability']:.2f}"),
-            ]
-            for row in top.rows(named=True)
-        ],
-    )
+    named = top.with_columns(film=pl.coalesce("title", pl.col("item").cast(pl.String)))
+    columns = {"": "{rank}", "film": "{film}", "score": "{score:.2f}", "90% of ratings": "{low:.1f} to {high:.1f}"}
+    console.print_entries(named, columns | {"P(top 10)": "{top_n_probability:.2f}"})
     draw_demo(reports, ranking, picture)
     console.print_line(f"\npicture written to {picture}")

@@ -12,7 +12,6 @@ import typer
 
 from tastespace import artifact
 from tastespace.cli import console
-from tastespace.cli.evaluate import show_table
 from tastespace.cli.options import OPTIONS, Json, RatingsFile, ReadOptions, Threads, observe, read_settings, reads
 from tastespace.errors import DataError, InvalidParameterError, warn
 from tastespace.evaluation.resampling import display_name, figure
@@ -38,7 +37,6 @@ def tune(
     measure: Annotated[
         str | None,
         typer.Option(
-            "--measure",
             help="What settings are judged by: rmse, kendall_tau, ndcg@10 ...",
             show_default="rmse of stars, log_loss of yes and no, ndcg@10 of choices",
         ),
@@ -64,7 +62,7 @@ def tune(
     ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same trials.")] = 0,
     *,
-    said: ReadOptions,
+    reading: ReadOptions,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -78,7 +76,7 @@ def tune(
         raise DataError("there is no such folder", file=config, expected="a file in a folder that is there")
     if model not in MODELS:  # before much is read
         raise InvalidParameterError(f"there is no model {model!r}; expected one of {', '.join(TUNABLE)}")
-    observed, _ = observe(ratings, said)
+    observed, _ = observe(ratings, reading)
     doubt = misfit(suited(MODELS[model], observed), observed)
     if doubt is not None:
         warn(doubt)
@@ -103,7 +101,7 @@ def tune(
             artifact.save(found.recommender().fit(observed, observer=observer), out)
     if config is not None:
         _write(config, found)
-    command = _command(ratings, found, seed, said, out)
+    command = _command(ratings, found, seed, reading, out)
     if json:
         console.print_json(found.to_dict() | {"command": command, "out": None if out is None else str(out)})
     else:
@@ -132,7 +130,7 @@ def _ends(typed: list[str]) -> dict[str, tuple[float, float]]:
 
 
 def _show(found: TuneResult, command: str, config: Path | None, out: Path | None) -> None:
-    show_table(found.table(ROWS))
+    console.print_table(found.table(ROWS))
     for trial in found.trials:
         if trial.error is not None:
             console.print_line(f"trial {trial.number}: {trial.error}")
@@ -157,19 +155,19 @@ def _show(found: TuneResult, command: str, config: Path | None, out: Path | None
     console.out.print(f"to fit it: {command}", markup=False, soft_wrap=True)
 
 
-def _command(ratings: Path, found: TuneResult, seed: int, said: Mapping[str, Any], out: Path | None) -> str:
+def _command(ratings: Path, found: TuneResult, seed: int, reading: Mapping[str, Any], out: Path | None) -> str:
     """The fit that is to be made, as it would be typed."""
     words = ["tastespace", "fit", str(ratings), "--model", found.model, "--out", str(out or "MODEL")]
     words += ["--seed", str(seed)]
     for key, value in found.changed().items():
         words += ["--set", f"{key}={_typed(value)}"]
-    return shlex.join([*words, *_reading(said)])
+    return shlex.join([*words, *_reading(reading)])
 
 
-def _reading(said: Mapping[str, Any]) -> list[str]:
-    """What was said about reading, as options again."""
+def _reading(reading: Mapping[str, Any]) -> list[str]:
+    """The arguments of `read` that were given, as options again."""
     words: list[str] = []
-    for argument, value in said.items():
+    for argument, value in reading.items():
         if argument == "header":
             words.append("--header" if value else "--no-header")
         else:

@@ -17,7 +17,7 @@ from tastespace.evaluation.groups import GROUP_SCHEMA, Group, Grouping, group_re
 from tastespace.evaluation.metrics.rating import Loss, Predicted, squared_errors
 from tastespace.evaluation.resampling import EMPTY, Interval, Sums, counted, figure, plain_measures, those_of
 from tastespace.models.base.results import Prediction
-from tastespace.tables import Table, TextTables, frame_of
+from tastespace.tables import ShownAsText, TextTable, frame_of
 
 COVERAGES = (0.5, 0.8, 0.9, 0.95)  # of the intervals
 
@@ -105,7 +105,7 @@ class Tenth:
 
 
 @dataclass(frozen=True, repr=False)
-class Calibration(TextTables):
+class Calibration(ShownAsText):
     """How what a model said of its own outcomes held up on `n` test ratings.
 
     `measures` are, for each of the intervals of 50, 80, 90 and 95 %, `coverage_90` (how many ratings were inside),
@@ -174,16 +174,16 @@ class Calibration(TextTables):
         figures = [*names, *(f"{name}_{end}" for name, end in ends)]
         return frame_of(records, {"share": pl.String, "n": pl.Int64} | dict.fromkeys(figures, pl.Float64))
 
-    def tables(self, *, empty: bool = True) -> list[Table]:
+    def tables(self, *, empty: bool = True) -> list[TextTable]:
         """Coverage, errors by confidence, and the groups; `empty` is of groups, as in `groups_table`."""
         groups = [self.groups_table(side, empty=empty) for side in self.groups]
         return [self.coverage_table(), self.confidence_table(), *groups]
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """What the intervals held."""
         return self.coverage_table()
 
-    def coverage_table(self) -> Table:
+    def coverage_table(self) -> TextTable:
         """What the intervals held, one row each; of the PIT in a note."""
         # On a continuous scale a model always expects what the interval is called.
         kinds = ("coverage", "width") if self.levels is None else ("coverage", "expected", "width")
@@ -196,9 +196,9 @@ class Calibration(TextTables):
         )
         if self.off_levels:
             note += f"; scored as the nearest level: {counted(self.off_levels, 'rating')}"
-        return Table("Calibration: how many test ratings lie in their intervals", columns, tuple(rows), note)
+        return TextTable("Calibration: how many test ratings lie in their intervals", columns, tuple(rows), note)
 
-    def confidence_table(self) -> Table:
+    def confidence_table(self) -> TextTable:
         """The error of each tenth of the ratings, the most certain first."""
         rows = tuple(
             (
@@ -212,9 +212,9 @@ class Calibration(TextTables):
             for tenth in self.confidence
         )
         columns = ("tenth", "test ratings", "belief sd", "rating sd", "RMSE", "RMSE so far")
-        return Table("Errors by confidence, the most certain tenth first", columns, rows)
+        return TextTable("Errors by confidence, the most certain tenth first", columns, rows)
 
-    def pit_table(self) -> Table:
+    def pit_table(self) -> TextTable:
         """How many ratings are in each part from 0 to 1 of the PIT."""
         width = 1 / len(self.pit)
         spans = self.pit_intervals or [None] * len(self.pit)
@@ -225,9 +225,9 @@ class Calibration(TextTables):
         title = (
             f"Probability integral transform: {width:.4g} of the ratings in each part if the distributions are right"
         )
-        return Table(title, ("part", "share of the test ratings"), rows)
+        return TextTable(title, ("part", "share of the test ratings"), rows)
 
-    def groups_table(self, side: str, *, empty: bool = True) -> Table:
+    def groups_table(self, side: str, *, empty: bool = True) -> TextTable:
         """Calibration of "users" or "items", one row a group; empty groups have rows of their own, or are in a note."""
         if side not in self.groups:
             raise InvalidParameterError(f"the calibration has no groups of {side!r}; expected evaluate with groups")

@@ -17,7 +17,7 @@ from tastespace.evaluation.lists import LIST_METRICS, ListMaker, ListMeasures, L
 from tastespace.evaluation.metrics.binary import BY_USER, YES_NO, Reliability, auc_sums, reliability_sums
 from tastespace.evaluation.metrics.order import OF_ORDER, order_sums
 from tastespace.evaluation.metrics.rating import STANDARD, Loss, Metric, Predicted
-from tastespace.evaluation.predictions import Answers, predict_all, unasked
+from tastespace.evaluation.predictions import predict_all, unasked
 from tastespace.evaluation.relevance import EvaluationTask, Matched, Relevance, Relevant, relevance_of, task_of
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import Sums, intervals, those_of
@@ -122,8 +122,8 @@ def evaluate(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # What is to be said of the history has been said just now.
         if chosen or not task.is_of_lists:
-            scored = seed if calibration and task.is_of_stars else None
-            answers = predict_all(recommender, part, matched.users, history, seed=scored, observer=observer)
+            noise_seed = seed if calibration and task.is_of_stars else None
+            answers = predict_all(recommender, part, matched.users, history, seed=noise_seed, observer=observer)
         if relevance is not None:
             wanted = Wanted(
                 ks=ks,
@@ -136,7 +136,9 @@ def evaluate(
     seen = int(np.count_nonzero(matched.is_seen))
     if seen:
         warn(f"{seen:,} of {len(part):,} test ratings are of pairs that the model was fitted on: they are no test")
-    predicted = Predicted.of(matched.users, len(asked.people), answers.mean, part.values, chosen, _scores(answers))
+    scored = () if answers.outcomes is None else OF_UNCERTAIN
+    scores = {name: Loss(getattr(answers.outcomes, name)) for name in scored}
+    predicted = Predicted.of(matched.users, len(asked.people), answers.mean, part.values, chosen, scores)
     measured, groupings = predicted, list[Grouping]()
     if groups and predicted.names:
         groupings = _groupings(trained, part, asked, matched)
@@ -186,13 +188,6 @@ def _check_anything(
             f"{what} measured by lists, and there are none to be made; expected a model saved with its ratings, and "
             "ranking (no --no-ranking)"
         )
-
-
-def _scores(answers: Answers) -> dict[str, Loss]:
-    """Measures of what the model said besides the predicted ratings, if anything."""
-    if answers.outcomes is None:
-        return {}
-    return {"crps": Loss(answers.outcomes.crps), "log_score": Loss(answers.outcomes.log_score)}
 
 
 def _parts(recommender: Recommender, test: Ratings | Split) -> tuple[Ratings, Ratings | None]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tastespace.evaluation.metrics.rating import Predicted
 from tastespace.evaluation.resampling import EMPTY, Interval, Sums, figure, plain_measures, those_of
-from tastespace.tables import Table
+from tastespace.tables import TextTable
 
 # The first number of ratings of each group; 0 are the cold ones.
 STARTS = (0, 1, 6, 11, 21, 41, 81, 161, 321, 641)
@@ -114,7 +114,7 @@ def groups_table(
     *,
     empty: bool = True,
     intervals: bool = True,
-) -> Table:
+) -> TextTable:
     """One row a group of "users" or "items"; empty groups have rows of their own, or are in a note."""
     groups = next((of for of, _ in columns.values()), ())
     rows = tuple(
@@ -128,7 +128,7 @@ def groups_table(
     left_out = [] if empty else [group.label for group in groups if not group.n]
     note = f"{EMPTY}: {', '.join(left_out)}" if left_out else ""
     title = f"{title} by the number of training ratings of the {side}"
-    return Table(title, ("training ratings", f"test {side}", "test ratings", *columns), rows, note)
+    return TextTable(title, ("training ratings", f"test {side}", "test ratings", *columns), rows, note)
 
 
 def _cell(group: Group, measure: str, intervals: bool) -> str:

@@ -16,7 +16,7 @@ from tastespace.evaluation.groups import GROUP_SCHEMA, Group, group_records, gro
 from tastespace.evaluation.metrics.binary import Reliability
 from tastespace.evaluation.metrics.order import TAU
 from tastespace.evaluation.resampling import Interval, Sums, counted, display_name, figure, plain_number
-from tastespace.tables import Table, frame_of
+from tastespace.tables import TextTable, frame_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ListsMade:
         """The length in the middle, which stands for all."""
         return self.k[(len(self.k) - 1) // 2]
 
-    def told_relevant(self) -> str:
+    def relevant_text(self) -> str:
         """What is relevant, in words."""
         return "all test ratings" if self.relevant is None else f"rated at least {self.relevant:.4g}"
 
@@ -118,7 +118,7 @@ class Report:
         ]
         return frame_of(records, {"side": pl.String} | GROUP_SCHEMA)
 
-    def tables(self, *, empty: bool = True) -> list[Table]:
+    def tables(self, *, empty: bool = True) -> list[TextTable]:
         """Everything beyond the first line, as tables; `empty` is of groups, as in `groups_table`."""
         tables = [] if not self.order else [self.order_table()]
         tables += [] if self.lists is None else [self.lists_table()]
@@ -133,7 +133,8 @@ class Report:
     def __str__(self) -> str:
         figures = ", ".join(f"{display_name(name)} {figure(self[name])}" for name in self.headline)
         whose = "" if self.rating or self.lists is None else f" of {counted(self.lists.users, 'user')}"
-        return f"{figures} over {counted(self.n, self._unit)}{whose} ({self.cold:,} cold)"
+        unit = "choice" if self.kind in CHOICES else "rating"
+        return f"{figures} over {counted(self.n, unit)}{whose} ({self.cold:,} cold)"
 
     def __repr__(self) -> str:
         return f"<Report: {self}>"
@@ -151,11 +152,7 @@ class Report:
         filled = (group.measures for groups in self.groups.values() for group in groups if group.n)
         return list(next(filled, ()))
 
-    @property
-    def _unit(self) -> str:
-        return "choice" if self.kind in CHOICES else "rating"
-
-    def order_table(self) -> Table:
+    def order_table(self) -> TextTable:
         """Whether the test items of each user are in the right order, one row a measure, by length where it has one."""
         if not self.order:
             raise InvalidParameterError(
@@ -166,29 +163,29 @@ class Report:
         title = f"Order of their test items, of {counted(n_users, 'user')} with two different test ratings or more"
         return self._by_length(title, self.order, "all")
 
-    def _by_length(self, title: str, measures: Mapping[str, float], of_all: str) -> Table:
+    def _by_length(self, title: str, measures: Mapping[str, float], of_all: str) -> TextTable:
         """One row a measure and one column a length; what has no length stands in the first column, and says so."""
         ks = list(dict.fromkeys(name.partition("@")[2] for name in measures if "@" in name))
         names = list(dict.fromkeys(name.partition("@")[0] for name in measures if "@" in name))
         rows = [(display_name(name), *(self._cell(f"{name}@{k}") for k in ks)) for name in names]
         whole = [name for name in measures if "@" not in name]
         rows += [(f"{display_name(name)} ({of_all})", self._cell(name), *[""] * (len(ks) - 1)) for name in whole]
-        return Table(title, ("", *(f"@{k}" for k in ks)), tuple(rows))
+        return TextTable(title, ("", *(f"@{k}" for k in ks)), tuple(rows))
 
-    def lists_table(self) -> Table:
+    def lists_table(self) -> TextTable:
         """Measures of lists, one row each, by length."""
         made = self.lists
         if made is None:
             raise InvalidParameterError("the report has no measures of lists; expected evaluate with ranking")
         title = (
             f"Lists of {counted(made.users, 'user')}, out of all items they had not rated; relevant: "
-            f"{made.told_relevant()}"
+            f"{made.relevant_text()}"
         )
         if made.users_without_relevant:
             title += f" (left out: {counted(made.users_without_relevant, 'user')} without a relevant test rating)"
         return self._by_length(title, self.ranking, "all items")
 
-    def groups_table(self, side: str, *, empty: bool = True) -> Table:
+    def groups_table(self, side: str, *, empty: bool = True) -> TextTable:
         """Errors of "users" or "items", or of choices what was found; one row a group.
 
         Empty groups have rows of their own, or are in a note.

@@ -73,9 +73,7 @@ def bootstrap(
     n_users = len(columns)
     drawn = np.empty((resamples, columns.shape[1]))
     rng = generator(seed)
-    step = max(1, BLOCK_WEIGHTS // max(n_users, 1))
-    for start in range(0, resamples, step):
-        n = min(step, resamples - start)
+    for start, n in _blocks(resamples, n_users):
         drawn[start : start + n] = _weights(n, n_users, rng) @ columns
         observer(Progress("resampling", start + n, resamples))
     return {name: measure.quotient(*(drawn[:, place] for place in places[name])) for name, measure in sums.items()}
@@ -117,12 +115,16 @@ def swapped(differences: DoubleArray, resamples: int, seed: int) -> DoubleArray:
     n_users = len(differences)
     drawn = np.empty((resamples, differences.shape[1]))
     rng = generator(seed)
-    step = max(1, BLOCK_WEIGHTS // max(n_users, 1))
-    for start in range(0, resamples, step):
-        n = min(step, resamples - start)
+    for start, n in _blocks(resamples, n_users):
         signs = 1.0 - 2.0 * rng.integers(0, 2, (n, n_users), dtype=np.int8)
         drawn[start : start + n] = signs @ differences
     return drawn
+
+
+def _blocks(resamples: int, n_users: int) -> list[tuple[int, int]]:
+    """Some resamples at a time: the first of each block, and how many it has."""
+    step = max(1, BLOCK_WEIGHTS // max(n_users, 1))
+    return [(start, min(step, resamples - start)) for start in range(0, resamples, step)]
 
 
 def _weights(n: int, n_users: int, rng: Generator) -> DoubleArray:
@@ -147,27 +149,14 @@ def _stacked(sums: Mapping[Key, Sums]) -> tuple[DoubleArray, dict[Key, tuple[int
     return np.stack(columns, axis=1), places
 
 
-NAMES = {
-    "rmse": "RMSE",
-    "mae": "MAE",
-    "crps": "CRPS",
-    "log_score": "log score",
-    "log_loss": "log loss",
-    "ece": "ECE",
-    "yes_no_auc": "AUC of yes over no",
-    "yes_no_auc_by_user": "AUC by user",
-    "hit_rate": "hit rate",
-    "mrr": "MRR",
-    "map": "MAP",
-    "ndcg": "NDCG",
-    "ndcg_binary": "NDCG (binary)",
-    "popularity_lift": "popularity lift",
-    "gini": "Gini",
-    "auc": "AUC",
-    "kendall_tau": "Kendall tau-b",
-    "pairwise_accuracy": "pairwise accuracy",
-    "ndcg_rated": "NDCG (rated items)",
+# How people write measures; those that are not here are written as they are called.
+NAMES = {name: name.upper() for name in ("rmse", "mae", "crps", "ece", "mrr", "map", "ndcg", "auc")}
+NAMES |= {
+    name: name.replace("_", " ")
+    for name in ("log_score", "log_loss", "hit_rate", "popularity_lift", "pairwise_accuracy")
 }
+NAMES |= {"gini": "Gini", "kendall_tau": "Kendall tau-b", "yes_no_auc": "AUC of yes over no"}
+NAMES |= {"yes_no_auc_by_user": "AUC by user", "ndcg_binary": "NDCG (binary)", "ndcg_rated": "NDCG (rated items)"}
 UNDEFINED, EMPTY = "–", "empty"
 
 

@@ -24,7 +24,7 @@ from tastespace.models.base.posterior import Belief, People
 from tastespace.models.base.recommender import Recommender
 from tastespace.progress import Observer, silent
 from tastespace.randomness import generator
-from tastespace.tables import Table, TextTables
+from tastespace.tables import ShownAsText, TextTable
 
 USERS, STRANGERS = 1000, 500  # at most
 BLOCK = 1 << 22  # coordinates of queries made at once
@@ -147,7 +147,7 @@ def _part_of(ratings: CSR, rng: Generator) -> CSR:
 
 
 @dataclass(frozen=True, repr=False)
-class RetrievalReport(TextTables):
+class RetrievalReport(ShownAsText):
     """What an index finds of the true best k items of users and strangers, and how much faster than scans.
 
     Speed-ups are medians of ratios, all contenders taking turns on one thread: over numpy's scan, and over the exact
@@ -179,7 +179,7 @@ class RetrievalReport(TextTables):
         """For JSON."""
         return asdict(self)
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """All figures, one a line."""
         rows = {
             "accuracy": f"{self.accuracy:.4f}",
@@ -197,7 +197,7 @@ class RetrievalReport(TextTables):
         }
         who = f"{counted(self.n_users, 'user')} and {counted(self.n_strangers, 'stranger')}"
         title = f"{self.index}: the best {self.k} of {self.n_items:,} items for {who}"
-        return Table(title, ("measure", "value"), tuple(rows.items()), f"baseline: {self.baseline}")
+        return TextTable(title, ("measure", "value"), tuple(rows.items()), f"baseline: {self.baseline}")
 
 
 def retrieval(
@@ -235,7 +235,6 @@ def retrieval(
     found = Truth.of(exact, vectors, queries, k).judge(index.search(queries, k).items)
     timed = {"": time_single, "batched_": time_batch}
     timings = {prefix: time(index, exact, vectors, queries, k, seconds) for prefix, time in timed.items()}
-    names = ("microseconds", "speedup", "speedup_over_exact")
     return RetrievalReport(
         index=index.description,
         n_items=len(vectors),
@@ -250,7 +249,7 @@ def retrieval(
         worst_99=int(np.quantile(found.worst, 0.99, method="higher")),
         worst_median=int(np.quantile(found.worst, 0.5, method="higher")),
         n_bytes=index.n_bytes,
-        **{f"{prefix}{name}": getattr(timing, name) for prefix, timing in timings.items() for name in names},
+        **{f"{prefix}{name}": value for prefix, timing in timings.items() for name, value in vars(timing).items()},
     )
 
 

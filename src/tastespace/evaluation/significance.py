@@ -14,7 +14,7 @@ from tastespace.evaluation.report import ListsMade, Report
 from tastespace.evaluation.resampling import Interval, Sums, bootstrap, display_name, middle, swapped
 from tastespace.models.base.parameters import check_int
 from tastespace.randomness import resolve
-from tastespace.tables import Table, TableResult
+from tastespace.tables import TableResult, TextTable
 
 CLOSE = 1e-12  # relative: sums in another order differ by so much
 RESAMPLES = 10_000
@@ -73,7 +73,7 @@ class Comparisons(TableResult[Comparison]):
         """The content for JSON, by measure."""
         return {entry.measure: entry.to_dict() for entry in self}
 
-    def table(self, first: str = "first", second: str = "second") -> Table:
+    def table(self, first: str = "first", second: str = "second") -> TextTable:
         """The differences, under the names of the two."""
         rows = tuple(
             (
@@ -84,7 +84,7 @@ class Comparisons(TableResult[Comparison]):
             for entry in self
         )
         title = f"{first} less {second}, user by user"
-        return Table(title, ("", first, second, "difference", "95 % interval", "p"), rows)
+        return TextTable(title, ("", first, second, "difference", "95 % interval", "p"), rows)
 
 
 def compare_reports(first: Report, second: Report, *, resamples: int = RESAMPLES, seed: int = 0) -> Comparisons:
@@ -99,7 +99,8 @@ def compare_reports(first: Report, second: Report, *, resamples: int = RESAMPLES
     resolve(seed)
     _check_same_test(first, second)
     able = [name for name in first.sums if name in second.sums and first.sums[name].n_users > 1]
-    if "log_score" in able and not _same_scale(first, second):
+    scales = {report.calibration.levels for report in (first, second) if report.calibration is not None}
+    if "log_score" in able and len(scales) > 1:
         warn("the models give log scores of different levels, or one of levels and one of densities: not compared")
         able.remove("log_score")
     if first.lists and second.lists and first.lists.graded != second.lists.graded:
@@ -150,12 +151,6 @@ def _difference(both: Sums, totals: DoubleArray | float, counts: DoubleArray | f
     total, count = both.totals.sum(), both.counts.sum()
     upper = both.quotient((total + totals) / 2, (count + counts) / 2)
     return np.asarray(upper - both.quotient((total - totals) / 2, (count - counts) / 2))
-
-
-def _same_scale(first: Report, second: Report) -> bool:
-    """Whether log scores are of the same thing."""
-    one, other = first.calibration, second.calibration
-    return one is None or other is None or one.levels == other.levels
 
 
 def _check_same_test(first: Report, second: Report) -> None:

@@ -149,15 +149,8 @@ def cost_picture(comparison: ModelComparison) -> Picture | None:
     near = [point for point in named if low <= point.y <= high]
     figure, (axes,) = plot.new_figure(1, (9.2, 4.8))
     best = _frontier(near, smaller)
-    axes.plot(
-        [point.x for point in best],
-        [point.y for point in best],
-        color=PALE,
-        linewidth=6,
-        alpha=0.35,
-        drawstyle="steps-post",
-        zorder=1,
-    )
+    line: dict[str, Any] = {"color": PALE, "linewidth": 6, "alpha": 0.35, "drawstyle": "steps-post", "zorder": 1}
+    axes.plot([point.x for point in best], [point.y for point in best], **line)
     for point in near:
         span = _span(comparison[point.name], measure, point.y)
         if span is not None:

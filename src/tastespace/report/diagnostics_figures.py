@@ -31,11 +31,7 @@ def write_diagnostics(trace: Trace, folder: str | Path, *, diagnosis: Diagnosis 
 
 def pictures(trace: Trace, diagnosis: Diagnosis) -> list[Picture]:
     """All that there is to be drawn: what never changes has no autocorrelation, and without draws there is no mean."""
-    made = [
-        trace_picture(trace, diagnosis),
-        autocorrelation_picture(trace, diagnosis),
-        running_picture(trace, diagnosis),
-    ]
+    made = (draw(trace, diagnosis) for draw in (trace_picture, autocorrelation_picture, running_picture))
     return [picture for picture in made if picture is not None]
 
 
@@ -59,10 +55,11 @@ def trace_picture(trace: Trace, diagnosis: Diagnosis) -> Picture:
 def autocorrelation_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | None:
     """How long noise, log joint and worst prediction remember where they were, in sweeps after warm-up."""
     n = trace.sweeps - trace.warmup
+    constant = {row.quantity for row in diagnosis if row.verdict == CONSTANT}
     found = {
         name: values[:, trace.warmup :].astype(np.float64)
         for name, values in _series(trace, diagnosis, [NOISE, LOG_JOINT]).items()
-        if n >= 3 and np.isfinite(values).all() and not _is_constant(diagnosis, name)
+        if n >= 3 and np.isfinite(values).all() and name not in constant
     }
     found = {name: values for name, values in found.items() if np.ptp(values) > 0}
     if not found:
@@ -146,10 +143,6 @@ def _series(trace: Trace, diagnosis: Diagnosis, names: Sequence[str]) -> dict[st
     if diagnosis.pairs is not None:
         series["worst prediction"] = trace.predictions[:, :, diagnosis.pairs.worst]
     return series
-
-
-def _is_constant(diagnosis: Diagnosis, name: str) -> bool:
-    return any(row.quantity == name and row.verdict == CONSTANT for row in diagnosis)
 
 
 def _lines(axes: Axes, values: Any) -> None:

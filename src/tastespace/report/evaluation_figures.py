@@ -145,17 +145,13 @@ def pit_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> 
 def confidence_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> Picture:
     """The error of each tenth of the ratings, the most certain first."""
     figure, (axes,) = plot.new_figure(1, (9.2, 3.6))
-    for place, (name, found) in enumerate(models.items()):
-        filled = [x for x, tenth in enumerate(found.confidence) if tenth.n]
-        values = [found.confidence[x].measures["rmse"] for x in filled]
-        spans = [found.confidence[x].intervals.get("rmse") for x in filled]
-        shift = (place - (len(models) - 1) / 2) * 0.12
-        plot.draw_points(axes, [x + shift for x in filled], values, spans, looks[name], name)
+    tenths = {name: found.confidence for name, found in models.items()}
+    plot.draw_groups(axes, tenths, "rmse", looks, apart=0.12, joined=True)
     labels = [tenth.label for tenth in next(iter(models.values())).confidence]
     axes.set_xticks(range(len(labels)), labels, fontsize=9)
     axes.set_xlim(-0.5, len(labels) - 0.5)
-    title, tenths = "RMSE by confidence", "tenths of the test ratings by the sd of the belief, the most certain first"
-    plot.set_title(axes, title, x=tenths, y="RMSE")
+    title, order = "RMSE by confidence", "tenths of the test ratings by the sd of the belief, the most certain first"
+    plot.set_title(axes, title, x=order, y="RMSE")
     plot.add_legend(figure, axes, looks)
     return Picture.of(figure, "confidence", title, f". {_describe_confidence(models)}")
 

@@ -14,33 +14,17 @@ from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import UNDEFINED, counted, display_name, figure
 from tastespace.evaluation.significance import Comparisons
 from tastespace.report import evaluation_figures as draw
+from tastespace.report import page
 from tastespace.report.plotting import Picture, prepare_folder, write_pictures
-from tastespace.tables import Table
+from tastespace.tables import TextTable
 
-PAGE = "evaluation.html"
+PAGE, STYLE = "evaluation.html", "evaluation.css"
+Section = tuple[Picture, list[TextTable]]  # a picture with the tables of its figures
 # All that are ever written, so that those of an earlier run can be told from files of others.
 FIGURES = (
     *("errors-by-users", "errors-by-items", "found-by-users", "found-by-items", "lists"),
     *("coverage", "pit", "confidence", "reliability", "differences"),
 )
-STYLE = """
-:root { --ink: #22303c; --accent: #0f7b8a; --grid: #e6ebee; }
-body { color: var(--ink); background: #fff; font: 16px/1.5 system-ui, sans-serif; }
-body { margin: 0 auto; max-width: 62rem; padding: 1.5rem; }
-h1 { font-size: 1.6rem; border-bottom: 3px solid var(--accent); padding-bottom: .4rem; }
-h2 { font-size: 1.2rem; margin-top: 2.5rem; }
-figure { margin: 0; }
-img { width: 100%; height: auto; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; margin: .5rem 0 1rem; }
-caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
-th, td { padding: .15rem .8rem .15rem 0; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--grid); }
-th:first-child { text-align: left; }
-tbody th { font-weight: normal; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1.2rem; font-size: .9rem; }
-dt { color: var(--accent); }
-dd { margin: 0; overflow-wrap: anywhere; }
-"""
 
 
 def write_evaluation(
@@ -79,9 +63,9 @@ def _check_reports(reports: Any) -> None:
             )
 
 
-def _pictures(reports: Mapping[str, Report], comparisons: Comparisons | None) -> list[tuple[Picture, list[Table]]]:
+def _pictures(reports: Mapping[str, Report], comparisons: Comparisons | None) -> list[Section]:
     """Each picture with the tables of its figures."""
-    drawn: list[tuple[Picture, list[Table]]] = []
+    drawn: list[Section] = []
     looks = {name: place for place, name in enumerate(reports)}  # the same in all figures
     for side in ("users", "items"):
         grouped = {name: report for name, report in reports.items() if side in report.groups and report.group_measures}
@@ -105,7 +89,7 @@ def _pictures(reports: Mapping[str, Report], comparisons: Comparisons | None) ->
     return drawn
 
 
-def _calibration_pictures(reports: Mapping[str, Report], looks: Mapping[str, int]) -> list[tuple[Picture, list[Table]]]:
+def _calibration_pictures(reports: Mapping[str, Report], looks: Mapping[str, int]) -> list[Section]:
     """Those of the models that say how sure they are."""
     sure = {name: report.calibration for name, report in reports.items() if report.calibration is not None}
     if not sure:
@@ -122,11 +106,11 @@ def _calibration_pictures(reports: Mapping[str, Report], looks: Mapping[str, int
     ]
 
 
-def _of(name: str, table: Table) -> Table:
+def _of(name: str, table: TextTable) -> TextTable:
     return replace(table, title=f"{name}: {table.title}")
 
 
-def _summary(reports: Mapping[str, Report]) -> Table:
+def _summary(reports: Mapping[str, Report]) -> TextTable:
     """One row a model: the main measures, those of lists at the middle length."""
     measures = list(dict.fromkeys(name for report in reports.values() for name in (*report.rating, *_of_order(report))))
     made = next((report.lists for report in reports.values() if report.lists is not None), None)
@@ -143,7 +127,7 @@ def _summary(reports: Mapping[str, Report]) -> Table:
         for name, report in reports.items()
     )
     columns = ("model", *(display_name(measure) for measure in measures))
-    return Table("Main measures", columns, rows)
+    return TextTable("Main measures", columns, rows)
 
 
 def _of_order(report: Report) -> list[str]:
@@ -155,7 +139,7 @@ def _notes(reports: Mapping[str, Report], notes: Mapping[str, Any]) -> str:
     made = [report.lists for report in reports.values() if report.lists is not None]
     facts = {
         "test ratings": [f"{report.n:,} ({report.cold:,} cold)" for report in reports.values()],
-        "relevant": [lists.told_relevant() for lists in made],
+        "relevant": [lists.relevant_text() for lists in made],
         "lists": [f"of {counted(lists.users, 'user')}" for lists in made],
     }
     known = {str(name): str(value) for name, value in notes.items()}
@@ -166,31 +150,21 @@ def _notes(reports: Mapping[str, Report], notes: Mapping[str, Any]) -> str:
     return f"<dl>\n{terms}\n</dl>"
 
 
-def _page(reports: Mapping[str, Report], drawn: list[tuple[Picture, list[Table]]], notes: Mapping[str, Any]) -> str:
+def _page(reports: Mapping[str, Report], drawn: list[Section], notes: Mapping[str, Any]) -> str:
     sections = "\n".join(_section(picture, tables) for picture, tables in drawn)
     heading = f"Evaluation of {escape(' and '.join(reports))}"
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{heading}</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<main>
+    head = f"<title>{heading}</title>\n<style>\n{page.read(STYLE).decode()}</style>"
+    body = f"""<main>
 <h1>{heading}</h1>
 {_notes(reports, notes)}
 {_summary(reports).to_html()}
 <p>In brackets, and as whiskers: 95 % confidence intervals, users being resampled.</p>
 {sections}
-</main>
-</body>
-</html>
-"""
+</main>"""
+    return page.document(head, body)
 
 
-def _section(picture: Picture, tables: list[Table]) -> str:
+def _section(picture: Picture, tables: list[TextTable]) -> str:
     data = base64.b64encode(picture.svg).decode()
     shown = "\n".join(table.to_html() for table in tables)
     return f"""<section>

@@ -185,25 +185,16 @@ def _html(values: Mapping[str, Any], plotly: str) -> str:
     title = escape(", ".join(model["name"] for model in values["models"]))
     # Inside a script no less-than sign may stand for a tag; in JSON it can be written as a number.
     content = json.dumps(values, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
+    head = f"""<meta name="color-scheme" content="light dark">
 <title>{title} – tastespace</title>
 <link rel="icon" href="data:,">
 <style>{page.read(page.STYLE).decode()}</style>
-<script>{_inside(plotly)}</script>
-</head>
-<body>
-<main id="main"></main>
+<script>{_inside(plotly)}</script>"""
+    body = f"""<main id="main"></main>
 <div id="status" role="status" class="unseen"></div>
 <script type="application/json" id="values">{content}</script>
-{scripts}
-</body>
-</html>
-"""
+{scripts}"""
+    return page.document(head, body)
 
 
 def _inside(script: str) -> str:

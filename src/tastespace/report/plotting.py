@@ -129,15 +129,21 @@ def draw_points(
 
 
 def draw_groups(
-    axes: Axes, models: Mapping[str, Sequence[Group]], measure: str, looks: Mapping[str, int] | None = None
+    axes: Axes,
+    models: Mapping[str, Sequence[Any]],  # groups, or anything with n, measures and intervals
+    measure: str,
+    looks: Mapping[str, int] | None = None,
+    *,
+    apart: float = 0.18,
+    joined: bool = False,
 ) -> None:
     """A measure of each group that is not empty, the models side by side; `looks` where not in their order."""
     for place, (name, groups) in enumerate(models.items()):
         filled = [x for x, group in enumerate(groups) if group.n]
         values = [groups[x].measures[measure] for x in filled]
         spans = [groups[x].intervals.get(measure) for x in filled]
-        shift, look = (place - (len(models) - 1) / 2) * 0.18, place if looks is None else looks[name]
-        draw_points(axes, [x + shift for x in filled], values, spans, look, name, joined=False)
+        shift, look = (place - (len(models) - 1) / 2) * apart, place if looks is None else looks[name]
+        draw_points(axes, [x + shift for x in filled], values, spans, look, name, joined=joined)
 
 
 def name_groups(axes: Axes, groups: Sequence[Group], side: str) -> None:

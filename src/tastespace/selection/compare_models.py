@@ -108,7 +108,9 @@ def compare_models(
                     outcome = Outcome(error=reason) if reason else outcome_of(task, renamed(name, observer))
                 except KeyboardInterrupt:
                     outcome, is_interrupted = Outcome(error=INTERRUPTED), True
-            entries.append(_entry(name, model, outcome, split, starts.get(name)))
+            report = None if outcome.value is None else replace(outcome.value, test=split.test)
+            rest = (outcome.cost, outcome.trace, outcome.warnings, outcome.error)
+            entries.append(Entry(name, model.get_params(), report, *rest, start=starts.get(name)))
     if not is_interrupted:
         observer(Progress("models", len(models), len(models)))
     return ModelComparison(with_differences(entries, k, bootstrap, seed), Parts.of(split, kind), k, is_interrupted)
@@ -198,12 +200,6 @@ def _machine_bytes() -> int | None:
 
 def _gigabytes(n: int) -> str:
     return f"{n / 1e9:,.0f} GB" if n < 1e15 else f"{n / 1e9:.0e} GB"
-
-
-def _entry(name: str, model: Recommender, outcome: Outcome, split: Split, start: str | None) -> Entry:
-    report = None if outcome.value is None else replace(outcome.value, test=split.test)
-    rest = (outcome.cost, outcome.trace, outcome.warnings, outcome.error)
-    return Entry(name, model.get_params(), report, *rest, start=start)
 
 
 def _kind(split: Split) -> Kind:

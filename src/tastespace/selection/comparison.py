@@ -11,22 +11,14 @@ import polars as pl
 
 from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.splits import Split
+from tastespace.evaluation import resampling
 from tastespace.evaluation.groups import GROUP_SCHEMA, Group, group_records, groups_table
 from tastespace.evaluation.metrics.order import ACCURACY, NDCG, TAU
 from tastespace.evaluation.predictions import are_known
 from tastespace.evaluation.report import Report
-from tastespace.evaluation.resampling import (
-    UNDEFINED,
-    Interval,
-    bootstrap,
-    counted,
-    display_name,
-    figure,
-    middle,
-    plain_number,
-)
+from tastespace.evaluation.resampling import UNDEFINED, Interval, counted, display_name, figure, plain_number
 from tastespace.selection.trials import Cost, Moment
-from tastespace.tables import Table, TableResult, frame_of
+from tastespace.tables import TableResult, TextTable, frame_of
 
 COVERAGE = "coverage_90"
 SMALLER_IS_BETTER = ("rmse", "log_loss")
@@ -201,14 +193,14 @@ class ModelComparison(TableResult[Entry]):
         records = [record for entry in self.ranked for record in group_records(entry.groups, model=entry.model)]
         return frame_of(records, {"model": pl.String} | GROUP_SCHEMA)
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """One row a model, the best first: what it achieves and what it costs; why not, for one that failed."""
         cells = {entry.model: self._cells(entry) for entry in self.ranked}
         filled = [name for name in next(iter(cells.values()), {}) if any(row[name] for row in cells.values())]
         rows = tuple((model, *(row[name] or UNDEFINED for name in filled)) for model, row in cells.items())
-        return Table(f"Models, best first: {self.parts}", ("model", *filled), rows, self._note())
+        return TextTable(f"Models, best first: {self.parts}", ("model", *filled), rows, self._note())
 
-    def groups_table(self) -> Table:
+    def groups_table(self) -> TextTable:
         """The measure of each model by the number of training ratings of the users; empty groups are in a note."""
         measure = self.group_measure
         able = [entry for entry in self.ranked if any(measure in group.measures for group in entry.groups)]
@@ -276,9 +268,9 @@ def with_differences(entries: Sequence[Entry], k: int, resamples: int, seed: int
         sign = 1 if measure in SMALLER_IS_BETTER else -1
         values = {model: sign * found.value() for model, found in sums.items()}
         best = min(values, key=lambda model: values[model])
-        drawn = bootstrap(sums, resamples, seed) if resamples and sums[best].n_users > 1 else {}
+        drawn = resampling.bootstrap(sums, resamples, seed) if resamples and sums[best].n_users > 1 else {}
         for model, value in values.items():
-            span = middle(sign * (drawn[model] - drawn[best])) if drawn else None
+            span = resampling.middle(sign * (drawn[model] - drawn[best])) if drawn else None
             behind[model][measure] = Behind(value - values[best], span)
     return tuple(replace(entry, behind=behind[entry.model]) for entry in entries)
 

@@ -25,7 +25,7 @@ from tastespace.models.factorization.rank.reversible_jump import ReversibleJump
 from tastespace.progress import Observer, silent
 from tastespace.randomness import resolve
 from tastespace.selection.trials import Outcome, Task, renamed, run
-from tastespace.tables import Table, TableResult
+from tastespace.tables import TableResult, TextTable
 
 RankMethod = Literal["reversible-jump", "shrinkage", "ard", "grid"]
 METHODS: tuple[RankMethod, ...] = get_args(RankMethod)
@@ -112,7 +112,7 @@ class RankChoices(TableResult[RankChoice]):
         """The content for JSON."""
         return {**super().to_dict(), "train": self.n_train, "test": self.n_test}
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """Chosen rank, how likely that is, error, seconds."""
         rows = tuple(
             (
@@ -123,7 +123,7 @@ class RankChoices(TableResult[RankChoice]):
             for entry in self
         )
         title = f"the number of factors, chosen on {self.n_train:,} ratings; errors on {self.n_test:,} others"
-        return Table(title, ("method", "rank", "probability", "RMSE", "seconds"), rows)
+        return TextTable(title, ("method", "rank", "probability", "RMSE", "seconds"), rows)
 
 
 def choose_rank(

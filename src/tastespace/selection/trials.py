@@ -122,8 +122,8 @@ def attempt(task: Task, split: Split, observer: Observer = silent, *, is_alone: 
         except Exception as error:
             # A model may be anybody's, and what goes wrong in it must not end the others.
             outcome = Outcome(error=f"{type(error).__name__}: {error}")
-    said = dict.fromkeys(str(entry.message) for entry in caught if issubclass(entry.category, TastespaceWarning))
-    return replace(outcome, warnings=tuple(said))
+    messages = (str(entry.message) for entry in caught if issubclass(entry.category, TastespaceWarning))
+    return replace(outcome, warnings=tuple(dict.fromkeys(messages)))
 
 
 def renamed(name: str, observer: Observer) -> Observer:
@@ -328,10 +328,10 @@ def order_of_starts(starts: Mapping[str, str], names: Collection[str]) -> dict[s
     if not isinstance(starts, Mapping):
         raise InvalidParameterError(f"starts is {starts!r}; expected names of models by names, {{name: start}}")
     for name, start in starts.items():
-        for said in (name, start):
-            if said not in names:
+        for each in (name, start):
+            if each not in names:
                 raise InvalidParameterError(
-                    f"{name!r} is to begin from {start!r}, and no model {said!r} takes part; expected some of "
+                    f"{name!r} is to begin from {start!r}, and no model {each!r} takes part; expected some of "
                     f"{', '.join(names)}"
                 )
     return {name: _before(name, starts) for name in starts}

@@ -28,7 +28,7 @@ from tastespace.progress import Observer, Progress, silent
 from tastespace.randomness import resolve
 from tastespace.selection.search import Journal, Rung, Search, check_folder, require_optuna, rungs_of
 from tastespace.selection.trials import Task, attempt, run
-from tastespace.tables import Table, TableResult
+from tastespace.tables import TableResult, TextTable
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -212,7 +212,7 @@ class TuneResult(TableResult[TuneTrial]):
     def _names(self) -> list[str]:
         return list(dict.fromkeys(name for trial in self.trials for name in trial.settings))
 
-    def table(self, n: int | None = None) -> Table:
+    def table(self, n: int | None = None) -> TextTable:
         """One row a setting, the best first, and the model as it is; the first n of them."""
         names, tried = self._names(), self.ranked[:n]
         rows = [
@@ -226,7 +226,7 @@ class TuneResult(TableResult[TuneTrial]):
         rows.insert(place, (DEFAULTS, *([""] * len(names)), figure(self.defaults), "100%"))
         left = len(self.trials) - len(tried)
         measure = display_name(self.goal.measure)
-        return Table(
+        return TextTable(
             f"Settings of {self.model}, best first: {counted(len(self.trials), 'trial')}, judged by {measure} of "
             f"{self.held_out:,} of {counted(self.ratings, 'rating')}",
             ("trial", *names, measure, "users"),
@@ -405,7 +405,7 @@ class _Run:
         search = Search(self.space, is_smaller_better=self.goal.is_smaller_better, seed=seed, before=found)
         try:
             while len(found) < trials:
-                self._tell(defaults, found, trials)
+                self._report(defaults, found, trials)
                 ended = self._trial(search)
                 if ended is None:
                     return defaults, found, "time"
@@ -413,30 +413,30 @@ class _Run:
                 found.append(ended)
         except KeyboardInterrupt:
             return defaults, found, "interrupt"
-        self._tell(defaults, found, max(trials, len(found)))
+        self._report(defaults, found, max(trials, len(found)))
         return defaults, found, "trials"
 
     def _trial(self, search: Search) -> FrozenTrial | None:
         """One trial, rung by rung; None if the time is up before it has ended: then it is as if it had not begun."""
         if time.monotonic() >= self.until:
             return None
-        began, trial, said = time.monotonic(), search.ask(), dict[str, None]()
+        began, trial, warned = time.monotonic(), search.ask(), dict[str, None]()
         for rung in self.rungs:
             if time.monotonic() >= self.until:
                 return None
             outcome = attempt(self._task(trial.params, rung), rung.split, self._fitting)
-            said |= dict.fromkeys(outcome.warnings)
+            warned |= dict.fromkeys(outcome.warnings)
             if outcome.error is not None or (search.is_hopeless(trial, rung.step, outcome.value) and rung.share < 1):
                 break
         kept = {"seconds": time.monotonic() - began, "users": rung.share, "error": outcome.error}
-        return search.end(trial, kept | {"warnings": list(said)}, value=outcome.value, is_complete=rung.share == 1)
+        return search.end(trial, kept | {"warnings": list(warned)}, value=outcome.value, is_complete=rung.share == 1)
 
     def _task(self, searched: Mapping[str, Any], rung: Rung) -> Task:
         """A fit with these settings, in the units of the rung."""
         settings = {name: self.space[name].value(value, rung.split.train) for name, value in searched.items()}
         return Task(type(self.base), {**self.base.get_params(), **settings}, self.goal.value)
 
-    def _tell(self, defaults: float, found: list[FrozenTrial], total: int) -> None:
+    def _report(self, defaults: float, found: list[FrozenTrial], total: int) -> None:
         """How many trials have ended, with the best value so far with all users, that of the defaults included."""
         values = [trial.value for trial in found if trial.user_attrs["users"] == 1 and trial.value is not None]
         best = (min if self.goal.is_smaller_better else max)([defaults, *values])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +22,11 @@ from tastespace.service.monitoring import Metrics
 from tastespace.service.store import Store
 
 NOBODY = "you"  # whose history was sent, and no name
-MOST_QUESTIONS = 100  # Each takes as long as a list, and nobody answers more.
+MAX_QUESTIONS = 100  # Each takes as long as a list, and nobody answers more.
 
 
 @dataclass(eq=False)
-class Told:
+class Basis:
     """What a question goes by: what is believed already, or else ratings."""
 
     version: int = 0
@@ -40,24 +41,24 @@ class Answerer:
     loaded: Loaded
     store: Store
     metrics: Metrics
-    most_items: int
+    max_items: int
 
     def recommendations(self, wanted: RecommendationRequest) -> str:
         """As JSON: the same question about the same ratings has the same answer, which is kept for a while."""
         self._limit("n", wanted.n)
-        told = self._told(wanted)
+        basis = self._basis(wanted)
         question = "" if wanted.user is None else wanted.model_dump_json()
-        kept = None if told.known is None else told.known.answers.get(question)
+        kept = None if basis.known is None else basis.known.answers.get(question)
         if kept is not None:
             self.metrics.believed(was_kept=True)
             return kept
-        answer = as_json(self._recommended(wanted, told))
-        if told.known is not None:
-            self.loaded.keep_answer(told.known, question, answer)
+        answer = as_json(self._recommended(wanted, basis))
+        if basis.known is not None:
+            self.loaded.keep_answer(basis.known, question, answer)
         return answer
 
-    def _recommended(self, wanted: RecommendationRequest, told: Told) -> dict[str, Any]:
-        query, model = self._about(wanted, told), self.loaded.recommender
+    def _recommended(self, wanted: RecommendationRequest, basis: Basis) -> dict[str, Any]:
+        query, model = self._about(wanted, basis), self.loaded.recommender
         ranking = model.recommend(
             query,
             wanted.n,
@@ -83,33 +84,33 @@ class Answerer:
             "items": entries(model.ratings_, ranking, explanation),
         }
 
-    def predictions(self, guess: PredictionRequest) -> dict[str, Any]:
-        self._limit("the number of items", len(guess.items))
-        told = self._told(guess)
-        prediction = self.loaded.recommender.predict(self._about(guess, told), guess.items)
-        rows = prediction.to_dict(guess.coverage)["predictions"]
+    def predictions(self, wanted: PredictionRequest) -> dict[str, Any]:
+        self._limit("the number of items", len(wanted.items))
+        basis = self._basis(wanted)
+        prediction = self.loaded.recommender.predict(self._about(wanted, basis), wanted.items)
+        rows = prediction.to_dict(wanted.coverage)["predictions"]
         for row in rows:
             del row["user"]
         return {
-            "user": guess.user,
+            "user": wanted.user,
             "model": self.loaded.version,
-            "coverage": guess.coverage,
+            "coverage": wanted.coverage,
             "remarks": prediction.remarks,
             "items": [{**row, "item": str(row["item"])} for row in rows],
         }
 
-    def questions(self, curious: QuestionRequest) -> dict[str, Any]:
-        self._limit("n", curious.n, MOST_QUESTIONS)
-        told = self._told(curious)
+    def questions(self, wanted: QuestionRequest) -> dict[str, Any]:
+        self._limit("n", wanted.n, MAX_QUESTIONS)
+        basis = self._basis(wanted)
         questions = self.loaded.recommender.ask(
-            self._about(curious, told),
-            curious.n,
-            exclude=curious.exclude or "seen",
-            only=curious.only,
-            where=curious.where,
-            goal=curious.goal,
+            self._about(wanted, basis),
+            wanted.n,
+            exclude=wanted.exclude or "seen",
+            only=wanted.only,
+            where=wanted.where,
+            goal=wanted.goal,
         )
-        answer = self._listed(questions) | {"user": curious.user}
+        answer = self._listed(questions) | {"user": wanted.user}
         trained, items = self.loaded.recommender.ratings_, answer["items"]
         about = attributes_of(trained, trained.items.rows_of([item["item"] for item in items]))
         items = [{**item, "attributes": attributes} for item, attributes in zip(items, about, strict=True)]
@@ -127,7 +128,7 @@ class Answerer:
         return answer | {"items": items, "model": self.loaded.version, "remarks": lists.remarks}
 
     def place(self, about: UserMessage, shown: TasteMap) -> dict[str, Any]:
-        query = self._about(about, self._told(about))
+        query = self._about(about, self._basis(about))
         return {
             "user": about.user,
             "model": self.loaded.version,
@@ -137,36 +138,36 @@ class Answerer:
             **place_content(user_place(shown, query)),
         }
 
-    def _told(self, about: UserMessage) -> Told:
+    def _basis(self, about: UserMessage) -> Basis:
         """What there is to go by, before the model is asked."""
         if about.history is not None:
             if about.user is not None:
                 raise InvalidParameterError(
                     "got a user and a history; expected one of them: ratings of users are stored"
                 )
-            return Told(history=about.history)
+            return Basis(history=about.history)
         if about.user is None:
-            return Told()
+            return Basis()
         # The version is read first: a rating that comes between the two makes the belief newer than it is said to be,
         # which costs one more fold-in and never answers with what is past.
         version = self.store.person(about.user).version
         known = self.loaded.known(about.user, version)
-        return Told(version, known) if known is not None else Told(version, history=self.store.history(about.user))
+        return Basis(version, known) if known is not None else Basis(version, history=self.store.history(about.user))
 
-    def _about(self, about: UserMessage, told: Told) -> Query:
+    def _about(self, about: UserMessage, basis: Basis) -> Query:
         """The user with their ratings."""
         if about.user is None:
-            return self.loaded.about(NOBODY, told.history, is_sent=True)
-        self.metrics.believed(was_kept=told.known is not None)
-        if told.known is None:
-            told.known = Known(told.version, self.loaded.about(about.user, told.history))
-            self.loaded.keep(about.user, told.known)
-        return told.known.query
+            return self.loaded.about(NOBODY, basis.history, is_sent=True)
+        self.metrics.believed(was_kept=basis.known is not None)
+        if basis.known is None:
+            basis.known = Known(basis.version, self.loaded.about(about.user, basis.history))
+            self.loaded.keep(about.user, basis.known)
+        return basis.known.query
 
-    def _limit(self, name: str, n: int, most: int | None = None) -> None:
-        most = self.most_items if most is None else min(most, self.most_items)
-        if n > most:
-            raise InvalidParameterError(f"{name} is {n}; expected at most {most}")
+    def _limit(self, name: str, n: int, largest: int = sys.maxsize) -> None:
+        largest = min(largest, self.max_items)
+        if n > largest:
+            raise InvalidParameterError(f"{name} is {n}; expected at most {largest}")
 
 
 def as_json(content: dict[str, Any]) -> str:

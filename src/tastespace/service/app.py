@@ -59,23 +59,16 @@ def create_app(settings: Settings) -> FastAPI:
     check_access(settings)
     store = Store(settings.database_url)
     metrics, shutdown = Metrics(), Shutdown()
-    versions = Versions(settings.folder / "versions")
-    live = LiveModel(
-        Path(settings.model).resolve(),
-        store,
-        versions,
-        settings.cached_users,
-        settings.kept_versions,
-        metrics.answers,
-    )
+    model_folder, versions = Path(settings.model).resolve(), Versions(settings.folder / "versions")
+    kept = (settings.cached_users, settings.kept_versions)
+    live = LiveModel(model_folder, store, versions, *kept, metrics.answers)
     maps = Maps(settings.folder / "maps", versions)
     context = Context(settings, read_keys(settings.keys), store, live, metrics, Rates(settings.rate), maps)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        threadpool_limits(
-            1, user_api="blas"
-        )  # There are as many workers as cores: more threads would wait for one another.
+        # There are as many workers as cores: more threads would wait for one another.
+        threadpool_limits(1, user_api="blas")
         live.start()
         shutdown.watch()
         follower = threading.Thread(target=live.follow, args=(settings.poll_seconds,), name="follower", daemon=True)

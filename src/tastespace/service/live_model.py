@@ -78,7 +78,7 @@ class Versions:
 
 
 log = logging.getLogger("tastespace.service")
-MOST_ANSWERS, LONGEST_ANSWER = 8, 1 << 16  # kept of a user; letters of one, with its question
+MAX_ANSWERS, MAX_ANSWER_LENGTH = 8, 1 << 16  # kept of a user; letters of one, with its question
 
 
 @dataclass(eq=False)
@@ -101,7 +101,7 @@ class Loaded:
     activation: int
     recommender: Recommender
     manifest: dict[str, Any]
-    most_users: int
+    max_users: int
     _users: OrderedDict[str, Known] = field(default_factory=OrderedDict)
     _keeping: threading.Lock = field(default_factory=threading.Lock)
 
@@ -122,16 +122,16 @@ class Loaded:
                 return
             self._users[user] = known
             self._users.move_to_end(user)
-            while len(self._users) > self.most_users:
+            while len(self._users) > self.max_users:
                 self._users.popitem(last=False)
 
     def keep_answer(self, known: Known, question: str, answer: str) -> None:
         """Unless it is very long; with few others of the same user."""
-        if len(question) + len(answer) > LONGEST_ANSWER:
+        if len(question) + len(answer) > MAX_ANSWER_LENGTH:
             return
         with self._keeping:
             known.answers[question] = answer
-            while len(known.answers) > MOST_ANSWERS:
+            while len(known.answers) > MAX_ANSWERS:
                 known.answers.popitem(last=False)
 
     def about(self, user: str, history: dict[str, float], *, is_sent: bool = False) -> Query:
@@ -176,14 +176,14 @@ class LiveModel:
         model: Path,
         store: Store,
         versions: Versions,
-        most_users: int,
+        max_users: int,
         kept_versions: int,
         changed: Callable[[int], None] = lambda activation: None,
     ) -> None:
         """`changed` hears the number of the activation that answers from now on."""
         self._changed = changed
         self._model, self._store, self._versions = model, store, versions
-        self._most_users, self._kept_versions = most_users, kept_versions
+        self._max_users, self._kept_versions = max_users, kept_versions
         self._swapping = threading.Lock()
         self._current: Loaded | None = None
         self._refused: int | None = None  # an activation that could not be loaded here
@@ -195,10 +195,6 @@ class LiveModel:
             raise ArtifactError("no model is loaded yet; wait until /v1/ready says so")
         return self._current
 
-    @property
-    def is_loaded(self) -> bool:
-        return self._current is not None
-
     def start(self) -> None:
         """Load what answered last; a model that is new to the database becomes the first version."""
         activation = self._store.activation()
@@ -209,7 +205,7 @@ class LiveModel:
             self._answer_with(loaded, activation.id)
             return
         self._answer_with(self._load(activation.version, activation.id), activation.id)
-        self._tell_if_another_waits()
+        self._warn_if_another_waits()
 
     def reload(self) -> Activation:
         """The artifact as it is now becomes the version that answers, in every worker; a bad one changes nothing."""
@@ -287,7 +283,7 @@ class LiveModel:
         self._current = loaded
         self._changed(activation)
 
-    def _tell_if_another_waits(self) -> None:
+    def _warn_if_another_waits(self) -> None:
         """Whoever fits again and starts again may expect the new model; what answered last answers, until told."""
         try:
             is_another = self._versions.name_of(self._model) != self.current.version
@@ -304,7 +300,7 @@ class LiveModel:
         path = self._versions.path(version)
         recommender = artifact.load(path).set_params(threads=1)
         recommender.warns = False  # Remarks are part of the answers.
-        loaded = Loaded(version, activation, recommender, artifact.read_manifest(path), self._most_users)
+        loaded = Loaded(version, activation, recommender, artifact.read_manifest(path), self._max_users)
         self._try_out(loaded)
         return loaded
 

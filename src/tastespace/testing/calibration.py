@@ -25,7 +25,7 @@ from tastespace.inference.drivers import Schedule, sample
 from tastespace.inference.transition import Model, Transition
 from tastespace.models.base.parameters import check_int, check_number
 from tastespace.progress import silent
-from tastespace.testing.geweke import FALSE_ALARMS, OVERFLOWS, Bind, Functionals, evaluate_functionals, find_not_finite
+from tastespace.testing.geweke import OVERFLOWS, Bind, Functionals, SamplerResult, evaluate_functionals, find_not_finite
 
 Params = TypeVar("Params")
 
@@ -94,27 +94,13 @@ class Ranked:
 
 
 @dataclass(frozen=True, repr=False)
-class CalibrationResult:
-    """The result by function; shown as a table."""
+class CalibrationResult(SamplerResult[Ranked]):
+    """Whether ranks are uniform."""
 
-    rows: tuple[Ranked, ...]
-    n: int  # data sets
-    failure: str | None = None  # why there is no result: something is not finite
-
-    @property
-    def p_value(self) -> float:
-        """The p-value of all functions together, by Bonferroni; 0 after a failure."""
-        if self.failure is not None:
-            return 0.0
-        return min(1.0, len(self.rows) * min(row.p_value for row in self.rows))
+    claim = "the posteriors are not calibrated"
 
     def __getitem__(self, name: str) -> Ranked:
         return {row.name: row for row in self.rows}[name]
-
-    def assert_passes(self, alpha: float = FALSE_ALARMS) -> None:
-        """Raise an AssertionError with the table if the p-value is below alpha."""
-        if not self.p_value >= alpha:
-            raise AssertionError(f"the posteriors are not calibrated (alpha {alpha:g})\n{self!r}")
 
     def __repr__(self) -> str:
         head = f"Calibration on {self.n} data sets: p = {self.p_value:.3g}"

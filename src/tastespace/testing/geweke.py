@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.random import Generator
@@ -57,12 +57,24 @@ class Compared:
         return float(2 * ndtr(-abs(self.z))) if not math.isnan(self.z) else 0.0
 
 
-@dataclass(frozen=True, repr=False)
-class GewekeResult:
-    """The result by function; shown as a table."""
+class HasPValue(Protocol):
+    """What is known of one function."""
 
-    rows: tuple[Compared, ...]
-    n: int  # draws of each kind
+    @property
+    def p_value(self) -> float: ...
+
+
+Row = TypeVar("Row", bound=HasPValue)
+
+
+@dataclass(frozen=True, repr=False)
+class SamplerResult(Generic[Row]):
+    """The result of a test of a sampler, by function; shown as a table."""
+
+    claim: ClassVar[str]  # what does not hold where the test fails
+
+    rows: tuple[Row, ...]
+    n: int  # draws of each kind, or data sets
     failure: str | None = None  # why there is no result: something is not finite, or the chain does not move
 
     @property
@@ -72,17 +84,24 @@ class GewekeResult:
             return 0.0
         return min(1.0, len(self.rows) * min(row.p_value for row in self.rows))
 
+    def assert_passes(self, alpha: float = FALSE_ALARMS) -> None:
+        """Raise an AssertionError with the table if the p-value is below alpha."""
+        if not self.p_value >= alpha:
+            raise AssertionError(f"{self.claim} (alpha {alpha:g})\n{self!r}")
+
+
+@dataclass(frozen=True, repr=False)
+class GewekeResult(SamplerResult[Compared]):
+    """What both ways of drawing agree on."""
+
+    claim = "the transition does not keep the joint distribution"
+
     @property
     def worst(self) -> float:
         """The largest distance in standard errors; infinite after a failure."""
         if self.failure is not None:
             return math.inf
         return max(abs(row.z) for row in self.rows)
-
-    def assert_passes(self, alpha: float = FALSE_ALARMS) -> None:
-        """Raise an AssertionError with the table if the p-value is below alpha."""
-        if not self.p_value >= alpha:
-            raise AssertionError(f"the transition does not keep the joint distribution (alpha {alpha:g})\n{self!r}")
 
     def __repr__(self) -> str:
         width = max(len("function"), *(len(row.name) for row in self.rows))

@@ -68,11 +68,6 @@ def _logistic(score: DoubleArray) -> DoubleArray:
     return 1 / (1 + np.exp(-score))
 
 
-def _exponential(score: DoubleArray) -> DoubleArray:
-    rates: DoubleArray = np.exp(score)
-    return rates
-
-
 def _probit(score: DoubleArray) -> DoubleArray:
     from scipy.special import ndtr
 
@@ -209,7 +204,8 @@ def counts(
     So the observed pairs are as informative as the values. `mean` is over all pairs, the unrecorded ones included; a
     user or item may end up without a rating, but keeps its row. Small sizes only.
     """
-    truth = replace(_truth(n_users, n_items, n_factors, biases, spread, rng), link=_exponential)
+    truth = _truth(n_users, n_items, n_factors, biases, spread, rng)
+    truth = replace(truth, link=lambda score: np.asarray(np.exp(score)))
     truth = replace(truth, offset=float(np.log(mean / truth.matrix().mean())))
     drawn = rng.poisson(truth.matrix())
     users, items = np.nonzero(drawn)
@@ -256,22 +252,10 @@ def _ratings(truth: Truth, pairs: Pairs, values: NDArray[Any]) -> Ratings:
 MAX_OPINION = 2.2  # an opinion that gets the highest rating in every group
 
 
-def _extreme(x: DoubleArray) -> DoubleArray:
-    return np.sign(x) * np.abs(x) ** 0.4
-
-
-def _moderate(x: DoubleArray) -> DoubleArray:
-    return np.sign(x) * np.abs(x) ** 2.2
-
-
-def _generous(x: DoubleArray) -> DoubleArray:
-    return np.asarray(2 * ((x + 1) / 2) ** 0.4 - 1)
-
-
 SHAPES: dict[str, Callable[[DoubleArray], DoubleArray]] = {
-    "extreme": _extreme,
-    "moderate": _moderate,
-    "generous": _generous,
+    "extreme": lambda x: np.sign(x) * np.abs(x) ** 0.4,
+    "moderate": lambda x: np.sign(x) * np.abs(x) ** 2.2,
+    "generous": lambda x: np.asarray(2 * ((x + 1) / 2) ** 0.4 - 1),
 }
 
 

@@ -13,7 +13,7 @@ from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.evaluation.metrics.order import divided
 from tastespace.evaluation.metrics.rating import Metric, Predicted
 from tastespace.evaluation.resampling import EMPTY, Interval, Sums, figure, jackknife
-from tastespace.tables import Table
+from tastespace.tables import TextTable
 
 # Probabilities are kept so far from 0 and 1: a model may say 0 or 1, and be wrong, which no sum would survive.
 MIN_PROBABILITY = 0.001
@@ -142,7 +142,7 @@ class Reliability:
         """The content for JSON."""
         return [entry.to_dict() for entry in self.bins]
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """One row a bin."""
         rows = tuple(
             (
@@ -153,7 +153,7 @@ class Reliability:
             for entry in self.bins
         )
         title = "Reliability: how often yes came, by its predicted probability"
-        return Table(title, ("predicted", "test ratings", "mean prediction", "share of yes"), rows)
+        return TextTable(title, ("predicted", "test ratings", "mean prediction", "share of yes"), rows)
 
 
 def auc_sums(predicted: Predicted) -> tuple[dict[str, Sums], dict[str, Interval]]:

@@ -92,20 +92,16 @@ class Predicted:
         """The measures that are means over ratings, as sums by user."""
         users = self.users[which]
         counts = np.bincount(users, minlength=self.n_users).astype(np.float64)
-        return {
-            name: Sums(_total(users, loss.values[which], self.n_users), counts, loss.is_root)
-            for name, loss in self.losses.items()
-        }
+        found = {}
+        for name, loss in self.losses.items():
+            totals = np.asarray(np.bincount(users, loss.values[which], self.n_users), np.float64)
+            found[name] = Sums(totals, counts, loss.is_root)
+        return found
 
     def _value(self, name: str, which: Any) -> float:
         if name in self.losses:
             return self.losses[name].over(which)
         return float(self.metrics[name](self.predicted[which], self.true[which]))
-
-
-def _total(users: IntArray, values: NDArray[Any], n_users: int) -> DoubleArray:
-    """The sum of each user's."""
-    return np.asarray(np.bincount(users, values, n_users), np.float64)
 
 
 def _loss(name: str, metric: Metric, predicted: FloatArray, true: FloatArray) -> Loss | None:

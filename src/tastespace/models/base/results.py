@@ -6,12 +6,11 @@ report), and how it looks at a prompt and in a notebook. `remarks` are what whoe
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import polars as pl
@@ -22,30 +21,18 @@ from tastespace.distributions.rating_distribution import RatingDistribution
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.policies import Uncertainty, level_columns
-from tastespace.tables import to_pandas
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from tastespace.settings import renamed_attribute
+from tastespace.tables import Tabular
 
 DIGITS = 5  # after the point, of the numbers of an answer
-RENAMED = {"sureness": "uncertainty"}  # attributes of the first edition
 SHOWN = 3  # lists that are shown at a prompt
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Table(ABC):
+class Table(Tabular, ABC):
     """A result that is a table. A subclass says its columns."""
 
     remarks: tuple[str, ...] = ()
-
-    @abstractmethod
-    def to_polars(self) -> pl.DataFrame:
-        """One row an entry."""
-
-    def to_pandas(self, *args: Any, **options: Any) -> pd.DataFrame:
-        """The same table as a pandas frame."""
-        return to_pandas(self.to_polars(*args, **options))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: one entry a row, numbers rounded."""
@@ -58,11 +45,7 @@ class Table(ABC):
 
     def __getattr__(self, name: str) -> Any:
         """What was called otherwise in the first edition."""
-        if name not in RENAMED:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        message = f"{type(self).__name__}.{name} is called {RENAMED[name]} now"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return getattr(self, RENAMED[name])
+        return getattr(self, renamed_attribute(self, name))
 
     def __repr__(self) -> str:
         with pl.Config(tbl_rows=10, tbl_hide_dataframe_shape=True):

@@ -19,6 +19,22 @@ def read(name: str) -> bytes:
     return (resources.files(__name__) / name).read_bytes()
 
 
+def document(head: str, body: str) -> str:
+    """A whole HTML file."""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+{head}
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
 def read_plotly() -> bytes:
     """Plotly's JavaScript, which comes with the installed package: no page loads anything from elsewhere."""
     if find_spec("plotly") is None:

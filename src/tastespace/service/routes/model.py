@@ -8,36 +8,27 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from tastespace.errors import ArtifactError, InvalidParameterError
+from tastespace.service import messages
 from tastespace.service.access import Context
-from tastespace.service.messages import (
-    Health,
-    Map,
-    Method,
-    ModelInfo,
-    ModelOutline,
-    ModelStory,
-    Pending,
-    Place,
-    PlaceRequest,
-    Ready,
-    VersionInfo,
-)
+from tastespace.service.messages import Method, PlaceRequest
 from tastespace.service.middleware import ProblemError
 from tastespace.service.routes.parts import Administrator, AnyClient, Reader, ServiceContext, UserId, respond
 from tastespace.service.store import Activation
 
 router = APIRouter(prefix="/v1", tags=["model"])
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-PENDING: dict[int | str, dict[str, Any]] = {202: {"model": Pending, "description": "It is being made: ask again."}}
+PENDING: dict[int | str, dict[str, Any]] = {
+    202: {"model": messages.Pending, "description": "It is being made: ask again."}
+}
 
 
-@router.get("/health", response_model=Health, tags=["service"])
+@router.get("/health", response_model=messages.Health, tags=["service"])
 async def health() -> Response:
     """Whether the process answers at all."""
     return respond({"status": "ok"})
 
 
-@router.get("/ready", response_model=Ready, tags=["service"])
+@router.get("/ready", response_model=messages.Ready, tags=["service"])
 def ready(context: ServiceContext, client: AnyClient) -> Response:
     """Whether requests can be answered: a model is loaded, and the database is reachable."""
     context.store.ping()
@@ -50,7 +41,7 @@ def metrics(context: ServiceContext, client: Reader) -> Response:
     return Response(context.metrics.text(), headers={"Content-Type": METRICS_TYPE})
 
 
-@router.get("/model", response_model=ModelInfo)
+@router.get("/model", response_model=messages.ModelInfo)
 def model(context: ServiceContext, client: Reader) -> Response:
     """The current version: its data, accuracy and index."""
     loaded = context.live.current
@@ -75,13 +66,13 @@ def model(context: ServiceContext, client: Reader) -> Response:
     )
 
 
-@router.post("/model/reload", response_model=VersionInfo)
+@router.post("/model/reload", response_model=messages.VersionInfo)
 def reload(context: ServiceContext, client: Administrator) -> Response:
     """Load the artifact as it is on disk now, in every worker; one that cannot be read changes nothing."""
     return _swap(context.live.reload)
 
 
-@router.post("/model/rollback", response_model=VersionInfo)
+@router.post("/model/rollback", response_model=messages.VersionInfo)
 def roll_back(context: ServiceContext, client: Administrator) -> Response:
     """Return to the previous version."""
     return _swap(context.live.roll_back)
@@ -99,34 +90,34 @@ def _version(entry: Activation) -> dict[str, Any]:
     return about | {"at": entry.activated_at.isoformat()}
 
 
-@router.get("/model/outline", response_model=ModelOutline)
+@router.get("/model/outline", response_model=messages.ModelOutline)
 def outline(context: ServiceContext, client: Reader) -> Response:
     """What a client needs to know before it asks: the rating scale, capabilities, attributes of items."""
     loaded = context.live.current
     return respond({"version": loaded.version, **loaded.outline})
 
 
-@router.get("/model/story", response_model=ModelStory)
+@router.get("/model/story", response_model=messages.ModelStory)
 def story(context: ServiceContext, client: Reader) -> Response:
     """How the model was fitted: chains, accuracy, noise."""
     loaded = context.live.current
     return respond({"version": loaded.version, **loaded.story})
 
 
-@router.get("/map", response_model=Map, responses=PENDING)
+@router.get("/map", response_model=messages.Map, responses=PENDING)
 def taste_map(context: ServiceContext, client: Reader, method: Method = "pca") -> Response:
     """The items in two dimensions. Made on first use, which by t-SNE takes a minute or more."""
     content = context.maps.content(context.live.current, method)
     return _pending() if content is None else respond(content)
 
 
-@router.get("/users/{user}/place", response_model=Place, responses=PENDING)
+@router.get("/users/{user}/place", response_model=messages.Place, responses=PENDING)
 def place_of_user(context: ServiceContext, client: Reader, user: UserId, method: Method = "pca") -> Response:
     """Where a user is on the map, from their ratings up to now."""
     return _place(context, PlaceRequest(user=user, method=method))
 
 
-@router.post("/place", response_model=Place, responses=PENDING)
+@router.post("/place", response_model=messages.Place, responses=PENDING)
 def place(context: ServiceContext, client: Reader, wanted: PlaceRequest) -> Response:
     """Where a user, or a new user with a history, is on the map."""
     return _place(context, wanted)

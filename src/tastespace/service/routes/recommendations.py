@@ -11,34 +11,13 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter
 
 from tastespace.report.model_page import attributes_of
+from tastespace.service import messages
 from tastespace.service.access import Context, authenticate, context_of
 from tastespace.service.answering import ids_of, known_item
 from tastespace.service.live_model import Loaded
-from tastespace.service.messages import (
-    CatalogueItem,
-    Id,
-    Items,
-    PredictionRequest,
-    Predictions,
-    QuestionRequest,
-    Questions,
-    RecommendationRequest,
-    Recommendations,
-    SimilarItems,
-)
-from tastespace.service.routes.parts import (
-    ItemId,
-    Limit,
-    Offset,
-    Reader,
-    Search,
-    ServiceContext,
-    UserId,
-    Where,
-    declare_parameters,
-    read_message,
-    respond,
-)
+from tastespace.service.messages import Id, PredictionRequest, QuestionRequest, RecommendationRequest
+from tastespace.service.routes import parts
+from tastespace.service.routes.parts import ItemId, Limit, Offset, Reader, Search, ServiceContext, UserId, Where
 
 router = APIRouter(prefix="/v1", tags=["recommendations"])
 # The parameters of a query: everything but the history of a new user.
@@ -48,32 +27,32 @@ USER = {**TypeAdapter(Id).json_schema(), "examples": ["7"]}
 
 @router.get(
     "/users/{user}/recommendations",
-    response_model=Recommendations,
-    openapi_extra=declare_parameters(RecommendationRequest, {"user": USER}, PARAMETERS),
+    response_model=messages.Recommendations,
+    openapi_extra=parts.declare_parameters(RecommendationRequest, {"user": USER}, PARAMETERS),
 )
 async def recommendations_of_user(request: Request) -> Response:
     """The best items for a user, from their ratings up to now."""
     await authenticate(request, "read")
-    return await _recommend(context_of(request), read_message(request, RecommendationRequest, PARAMETERS))
+    return await _recommend(context_of(request), parts.read_message(request, RecommendationRequest, PARAMETERS))
 
 
-@router.post("/recommendations", response_model=Recommendations)
+@router.post("/recommendations", response_model=messages.Recommendations)
 async def recommendations(context: ServiceContext, client: Reader, wanted: RecommendationRequest) -> Response:
     """The best items for a user, or for a new user with a history, which is not stored."""
     return await _recommend(context, wanted)
 
 
 async def _recommend(context: Context, wanted: RecommendationRequest) -> Response:
-    return respond(await run_sync(context.answerer.recommendations, wanted, limiter=context.list_threads))
+    return parts.respond(await run_sync(context.answerer.recommendations, wanted, limiter=context.list_threads))
 
 
-@router.post("/predictions", response_model=Predictions)
+@router.post("/predictions", response_model=messages.Predictions)
 def predictions(context: ServiceContext, client: Reader, wanted: PredictionRequest) -> Response:
     """How a user would rate these items, with uncertainty."""
-    return respond(context.answerer.predictions(wanted))
+    return parts.respond(context.answerer.predictions(wanted))
 
 
-@router.get("/users/{user}/questions", response_model=Questions)
+@router.get("/users/{user}/questions", response_model=messages.Questions)
 def questions_for_user(
     context: ServiceContext,
     client: Reader,
@@ -83,16 +62,16 @@ def questions_for_user(
     goal: Literal["ratings", "list"] = "ratings",
 ) -> Response:
     """The items that a user should rate next, to learn their taste soonest."""
-    return respond(context.answerer.questions(QuestionRequest(user=user, n=n, where=where, goal=goal)))
+    return parts.respond(context.answerer.questions(QuestionRequest(user=user, n=n, where=where, goal=goal)))
 
 
-@router.post("/questions", response_model=Questions)
+@router.post("/questions", response_model=messages.Questions)
 def questions(context: ServiceContext, client: Reader, wanted: QuestionRequest) -> Response:
     """The items that a user, or a new user with a history, should rate next."""
-    return respond(context.answerer.questions(wanted))
+    return parts.respond(context.answerer.questions(wanted))
 
 
-@router.get("/items", response_model=Items, tags=["items"])
+@router.get("/items", response_model=messages.Items, tags=["items"])
 def search_items(
     context: ServiceContext, client: Reader, search: Search = "", limit: Limit = 20, offset: Offset = 0
 ) -> Response:
@@ -105,22 +84,22 @@ def search_items(
             found = found | loaded.titles.str.contains(text, literal=True)
         rows = np.flatnonzero(found.to_numpy())
     rows = rows[np.argsort(-loaded.popularity[rows], kind="stable")]
-    return respond({"total": len(rows), "items": _describe(loaded, rows[offset : offset + limit])})
+    return parts.respond({"total": len(rows), "items": _describe(loaded, rows[offset : offset + limit])})
 
 
-@router.get("/items/{item}", response_model=CatalogueItem, tags=["items"])
+@router.get("/items/{item}", response_model=messages.CatalogueItem, tags=["items"])
 def one_item(context: ServiceContext, client: Reader, item: ItemId) -> Response:
     """Title, attributes and number of ratings of an item."""
     loaded = context.live.current
-    return respond(_describe(loaded, np.array([known_item(loaded, item)]))[0])
+    return parts.respond(_describe(loaded, np.array([known_item(loaded, item)]))[0])
 
 
-@router.get("/items/{item}/similar", response_model=SimilarItems, tags=["items"])
+@router.get("/items/{item}/similar", response_model=messages.SimilarItems, tags=["items"])
 def similar(
     context: ServiceContext, client: Reader, item: ItemId, n: Annotated[int, Query(ge=1)] = 10, where: Where = None
 ) -> Response:
     """The items most similar to one."""
-    return respond(context.answerer.similar(item, n, where))
+    return parts.respond(context.answerer.similar(item, n, where))
 
 
 def _describe(loaded: Loaded, rows: Any) -> list[dict[str, Any]]:

@@ -15,17 +15,8 @@ from tastespace.errors import InvalidParameterError, UnknownIdError, named
 from tastespace.service.access import Context
 from tastespace.service.live_model import Loaded
 from tastespace.service.messages import DeletedUser, NewRating, RatingBatch, StoredCount, User, UserHistory, Users
-from tastespace.service.routes.parts import (
-    ItemId,
-    Limit,
-    Offset,
-    Reader,
-    Search,
-    ServiceContext,
-    UserId,
-    Writer,
-    respond,
-)
+from tastespace.service.routes import parts
+from tastespace.service.routes.parts import ItemId, Limit, Offset, Reader, Search, ServiceContext, UserId, Writer
 from tastespace.service.store import RatingRow, RequestKey
 
 router = APIRouter(prefix="/v1", tags=["users"])
@@ -45,7 +36,7 @@ IdempotencyKey = Annotated[
 @router.get("/users", response_model=Users)
 def search_users(context: ServiceContext, client: Reader, search: Search = "", limit: Limit = 20) -> Response:
     """Users by the beginning of their ids."""
-    return respond({"users": context.store.users(search.replace("\x00", ""), limit)})
+    return parts.respond({"users": context.store.users(search.replace("\x00", ""), limit)})
 
 
 @router.get("/users/{user}", response_model=User)
@@ -57,7 +48,7 @@ def one_user(context: ServiceContext, client: Reader, user: UserId) -> Response:
     total, _ = context.store.ratings_of(user, 1, 0)
     trained = context.live.current.recommender.ratings_.users.rows_of([user])[0] >= 0
     in_training = bool(trained) and not person.is_deleted
-    return respond({"user": user, "ratings": total, "version": person.version, "in_training": in_training})
+    return parts.respond({"user": user, "ratings": total, "version": person.version, "in_training": in_training})
 
 
 @router.get("/users/{user}/ratings", response_model=UserHistory)
@@ -77,7 +68,7 @@ def history(context: ServiceContext, client: Reader, user: UserId, limit: Limit 
         }
         for place, row in enumerate(rows)
     ]
-    return respond({"user": user, "total": total, "ratings": ratings})
+    return parts.respond({"user": user, "total": total, "ratings": ratings})
 
 
 @router.put("/users/{user}/ratings/{item}", response_model=StoredCount)
@@ -98,7 +89,7 @@ def delete_rating(context: ServiceContext, client: Writer, user: UserId, item: I
     """Delete a rating; 404 if there is none."""
     if not context.store.delete_rating(user, item):
         raise UnknownIdError(f"the user {user!r} has not rated {item!r}")
-    return respond({"stored": 0})
+    return parts.respond({"stored": 0})
 
 
 @router.post("/ratings", response_model=StoredCount)
@@ -121,7 +112,7 @@ def forget(context: ServiceContext, client: Writer, user: UserId) -> Response:
     """
     if not context.store.person(user).version:
         raise UnknownIdError(f"the user {user!r} is unknown")
-    return respond({"user": user, "forgotten": context.store.forget(user)})
+    return parts.respond({"user": user, "forgotten": context.store.forget(user)})
 
 
 def _store(context: Context, new: list[RatingRow], client: str, key: str | None) -> Response:
@@ -131,7 +122,7 @@ def _store(context: Context, new: list[RatingRow], client: str, key: str | None)
     before = context.store.rate(new, once, body)
     if before is None:
         context.metrics.stored(len(new))
-    return respond(before or body, headers=None if before is None else {"Idempotency-Replayed": "true"})
+    return parts.respond(before or body, headers=None if before is None else {"Idempotency-Replayed": "true"})
 
 
 def _check(loaded: Loaded, new: list[RatingRow], *, accepts_new: bool) -> None:
