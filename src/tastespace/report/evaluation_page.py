@@ -18,7 +18,8 @@ from tastespace.report import page
 from tastespace.report.plotting import Picture, prepare_folder, write_pictures
 from tastespace.tables import TextTable
 
-PAGE, STYLE = "evaluation.html", "evaluation.css"
+PAGE = "evaluation.html"
+STYLE = Path(__file__).with_name("evaluation.css")
 Section = tuple[Picture, list[TextTable]]  # a picture with the tables of its figures
 # All that are ever written, so that those of an earlier run can be told from files of others.
 FIGURES = (
@@ -153,7 +154,7 @@ def _notes(reports: Mapping[str, Report], notes: Mapping[str, Any]) -> str:
 def _page(reports: Mapping[str, Report], drawn: list[Section], notes: Mapping[str, Any]) -> str:
     sections = "\n".join(_section(picture, tables) for picture, tables in drawn)
     heading = f"Evaluation of {escape(' and '.join(reports))}"
-    head = f"<title>{heading}</title>\n<style>\n{page.read(STYLE).decode()}</style>"
+    head = f"<title>{heading}</title>\n<style>\n{STYLE.read_text()}</style>"
     body = f"""<main>
 <h1>{heading}</h1>
 {_notes(reports, notes)}
