@@ -184,12 +184,12 @@ def test_nothing_forbidden_is_shown_and_the_best_allowed_is(name, request_, n, d
 
 def test_the_property_test_sees_a_mistake(monkeypatch):
     """A broken twin: rules that forget what a user has seen."""
-    import tastespace.models.base.recommender as recommender
+    from tastespace.models.base import query
 
     def forgetful(*arguments, exclude="seen", **rest):
         return filters_of(*arguments, exclude=None if isinstance(exclude, str) else exclude, **rest)
 
-    monkeypatch.setattr(recommender, "filters_of", forgetful)
+    monkeypatch.setattr(query, "filters_of", forgetful)
     ranking = fitted("als").recommend(range(N_USERS), N_ITEMS)
     seen = RATINGS.by_user.take(RATINGS.users.rows_of(range(N_USERS)))
     shown = {(position, int(row)) for position, rows in enumerate(ranking.item_rows) for row in rows}
