@@ -40,7 +40,7 @@ class Baseline:
 
     mean: float
     item_bias: FloatArray
-    user_damping: float  # a user's bias is a sum over his ratings, divided by their number plus this
+    user_damping: float  # a user's bias is a sum over their ratings, divided by their number plus this
 
     def user_bias(self, history: CSR) -> FloatArray:
         """The bias of users with these ratings (columns are item rows), the items being what they are."""

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tastespace import threads
-from tastespace.arrays import FloatArray, FloatMatrix, IntArray
+from tastespace import _native, threads
+from tastespace.arrays import FloatArray, FloatMatrix, IntArray, OffsetArray, blocks
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.models.base.parameters import Choice, Range, check_int, check_number, thousand_users
@@ -36,15 +36,19 @@ class Histories(Belief):
     def __len__(self) -> int:
         return len(self.bias)
 
+    @property
+    def residuals(self) -> CSR:
+        """What the baseline leaves of the ratings."""
+        return self.posterior.baseline.residuals(self.ratings, self.bias)
+
     def take(self, rows: IntArray) -> Histories:
         return Histories(self.posterior, self.ratings.take(rows), self.bias[rows], self.threads)
 
     def mean(self, pairs: Pairs) -> FloatArray:
         order = np.argsort(pairs.rows, kind="stable")
         rows, starts = np.unique(pairs.rows[order], return_index=True)
-        targets = kernels.Targets(np.append(starts, len(order)).astype(np.int64), pairs.items[order])
-        adjustments = np.empty(len(order), np.float32)
-        adjustments[order] = self.posterior.adjustments(self.take(rows), targets)
+        adjustments, offsets = np.empty(len(order), np.float32), np.append(starts, len(order)).astype(np.int64)
+        adjustments[order] = self.posterior.adjustments(self.take(rows), offsets, pairs.items[order])
         return self.posterior.baseline.ratings(self.bias[pairs.rows], pairs.items) + adjustments
 
     def scores(self, rows: IntArray) -> FloatMatrix:
@@ -62,8 +66,11 @@ class NeighbourPosterior(Posterior):
     rule: kernels.Rule
 
     @abstractmethod
-    def adjustments(self, belief: Histories, targets: kernels.Targets) -> FloatArray:
-        """What neighbours add to the baseline, for each item that each user of the belief is asked about."""
+    def adjustments(self, belief: Histories, offsets: OffsetArray, items: IntArray) -> FloatArray:
+        """What neighbours add to the baseline, for each item that each user of the belief is asked about.
+
+        Those of a user are between two offsets; item row -1 is one never seen.
+        """
 
     @abstractmethod
     def adjustments_of_all(self, belief: Histories) -> FloatMatrix:
@@ -111,25 +118,18 @@ class ItemNeighbours(NeighbourPosterior):
 
     neighbours: CSR  # of each item, best first; values are similarities
 
-    @classmethod
-    def find(
-        cls, baseline: Baseline, ratings: CSR, rule: kernels.Rule, n_candidates: int, threads: int, observer: Observer
-    ) -> ItemNeighbours:
-        """Compare every item with every other."""
-        n_items = len(baseline.item_bias)
-        by_user = _deviations(baseline, ratings, rule)
-        others = kernels.Others.of(by_user, n_items)
-        by_item = by_user.transposed(n_items)
-        neighbours = kernels.most_similar_to_each(by_item, others, rule, n_candidates, threads, observer)
-        return cls(baseline, ratings, rule, neighbours)
-
-    def adjustments(self, belief: Histories, targets: kernels.Targets) -> FloatArray:
-        residuals = self.baseline.residuals(belief.ratings, belief.bias)
-        return kernels.average_over_items(targets, self.neighbours, residuals, self.rule, belief.threads)
+    def adjustments(self, belief: Histories, offsets: OffsetArray, items: IntArray) -> FloatArray:
+        """The residuals that a user gave to the items most similar to each, averaged."""
+        out, rule = np.empty(len(items), np.float32), self.rule
+        given = offsets, items, *self.neighbours.parts, *belief.residuals.parts
+        _native.average_over_items(*given, rule.n_neighbours, rule.damping, out, belief.threads)
+        return out
 
     def adjustments_of_all(self, belief: Histories) -> FloatMatrix:
-        residuals = self.baseline.residuals(belief.ratings, belief.bias)
-        return kernels.average_over_items_of_all(self.neighbours, self.followers, residuals, self.rule, belief.threads)
+        out, rule = np.empty((len(belief), self.n_items), np.float32), self.rule
+        given = *self.neighbours.parts, *self.followers.parts, *belief.residuals.parts
+        _native.average_over_items_of_all(*given, rule.n_neighbours, rule.damping, out, belief.threads)
+        return out
 
     @cached_property
     def followers(self) -> CSR:
@@ -176,11 +176,11 @@ BLOCK_SIMILARITIES = 1 << 24  # similarities held at once: 64 MB, whatever the n
 
 @dataclass(frozen=True, eq=False)
 class UserNeighbours(NeighbourPosterior):
-    """The training users, whom whoever asks is compared with at that moment.
+    """The training users, with whom someone who asks is compared at that moment.
 
-    A training user is compared with himself as well, so that he gets the same answers as a stranger with his ratings.
-    That counts only for items that he has rated. There his training rating counts even beside a newer one of a history,
-    because folding in does not know who asks.
+    Training users are compared with themselves as well, so that they get the same answers as a stranger with their
+    ratings. That counts only for items that they have rated. There their training rating counts even beside a newer one
+    of a history, because folding in does not know who asks.
     """
 
     @cached_property
@@ -201,21 +201,23 @@ class UserNeighbours(NeighbourPosterior):
             by_item = self._less_item_means(self.ratings).transposed(self.n_items)
         return kernels.Others.of(by_item, len(self.ratings))
 
-    def adjustments(self, belief: Histories, targets: kernels.Targets) -> FloatArray:
-        out = np.empty(len(targets.items), np.float32)
+    def adjustments(self, belief: Histories, offsets: OffsetArray, items: IntArray) -> FloatArray:
+        """The residuals that each item got from the users most similar to its user, averaged."""
+        out, rule = np.empty(len(items), np.float32), self.rule
         for rows in self._blocks(belief):
-            similar, part = self.similarities(belief, rows), targets.part(rows[0], rows[-1] + 1)
-            answers = kernels.average_over_users(part, similar, self.raters, self.rule, belief.threads)
-            out[targets.offsets[rows[0]] : targets.offsets[rows[-1] + 1]] = answers
+            here = offsets[rows[0] : rows[-1] + 2]
+            part = slice(here[0], here[-1])
+            given = here - here[0], items[part], self.similarities(belief, rows), *self.raters.parts
+            limits = rule.n_neighbours, rule.min_similarity, rule.damping
+            _native.average_over_users(*given, *limits, out[part], belief.threads)
         return out
 
     def adjustments_of_all(self, belief: Histories) -> FloatMatrix:
-        out = np.empty((len(belief.bias), self.n_items), np.float32)
+        out, rule = np.empty((len(belief), self.n_items), np.float32), self.rule
         for rows in self._blocks(belief):
-            similar = self.similarities(belief, rows)
-            out[rows] = kernels.average_over_users_of_all(
-                similar, self.residuals, self.n_items, self.rule, belief.threads
-            )
+            given = self.similarities(belief, rows), *self.residuals.parts
+            limits = rule.n_neighbours, rule.min_similarity, rule.damping
+            _native.average_over_users_of_all(*given, *limits, out[rows[0] : rows[-1] + 1], belief.threads)
         return out
 
     def believe(self, people: People, threads: int) -> ComparedHistories:
@@ -232,15 +234,14 @@ class UserNeighbours(NeighbourPosterior):
 
     def _blocks(self, belief: Histories) -> Iterator[IntArray]:
         """So many users at a time that their similarities to all others can be held."""
-        n_users, step = len(belief.bias), max(1, BLOCK_SIMILARITIES // max(len(self.ratings), 1))
-        for start in range(0, n_users, step):
-            yield np.arange(start, min(start + step, n_users), dtype=np.int32)
+        for part in blocks(len(belief), len(self.ratings), BLOCK_SIMILARITIES):
+            yield np.arange(part.start, part.stop, dtype=np.int32)
 
     def _deviations(self, users: Histories) -> CSR:
         """What users are compared by."""
         if self.rule.similarity == "adjusted-cosine":
             return self._less_item_means(users.ratings)
-        return self.baseline.residuals(users.ratings, users.bias)
+        return users.residuals
 
     def _less_item_means(self, ratings: CSR) -> CSR:
         return CSR(ratings.offsets, ratings.columns, ratings.values - self._item_means[ratings.columns])
@@ -297,9 +298,9 @@ class _KNN(Recommender):
 
 @dataclass(kw_only=True)
 class ItemKNN(_KNN):
-    """A user rates an item as he rated the items most similar to it.
+    """A user rates an item as they rated the items most similar to it.
 
-    rating = mean + user bias + item bias + average of what these leave of his ratings of the `n_neighbours` most
+    rating = mean + user bias + item bias + average of what these leave of their ratings of the `n_neighbours` most
     similar items, weighted by similarity. `similarity` is "cosine" (the default), "pearson" or "adjusted-cosine" (see
     `tastespace.models.neighbors.kernels`), times n / (n + `shrinkage`) for n common raters. Neighbours have a
     similarity above `min_similarity` and at least `min_common` common raters. `damping` pulls the average to zero, as
@@ -325,16 +326,18 @@ class ItemKNN(_KNN):
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> ItemNeighbours:
-        given, n_threads = (self._baseline(observed), observed.by_user, self._rule), threads.resolve(self.threads)
-        return ItemNeighbours.find(*given, self.n_candidates, n_threads, observer)
+        baseline, ratings, rule = self._baseline(observed), observed.by_user, self._rule
+        deviations, n_threads = _deviations(baseline, ratings, rule), threads.resolve(self.threads)
+        given = deviations, observed.n_items, rule, self.n_candidates, n_threads, observer
+        return ItemNeighbours(baseline, ratings, rule, kernels.most_similar_to_each(*given))
 
 
 @dataclass(kw_only=True)
 class UserKNN(_KNN):
-    """A user rates an item as the users most similar to him rated it.
+    """A user rates an item as the users most similar to them rated it.
 
     rating = mean + user bias + item bias + average of what these leave of the ratings that the item got from the
-    `n_neighbours` users most similar to him, weighted by similarity. `similarity`, `shrinkage`, `damping`,
+    `n_neighbours` users most similar to them, weighted by similarity. `similarity`, `shrinkage`, `damping`,
     `min_similarity` and `min_common` (here: items that both rated) are as in `ItemKNN`.
 
     Nothing is learned but biases. Whoever asks, old or new, is compared with all training users at that moment.
