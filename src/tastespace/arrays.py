@@ -33,5 +33,10 @@ def blocks(n: int, width: int, most: int) -> Iterator[slice]:
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
+def row_blocks(n: int, width: int, most: int) -> Iterator[IntArray]:
+    """The same, as the rows themselves."""
+    return (np.arange(part.start, part.stop, dtype=np.int32) for part in blocks(n, width, most))
+
+
 # The smallest number that single precision, in which ratings are kept, rounds to infinity.
 FIRST_INFINITE = float.fromhex("0x1.ffffffp127")

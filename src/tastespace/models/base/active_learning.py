@@ -98,24 +98,21 @@ class QuestionSearch:
     are_listed: bool  # the filters name the items, so that all of these count the same
     scan: Scan | None  # of all items, for the best of the list
 
-    @property
-    def counts(self) -> DoubleArray | None:
-        """Ratings of each item; None where the model was saved without."""
-        trained = self.query.trained
-        return trained.by_item.counts.astype(np.float64) if len(trained) else None
-
     def questions(self, options: QuestionOptions, remarks: tuple[str, ...]) -> Questions:
         """The best questions, user by user."""
-        query, n_items, counts = self.query, self.query.trained.n_items, self.counts
+        query, trained = self.query, self.query.trained
+        n_items, history = trained.n_items, query.people.history
+        counts = trained.by_item.counts.astype(np.float64) if len(trained) else None  # of the ratings of each item
         if counts is None and (options.among is not None or (options.goal == "ratings" and not self.are_listed)):
             raise InvalidParameterError(
                 "the model was saved without its ratings, so that nothing is known of popularity; expected among=None "
                 "together with goal='list' or only, or a model saved with its ratings"
             )
         n_users, n = len(query.people), min(options.n, max(n_items, 1))
-        items, reductions = np.full((n_users, n), -1, np.int32), np.zeros((n_users, n))
-        variance, history = np.zeros(n_users), query.people.history
-        best = self._best(n_items) if options.goal == "list" else None
+        items, reductions, variance = np.full((n_users, n), -1, np.int32), np.zeros((n_users, n)), np.zeros(n_users)
+        best = None
+        if options.goal == "list":
+            best = best_items(query.belief, n_users, n_items, min(LISTED, n_items), self.filters, self.scan).items
         for user in range(n_users):
             allowed = self.filters.items_for(user, n_items)
             if best is None:  # What they may rate next: the most rated that they have not rated.
@@ -123,39 +120,23 @@ class QuestionSearch:
                 targets = _most_rated(allowed[~np.isin(allowed, seen)], counts, RATED)
             else:
                 targets = best[user][best[user] >= 0]
-            counted = best is None and not self.are_listed and counts is not None
-            weights = counts[targets] if counted and counts is not None else np.ones(len(targets))
+            weights = np.ones(len(targets))
+            if counts is not None and best is None and not self.are_listed:
+                weights = counts[targets]
             importance = weights / max(float(weights.sum()), 1.0)
             askable = _most_rated(allowed, counts, options.among)
             inquiry = self.information.inquire(user, askable, targets, importance, n)
             items[user, : len(inquiry.items)] = inquiry.items
             reductions[user, : len(inquiry.items)] = inquiry.reductions
             variance[user] = inquiry.variance
-        return self._as_read(items, reductions, variance, remarks)
-
-    def _best(self, n_items: int) -> IntArray:
-        """The best items of each user under the filters."""
-        belief = self.query.belief
-        return best_items(belief, len(belief), n_items, min(LISTED, n_items), self.filters, self.scan).items
-
-    def _as_read(
-        self, items: IntArray, reductions: DoubleArray, variance: DoubleArray, remarks: tuple[str, ...]
-    ) -> Questions:
-        """As a person reads it: one row for each user asked about."""
-        query, trained, positions = self.query, self.query.trained, self.query.positions
-        before = variance[:, None]
+        before, positions = variance[:, None], query.positions
         shares = np.divide(reductions, before, out=np.zeros_like(reductions), where=before > 0)
         left = np.sqrt(np.maximum(before - np.cumsum(reductions, axis=1), 0))
-        item_rows = items[positions]
         return Questions(
-            user_ids=query.users,
-            cold=query.cold[positions],
+            **query.columns_of(items),
             sd=np.sqrt(variance).astype(np.float32)[positions],
-            item_rows=item_rows,
             reductions=shares.astype(np.float32)[positions],
             sds=left.astype(np.float32)[positions],
-            item_ids=trained.items.at(item_rows.reshape(-1)),
-            titles=None if trained.item_titles is None else trained.title_of(item_rows.reshape(-1)),
             remarks=remarks,
         )
 

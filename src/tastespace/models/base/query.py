@@ -56,6 +56,13 @@ class Query:
         is_unknown = not self.posterior.keeps_users and not len(self.trained.values)
         return np.asarray(has_nothing if is_unknown else (self.people.rows < 0) & has_nothing)
 
+    def columns_of(self, items: IntArray) -> dict[str, Any]:
+        """What lists of items, a row for each of the people, show of users and items: one list a user asked about."""
+        rows, trained = items[self.positions], self.trained
+        titles = None if trained.item_titles is None else trained.title_of(rows.reshape(-1))
+        of_items = {"item_rows": rows, "item_ids": trained.items.at(rows.reshape(-1)), "titles": titles}
+        return {"user_ids": self.users, "cold": self.cold[self.positions], **of_items}
+
     def rng_of(self, *purpose: object) -> Callable[[int], Generator]:
         """Random numbers of each user: the same for the same model, user and purpose."""
 

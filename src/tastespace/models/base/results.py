@@ -17,6 +17,7 @@ import polars as pl
 
 from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray
 from tastespace.data.kinds import level_names
+from tastespace.data.ratings import Ratings
 from tastespace.distributions.rating_distribution import RatingDistribution
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.parameters import check_number
@@ -86,6 +87,11 @@ def rounded(value: Any) -> float | None:
 def titled(entry: Any, title: str | None) -> str:
     """An id behind its title, if it has one."""
     return f"{title} [{entry}]" if title else f"{entry}"
+
+
+def id_columns(side: str, ids: pl.Series, titles: pl.Series | None, title: str = "title") -> dict[str, Any]:
+    """Columns of ids, and of titles where these are known."""
+    return {side: ids} if titles is None else {side: ids, title: titles}
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -205,7 +211,7 @@ class ItemLists(Lists):
 
     def entries(self, *, levels: bool = False) -> dict[str, Any]:
         """Item and title; a subclass adds its columns."""
-        return {"item": self.item_ids} | ({} if self.titles is None else {"title": self.titles})
+        return id_columns("item", self.item_ids, self.titles)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -329,10 +335,7 @@ class Prediction(Table):
 
         With `levels`, also how likely each level is, a column each: `p_1`, `p_2` and so on.
         """
-        columns: dict[str, Any] = {"user": self.user_ids, "item": self.item_ids}
-        if self.titles is not None:
-            columns["title"] = self.titles
-        columns["mean"] = self.mean
+        columns = {"user": self.user_ids, **id_columns("item", self.item_ids, self.titles), "mean": self.mean}
         if self.is_uncertain:
             low, high = self.interval(coverage).T
             columns |= {"belief_sd": self.belief_sd, "rating_sd": self.rating_sd, "low": low, "high": high}
@@ -372,29 +375,16 @@ class Noisiness(Table):
     high: FloatArray
     probability: FloatArray
 
+    FIGURES: ClassVar = ("noise_sd", "low", "high", "probability")
+
     @classmethod
-    def of(
-        cls,
-        side: Literal["user", "item"],
-        ids: pl.Series,
-        titles: pl.Series | None,
-        counts: OffsetArray,
-        summary: FloatMatrix,  # rows x 4: mean, low, high, probability
-        n: int,
-    ) -> Noisiness:
-        """The n noisiest; of equal ones the first."""
+    def of(cls, side: Literal["user", "item"], ratings: Ratings, summary: FloatMatrix, n: int) -> Noisiness:
+        """The n noisiest; of equal ones the first. The summary has one row each, and a column a figure."""
         order = np.argsort(-summary[:, 0], kind="stable")[:n]
-        mean, low, high, probability = summary[order].T
-        return cls(
-            side=side,
-            ids=ids.gather(order),
-            titles=None if titles is None else titles.gather(order),
-            n_ratings=counts[order],
-            noise_sd=mean,
-            low=low,
-            high=high,
-            probability=probability,
-        )
+        ids, grouped = (ratings.users.ids, ratings.by_user) if side == "user" else (ratings.items.ids, ratings.by_item)
+        titles = ratings.title_of(order) if side == "item" and ratings.item_titles is not None else None
+        figures = dict(zip(cls.FIGURES, summary[order].T, strict=True))
+        return cls(side=side, ids=ids.gather(order), titles=titles, n_ratings=grouped.counts[order], **figures)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -405,8 +395,5 @@ class Noisiness(Table):
 
     def to_polars(self) -> pl.DataFrame:
         """One row each, noisiest first."""
-        columns: dict[str, Any] = {self.side: self.ids}
-        if self.titles is not None:
-            columns["title"] = self.titles
-        columns |= {"ratings": self.n_ratings, "noise_sd": self.noise_sd, "low": self.low, "high": self.high}
-        return pl.DataFrame(columns | {"probability": self.probability})
+        figures = {"ratings": self.n_ratings} | {name: getattr(self, name) for name in self.FIGURES}
+        return pl.DataFrame(id_columns(self.side, self.ids, self.titles) | figures)

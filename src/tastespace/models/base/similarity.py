@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, blocks, row_blocks
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.index.search import Excluded, Neighbours, Scan
 from tastespace.models.base.posterior import BLOCK_SCORES, Posterior
 from tastespace.models.base.query import Filters, Query, known_items
-from tastespace.models.base.results import Lists, plural, titled
+from tastespace.models.base.results import Lists, id_columns, plural, titled
 
 BLOCK_NUMBERS = 1 << 22  # held at once for comparing: 16 MB
 
@@ -53,13 +53,11 @@ class Similar(Lists):
         return f"Similar to {plural(len(self), self.side)}"
 
     def asked(self) -> dict[str, Any]:
-        return {self.side: self.ids} if self.titles is None else {self.side: self.ids, "title": self.titles}
+        return id_columns(self.side, self.ids, self.titles)
 
     def entries(self, *, levels: bool = False) -> dict[str, Any]:
         """Item or user, title, and similarity."""
-        columns: dict[str, Any] = {self.side: self.similar_ids}
-        if self.similar_titles is not None:
-            columns["title"] = self.similar_titles
+        columns = id_columns(self.side, self.similar_ids, self.similar_titles)
         return columns | {"similarity": self.similarities.reshape(-1)}
 
     def name_beside(self, name: str) -> str:
@@ -69,28 +67,16 @@ class Similar(Lists):
         return f"{row['similarity']:6.3f}  {titled(row[self.side], row.get('title'))}"
 
 
-class Nearest(NamedTuple):
-    """What is most similar to each one asked about, and which of these have nothing to be compared by."""
-
-    found: Neighbours
-    cold: BoolArray  # one asked about
-
-
+# What is most similar to each one asked about, and which of these have nothing to be compared by.
+Nearest = tuple[Neighbours, BoolArray]
 Compare = Callable[[NDArray[Any]], FloatMatrix]  # a position in each list -> similarity of all its entries to that one
 
 
-class ComparesLists(Protocol):
-    """Compares the entries of lists, so that these can be made diverse."""
-
-    def numbers_held(self, length: int) -> int:
-        """How many numbers comparing takes for each list of this length, so that the caller can bound memory."""
-
-    def among(self, lists: IntArray, threads: int) -> Compare:
-        """Compares the entries of each list (one row a list of item rows) with one of them."""
-
-
 class Directions:
-    """Points of a taste space, compared by the cosine; one at the origin, of which nothing is known, is like none."""
+    """Points of a taste space, compared by the cosine; one at the origin, of which nothing is known, is like none.
+
+    Like the classes below it also compares the entries of lists (`among`), so that these can be made diverse.
+    """
 
     def __init__(self, embeddings: FloatMatrix) -> None:
         self.vectors = directions(embeddings)
@@ -107,7 +93,7 @@ class Directions:
         cold = ~_are_placed(queries)
         found.items[cold], found.scores[cold] = -1, -np.inf
         # Rounding takes the cosine of two equal directions a little above 1.
-        return Nearest(Neighbours(found.items, np.minimum(found.scores, np.float32(1))), cold)
+        return Neighbours(found.items, np.minimum(found.scores, np.float32(1))), cold
 
     def nearest_to(
         self, rows: IntArray, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
@@ -116,9 +102,11 @@ class Directions:
         return self.nearest(self.vectors[rows], k, excluded, allowed, threads)
 
     def numbers_held(self, length: int) -> int:
+        """How many numbers comparing takes for each list of this length, so that the caller can bound memory."""
         return length * int(self.vectors.shape[1])
 
     def among(self, lists: IntArray, threads: int) -> Compare:
+        """Compares the entries of each list (one row a list of item rows) with one of them."""
         gathered, here = self.vectors[lists], np.arange(len(lists))
         return lambda positions: np.einsum("ncd,nd->nc", gathered, gathered[here, positions])
 
@@ -133,10 +121,8 @@ class ComparedItems:
     def nearest_to(
         self, rows: IntArray, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
     ) -> Nearest:
-        def some(positions: IntArray) -> FloatMatrix:
-            return self.similarities(rows[positions], threads)
-
-        return nearest_by(some, len(rows), self.n_items, k, excluded, allowed)
+        given = len(rows), self.n_items, k, excluded, allowed
+        return nearest_by(lambda positions: self.similarities(rows[positions], threads), *given)
 
     def numbers_held(self, length: int) -> int:
         return self.n_items
@@ -166,6 +152,9 @@ class CoRatedItems:
         bits = RaterBits.of(self.raters.take(rows.astype(np.int32)), self.n_users)
         places, here = places.reshape(lists.shape), np.arange(len(lists))
         return lambda positions: bits.cosines(places, places[here, positions][:, None])
+
+
+ComparesLists = Directions | ComparedItems | CoRatedItems
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,34 +215,28 @@ def nearest_by(
 ) -> Nearest:
     """The k most similar to each by a model's own similarities, some of those asked about at a time."""
     cold: BoolArray = np.empty(n_asked, np.bool_)
-    found = Neighbours(np.full((n_asked, k), -1, np.int32), np.full((n_asked, k), -np.inf, np.float32))
-    step = max(1, BLOCK_SCORES // max(n_others, 1))
-    for start in range(0, n_asked, step):
-        positions = np.arange(start, min(start + step, n_asked), dtype=np.int32)
+    found = Neighbours.none(n_asked, k)
+    for positions in row_blocks(n_asked, n_others, BLOCK_SCORES):
         block = similarities(positions)
         block[block == 0] = -np.inf
         Filters(excluded).forbid(block, positions)
         cold[positions] = ~np.isfinite(block).any(axis=1)  # whatever may be shown of the rest
         Filters(None, allowed).forbid(block, positions)
         found.items[positions], found.scores[positions] = top_k(block, k)
-    return Nearest(found, cold)
+    return found, cold
 
 
 def top_k(scores: FloatMatrix, k: int) -> tuple[IntArray, FloatMatrix]:
     """The best k of each row, best first; of equal scores the lower item, as the exact scan has it."""
-    n = scores.shape[1]
-    items, best = np.full((len(scores), k), -1, np.int32), np.full((len(scores), k), -np.inf, np.float32)
-    kept = min(k, n)
-    if kept < n:
+    best, edge = Neighbours.none(len(scores), k), np.full(len(scores), -np.inf, np.float32)
+    if k < scores.shape[1]:
         # All that reach the k-th score, so that ties at the edge are settled by the item and not by chance.
-        edge = -np.partition(-scores, kept - 1, axis=1)[:, kept - 1]
-    else:
-        edge = np.full(len(scores), -np.inf, np.float32)
+        edge = -np.partition(-scores, k - 1, axis=1)[:, k - 1]
     for row, (line, limit) in enumerate(zip(scores, edge, strict=True)):
         candidates = np.flatnonzero((line >= limit) & (line > -np.inf))
         chosen = candidates[np.argsort(-line[candidates], kind="stable")[:k]]
-        items[row, : len(chosen)], best[row, : len(chosen)] = chosen, line[chosen]
-    return items, best
+        best.items[row, : len(chosen)], best.scores[row, : len(chosen)] = chosen, line[chosen]
+    return best.items, best.scores
 
 
 def no_tastes(side: str) -> InvalidParameterError:
@@ -340,13 +323,10 @@ def diversify(found: Neighbours, n: int, diversity: float, compared: ComparesLis
     model says, or else the cosine of co-rating. The first item of a list stays the first.
     """
     n_users, size = found.items.shape
-    n = min(n, size)
-    chosen = np.empty((n_users, n), np.intp)
-    step = max(1, BLOCK_NUMBERS // max(compared.numbers_held(size), 1))
-    for start in range(0, n_users, step):
-        here = slice(start, start + step)
-        block = Neighbours(found.items[here], found.scores[here])
-        chosen[here] = _choices(block, n, diversity, compared, threads)
+    chosen = np.empty((n_users, min(n, size)), np.intp)
+    for part in blocks(n_users, compared.numbers_held(size), BLOCK_NUMBERS):
+        block = Neighbours(found.items[part], found.scores[part])
+        chosen[part] = _choices(block, chosen.shape[1], diversity, compared, threads)
     return Neighbours(np.take_along_axis(found.items, chosen, axis=1), np.take_along_axis(found.scores, chosen, axis=1))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace import _native
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, blocks
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, row_blocks
 from tastespace.data.csr import CSR, offsets_of
 from tastespace.index.search import Neighbours
 from tastespace.models.base.parameters import check_int, check_number, check_option
@@ -100,14 +100,14 @@ def most_similar_to_each(by_column: CSR, n: int, rule: Rule, n_most: int, thread
     """
     rows, others, width = by_column.transposed(n), Others.of(by_column, n), max(1, min(n_most, n - 1))
     counts, columns, values = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
-    for part in blocks(n, width, BLOCK_NEIGHBOURS):
-        queries = rows.take(np.arange(part.start, part.stop, dtype=np.int32))
+    for block in row_blocks(n, width, BLOCK_NEIGHBOURS):
+        queries = rows.take(block)
         found = Neighbours.empty(len(queries), width)
-        given = *queries.parts, *others.parts, *rule.comparison, part.start, rule.min_similarity
+        given = *queries.parts, *others.parts, *rule.comparison, int(block[0]), rule.min_similarity
         _native.most_similar(*given, found.items, found.scores, threads)
         kept = found.items >= 0
         counts.append(kept.sum(axis=1))
         columns.append(found.items[kept])
         values.append(found.scores[kept])
-        observer(Progress("similarities", part.stop, n))
+        observer(Progress("similarities", int(block[-1]) + 1, n))
     return CSR(offsets_of(np.concatenate(counts)), np.concatenate(columns), np.concatenate(values))

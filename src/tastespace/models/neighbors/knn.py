@@ -13,7 +13,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import _native, threads
-from tastespace.arrays import FloatArray, FloatMatrix, IntArray, OffsetArray, blocks
+from tastespace.arrays import FloatArray, FloatMatrix, IntArray, OffsetArray, row_blocks
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.models.base.parameters import Choice, Range, check_int, check_number, thousand_users
@@ -234,8 +234,7 @@ class UserNeighbours(NeighbourPosterior):
 
     def _blocks(self, belief: Histories) -> Iterator[IntArray]:
         """So many users at a time that their similarities to all others can be held."""
-        for part in blocks(len(belief), len(self.ratings), BLOCK_SIMILARITIES):
-            yield np.arange(part.start, part.stop, dtype=np.int32)
+        return row_blocks(len(belief), len(self.ratings), BLOCK_SIMILARITIES)
 
     def _deviations(self, users: Histories) -> CSR:
         """What users are compared by."""
