@@ -84,17 +84,31 @@ def check_resumable(recommender: Recommender, checkpoints: Checkpoints) -> None:
     checkpoints.check()
 
 
-def infer_with_checkpoints(
-    recommender: Recommender, observed: Ratings, held_out: Ratings | None, observer: Observer, checkpoints: Checkpoints
+def inferred(
+    recommender: Recommender,
+    observed: Ratings,
+    held_out: Ratings | None,
+    observer: Observer,
+    checkpoints: Checkpoints | None,
+    start: Recommender | None,
 ) -> tuple[int, Posterior]:
-    """The seed, and what was concluded."""
+    """The seed, and what was concluded: from nothing, from the last checkpoint, or from the items of another model."""
+    if start is not None and checkpoints is not None:
+        raise InvalidParameterError("fit got a start and checkpoints; expected one of them, or neither")
+    infer = cast(Callable[..., Posterior], recommender.infer)
+    if checkpoints is None:
+        seed, given = randomness.resolve(recommender.seed), {}
+        if start is not None:
+            given["given"] = start_of(start, observed)
+            check_startable(recommender)
+        return seed, infer(observed, randomness.generator(seed), observer, held_out, **given)
+    check_resumable(recommender, checkpoints)
     # Without a seed, the run that goes on has that of the run that began.
     began_with = checkpoints.seed() if recommender.seed is None and checkpoints.resume else None
     seed = randomness.resolve(recommender.seed) if began_with is None else began_with
     run = run_of(type(recommender).__name__, recommender.get_params(), seed, observed, held_out)
-    rng, infer = randomness.generator(seed), cast(Callable[..., Posterior], recommender.infer)
     with checkpoints.begin(run) as begun:
-        return seed, infer(observed, rng, observer, held_out, checkpoints=begun)
+        return seed, infer(observed, randomness.generator(seed), observer, held_out, checkpoints=begun)
 
 
 @dataclass(frozen=True, eq=False)

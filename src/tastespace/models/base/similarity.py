@@ -36,11 +36,11 @@ class Similar(Lists):
 
     side: Literal["item", "user"]
     ids: pl.Series  # one asked about
-    titles: pl.Series | None  # one asked about; None for users
+    titles: pl.Series | None = None  # one asked about; None for users
     similar_rows: IntArray  # asked x n, -1 where there is nothing
     similarities: FloatMatrix  # asked x n
     similar_ids: pl.Series  # asked * n, null where there is nothing
-    similar_titles: pl.Series | None  # asked * n
+    similar_titles: pl.Series | None = None  # asked * n
 
     cold_note = "nothing to compare by"
 
@@ -296,12 +296,10 @@ def similar_users(query: Query, trained: Callable[[], Directions], n: int) -> Si
     return Similar(
         side="user",
         ids=query.users,
-        titles=None,
         cold=(people.cold | cold)[query.positions],
         similar_rows=rows,
         similarities=found.scores[query.positions],
         similar_ids=ratings.users.at(rows.reshape(-1)),
-        similar_titles=None,
         remarks=query.remarks,
     )
 

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tastespace import threads
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.data.attributes import Attributes
 from tastespace.data.csr import CSR
@@ -63,15 +64,6 @@ class ListOptions:
         _from_zero("diversity", self.diversity, 1)
 
 
-@dataclass(frozen=True, eq=False)
-class Lists:
-    """Each user's items in their final order, with the scores that the model gives them."""
-
-    found: Neighbours
-    how: str  # they were found
-    pool: IntArray | None  # the best by expected rating, more than are listed; None where every item was looked at
-
-
 class Prepared:
     """What a fitted recommender makes once, when it is first needed, and keeps for all requests."""
 
@@ -81,6 +73,10 @@ class Prepared:
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy makes its own."""
         return Prepared, (self._posterior, self._ratings)
+
+    @cached_property
+    def n_cores(self) -> int:
+        return threads.available()
 
     @cached_property
     def scan(self) -> Scan | None:
@@ -142,8 +138,11 @@ class TopN:
     scan: Exact | None = None  # of all items, where there is one already
     candidates: dict[int, Neighbours] = field(default_factory=dict)  # so many of the best: asked for more than once
 
-    def lists(self, options: ListOptions, *, with_pool: bool = False) -> Lists:
-        """As the options say; with the pool, if one is wanted and an index was used."""
+    def lists(self, options: ListOptions, *, with_pool: bool = False) -> tuple[Neighbours, str, IntArray | None]:
+        """Each user's items in their final order, with the scores that the model gives them; and how they were found.
+
+        If wanted, also the best by expected rating, more than are listed; None where every item was looked at.
+        """
         if self.index is not None and self.belief.queries is not None and self.index.n_items_ != self.n_items:
             raise InvalidParameterError(
                 f"the index has {self.index.n_items_} items, and the model {self.n_items}; expected an index built "
@@ -166,16 +165,16 @@ class TopN:
         if options.popularity_damping > 0 or by_policy is not None:
             found = Neighbours(found.items, self._shown(found))
         pool = self._best_by_mean(n).items if with_pool and self._is_indexed else None
-        return Lists(found, self._how(options, by_policy, size), pool)
+        return found, self._how(options, by_policy, size), pool
 
     def _by_mean(self, size: int) -> Neighbours:
         """The best by expected rating."""
-        searched = self.index or self.scan or self._threaded(self.prepared.scan)
+        searched = self.index or self.scan or threaded(self.prepared.scan, self.threads)
         if not self.belief.is_latent:
             return self._best(self.belief, size, searched)
         # Order by score is almost that by expected rating: the best of more than are wanted, put in order here.
         found = self._best(self.belief, pool_size(size, self.n_items), searched)
-        return first(sorted_by(found, self._shown(found)), size)
+        return best_by(self._shown(found), found, size)
 
     def _by_values(self, by_policy: PolicyScores, size: int) -> Neighbours:
         """The best by what a policy goes by: of all items, or of those that an index finds."""
@@ -184,8 +183,7 @@ class TopN:
         if isinstance(by_policy.policy, Thompson):
             return self._best(self._drawn_queries(by_policy), size, self.index)
         candidates = self._best_by_mean(size)
-        some = Candidates(np.arange(len(self.belief), dtype=np.int32), candidates.items)
-        return first(sorted_by(candidates, by_policy.of(some)), size)
+        return best_by(by_policy.of(Candidates.of(candidates.items)), candidates, size)
 
     def _drawn_queries(self, by_policy: PolicyScores) -> posteriors.Queries:
         """The scores of one draw a user, as an index finds them."""
@@ -258,17 +256,18 @@ class TopN:
             return self._best(DampedScores(by_policy, damping.standing, strength), size, None)
         damped = damping.of(self.belief, strength)
         if not self._is_indexed:
-            return self._best(damped, size, self._threaded(damping.scan))
+            return self._best(damped, size, threaded(damping.scan, self.threads))
         # An index knows nothing of popularity: more of its best are fetched, and put in order here.
         found = self._best(self.belief, max(size, pool_size(size, self.n_items)), self.index)
-        return first(sorted_by(found, _of_found(found, lambda pairs: pair_scores(damped, pairs))), size)
+        return best_by(_of_found(found, lambda pairs: pair_scores(damped, pairs)), found, size)
 
     def _best(self, scored: posteriors.Scored, k: int, index: Index | Scan | None) -> Neighbours:
         return best_items(scored, len(self.belief), self.n_items, k, self.filters, index)
 
-    def _threaded(self, scan: Scan | None) -> Scan | None:
-        """The scan with as many threads as this request may use."""
-        return None if scan is None else replace(scan, threads=self.threads)
+
+def threaded(scan: Scan | None, threads: int) -> Scan | None:
+    """The scan with as many threads as a request may use."""
+    return None if scan is None else replace(scan, threads=threads)
 
 
 def best_items(
@@ -285,11 +284,11 @@ def best_items(
             )
         found = index.search(queries.vectors, k, excluded=filters.excluded, allowed=filters.allowed)
         return Neighbours(found.items, found.scores + queries.offsets[:, None])
-    items, scores = np.full((n_people, k), -1, np.int32), np.full((n_people, k), -np.inf, np.float32)
+    best = Neighbours.none(n_people, k)
     for rows, block in posteriors.score_blocks(scored, n_people, n_items):
         filters.forbid(block, rows)
-        items[rows], scores[rows] = similarity.top_k(block, k)
-    return Neighbours(items, scores)
+        best.items[rows], best.scores[rows] = similarity.top_k(block, k)
+    return best
 
 
 def _best_of_own(scored: posteriors.Scored, own: CSR, k: int) -> Neighbours:
@@ -299,7 +298,7 @@ def _best_of_own(scored: posteriors.Scored, own: CSR, k: int) -> Neighbours:
     order = np.lexsort((columns, -scores, users))  # of equal scores the lower item, as everywhere
     place = np.arange(len(order)) - np.repeat(own.offsets[:-1], own.counts)
     order, users, place = order[place < k], users[place < k], place[place < k]
-    found = Neighbours(np.full((len(own), k), -1, np.int32), np.full((len(own), k), -np.inf, np.float32))
+    found = Neighbours.none(len(own), k)
     found.items[users, place], found.scores[users, place] = columns[order], scores[order]
     return found
 
@@ -322,22 +321,15 @@ def pair_scores(scored: posteriors.Scored, pairs: posteriors.Pairs) -> FloatArra
 
 def _of_found(found: Neighbours, score: Callable[[posteriors.Pairs], FloatArray]) -> FloatMatrix:
     """Scores of items that were found, in their places."""
-    users, places = np.nonzero(found.items >= 0)
-    scores = np.full(found.items.shape, -np.inf, np.float32)
-    scores[users, places] = score(posteriors.Pairs(users.astype(np.int32), found.items[users, places]))
-    return scores
+    some = Candidates.of(found.items)
+    return some.shaped(score(some.pairs()))
 
 
-def sorted_by(found: Neighbours, values: FloatMatrix) -> Neighbours:
-    """The same items in the order of other values, best first; of equal ones the lower item."""
+def best_by(values: FloatMatrix, found: Neighbours, n: int) -> Neighbours:
+    """The first n of each list in the order of other values, best first; of equal ones the lower item."""
     values = np.where(found.items < 0, -np.inf, values).astype(np.float32)
-    order = np.lexsort((found.items, -values), axis=1)
+    order = np.lexsort((found.items, -values), axis=1)[:, :n]
     return Neighbours(np.take_along_axis(found.items, order, 1), np.take_along_axis(values, order, 1))
-
-
-def first(found: Neighbours, n: int) -> Neighbours:
-    """The first n of each list."""
-    return Neighbours(found.items[:, :n], found.scores[:, :n])
 
 
 def by_position(found: Neighbours) -> Neighbours:
