@@ -33,10 +33,6 @@ class OneClass(Recommender):
         return kind in CHOICES
 
     def check_ratings(self, ratings: Ratings) -> None:
-        self.require_choices(ratings)
-
-    def require_choices(self, ratings: Ratings) -> None:
-        """Refuse what cannot be a count."""
         require_choices(ratings, type(self).__name__)
 
 

@@ -216,8 +216,8 @@ def uncertainty_of(
     predictive = belief.predictive(some.pairs())
     if predictive is None or belief.uncertainty is None:
         return None
-    rating, interval = predictive.rating, ((1 - COVERAGE) / 2, (1 + COVERAGE) / 2)
-    figures = [predictive.belief.sd(), rating.sd(), *(rating.quantile(probability) for probability in interval)]
+    rating, below, above = predictive.rating, (1 - COVERAGE) / 2, (1 + COVERAGE) / 2
+    figures = [predictive.belief.sd(), rating.sd(), rating.quantile(below), rating.quantile(above)]
     belief_sd, rating_sd, low, high = (some.shaped(figure, np.nan) for figure in figures)
     levels = None if rating.levels is None else some.shaped(rating.level_probabilities(), np.nan)
     top = _top_n_probabilities(belief.uncertainty, item_rows, n, filters, rng_of, pool)

@@ -97,24 +97,21 @@ def find_people(
     before = trained.by_user.take(rows) if len(trained.values) else CSR.empty(len(rows))
     remarks: list[str] = []
     given = _as_ratings(_plain(history), each)
-    since = None if given is None else _since(trained, each, given, expected, remarks)
-    nothing = np.zeros(len(rows), np.bool_)
-    if since is None or not len(since[0]):
-        if not instead:
-            return People(rows, before, before, nothing), tuple(remarks)
-        empty, strangers = CSR.empty(len(rows)), np.full(len(rows), -1, np.int32)
-        return People(strangers, empty, empty, nothing), tuple(remarks)
+    nothing = np.zeros(0, np.int32)
+    who, what, values = (nothing,) * 3 if given is None else _since(trained, each, given, expected, remarks)
+    is_new: BoolArray = np.zeros(len(rows), np.bool_)
+    is_new[who] = True
     if instead:
-        own, strangers = _merged(*since, len(rows)), np.full(len(rows), -1, np.int32)
-        return People(strangers, own, _still_there(before, own), np.asarray(own.counts > 0)), tuple(remarks)
-    is_new = nothing
-    is_new[since[0]] = True
+        own = _merged(who, what, values, len(rows))
+        return People(np.full(len(rows), -1, np.int32), own, _still_there(before, own), is_new), tuple(remarks)
+    if not len(who):
+        return People(rows, before, before, is_new), tuple(remarks)
     if not len(trained.values) and (rows[is_new] >= 0).any():
         remarks.append(
             "the model was saved without its ratings, so that for users with a history only the history counts"
         )
     known = before.rows(), before.columns, before.values
-    who, what, values = (np.concatenate(parts) for parts in zip(known, since, strict=True))
+    who, what, values = (np.concatenate(parts) for parts in zip(known, (who, what, values), strict=True))
     both = _merged(who, what, values, len(rows), adds_up=expected.kind == "counts")
     return People(rows, both, before, is_new), tuple(remarks)
 
@@ -124,19 +121,14 @@ def check_history(posterior: Posterior, people: People, items: Vocabulary, expec
     values = people.history.values
     if not people.is_new.any() or not len(values):
         return
-    if expected.are_choices:
-        wrong = np.flatnonzero(~(values > 0))
-        if len(wrong):
-            item = items.ids[int(people.history.columns[wrong[0]])]
-            raise InvalidParameterError(
-                f"the history has item {item!r} with {values[wrong[0]]:g}; expected what was chosen, each above 0: "
-                "leave out what was not"
-            )
+    if expected.are_choices and len(wrong := np.flatnonzero(~(values > 0))):
+        item = items.ids[int(people.history.columns[wrong[0]])]
+        raise InvalidParameterError(
+            f"the history has item {item!r} with {values[wrong[0]]:g}; expected what was chosen, each above 0: "
+            "leave out what was not"
+        )
     levels = posterior.history_levels
-    if levels is None:
-        return
-    wrong = np.flatnonzero(strange(values, levels))
-    if len(wrong):
+    if levels is not None and len(wrong := np.flatnonzero(strange(values, levels))):
         shown = ", ".join(f"{level:g}" for level in levels[:12]) + (" …" if len(levels) > 12 else "")
         raise InvalidParameterError(
             f"the history has a rating of {values[wrong[0]]:g}; expected one of the model's levels: {shown}"
@@ -245,7 +237,7 @@ def _merged(rows: IntArray, items: IntArray, values: NDArray[Any], n: int, *, ad
     """Ratings by user, items ascending: of each pair the last, or where counts add up their sum."""
     keys = (rows.astype(np.int64) << 32) + items  # one number a pair
     order = np.argsort(keys, kind="stable")
-    is_last = np.append(keys[order][1:] != keys[order][:-1], True)
+    is_last = np.diff(keys[order], append=-1) != 0
     last = order[is_last]
     if adds_up:
         sums = np.add.reduceat(values[order], np.flatnonzero(np.append(True, is_last[:-1])))
@@ -257,10 +249,8 @@ def _merged(rows: IntArray, items: IntArray, values: NDArray[Any], n: int, *, ad
 def _still_there(before: CSR, history: CSR) -> CSR:
     """Of a history what training has seen, with the same values."""
     then, keys = ((part.rows().astype(np.int64) << 32) + part.columns for part in (before, history))
-    still = np.zeros(len(keys), np.bool_)
-    if len(then):
-        found = np.minimum(np.searchsorted(then, keys), len(then) - 1)
-        still = (then[found] == keys) & (before.values[found] == history.values)
+    still = _are_among(keys, then)
+    still[still] = before.values[np.searchsorted(then, keys[still])] == history.values[still]
     return history.masked(still)
 
 

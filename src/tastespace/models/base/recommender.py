@@ -162,7 +162,7 @@ class Recommender(ABC):
         self.check_ratings(new)
         merged, other = updates.merge(self.ratings_, new, self.seen_), type(self)(**self.get_params())
         other.check()
-        posterior, news = updates.conclude(other, self.posterior_, merged, self.seen_, sweeps, self.seed_, observer)
+        posterior, news = updates.conclude(self, other, merged, sweeps, observer)
         seen = self.seen_.after(news, merged.ratings)
         (low, high), (least, most) = self.rating_range_, merged.ratings.range
         # Most models have checked that new ratings are within the range; choices may be made more often than before.

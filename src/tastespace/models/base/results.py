@@ -147,13 +147,9 @@ class Lists(Table):
         """One row an entry: what was asked about, rank, and the columns of the entries (see there for `levels`)."""
         n_asked, n = self.rows.shape
         owners = np.repeat(np.arange(n_asked), n)
-        columns: dict[str, Any] = {
-            name: column.gather(pl.Series(owners)) if isinstance(column, pl.Series) else column[owners]
-            for name, column in self.asked().items()
-        }
+        columns = {name: column[owners] for name, column in self.asked().items()}
         columns["rank"] = np.tile(np.arange(1, n + 1), n_asked)
-        for name, column in self.entries(levels=levels).items():
-            columns[self.name_beside(name)] = column
+        columns |= {self.name_beside(name): column for name, column in self.entries(levels=levels).items()}
         return pl.DataFrame(columns).filter(pl.Series(self.rows.reshape(-1) >= 0))
 
     def name_beside(self, name: str) -> str:

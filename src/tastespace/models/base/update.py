@@ -86,14 +86,9 @@ class TrainingSummary:
         """When these have come, to make all ratings these."""
         if news.how in ("warm restart", "fitted again"):
             return replace(TrainingSummary.of(ratings), updates=self.updates + 1)
-        return replace(
-            self,
-            added=self.added + news.ratings,
-            replaced=self.replaced + news.replaced,
-            by_new_users=self.by_new_users + news.by_new_users,
-            of_new_items=self.of_new_items + news.of_new_items,
-            updates=self.updates + 1,
-        )
+        summed = ("replaced", "by_new_users", "of_new_items")
+        sums = {name: getattr(self, name) + getattr(news, name) for name in summed}
+        return replace(self, added=self.added + news.ratings, updates=self.updates + 1, **sums)
 
     def to_dict(self) -> dict[str, int]:
         return asdict(self)
@@ -123,29 +118,23 @@ class Merged:
 
 
 def conclude(
-    recommender: Recommender,
-    posterior: Posterior,
-    merged: Merged,
-    seen: TrainingSummary,
-    sweeps: Sweeps,
-    seed: int,
-    observer: Observer,
+    old: Recommender, new: Recommender, merged: Merged, sweeps: Sweeps, observer: Observer
 ) -> tuple[Posterior, UpdateSummary]:
-    """What follows from all ratings, given what had been concluded and seen before; and how it was found."""
-    news = merged.news
-    if recommender.kept_up is None or recommender.restarted is None:
+    """What a new recommender concludes from all ratings, given what the old one had seen; and how it was found."""
+    posterior, news, seed = old.posterior_, merged.news, old.seed_
+    if new.kept_up is None or new.restarted is None:
         if sweeps != "auto":
             raise InvalidParameterError(
-                f"sweeps is {sweeps}, and {type(recommender).__name__} has no chains to go on with: it is fitted again "
+                f"sweeps is {sweeps}, and {type(new).__name__} has no chains to go on with: it is fitted again "
                 "on all ratings; expected sweeps='auto'"
             )
         if news.is_nothing:
             return posterior, news
-        return recommender.infer(merged.ratings, generator(seed), observer), replace(news, how="fitted again")
-    seen = seen.after(news, merged.ratings)
-    posterior = recommender.kept_up(posterior, merged, seen, seed)
+        return new.infer(merged.ratings, generator(seed), observer), replace(news, how="fitted again")
+    seen = old.seen_.after(news, merged.ratings)
+    posterior = new.kept_up(posterior, merged, seen, seed)
     if warmup := restart_sweeps(sweeps, seen.added_share):
-        posterior = recommender.restarted(posterior, merged.ratings, seen, warmup, seed, observer)
+        posterior = new.restarted(posterior, merged.ratings, seen, warmup, seed, observer)
         return posterior, replace(news, how="warm restart", sweeps=warmup)
     return posterior, replace(news, how="nothing new" if news.is_nothing else "kept draws")
 
@@ -177,7 +166,8 @@ def as_ratings(news: Any) -> Ratings:
             "the new ratings are a mapping, which names no users",
             expected="Ratings, or a table with the columns user, item and rating",
         )
-    if not isinstance(news, Ratings | pl.LazyFrame) and not hasattr(news, "columns") and not _is_arrow(news):
+    is_arrow = hasattr(news, "__arrow_c_stream__") and not isinstance(news, pl.Series)
+    if not isinstance(news, Ratings | pl.LazyFrame) and not hasattr(news, "columns") and not is_arrow:
         raise InvalidParameterError(
             f"update got {type(news).__name__}; expected Ratings, or a table with the columns user, item and rating"
         )
@@ -187,27 +177,21 @@ def as_ratings(news: Any) -> Ratings:
     return ratings
 
 
-def _is_arrow(table: Any) -> bool:
-    return hasattr(table, "__arrow_c_stream__") and not isinstance(table, pl.Series)
-
-
 def of_the_same_kind(new: Ratings, old: Ratings) -> Ratings:
     """New ratings as what the old ones were declared to be; an error if they are known to be something else.
 
     Counts and one-class ratings are both choices: what they were in the model they are.
     """
-    if new.declared_kind is None:
-        return new if old.declared_kind is None else new.with_kind(old.declared_kind)
-    if new.declared_kind == old.declared_kind:
-        return new
-    are_choices = old.kind in CHOICES, new.kind in CHOICES
-    if are_choices[0] != are_choices[1] or (old.declared_kind is not None and not all(are_choices)):
-        raise DataError(
-            f"the new ratings are {new.kind} ({new.kind_and_reason.reason}), and those of the model {old.kind} "
-            f"({old.kind_and_reason.reason})",
-            expected="the same kind; if it has changed, fit again on all ratings",
-        )
-    return new if old.declared_kind is None else new.with_kind(old.declared_kind)
+    kind = old.declared_kind
+    if new.declared_kind is not None and new.declared_kind != kind:
+        are_choices = old.kind in CHOICES, new.kind in CHOICES
+        if are_choices[0] != are_choices[1] or (kind is not None and not all(are_choices)):
+            raise DataError(
+                f"the new ratings are {new.kind} ({new.kind_and_reason.reason}), and those of the model {old.kind} "
+                f"({old.kind_and_reason.reason})",
+                expected="the same kind; if it has changed, fit again on all ratings",
+            )
+    return new if kind is None or kind == new.declared_kind else new.with_kind(kind)
 
 
 def check_range(news: Ratings, rating_range: tuple[float, float]) -> None:
@@ -253,7 +237,9 @@ def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
     else:
         is_unchanged[after] = values[before] == values[after]
     is_new = ~is_unchanged[len(old) :]
-    kept = order[is_last]
+    kept, sources, titles = order[is_last], _sources(old.n_items, item_rows, len(items)), None
+    if old.item_titles is not None or new.item_titles is not None:  # What is known stays.
+        titles = pl.select(pl.coalesce(old.title_of(sources[0]), new.title_of(sources[1]))).to_series()
     ratings = Ratings(
         users,
         items,
@@ -261,7 +247,8 @@ def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
         contiguous(keys[kept] % len(items), np.int32),
         contiguous(values[kept], np.float32),
         None if times is None else times[kept],
-        *_descriptions(old, new, item_rows, len(items)),
+        titles,
+        _attributes(old.item_attributes, new.item_attributes, *sources),
         _attributes(old.user_attributes, new.user_attributes, *_sources(old.n_users, user_rows, len(users))),
         declared_kind=old.declared_kind or new.declared_kind,
         kind_reason=old.kind_reason if old.declared_kind is not None else new.kind_reason,
@@ -316,17 +303,6 @@ def _times(old: Ratings, new: Ratings) -> TimeArray | None:
     return np.concatenate(parts)
 
 
-def _descriptions(
-    old: Ratings, new: Ratings, rows: IntArray, n_items: int
-) -> tuple[pl.Series | None, pl.DataFrame | None]:
-    """Titles and attributes: what is known stays, what is not comes from the new ratings."""
-    own, brought = _sources(old.n_items, rows, n_items)
-    titles = None
-    if old.item_titles is not None or new.item_titles is not None:
-        titles = pl.select(pl.coalesce(old.title_of(own), new.title_of(brought))).to_series()
-    return titles, _attributes(old.item_attributes, new.item_attributes, own, brought)
-
-
 def _sources(n_old: int, rows: IntArray, n: int) -> tuple[IntArray, IntArray]:
     """Where the description of each row comes from: its row in the old ratings and in the new ones, or -1."""
     own, brought = np.arange(n, dtype=np.int32), np.full(n, -1, np.int32)
@@ -355,9 +331,4 @@ def _attributes(
 
 def _attributes_at(attributes: pl.DataFrame | None, rows: IntArray) -> pl.DataFrame | None:
     """Attributes of rows; null where a row is -1."""
-    if attributes is None:
-        return None
-    place = "\0row"  # a name that no column has
-    table = attributes.with_columns(pl.Series(place, np.arange(attributes.height, dtype=np.int32)))
-    found = pl.DataFrame({place: rows}).join(table, on=place, how="left", maintain_order="left")
-    return found.select(attributes.columns)
+    return None if attributes is None else attributes.select(pl.all().gather(pl.Series(rows).replace(-1, None)))

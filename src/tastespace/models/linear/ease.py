@@ -322,7 +322,7 @@ class EASE(OneClass):
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> LinearPosterior:
-        self.require_choices(observed)
+        self.check_ratings(observed)
         self._require_room(observed)
         with threads.one_blas_thread():
             weights = item_weights(observed.by_user, observed.n_items, float(self.regularisation), observer)

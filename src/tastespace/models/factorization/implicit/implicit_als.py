@@ -82,7 +82,7 @@ class ImplicitALS(OneClass):
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> DrawsPosterior:
-        self.require_choices(observed)
+        self.check_ratings(observed)
         with threads.one_blas_thread():
             return self._inferred(observed, rng, observer)
 

@@ -227,7 +227,7 @@ class LogisticMF(OneClass):
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> DrawsPosterior:
-        self.require_choices(observed)
+        self.check_ratings(observed)
         confidence = Confidence(self.strength, self.growth)
         counts = (observed.by_user.counts, observed.by_item.counts)
         unchosen = Unchosen.of(self.negatives, self.n_negatives, *counts)
