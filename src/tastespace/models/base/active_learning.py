@@ -80,7 +80,7 @@ class QuestionOptions:
     among: int | None = AMONG
     goal: Goal = "ratings"
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse what makes no sense."""
         check_int("n", self.n, least=1)
         if self.among is not None:

@@ -302,11 +302,29 @@ def filters_of(
 
     `seen` has one row a user; `matching` are the items that fulfil a condition.
     """
-    excluded, allowed = _excluded(trained, each, None if include_seen else seen, exclude, matching)
+    excluded, allowed, n_items = None, matching, trained.n_items
+    if exclude is not None and not include_seen:
+        excluded = Excluded(seen.offsets, seen.columns)
+    if isinstance(exclude, str) and exclude != "seen":
+        raise InvalidParameterError(
+            f"exclude is {exclude!r}; expected 'seen', None, or items: for one item write exclude=[{exclude!r}]"
+        )
+    if not isinstance(exclude, str | None):
+        of_users, items = pairs_of(exclude, "exclude")
+        # Unknown items in such a list are fine: it often names things that nobody has rated yet.
+        rows = trained.items.rows_of(items)
+        if of_users is None:
+            allowed = np.ones(n_items, np.bool_) if matching is None else matching.copy()
+            allowed[rows[rows >= 0]] = False
+        else:
+            pairs = _keys(each.rows_of(of_users), rows, n_items)
+            if excluded is not None:
+                pairs = _ascending(np.concatenate([pairs, _keys_of(excluded, n_items)]))
+            excluded = Excluded(*_grouped(pairs, len(each), n_items))
     if only is None:
         return Filters(excluded, allowed)
     of_users, items = pairs_of(only, "only")
-    rows, n_items = known_items(trained, items), trained.n_items
+    rows = known_items(trained, items)
     if of_users is None:
         chosen = np.zeros(n_items, np.bool_)
         chosen[rows] = True
@@ -318,32 +336,6 @@ def filters_of(
         own = own[~_are_among(own, _keys_of(excluded, n_items))]
     offsets, columns = _grouped(own, len(each), n_items)
     return Filters(excluded, allowed, CSR(offsets, columns, np.zeros(len(columns), np.float32)))
-
-
-def _excluded(
-    trained: Ratings, each: Vocabulary, seen: CSR | None, exclude: Any, allowed: BoolArray | None
-) -> tuple[Excluded | None, BoolArray | None]:
-    """Lists of what each user must not be shown (`seen` too, if given), and flags of what anybody may be."""
-    if exclude is None:
-        return None, allowed
-    has_seen = None if seen is None else Excluded(seen.offsets, seen.columns)
-    if isinstance(exclude, str):
-        if exclude != "seen":
-            raise InvalidParameterError(
-                f"exclude is {exclude!r}; expected 'seen', None, or items: for one item write exclude=[{exclude!r}]"
-            )
-        return has_seen, allowed
-    of_users, items = pairs_of(exclude, "exclude")
-    # Unknown items in such a list are fine: it often names things that nobody has rated yet.
-    rows, n_items = trained.items.rows_of(items), trained.n_items
-    if of_users is None:
-        remaining = np.ones(n_items, np.bool_) if allowed is None else allowed.copy()
-        remaining[rows[rows >= 0]] = False
-        return has_seen, remaining
-    pairs = _keys(each.rows_of(of_users), rows, n_items)
-    if has_seen is not None:
-        pairs = _ascending(np.concatenate([pairs, _keys_of(has_seen, n_items)]))
-    return Excluded(*_grouped(pairs, len(each), n_items)), allowed
 
 
 def allowed_items(trained: Ratings, *, exclude: Any, only: Any, matching: BoolArray | None) -> BoolArray | None:

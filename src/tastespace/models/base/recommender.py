@@ -301,7 +301,6 @@ class Recommender(ABC):
         """
         self.require_fitted()
         options = ListOptions(n, Mean() if policy == "mean" else policy_of(policy), diversity, popularity_damping)
-        options.check()
         query = self._query(user_ids, history, "recommend")
         belief, n_items = query.belief, len(self.ratings_.items.ids)
         filters, doubts = self._filters(query, exclude, only, where, include_seen=include_seen)
@@ -347,7 +346,6 @@ class Recommender(ABC):
         """
         self.require_fitted()
         options = QuestionOptions(n, among, goal)
-        options.check()
         if user_ids is None and history is None:
             user_ids = [queries.new_name(self.ratings_)]
         query = self._query(user_ids, history, "ask")

@@ -19,7 +19,7 @@ from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.index.search import Excluded, Neighbours, Scan
-from tastespace.models.base.posterior import BLOCK_SCORES, Posterior
+from tastespace.models.base.posterior import BLOCK_SCORES
 from tastespace.models.base.query import Filters, Query, known_items
 from tastespace.models.base.results import Lists, id_columns, plural, titled
 
@@ -83,23 +83,20 @@ class Directions:
         self._scan = Scan.of(self.vectors)
         self._placed = _are_placed(self.vectors)
 
-    def nearest(
-        self, queries: FloatMatrix, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
-    ) -> Nearest:
-        """The k most similar to each query (a direction), found exactly."""
+    def nearest(self, queries: FloatMatrix, rows: IntArray, k: int, allowed: BoolArray | None, threads: int) -> Nearest:
+        """The k most similar to each query (a direction), found exactly; `rows` are the queries' own, or -1."""
         if not self._placed.all():
             allowed = self._placed if allowed is None else self._placed & allowed
-        found = replace(self._scan, threads=threads).search(queries, k, excluded=excluded, allowed=allowed)
+        scan = replace(self._scan, threads=threads)
+        found = scan.search(queries, k, excluded=_oneself(rows), allowed=allowed)
         cold = ~_are_placed(queries)
         found.items[cold], found.scores[cold] = -1, -np.inf
         # Rounding takes the cosine of two equal directions a little above 1.
         return Neighbours(found.items, np.minimum(found.scores, np.float32(1))), cold
 
-    def nearest_to(
-        self, rows: IntArray, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
-    ) -> Nearest:
+    def nearest_to(self, rows: IntArray, k: int, allowed: BoolArray | None, threads: int) -> Nearest:
         """The k most similar to each of these points."""
-        return self.nearest(self.vectors[rows], k, excluded, allowed, threads)
+        return self.nearest(self.vectors[rows], rows, k, allowed, threads)
 
     def numbers_held(self, length: int) -> int:
         """How many numbers comparing takes for each list of this length, so that the caller can bound memory."""
@@ -118,11 +115,8 @@ class ComparedItems:
     similarities: Callable[[IntArray, int], FloatMatrix]  # see `Posterior.item_similarities`
     n_items: int
 
-    def nearest_to(
-        self, rows: IntArray, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
-    ) -> Nearest:
-        given = len(rows), self.n_items, k, excluded, allowed
-        return nearest_by(lambda positions: self.similarities(rows[positions], threads), *given)
+    def nearest_to(self, rows: IntArray, k: int, allowed: BoolArray | None, threads: int) -> Nearest:
+        return nearest_by(lambda asked: self.similarities(rows[asked], threads), rows, self.n_items, k, allowed)
 
     def numbers_held(self, length: int) -> int:
         return self.n_items
@@ -187,13 +181,6 @@ def n_words(n_users: int) -> int:
     return -(-n_users // 64)
 
 
-def compared_items(posterior: Posterior, n_items: int) -> Directions | ComparedItems | None:
-    """What tells how similar items are; None for a model without tastes, which cannot say."""
-    if posterior.item_similarities is not None:
-        return ComparedItems(posterior.item_similarities, n_items)
-    return None if posterior.embeddings is None else Directions(posterior.embeddings)
-
-
 def directions(embeddings: FloatMatrix) -> FloatMatrix:
     """Points scaled to length 1; one at the origin stays there."""
     lengths = np.sqrt(np.einsum("nd,nd->n", embeddings, embeddings, dtype=np.float64))
@@ -206,20 +193,18 @@ def _are_placed(vectors: FloatMatrix) -> BoolArray:
 
 
 def nearest_by(
-    similarities: Callable[[IntArray], FloatMatrix],
-    n_asked: int,
-    n_others: int,
-    k: int,
-    excluded: Excluded,
-    allowed: BoolArray | None,
+    similarities: Callable[[IntArray], FloatMatrix], rows: IntArray, n_others: int, k: int, allowed: BoolArray | None
 ) -> Nearest:
-    """The k most similar to each by a model's own similarities, some of those asked about at a time."""
-    cold: BoolArray = np.empty(n_asked, np.bool_)
-    found = Neighbours.none(n_asked, k)
-    for positions in row_blocks(n_asked, n_others, BLOCK_SCORES):
+    """The k most similar to each by a model's own similarities, some of those asked about at a time.
+
+    `rows` are those of the ones asked about among the others, or -1.
+    """
+    cold: BoolArray = np.empty(len(rows), np.bool_)
+    found, oneself = Neighbours.none(len(rows), k), Filters(_oneself(rows))
+    for positions in row_blocks(len(rows), n_others, BLOCK_SCORES):
         block = similarities(positions)
         block[block == 0] = -np.inf
-        Filters(excluded).forbid(block, positions)
+        oneself.forbid(block, positions)
         cold[positions] = ~np.isfinite(block).any(axis=1)  # whatever may be shown of the rest
         Filters(None, allowed).forbid(block, positions)
         found.items[positions], found.scores[positions] = top_k(block, k)
@@ -258,7 +243,7 @@ def similar_items(
     if compared is None:
         raise no_tastes("items")
     rows = known_items(ratings, items)
-    found, cold = compared.nearest_to(rows, min(n, ratings.n_items), _oneself(rows), allowed, threads)
+    found, cold = compared.nearest_to(rows, min(n, ratings.n_items), allowed, threads)
     has_titles = ratings.item_titles is not None
     return Similar(
         side="item",
@@ -284,11 +269,11 @@ def similar_users(query: Query, trained: Callable[[], Directions], n: int) -> Si
             "the model was saved without its ratings, which are all that it knows its users by; expected a model saved "
             "with its ratings"
         )
-    k, oneself = min(n, ratings.n_users), _oneself(people.rows)
+    k = min(n, ratings.n_users)
     if belief.embeddings is not None:
-        found, cold = trained().nearest(directions(belief.embeddings), k, oneself, None, query.threads)
+        found, cold = trained().nearest(directions(belief.embeddings), people.rows, k, None, query.threads)
     elif belief.user_similarities is not None:
-        found, cold = nearest_by(belief.user_similarities, len(people), ratings.n_users, k, oneself, None)
+        found, cold = nearest_by(belief.user_similarities, people.rows, ratings.n_users, k, None)
     else:
         raise no_tastes("users")
     found.items[people.cold], found.scores[people.cold] = -1, -np.inf

@@ -56,7 +56,7 @@ class ListOptions:
     diversity: float = 0.0
     popularity_damping: float = 0.0
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse what makes no sense."""
         if type(self.n) is not int or self.n < 1:  # Everything else costs a look.
             check_int("n", self.n, least=1)
@@ -100,8 +100,11 @@ class Prepared:
 
     @cached_property
     def items(self) -> similarity.Directions | similarity.ComparedItems | None:
-        """What tells how similar items are; None where the model does not know."""
-        return similarity.compared_items(self._posterior, self._ratings.n_items)
+        """What tells how similar items are; None for a model without tastes, which cannot say."""
+        posterior = self._posterior
+        if posterior.item_similarities is not None:
+            return similarity.ComparedItems(posterior.item_similarities, self._ratings.n_items)
+        return None if posterior.embeddings is None else similarity.Directions(posterior.embeddings)
 
     @cached_property
     def lists(self) -> similarity.ComparesLists:
