@@ -27,7 +27,7 @@ from tastespace.index.search import Scan
 from tastespace.models.base.parameters import check_int, check_option
 from tastespace.models.base.posterior import Information
 from tastespace.models.base.query import Filters, Query
-from tastespace.models.base.results import ItemLists, plural, rounded, titled
+from tastespace.models.base.results import ItemLists, rounded, titled
 from tastespace.models.base.top_n import best_items
 
 Goal = Literal["ratings", "list"]
@@ -50,12 +50,9 @@ class Questions(ItemLists):
     reductions: FloatMatrix  # users x n
     sds: FloatMatrix  # users x n
 
+    about = "Questions for"
     cold_note = "the questions for anybody"
     empty_note = "nothing left to ask"
-
-    @property
-    def heading(self) -> str:
-        return f"Questions for {plural(len(self), 'user')}"
 
     def entries(self, *, levels: bool = False) -> dict[str, Any]:
         """Item, title, reduction and sd."""

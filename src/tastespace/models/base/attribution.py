@@ -151,9 +151,8 @@ def explain(query: Query, items: pl.Series, n: int, instead: float | None) -> Ex
     that something was not chosen.
     """
     ratings, rated = query.trained, query.people.history
-    rows = known_items(ratings, items)
+    rows, has_titles = known_items(ratings, items), ratings.item_titles is not None
     scores, base, effects = contributions(query, rows, instead)
-    has_titles = ratings.item_titles is not None
     return Explanation(
         user_id=query.each.ids[0],
         cold=not len(rated.columns),

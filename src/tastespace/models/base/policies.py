@@ -186,10 +186,8 @@ class Uncertainty:
 
     def take(self, users: Any) -> Uncertainty:
         """Of some users."""
-        taken = {name: getattr(self, name)[users] for name in self.NAMES}
-        if self.level_probabilities is not None:
-            taken["level_probabilities"] = self.level_probabilities[users]
-        return replace(self, **taken)
+        parts = {name: getattr(self, name) for name in (*self.NAMES, "level_probabilities")}
+        return replace(self, **{name: part[users] for name, part in parts.items() if part is not None})
 
     def columns(self, levels: bool) -> dict[str, Any]:
         """The figures of all entries by name; also those of each level, if there are any."""

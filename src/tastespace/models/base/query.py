@@ -154,7 +154,7 @@ def each_once(users: pl.Series) -> tuple[Vocabulary, IntArray]:
 
 
 def new_name(trained: Ratings) -> str:
-    """A name for somebody whom the training ratings do not know."""
+    """A name that no user of the training ratings has."""
     name = "you"
     while trained.users.rows_of([name])[0] >= 0:
         name += "'"
@@ -239,11 +239,10 @@ def _merged(rows: IntArray, items: IntArray, values: NDArray[Any], n: int, *, ad
     order = np.argsort(keys, kind="stable")
     is_last = np.diff(keys[order], append=-1) != 0
     last = order[is_last]
-    if adds_up:
-        sums = np.add.reduceat(values[order], np.flatnonzero(np.append(True, is_last[:-1])))
+    firsts = np.flatnonzero(np.append(True, is_last[:-1]))
+    kept = np.add.reduceat(values[order], firsts) if adds_up else values[last]
     offsets = offsets_of(np.bincount(rows[last], minlength=n))
-    kept = np.asarray(sums if adds_up else values[last], np.float32)
-    return CSR(offsets, np.asarray(items[last], np.int32), kept)
+    return CSR(offsets, np.asarray(items[last], np.int32), np.asarray(kept, np.float32))
 
 
 def _still_there(before: CSR, history: CSR) -> CSR:

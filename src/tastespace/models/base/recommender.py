@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import numpy as np
 from numpy.random import Generator
@@ -22,6 +22,7 @@ from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import StoredIndex
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models.base import query as queries
+from tastespace.models.base import resuming
 from tastespace.models.base import update as updates
 from tastespace.models.base.active_learning import AMONG, Goal, QuestionOptions, Questions, QuestionSearch
 from tastespace.models.base.attribution import Explanation, explain
@@ -29,7 +30,6 @@ from tastespace.models.base.parameters import SearchSpace, check_declared, check
 from tastespace.models.base.policies import Mean, Policy, policy_of, uncertainty_of
 from tastespace.models.base.posterior import Pairs, Posterior, score_blocks
 from tastespace.models.base.results import Prediction, Ranking, Table
-from tastespace.models.base.resuming import inferred
 from tastespace.models.base.similarity import Similar, similar_items, similar_users
 from tastespace.models.base.top_n import ListOptions, Prepared, TopN, grown_index, threaded
 from tastespace.progress import Observer, silent
@@ -108,7 +108,23 @@ class Recommender(ABC):
                     f"{name} got {type(given).__name__}; expected Ratings: use tastespace.read or Ratings.from_frame"
                 )
         self.check()
-        seed, posterior = inferred(self, observed, held_out, observer, checkpoints, start)
+        if start is not None and checkpoints is not None:
+            raise InvalidParameterError("fit got a start and checkpoints; expected one of them, or neither")
+        infer = cast(Callable[..., Posterior], self.infer)
+        if checkpoints is None:
+            seed, others = randomness.resolve(self.seed), {}
+            if start is not None:
+                others["given"] = resuming.start_of(start, observed)
+                resuming.check_startable(self)
+            posterior = infer(observed, randomness.generator(seed), observer, held_out, **others)
+        else:
+            resuming.check_resumable(self, checkpoints)
+            # Without a seed, the run that goes on has that of the run that began.
+            began_with = checkpoints.seed() if self.seed is None and checkpoints.resume else None
+            seed = randomness.resolve(self.seed) if began_with is None else began_with
+            run = resuming.run_of(type(self).__name__, self.get_params(), seed, observed, held_out)
+            with checkpoints.begin(run) as begun:
+                posterior = infer(observed, randomness.generator(seed), observer, held_out, checkpoints=begun)
         # Declared levels may reach further than those in use.
         return self.restore(observed, posterior, seed, posterior.rating_range or observed.range)
 

@@ -100,6 +100,7 @@ class Lists(Table):
 
     cold: BoolArray  # one asked about
 
+    about: ClassVar[str]  # how its heading begins
     cold_note: ClassVar[str]
     empty_note: ClassVar[str | None] = None
 
@@ -119,6 +120,10 @@ class Lists(Table):
     @abstractmethod
     def line(self, row: dict[str, Any]) -> str:
         """An entry as it is shown at a prompt, behind its rank."""
+
+    @property
+    def heading(self) -> str:
+        return f"{self.about} {plural(len(self), next(iter(self.asked())))}"
 
     def title_line(self, position: int) -> str:
         """What is shown above a list."""
@@ -224,12 +229,9 @@ class Ranking(ItemLists):
     uncertainty: Uncertainty | None = None
     found_by: str = "every item was looked at"  # how the lists were found
 
+    about = "Ranking of"
     cold_note = "the answer for anybody"
     empty_note = "nothing left to recommend"
-
-    @property
-    def heading(self) -> str:
-        return f"Ranking of {plural(len(self), 'user')}"
 
     @property
     def level_names(self) -> list[str]:

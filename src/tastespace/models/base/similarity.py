@@ -21,7 +21,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.index.search import Excluded, Neighbours, Scan
 from tastespace.models.base.posterior import BLOCK_SCORES
 from tastespace.models.base.query import Filters, Query, known_items
-from tastespace.models.base.results import Lists, id_columns, plural, titled
+from tastespace.models.base.results import Lists, id_columns, titled
 
 BLOCK_NUMBERS = 1 << 22  # held at once for comparing: 16 MB
 
@@ -42,15 +42,12 @@ class Similar(Lists):
     similar_ids: pl.Series  # asked * n, null where there is nothing
     similar_titles: pl.Series | None = None  # asked * n
 
+    about = "Similar to"
     cold_note = "nothing to compare by"
 
     @property
     def rows(self) -> IntArray:
         return self.similar_rows
-
-    @property
-    def heading(self) -> str:
-        return f"Similar to {plural(len(self), self.side)}"
 
     def asked(self) -> dict[str, Any]:
         return id_columns(self.side, self.ids, self.titles)

@@ -159,8 +159,9 @@ class TopN:
             found = self._damped(size, options, by_policy)
         elif by_policy is not None:
             found = self._by_values(by_policy, size)
-            if isinstance(options.policy, Likely):
-                found = by_position(found)
+            if isinstance(options.policy, Likely):  # Positions from the end, whatever else was looked at.
+                places = np.arange(found.items.shape[1], 0, -1, dtype=np.float32)
+                found = Neighbours(found.items, np.where(found.items >= 0, places, np.float32(-np.inf)))
         else:
             found = self._by_mean(size)
         if compared is not None:
@@ -333,12 +334,6 @@ def best_by(values: FloatMatrix, found: Neighbours, n: int) -> Neighbours:
     values = np.where(found.items < 0, -np.inf, values).astype(np.float32)
     order = np.lexsort((found.items, -values), axis=1)[:, :n]
     return Neighbours(np.take_along_axis(found.items, order, 1), np.take_along_axis(values, order, 1))
-
-
-def by_position(found: Neighbours) -> Neighbours:
-    """The same items; their scores are positions from the end, whatever else was looked at."""
-    positions = np.arange(found.items.shape[1], 0, -1, dtype=np.float32)
-    return Neighbours(found.items, np.where(found.items >= 0, positions, -np.inf).astype(np.float32))
 
 
 def candidate_count(n: int, n_items: int) -> int:

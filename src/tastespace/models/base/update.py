@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import polars as pl
 
-from tastespace.arrays import FIRST_INFINITE, BoolArray, DoubleArray, FloatArray, IntArray, TimeArray, contiguous
+from tastespace.arrays import FIRST_INFINITE, BoolArray, DoubleArray, IntArray, TimeArray, contiguous
 from tastespace.data.kinds import CHOICES, strange
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
@@ -224,7 +224,7 @@ def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
     users, user_rows = _extended(old.users, new.users, "user")
     items, item_rows = _extended(old.items, new.items, "item")
     who, what = user_rows[new.user_rows], item_rows[new.item_rows]
-    keys = np.concatenate([_keys(old.user_rows, old.item_rows, len(items)), _keys(who, what, len(items))])
+    keys = np.concatenate([old.user_rows, who]).astype(np.int64) * len(items) + np.concatenate([old.item_rows, what])
     values, times = np.concatenate([old.values, new.values]), _times(old, new)
     adds_up = old.kind == "counts"
     order = np.argsort(keys, kind="stable")  # of a pair, what is new comes last
@@ -233,7 +233,10 @@ def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
     before, after = order[np.flatnonzero(~is_last)], order[np.flatnonzero(~is_last) + 1]
     is_unchanged = np.zeros(len(keys), np.bool_)
     if adds_up:
-        values[after] = _sums(values[before], values[after])
+        sums = values[before].astype(np.float64) + values[after]  # how often things were chosen in all
+        if not (sums < FIRST_INFINITE).all():
+            raise DataError("the counts of a pair add up to more than can be kept", expected="smaller ones")
+        values[after] = sums
     else:
         is_unchanged[after] = values[before] == values[after]
     is_new = ~is_unchanged[len(old) :]
@@ -266,18 +269,6 @@ def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
         of_new_items=int(np.count_nonzero(what[is_new] >= seen.learned_items)),
     )
     return Merged(ratings, news, is_touched)
-
-
-def _sums(before: FloatArray, after: FloatArray) -> FloatArray:
-    """How often things were chosen in all."""
-    sums = before.astype(np.float64) + after
-    if not (sums < FIRST_INFINITE).all():
-        raise DataError("the counts of a pair add up to more than can be kept", expected="smaller ones")
-    return contiguous(sums, np.float32)
-
-
-def _keys(user_rows: IntArray, item_rows: IntArray, n_items: int) -> Any:
-    return user_rows.astype(np.int64) * n_items + item_rows
 
 
 def _extended(old: Vocabulary, new: Vocabulary, side: str) -> tuple[Vocabulary, IntArray]:
