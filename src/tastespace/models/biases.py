@@ -36,7 +36,7 @@ def damped_biases(
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """rating = mean + user bias + item bias, for users of whom the ratings are at hand."""
+    """rating = mean + user bias + item bias, for users whose ratings are at hand."""
 
     mean: float
     item_bias: FloatArray

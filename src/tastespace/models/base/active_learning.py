@@ -5,7 +5,7 @@ A rating tells something about every other item that the user may like, and how 
 known.
 
 What may be asked: a person can only rate what they know. The items that would tell most in theory are often ones that
-hardly anybody has heard of; so the question is chosen among those most rated in training.
+hardly any user has heard of; so the question is chosen among those most rated in training.
 
 What is to be known: by default the ratings of whatever they may rate, among what the filters of the request allow. An
 item counts as often as others have rated it; but where `only` names what they can be asked about, these are things that
@@ -43,7 +43,7 @@ class Questions(ItemLists):
     `sds` is how uncertain the ratings to be known still are, on average (root mean square), after the answers up to
     this one: as far as it is the user who is not known, and in units of the ratings; `sd` the same before the first.
     `reductions` is what each answer is expected to take away, as a share of the variance before the first; the
-    answers before it count as given. `cold` users had no ratings to go by: these are the questions for anybody.
+    answers before it count as given. `cold` users had no ratings to go by: these are the questions for any user.
     """
 
     sd: FloatArray  # one a user

@@ -112,7 +112,7 @@ class Likely(Settings):
             predictive = belief.predictive(Pairs.of_one(int(user), items))
             assert predictive is not None  # Whoever knows how uncertain scores are knows it of ratings.
             chances = predictive.rating.at_least(threshold).astype(np.float32)
-            # Positions, not probabilities: where these are alike, as near 0 and 1, the mean decides.
+            # Positions, not probabilities: where these are equal, as near 0 and 1, the mean decides.
             order = np.lexsort((items, -predictive.belief.mean(), -chances))
             scores[place, there[order]] = np.arange(len(items), 0, -1)
         return scores

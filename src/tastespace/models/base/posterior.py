@@ -41,7 +41,7 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Who is asked about: users of the training ratings and strangers alike."""
+    """Who is asked about: users of the training ratings, and strangers."""
 
     rows: IntArray  # in training, -1 for a stranger
     history: CSR  # every rating that counts for them now
@@ -61,13 +61,13 @@ class People:
 
     @classmethod
     def strangers(cls, history: CSR, trained: CSR | None = None) -> People:
-        """People of whom nothing is known but these ratings, of which the posterior may have seen some."""
+        """People who are known by these ratings alone, of which the posterior may have seen some."""
         n = len(history)
         return cls(np.full(n, -1, np.int32), history, trained, np.ones(n, np.bool_))
 
     @classmethod
     def nobody(cls) -> People:
-        """One person of whom nothing is known."""
+        """One person without any ratings."""
         return cls.known(np.array([-1], np.int32), CSR.empty(1))
 
     @property

@@ -255,7 +255,7 @@ def _still_there(before: CSR, history: CSR) -> CSR:
 
 @dataclass(frozen=True, eq=False)
 class Filters:
-    """What may be shown to whom in one request. All of it holds together."""
+    """What may be shown to each user in one request. All of it holds together."""
 
     excluded: Excluded | None = None  # items that each of the people must not be shown
     allowed: BoolArray | None = None  # a flag an item; None for all
@@ -338,7 +338,7 @@ def filters_of(
 
 
 def allowed_items(trained: Ratings, *, exclude: Any, only: Any, matching: BoolArray | None) -> BoolArray | None:
-    """A flag an item, where no user is asked about whom filters could concern; None for all."""
+    """A flag an item, for requests that are not about users; None for all."""
     if isinstance(exclude, str):
         raise InvalidParameterError(f"exclude is {exclude!r}; expected items: for one item write exclude=[{exclude!r}]")
     for name, rule in (("exclude", exclude), ("only", only)):
@@ -349,7 +349,7 @@ def allowed_items(trained: Ratings, *, exclude: Any, only: Any, matching: BoolAr
 
 
 def pairs_of(what: Any, name: str) -> tuple[pl.Series | None, pl.Series]:
-    """The users (None: everybody) and the items that a list, a series, or a table with their columns names."""
+    """The users (None: all) and the items that a list, a series, or a table with their columns names."""
     if isinstance(what, Ratings):
         return what.user_ids(), what.item_ids()
     if isinstance(what, Mapping):

@@ -298,7 +298,7 @@ class Recommender(ABC):
         ``genre = Comedy and year >= 1990`` (see `tastespace.data.filters`).
 
         `diversity` (0 to 1) chooses the list among the best max(10 n, 100), each next item good and unlike those
-        before it. `popularity_damping` (0 to 1000) moves down what everybody rates (see
+        before it. `popularity_damping` (0 to 1000) moves down what most users rate (see
         `tastespace.models.base.top_n`). Both change the order, never the scores that are shown.
 
         `index` finds the best without looking at every item: "auto" is the one that was chosen for this model
@@ -324,9 +324,8 @@ class Recommender(ABC):
         rng_of = query.rng_of("policy", getattr(options.policy, "request", 0))
         top = TopN(belief, filters, self._prepared, n_items, searched, rng_of, query.threads, scan)
         found, how, pool = top.lists(options, with_pool=uncertainty and belief.uncertainty is not None)
-        sure = None
-        if uncertainty:
-            sure = uncertainty_of(belief, found.items, n, filters, query.rng_of("top n"), pool)
+        given = belief, found.items, n, filters, query.rng_of("top n"), pool
+        sure = uncertainty_of(*given) if uncertainty else None
         return self._told(
             Ranking(
                 **query.columns_of(found.items),
@@ -351,7 +350,7 @@ class Recommender(ABC):
     ) -> Questions:
         """What each user should be asked to rate next, so that what they may like is known soonest.
 
-        Without `user_ids` and `history` somebody is meant of whom nothing is known. `history`, `exclude`, `only` and
+        Without `user_ids` and `history` someone new is meant, without ratings. `history`, `exclude`, `only` and
         `where` are as in `recommend`; the last three say what may be asked, and what is to be known. A person can only
         rate what they know: questions are chosen `among` so many of the allowed items, those most rated in training
         (None: among all).
@@ -405,15 +404,15 @@ class Recommender(ABC):
         items = id_series(listed(item_ids), "item")
         matching, doubts = self._matching(where)
         allowed = queries.allowed_items(self.ratings_, exclude=exclude, only=only, matching=matching)
-        given = self.ratings_, self._prepared.items, items, n, allowed, self._n_threads
-        return self._told(similar_items(*given, doubts))
+        found = similar_items(self.ratings_, self._prepared.items, items, n, allowed, self._n_threads)
+        return self._told(replace(found, remarks=doubts))
 
     def similar_users(
         self, user_ids: Ids | queries.Query | None = None, n: int = 10, *, history: Any = None
     ) -> Similar:
         """The training users most like each of these, who may be strangers with a history (see `recommend`).
 
-        Somebody without any ratings, or with nothing to be compared by, gets an empty list and is flagged cold. A
+        Someone without any ratings, or with nothing to be compared by, gets an empty list and is flagged cold. A
         model without tastes is an error.
         """
         self.require_fitted()
@@ -424,7 +423,7 @@ class Recommender(ABC):
     def explain(self, user_id: Any | None, item_ids: Ids, *, history: Any = None, n: int = 5) -> Explanation:
         """Which of the user's own ratings pushed these items up or down, and how much: the `n` largest of each.
 
-        `user_id` may be None where a history is of one user. Somebody without ratings is flagged cold.
+        `user_id` may be None where a history is of one user. Someone without ratings is flagged cold.
 
         The contribution of a rating is what the prediction would lose, had the user rated that one thing as a
         stranger would be predicted to (see `tastespace.models.base.attribution`); that of a choice, had they not made

@@ -221,7 +221,7 @@ class Ranking(ItemLists):
 
     `scores` are predicted ratings, not clipped to the rating range, so that they keep the order; after diversity,
     popularity damping or another policy than the mean the order is another one, the scores are the same. `cold` users
-    had no ratings to go by: theirs is the answer for anybody. A list shorter than `n` means that no other item was
+    had no ratings to go by: theirs is the answer for any user. A list shorter than `n` means that no other item was
     allowed. `uncertainty` is there if the model knows how sure it is.
     """
 

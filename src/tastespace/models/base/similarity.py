@@ -78,7 +78,7 @@ class Directions:
     def __init__(self, embeddings: FloatMatrix) -> None:
         self.vectors = directions(embeddings)
         self._scan = Scan.of(self.vectors)
-        self._placed = _are_placed(self.vectors)
+        self._placed = np.any(self.vectors, axis=1)  # not at the origin
 
     def nearest(self, queries: FloatMatrix, rows: IntArray, k: int, allowed: BoolArray | None, threads: int) -> Nearest:
         """The k most similar to each query (a direction), found exactly; `rows` are the queries' own, or -1."""
@@ -86,7 +86,7 @@ class Directions:
             allowed = self._placed if allowed is None else self._placed & allowed
         scan = replace(self._scan, threads=threads)
         found = scan.search(queries, k, excluded=_oneself(rows), allowed=allowed)
-        cold = ~_are_placed(queries)
+        cold = ~np.any(queries, axis=1)
         found.items[cold], found.scores[cold] = -1, -np.inf
         # Rounding takes the cosine of two equal directions a little above 1.
         return Neighbours(found.items, np.minimum(found.scores, np.float32(1))), cold
@@ -145,7 +145,8 @@ class CoRatedItems:
         return lambda positions: bits.cosines(places, places[here, positions][:, None])
 
 
-ComparesLists = Directions | ComparedItems | CoRatedItems
+ComparesItems = Directions | ComparedItems
+ComparesLists = ComparesItems | CoRatedItems
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,11 +183,6 @@ def directions(embeddings: FloatMatrix) -> FloatMatrix:
     """Points scaled to length 1; one at the origin stays there."""
     lengths = np.sqrt(np.einsum("nd,nd->n", embeddings, embeddings, dtype=np.float64))
     return (embeddings / np.where(lengths > 0, lengths, 1.0)[:, None]).astype(np.float32)
-
-
-def _are_placed(vectors: FloatMatrix) -> BoolArray:
-    """Which are not at the origin."""
-    return np.asarray((vectors != 0).any(axis=1))
 
 
 def nearest_by(
@@ -228,13 +224,7 @@ def no_tastes(side: str) -> InvalidParameterError:
 
 
 def similar_items(
-    ratings: Ratings,
-    compared: Directions | ComparedItems | None,
-    items: pl.Series,
-    n: int,
-    allowed: BoolArray | None,
-    threads: int,
-    remarks: tuple[str, ...],
+    ratings: Ratings, compared: ComparesItems | None, items: pl.Series, n: int, allowed: BoolArray | None, threads: int
 ) -> Similar:
     """The n items most similar to each of these, which the model must know."""
     if compared is None:
@@ -251,12 +241,11 @@ def similar_items(
         similarities=found.scores,
         similar_ids=ratings.items.at(found.items.reshape(-1)),
         similar_titles=ratings.title_of(found.items.reshape(-1)) if has_titles else None,
-        remarks=remarks,
     )
 
 
 def similar_users(query: Query, trained: Callable[[], Directions], n: int) -> Similar:
-    """The n training users most similar to each of these; somebody with nothing to be compared by is like nobody.
+    """The n training users most similar to each of these; someone with nothing to be compared by is like nobody.
 
     `trained` gives the training users of a taste space.
     """

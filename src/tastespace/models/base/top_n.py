@@ -2,7 +2,7 @@
 
 The best are found by an index over the item vectors, or by looking at every item, in blocks.
 
-Popularity damping moves down what everybody knows anyway:
+Popularity damping moves down what most users know anyway:
 
     value_ij = score_ij - strength * spread_i * standing_j
 
@@ -60,8 +60,11 @@ class ListOptions:
         """Refuse what makes no sense."""
         if type(self.n) is not int or self.n < 1:  # Everything else costs a look.
             check_int("n", self.n, least=1)
-        _from_zero("popularity_damping", self.popularity_damping, MOST_DAMPING)
-        _from_zero("diversity", self.diversity, 1)
+        for name, most in (("popularity_damping", MOST_DAMPING), ("diversity", 1)):
+            value = getattr(self, name)
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if not is_number or not 0 <= value <= most:
+                raise InvalidParameterError(f"{name} is {value!r}; expected a number from 0 to {most}")
 
 
 class Prepared:
@@ -99,7 +102,7 @@ class Prepared:
         return Damping(self._posterior.item_vectors, counts)
 
     @cached_property
-    def items(self) -> similarity.Directions | similarity.ComparedItems | None:
+    def items(self) -> similarity.ComparesItems | None:
         """What tells how similar items are; None for a model without tastes, which cannot say."""
         posterior = self._posterior
         if posterior.item_similarities is not None:
@@ -121,8 +124,8 @@ class Prepared:
     @cached_property
     def users(self) -> similarity.Directions:
         """The training users of a taste space."""
-        everybody = posteriors.People.known(np.arange(self._ratings.n_users, dtype=np.int32), self._ratings.by_user)
-        embeddings = self._posterior.believe(everybody, 1).embeddings
+        everyone = posteriors.People.known(np.arange(self._ratings.n_users, dtype=np.int32), self._ratings.by_user)
+        embeddings = self._posterior.believe(everyone, 1).embeddings
         assert embeddings is not None  # Whoever asks has seen that there are some.
         return similarity.Directions(embeddings)
 
@@ -420,10 +423,3 @@ def grown_index(
     if len(new) == n_built and not stored.index.can_change:
         return stored
     return replace(stored, index=stored.index.over(new))
-
-
-def _from_zero(name: str, value: Any, most: int) -> None:
-    """The value is a number from 0 to `most`."""
-    good = isinstance(value, Real) and not isinstance(value, bool)
-    if not good or not 0 <= value <= most:
-        raise InvalidParameterError(f"{name} is {value!r}; expected a number from 0 to {most}")

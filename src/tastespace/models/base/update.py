@@ -2,7 +2,7 @@
 
 Ids keep their rows: new users and items are appended. Of a pair rated again, what comes later wins; counts add up, for
 they are how often something was chosen since. The merged ratings are in the order of users and items, as an artifact
-has them: a model and its saved copy are updated alike.
+has them: a model and its saved copy are updated in the same way.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 # and 20 sweeps of warm-up there was no difference (docs/how-to/keep-up.md).
 RESTART_SHARE = 0.05
 RESTART_SWEEPS = 10
+
+UNLIKE = "new ratings are not such as the model knows: user {user!r} rated item {item!r} with {value:g}"
+IF_CHANGED = "if the scale has changed, fit again on all ratings"
 
 Sweeps = int | Literal["auto"]
 How = Literal["nothing new", "kept draws", "warm restart", "fitted again"]
@@ -197,26 +200,24 @@ def of_the_same_kind(new: Ratings, old: Ratings) -> Ratings:
 def check_range(news: Ratings, rating_range: tuple[float, float]) -> None:
     """Refuse ratings that are beyond those that the model was fitted on: they may be on another scale."""
     low, high = rating_range
-    _refuse(news, (news.values < low) | (news.values > high), f"a rating from {low:g} to {high:g}, as it was fitted on")
+    expected = f"a rating from {low:g} to {high:g}, as it was fitted on; {IF_CHANGED}"
+    refuse(news, (news.values < low) | (news.values > high), UNLIKE, expected)
 
 
 def check_levels(news: Ratings, levels: DoubleArray) -> None:
     """Refuse ratings that are none of the levels that the model knows."""
     shown = ", ".join(f"{level:g}" for level in levels[:12]) + (" …" if len(levels) > 12 else "")
-    _refuse(news, strange(news.values, levels), f"one of its levels {shown}")
+    refuse(news, strange(news.values, levels), UNLIKE, f"one of its levels {shown}; {IF_CHANGED}")
 
 
-def _refuse(news: Ratings, wrong: BoolArray, expected: str) -> None:
+def refuse(ratings: Ratings, wrong: BoolArray, problem: str, expected: str) -> None:
+    """Raise an error if any are wrong; the problem has places for user, item and value of the first."""
     places = np.flatnonzero(wrong)
-    if not len(places):
-        return
-    first = places[0]
-    user, item = news.users.ids[int(news.user_rows[first])], news.items.ids[int(news.item_rows[first])]
-    raise DataError(
-        f"{len(places):,} of {len(news):,} new ratings are not such as the model knows: user {user!r} rated item "
-        f"{item!r} with {news.values[first]:g}",
-        expected=f"{expected}; if the scale has changed, fit again on all ratings",
-    )
+    if len(places):
+        first = places[0]
+        user, item = ratings.users.ids[int(ratings.user_rows[first])], ratings.items.ids[int(ratings.item_rows[first])]
+        about = problem.format(user=user, item=item, value=ratings.values[first])
+        raise DataError(f"{len(places):,} of {len(ratings):,} {about}", expected=expected)
 
 
 def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
