@@ -301,7 +301,7 @@ def filters_of(
 
     `seen` has one row a user; `matching` are the items that fulfil a condition.
     """
-    excluded, allowed, n_items = None, matching, trained.n_items
+    excluded, allowed, n_items = None, matching, len(trained.items.ids)
     if exclude is not None and not include_seen:
         excluded = Excluded(seen.offsets, seen.columns)
     if isinstance(exclude, str) and exclude != "seen":
