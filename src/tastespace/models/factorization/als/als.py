@@ -74,6 +74,10 @@ class FindsStrengths(Recommender):
             )
         return found.learning
 
+    @property
+    def _dtype(self) -> Any:
+        return np.float32 if self.precision == "float32" else np.float64
+
     def _all_given(self) -> bool:
         """Whether every block has a strength of its own."""
         own = [self.user_regularisation, self.item_regularisation]
@@ -100,7 +104,7 @@ class FindsStrengths(Recommender):
             WEIGHTINGS[self.weighting],
             n_factors,
             self.biases,
-            np.float32 if self.precision == "float32" else np.float64,
+            self._dtype,
             threads.resolve(self.threads),
         )
 
@@ -300,6 +304,6 @@ class ALS(FindsStrengths):
             self._known_factors(),
             penalty,
             biases=self.biases,
-            dtype=np.float32 if self.precision == "float32" else np.float64,
+            dtype=self._dtype,
             threads=threads.resolve(self.threads),
         )

@@ -115,21 +115,17 @@ class Unchosen:
         of_items = popular if law == "popularity" else even_items
         return cls(law, per_choice, total, total, Chances.of(user_counts).values, of_items, *rest)
 
+    @cached_property
     def drawings(self) -> tuple[Drawing, Drawing]:
         """What users are shown of the items, and items of the users."""
-        sides = (
-            (self.by_user, self.by_item, self.item_popularity),
-            (self.by_item, self.by_user, self.user_popularity),
+        return (
+            self._drawing(self.by_user, self.by_item, self.item_popularity),
+            self._drawing(self.by_item, self.by_user, self.user_popularity),
         )
-        of_users, of_items = (
-            Drawing.of(self.n_draws * own, self.total * own, other, self.proposed(other, popular))
-            for own, other, popular in sides
-        )
-        return of_users, of_items
 
-    def proposed(self, law: DoubleArray, popular: DoubleArray) -> DoubleArray:
-        """How columns of a law are drawn."""
-        return np.asarray((law + popular) / 2) if self.law == "weighted" else law
+    def _drawing(self, own: DoubleArray, law: DoubleArray, popular: DoubleArray) -> Drawing:
+        proposed = np.asarray((law + popular) / 2) if self.law == "weighted" else law
+        return Drawing.of(self.n_draws * own, self.total * own, law, proposed)
 
 
 def popularity(counts: NDArray[Any]) -> DoubleArray:
