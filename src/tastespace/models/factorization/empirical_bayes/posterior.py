@@ -50,11 +50,7 @@ class Learning:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: the steps taken, the precisions, and the strengths that ALS would call them."""
-        return {
-            "steps": len(self.path),
-            "precisions": asdict(self.precisions),
-            "strengths": asdict(self.strengths),
-        }
+        return {"steps": len(self.path), "precisions": asdict(self.precisions), "strengths": asdict(self.strengths)}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {PATH: self.path, LEARNED: self.precisions.array()}

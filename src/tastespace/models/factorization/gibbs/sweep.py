@@ -165,14 +165,7 @@ class GibbsSweep:
         penalty = Penalty(strengths, WEIGHTINGS["blended"])
         by_user, by_item = (self.likelihood.start(side) for side in (self.observed.by_user, self.observed.by_item))
         return AlternatingLeastSquares(
-            by_user=by_user,
-            by_item=by_item,
-            user_prior=penalty.prior("users", self.n_factors, np.diff(by_user.offsets), self.dtype),
-            item_prior=penalty.prior("items", self.n_factors, np.diff(by_item.offsets), self.dtype),
-            has_biases=self.has_biases,
-            start_sd=START_SD,
-            threads=self.threads,
-            item_moves=self.item_moves,
+            by_user, by_item, self.n_factors, penalty, self.has_biases, self.threads, START_SD, self.item_moves
         )
 
 

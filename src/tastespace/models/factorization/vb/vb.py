@@ -183,13 +183,9 @@ class VB(Recommender):
         Small random factors without biases, a few sweeps of alternating least squares, or the items of another model
         with users where these put them.
         """
-        penalty, n_threads = (
-            Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"]),
-            threads.resolve(self.threads),
-        )
-        squares = AlternatingLeastSquares.over(
-            by_user, by_item, n_factors, penalty, biases=self.biases, start_sd=START_SD, threads=n_threads
-        )
+        penalty = Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"])
+        n_threads = threads.resolve(self.threads)
+        squares = AlternatingLeastSquares(by_user, by_item, n_factors, penalty, self.biases, n_threads, START_SD)
         if given is not None:
             start = squares.from_model(given, rng)
         elif self.start == "als":
