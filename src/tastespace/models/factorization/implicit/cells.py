@@ -49,7 +49,7 @@ class Confidence:
 
     def beyond_one(self, counts: NDArray[Any]) -> FloatArray:
         """strength * f(count), one a cell; 0 for a count of 0, which is no choice."""
-        values = GROWTH_FUNCTIONS[self.growth](np.asarray(counts, np.float64))
+        values: DoubleArray = GROWTH_FUNCTIONS[self.growth](np.asarray(counts, np.float64))
         with np.errstate(over="ignore"):  # The caller says what is too much.
             return (self.strength * values).astype(np.float32)
 
