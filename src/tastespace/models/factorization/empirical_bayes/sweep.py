@@ -41,7 +41,7 @@ class Precisions(Strengths):
     @classmethod
     def of_strengths(cls, strengths: Strengths, noise: float) -> Precisions:
         """Those that make ALS with these strengths the most probable point, in the same units."""
-        return cls(*(noise * strength for strength in astuple(strengths)), noise=noise)
+        return cls(*(noise * strength for strength in (*astuple(strengths), 1.0)))
 
     @property
     def factors(self) -> float:
@@ -183,7 +183,7 @@ class FactorSweep:
 
     def weighted_squares(self, state: FactorState) -> Precisions:
         """Sums over rows of w |x|^2 and of w c^2, and of squared errors: what each precision is about."""
-        return Precisions(*astuple(self._weighted_squares(state.users, state.items)), noise=state.squares)
+        return Precisions(*(*astuple(self._weighted_squares(state.users, state.items)), state.squares))
 
     def _weighted_squares(self, users: Factors, items: Factors) -> Strengths:
         of_users, of_items = map(weighted_squares, (users, items), self.weights)

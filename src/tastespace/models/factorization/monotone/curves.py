@@ -277,9 +277,10 @@ class Straight:
     """Ratings as they are: where every fit begins."""
 
     levels: DoubleArray
-    reassigns: ClassVar[bool] = False
+    reassigns: ClassVar[bool] = False  # whether users may change from one curve to another
 
     def curves(self, totals: DoubleArray, counts: DoubleArray, of_user: IntArray) -> DoubleArray:
+        """The table of curves, given the predictions summed up and counted by user and level."""
         return self.levels[None]
 
 
@@ -304,14 +305,15 @@ class CurvePerUser:
 
 
 @dataclass(frozen=True, eq=False)
-class CurvePerCluster:
-    """A curve for each cluster of users, after the shared one, which those keep whom no cluster suits better."""
+class CurvePerCluster(CurvePerUser):
+    """A curve for each cluster of users, after the shared one, which those keep who suit no cluster better."""
 
-    shared: DoubleArray
-    pull: float
     n_clusters: int
     reassigns: ClassVar[bool] = True
 
     def curves(self, totals: DoubleArray, counts: DoubleArray, of_user: IntArray) -> DoubleArray:
         totals, counts = (by_cluster(amounts, of_user, self.n_clusters + 1)[1:] for amounts in (totals, counts))
-        return np.vstack([self.shared, fitted(totals, counts, self.shared, self.pull)])
+        return super().curves(totals, counts, of_user)
+
+
+CurveRule = Straight | CurvePerUser  # how curves are shared among users
