@@ -37,10 +37,6 @@ class FindsStrengths(Recommender):
     """A factorization with a penalty on each block, that of `ALS`."""
 
     regularisation: Any
-    user_regularisation: float | None
-    item_regularisation: float | None
-    user_bias_regularisation: float | None
-    item_bias_regularisation: float | None
     weighting: Any
     biases: bool
     early_stopping: bool

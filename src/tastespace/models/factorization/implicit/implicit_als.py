@@ -126,12 +126,7 @@ class ImplicitALS(OneClass):
 
 
 def one_draw(
-    users: Populations,
-    items: FloatMatrix,
-    alpha: float,
-    has_biases: bool,
-    likelihood: ServedLikelihood,
-    units: Units,
+    users: Populations, items: FloatMatrix, alpha: float, has_biases: bool, likelihood: ServedLikelihood, units: Units
 ) -> DrawsPosterior:
     """Certain items, rows of factors and, last, biases, as a posterior: one draw of them, in units of their scores."""
     new_items = Populations.of_rows(items, has_biases)

@@ -40,11 +40,7 @@ class RatingBlocks:
 
     @classmethod
     def of(
-        cls,
-        some: Triples,
-        parts: tuple[IntArray, IntArray],
-        targets: Callable[[FloatArray], AnyFloats],
-        rng: Generator,
+        cls, some: Triples, parts: tuple[IntArray, IntArray], targets: Callable[[FloatArray], AnyFloats], rng: Generator
     ) -> RatingBlocks:
         """The ratings by block, shuffled within each, given the part of each user and item."""
         user_parts, item_parts = parts
