@@ -21,7 +21,7 @@ from tastespace.inference.transition import Stats
 from tastespace.models.factorization.als.posterior import PointPosterior
 from tastespace.models.factorization.als.sweep import ALSState, AlternatingLeastSquares
 from tastespace.models.factorization.monotone import curves as curve_fits
-from tastespace.models.factorization.rows import Factors, RatingBlock, row_scores, score_pairs, solve_rows
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, row_scores, score_pairs, solve_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +182,10 @@ class Folding:
         """users x levels"""
         return self.scale.counts(self.rows, self.places, len(self.history))
 
+    @cached_property
+    def prior(self) -> RowPrior:
+        return self.plain.user_prior(self.history)
+
     def solve(self, targets: DoubleArray) -> Factors:
         """Users where these values of their ratings put them."""
         return self._solved(self._side(targets))
@@ -223,5 +227,4 @@ class Folding:
         return RatingBlock(self.history.offsets, self.history.columns, targets, offset=self.plain.mean)
 
     def _solved(self, side: RatingBlock) -> Factors:
-        prior = self.plain.user_prior(self.history)
-        return solve_rows(side, self.plain.items, prior, name="user", threads=self.threads).points
+        return solve_rows(side, self.plain.items, self.prior, name="user", threads=self.threads).points

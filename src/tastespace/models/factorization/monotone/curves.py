@@ -246,7 +246,7 @@ def by_cluster(amounts: DoubleArray, cells: IntArray, n_clusters: int) -> Double
 def relative_errors(squares: DoubleArray, curve: DoubleArray, counts: DoubleArray, average: DoubleArray) -> DoubleArray:
     """How well one curve suits each user: their squared errors on it, in units of how far it spreads their ratings.
 
-    Without the unit the flattest curve would suit everybody. `average` are the shares of the levels.
+    Without the unit the flattest curve would suit all users. `average` are the shares of the levels.
     """
     weights = counts + FIRM * average
     _, spread = moments(np.broadcast_to(curve, weights.shape), weights)
@@ -286,7 +286,7 @@ class Straight:
 
 @dataclass(frozen=True, eq=False)
 class OneCurve(Straight):
-    """The same curve for everybody, with the mean and variance of the ratings."""
+    """The same curve for all, with the mean and variance of the ratings."""
 
     def curves(self, totals: DoubleArray, counts: DoubleArray, of_user: IntArray) -> DoubleArray:
         return fitted(totals.sum(axis=0, keepdims=True), counts.sum(axis=0, keepdims=True), self.levels, 0.0)

@@ -42,7 +42,7 @@ Method = Literal["stochastic", "mini-batch", "full-batch"]
 ScheduleName = Literal["inverse", "constant", "bold-driver"]
 SCHEDULES = list(get_args(ScheduleName))
 # Small where an epoch has many visits of a row: what is learned first then decides, and early stopping holds back the
-# rest. Where it has few, a small start would take more epochs to leave than anybody waits.
+# rest. Where it has few, a small start would take more epochs to leave than anyone waits.
 MIN_START_SD, MAX_START_SD, VISITS = 0.01, 0.1, 2.0
 # Ratings of a visit below which one thread is faster: threads are started for every stage, and wait at its end.
 WORTH_THREADS = 1 << 17

@@ -80,7 +80,7 @@ STEPS = 20  # each halves, about, what is missing to the minimum
 class FormPosterior(PointPosterior):
     """rating = g + user bias + item bias + user . item, or that through the sigmoid; g is `mean` and the form's.
 
-    Without g (raw) zeros would predict zero: whoever has no ratings is then the average of those who have, and so is an
+    Without g (raw) zeros would predict zero: a user without ratings is then the average of those with any, and so is an
     unknown item.
     """
 
