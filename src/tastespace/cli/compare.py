@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-import typer
+from typer import BadParameter, Exit, Option
 
 from tastespace.cli import console, options
 from tastespace.cli.data import SHARED, WAYS
@@ -38,43 +38,43 @@ def compare(
     ratings: RatingsFile,
     models: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help=f"Models separated by commas: {', '.join(MODELS)}; NAME=MODEL for a variant.",
             show_default="all that suit the ratings",
         ),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A parameter of one model, as model.key=value; can be repeated.")
+        list[str] | None, Option("--set", help="A parameter of one model, as model.key=value; can be repeated.")
     ] = None,
     starts: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--start",
             help="NAME=OTHER: model NAME begins from the items of OTHER, both names of --models; can be repeated.",
         ),
     ] = None,
     n_factors: Annotated[
-        int | None, typer.Option(help="Dimensions of the taste space, for all models that have one.")
+        int | None, Option(help="Dimensions of the taste space, for all models that have one.")
     ] = None,
     holdout: Annotated[
-        float | None, typer.Option(help="Share of the ratings, or users, to test on.", show_default=str(SHARE))
+        float | None, Option(help="Share of the ratings, or users, to test on.", show_default=str(SHARE))
     ] = None,
     by: Annotated[
         str,
-        typer.Option(
+        Option(
             help="What to test on. random: a share of the ratings; time: the latest share of them; last: the last of "
             "each user; one: one of each user at random; users: a share of the users, known by half of their ratings."
         ),
     ] = "random",
-    test: Annotated[Path | None, typer.Option(help="File of test ratings, instead of a split.")] = None,
-    k: Annotated[int, typer.Option(help="Length of the lists.")] = 10,
+    test: Annotated[Path | None, Option(help="File of test ratings, instead of a split.")] = None,
+    k: Annotated[int, Option(help="Length of the lists.")] = 10,
     relevant: Relevance = None,
     no_ranking: Annotated[
-        bool, typer.Option("--no-ranking", help="Measure predicted ratings only, no lists; not of choices.")
+        bool, Option("--no-ranking", help="Measure predicted ratings only, no lists; not of choices.")
     ] = False,
-    figures: Annotated[Path | None, typer.Option(help="Folder to write figures and comparison.json to.")] = None,
+    figures: Annotated[Path | None, Option(help="Folder to write figures and comparison.json to.")] = None,
     bootstrap: Bootstrap = 1000,
-    seed: Annotated[int, typer.Option(help="Same seed, same split, models and intervals.")] = 0,
+    seed: Annotated[int, Option(help="Same seed, same split, models and intervals.")] = 0,
     *,
     reading: ReadOptions,
     threads: Threads = None,
@@ -118,10 +118,10 @@ def compare(
         print_written(paths)
     if found.is_interrupted:
         console.print_error("interrupted: the models that had not ended are not measured")
-        raise typer.Exit(INTERRUPTED)
+        raise Exit(INTERRUPTED)
     if found.best is None:
         console.print_error("error: no model could be measured; the rows say why")
-        raise typer.Exit(FAILED)
+        raise Exit(FAILED)
 
 
 def _check_usage(holdout: float | None, by: str, test: Path | None) -> None:
@@ -129,9 +129,9 @@ def _check_usage(holdout: float | None, by: str, test: Path | None) -> None:
     if by not in WAYS:
         raise InvalidParameterError(f"--by is {by!r}; expected one of {', '.join(WAYS)}")
     if test is not None and (holdout is not None or by != "random"):
-        raise typer.BadParameter("--test has the test ratings already; expected no --holdout and no --by")
+        raise BadParameter("--test has the test ratings already; expected no --holdout and no --by")
     if holdout is not None and by not in SHARED:
-        raise typer.BadParameter(f"--by {by} takes no --holdout; expected --by {' or '.join(SHARED)}")
+        raise BadParameter(f"--by {by} takes no --holdout; expected --by {' or '.join(SHARED)}")
 
 
 def _wanted(typed: str) -> dict[str, type[Recommender]]:
@@ -242,25 +242,23 @@ SETTINGS = tuple(field.name for field in fields(ReversibleJump) if field.name !=
 def select_rank(
     ratings: RatingsFile,
     methods: Annotated[
-        str | None, typer.Option(help=f"Some of {', '.join(METHODS)}, separated by commas.", show_default="all")
+        str | None, Option(help=f"Some of {', '.join(METHODS)}, separated by commas.", show_default="all")
     ] = None,
-    max_rank: Annotated[int, typer.Option(help="The most factors that there may be.")] = MAX_RANK,
+    max_rank: Annotated[int, Option(help="The most factors that there may be.")] = MAX_RANK,
     ranks: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Ranks of the grid, separated by commas.",
             show_default=f"{', '.join(map(str, GRID))}, as far as --max-rank goes",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", help=f"A parameter of reversible-jump, as key=value; can be repeated: {', '.join(SETTINGS)}."
-        ),
+        Option("--set", help=f"A parameter of reversible-jump, as key=value; can be repeated: {', '.join(SETTINGS)}."),
     ] = None,
-    holdout: Annotated[float, typer.Option(help="Share of the ratings to measure the error on.")] = RANK_SHARE,
-    figures: Annotated[Path | None, typer.Option(help="Folder to write loss.svg and posterior.svg to.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same split and ranks.")] = 0,
+    holdout: Annotated[float, Option(help="Share of the ratings to measure the error on.")] = RANK_SHARE,
+    figures: Annotated[Path | None, Option(help="Folder to write loss.svg and posterior.svg to.")] = None,
+    seed: Annotated[int, Option(help="Same seed, same split and ranks.")] = 0,
     *,
     reading: ReadOptions,
     threads: Threads = None,

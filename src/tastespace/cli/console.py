@@ -100,11 +100,7 @@ def print_result(as_json: bool, content: dict[str, Any], *lines: str) -> None:
 
 
 def print_rows(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    numbers: Collection[str] = _NUMBERS,
-    in_box: bool = False,
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[str] = _NUMBERS, in_box: bool = False
 ) -> None:
     """Print a table; columns of numbers, known by their names, are right-aligned."""
     shown = RichTable() if in_box else RichTable(box=None, header_style="bold", pad_edge=False)

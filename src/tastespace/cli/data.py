@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, BadParameter, Exit, Option
 
 from tastespace.cli import console
 from tastespace.cli.options import OPTIONS, Json, RatingsFile, ReadOptions, observe, reads, sizes_of, sizes_text
@@ -34,21 +34,21 @@ SHARED = ("random", "time", "users")
 @reads("user", "item", "rating", "time", "separator", "header", "duplicates", "bad_lines")
 def split(
     ratings: RatingsFile,
-    train: Annotated[Path, typer.Option(help="File to write the training part to.")],
-    test: Annotated[Path, typer.Option(help="File to write the test part to.")],
+    train: Annotated[Path, Option(help="File to write the training part to.")],
+    test: Annotated[Path, Option(help="File to write the test part to.")],
     by: Annotated[
         str,
-        typer.Option(
+        Option(
             help="random: a share of the ratings; time: the latest share of them; last: the last of each user; "
             "one: one of each user at random; users: a share of the users."
         ),
     ] = "random",
     share: Annotated[
-        float | None, typer.Option(help="Share of the test part, for random, time and users.", show_default="0.1")
+        float | None, Option(help="Share of the test part, for random, time and users.", show_default="0.1")
     ] = None,
-    last: Annotated[int | None, typer.Option(help="How many of each user, for last.", show_default="1")] = None,
-    history: Annotated[Path | None, typer.Option(help="For users: file to write half of their ratings to.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same split.")] = 0,
+    last: Annotated[int | None, Option(help="How many of each user, for last.", show_default="1")] = None,
+    history: Annotated[Path | None, Option(help="For users: file to write half of their ratings to.")] = None,
+    seed: Annotated[int, Option(help="Same seed, same split.")] = 0,
     *,
     reading: ReadOptions,
     json: Json = False,
@@ -78,18 +78,16 @@ def _check(by: str, share: float | None, last: int | None, history: Path | None)
     if by not in WAYS:
         raise InvalidParameterError(f"--by is {by!r}; expected one of {', '.join(WAYS)}")
     if share is not None and by not in SHARED:
-        raise typer.BadParameter(f"--by {by} takes no --share; expected --by {' or '.join(SHARED)}")
+        raise BadParameter(f"--by {by} takes no --share; expected --by {' or '.join(SHARED)}")
     if last is not None and by != "last":
-        raise typer.BadParameter(f"--by {by} takes no --last; expected --by last")
+        raise BadParameter(f"--by {by} takes no --last; expected --by last")
     if (history is None) == (by == "users"):
-        raise typer.BadParameter("--history FILE and --by users go together: it is what those users are known by")
+        raise BadParameter("--history FILE and --by users go together: it is what those users are known by")
 
 
 INTERRUPTED = 130
 
-Cache = Annotated[
-    Path | None, typer.Option("--cache", help="Folder to keep data sets in.", show_default="TASTESPACE_CACHE")
-]
+Cache = Annotated[Path | None, Option("--cache", help="Folder to keep data sets in.", show_default="TASTESPACE_CACHE")]
 
 
 def list_sources(cache: Cache = None, json: Json = False) -> None:
@@ -111,13 +109,13 @@ def list_sources(cache: Cache = None, json: Json = False) -> None:
 
 
 def get(
-    name: Annotated[str, typer.Argument(help="Name of a data set, as `data list` has it.", metavar="NAME")],
+    name: Annotated[str, Argument(help="Name of a data set, as `data list` has it.", metavar="NAME")],
     given: Annotated[
-        Path | None, typer.Option("--from", help="Archive or unpacked folder that you have; nothing is downloaded.")
+        Path | None, Option("--from", help="Archive or unpacked folder that you have; nothing is downloaded.")
     ] = None,
     cache: Cache = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Also write the ratings to this file: .csv, .tsv, .parquet.")
+        Path | None, Option("--out", "-o", help="Also write the ratings to this file: .csv, .tsv, .parquet.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -135,7 +133,7 @@ def get(
 
 @reads(*OPTIONS)
 def describe(
-    ratings: Annotated[str, typer.Argument(help="File of ratings, or name of a data set.", metavar="FILE_OR_NAME")],
+    ratings: Annotated[str, Argument(help="File of ratings, or name of a data set.", metavar="FILE_OR_NAME")],
     cache: Cache = None,
     *,
     reading: ReadOptions,
@@ -192,7 +190,7 @@ def _obtained(source: Source, given: Path | None, cache: Path | None) -> Ratings
         return ratings
     except KeyboardInterrupt as error:
         console.print_error("interrupted; what has come so far is kept, run it again to continue")
-        raise typer.Exit(INTERRUPTED) from error
+        raise Exit(INTERRUPTED) from error
 
 
 def _check_out(out: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from tastespace import artifact
 from tastespace.cli import console
@@ -27,19 +27,17 @@ from tastespace.version import __version__
 @reads("user", "item", "rating", "separator", "header", "kind")
 def evaluate(
     model: Model,
-    test: Annotated[Path, typer.Argument(help="File of test ratings.")],
+    test: Annotated[Path, Argument(help="File of test ratings.")],
     k: Annotated[
-        list[int] | None, typer.Option(help="Length of the lists; can be repeated.", show_default="5, 10, 20")
+        list[int] | None, Option(help="Length of the lists; can be repeated.", show_default="5, 10, 20")
     ] = None,
     relevant: Relevance = None,
-    against: Annotated[Path | None, typer.Option(help="Another model to compare with, user by user.")] = None,
-    history: Annotated[
-        Path | None, typer.Option(help="File of ratings that the test users are known by, besides.")
-    ] = None,
-    figures: Annotated[Path | None, typer.Option(help="Folder to write figures and evaluation.html to.")] = None,
-    no_ranking: Annotated[bool, typer.Option("--no-ranking", help="Measure predicted ratings only, no lists.")] = False,
+    against: Annotated[Path | None, Option(help="Another model to compare with, user by user.")] = None,
+    history: Annotated[Path | None, Option(help="File of ratings that the test users are known by, besides.")] = None,
+    figures: Annotated[Path | None, Option(help="Folder to write figures and evaluation.html to.")] = None,
+    no_ranking: Annotated[bool, Option("--no-ranking", help="Measure predicted ratings only, no lists.")] = False,
     bootstrap: Bootstrap = 1000,
-    seed: Annotated[int, typer.Option(help="Same seed, same intervals and p-values.")] = 0,
+    seed: Annotated[int, Option(help="Same seed, same intervals and p-values.")] = 0,
     *,
     reading: ReadOptions,
     threads: Threads = None,
@@ -91,7 +89,7 @@ def names_of(paths: list[Path]) -> list[str]:
     names = [path.resolve().name for path in paths]
     names = names if len(set(names)) == len(names) else [str(path) for path in paths]
     if len(set(names)) < len(names):
-        raise typer.BadParameter(f"the same model is there twice, {names[0]}; expected another one")
+        raise BadParameter(f"the same model is there twice, {names[0]}; expected another one")
     return names
 
 

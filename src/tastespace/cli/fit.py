@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from tastespace import artifact
 from tastespace.cli import console, options
@@ -37,11 +37,11 @@ def _check_streamed(pick: Pick | None, reading: ReadOptions, unused: Mapping[str
     """
     for option, value in unused.items():
         if value is not None and value is not False:
-            raise typer.BadParameter(
+            raise BadParameter(
                 f"--stream never has all ratings in memory, as {option} would need; expected no {option}"
             )
     if reading:
-        raise typer.BadParameter(
+        raise BadParameter(
             "--stream finds the columns of a Parquet file by their usual names, user, item and rating; got options for "
             f"reading a file ({', '.join(reading)}), expected none of them"
         )
@@ -114,56 +114,53 @@ class Saving:
 @reads(*OPTIONS)
 def fit(
     ratings: RatingsFile,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write the model to.")] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="Folder to write the model to.")] = None,
     model: Annotated[
-        str | None, typer.Option(help=f"One of {', '.join(MODELS)}.", show_default="chosen from the feedback type")
+        str | None, Option(help=f"One of {', '.join(MODELS)}.", show_default="chosen from the feedback type")
     ] = None,
     n_factors: Annotated[
-        Any,
-        typer.Option(help="Number of latent factors, or auto to estimate it.", metavar="N", parser=options.factors_of),
+        Any, Option(help="Number of latent factors, or auto to estimate it.", metavar="N", parser=options.factors_of)
     ] = None,
     regularisation: Annotated[
-        str | None, typer.Option(help="A number, auto, empirical-bayes, or another value of the model.")
+        str | None, Option(help="A number, auto, empirical-bayes, or another value of the model.")
     ] = None,
-    test: Annotated[Path | None, typer.Option(help="File of test ratings to evaluate on.")] = None,
-    holdout: Annotated[float | None, typer.Option(help="Share of the ratings to hold out and evaluate on.")] = None,
+    test: Annotated[Path | None, Option(help="File of test ratings to evaluate on.")] = None,
+    holdout: Annotated[float | None, Option(help="Share of the ratings to hold out and evaluate on.")] = None,
     refit: Annotated[
-        bool, typer.Option("--refit", help="After --holdout, fit again on all ratings and save that model.")
+        bool, Option("--refit", help="After --holdout, fit again on all ratings and save that model.")
     ] = False,
-    seed: Annotated[int | None, typer.Option(help="Random seed of the model and the split.", show_default="0")] = None,
+    seed: Annotated[int | None, Option(help="Random seed of the model and the split.", show_default="0")] = None,
     threads: Threads = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file with tables [model] and [data].")] = None,
+    config: Annotated[Path | None, Option(help="TOML file with tables [model] and [data].")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Model parameter as key=value; can be repeated.")
+        list[str] | None, Option("--set", help="Model parameter as key=value; can be repeated.")
     ] = None,
     *,
     reading: ReadOptions,
-    half_life: Annotated[float | None, typer.Option(help="Days after which feedback counts half; needs times.")] = None,
+    half_life: Annotated[float | None, Option(help="Days after which feedback counts half; needs times.")] = None,
     without_ratings: Annotated[
-        bool, typer.Option("--without-ratings", help="Do not store the training ratings with the model.")
+        bool, Option("--without-ratings", help="Do not store the training ratings with the model.")
     ] = False,
-    checkpoint: Annotated[Path | None, typer.Option(help="Folder for checkpoints to resume from.")] = None,
+    checkpoint: Annotated[Path | None, Option(help="Folder for checkpoints to resume from.")] = None,
     every: Annotated[
-        int | None, typer.Option(help="Sweeps between checkpoints.", show_default=str(Checkpoints.every))
+        int | None, Option(help="Sweeps between checkpoints.", show_default=str(Checkpoints.every))
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Resume an interrupted run from its last checkpoint.")
-    ] = False,
+    resume: Annotated[bool, Option("--resume", help="Resume an interrupted run from its last checkpoint.")] = False,
     start: Annotated[
-        Path | None, typer.Option(help="Folder of a fitted model whose item factors are the starting point.")
+        Path | None, Option(help="Folder of a fitted model whose item factors are the starting point.")
     ] = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Read a Parquet file block by block: more ratings than memory. pmf only.")
+        bool, Option("--stream", help="Read a Parquet file block by block: more ratings than memory. pmf only.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and stop.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print what would be done, and stop.")] = False,
     json: Json = False,
 ) -> None:
     """Fit a model to a file of ratings."""
     if out is None and not dry_run:
-        raise typer.BadParameter("expected --out FOLDER (or --dry-run)")
+        raise BadParameter("expected --out FOLDER (or --dry-run)")
     _check_usage(holdout, test, refit, checkpoint, every, resume)
     if start is not None and checkpoint is not None:
-        raise typer.BadParameter("expected --start or --checkpoint, not both")
+        raise BadParameter("expected --start or --checkpoint, not both")
     other = None if start is None else artifact.load(start)
     if half_life is not None:
         check_number("--half-life", half_life, above=0)
@@ -209,11 +206,11 @@ def _check_usage(
 ) -> None:
     """Refuse options that do not go together."""
     if holdout is not None and test is not None:
-        raise typer.BadParameter("expected --holdout or --test, not both")
+        raise BadParameter("expected --holdout or --test, not both")
     if refit and holdout is None:
-        raise typer.BadParameter("--refit expects --holdout: without it the model is fitted on all ratings anyway")
+        raise BadParameter("--refit expects --holdout: without it the model is fitted on all ratings anyway")
     if checkpoint is None and (resume or every is not None):
-        raise typer.BadParameter(f"{'--resume' if resume else '--every'} expects --checkpoint FOLDER")
+        raise BadParameter(f"{'--resume' if resume else '--every'} expects --checkpoint FOLDER")
     if holdout is not None and not 0 < holdout < 1:
         raise InvalidParameterError(f"--holdout is {holdout:g}; expected a share between 0 and 1, both excluded")
 
@@ -321,10 +318,10 @@ def _time(work: Callable[[], Any]) -> float:
 @reads(*OPTIONS)
 def update(
     model: Model,
-    new_ratings: Annotated[Path, typer.Argument(help="File of new ratings.", metavar="NEW_RATINGS")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write the new model to; may be MODEL itself.")],
+    new_ratings: Annotated[Path, Argument(help="File of new ratings.", metavar="NEW_RATINGS")],
+    out: Annotated[Path, Option("--out", "-o", help="Folder to write the new model to; may be MODEL itself.")],
     sweeps: Annotated[
-        str, typer.Option(help="Warm-up sweeps of a restart; 0 for no restart, auto to restart if it pays.")
+        str, Option(help="Warm-up sweeps of a restart; 0 for no restart, auto to restart if it pays.")
     ] = "auto",
     threads: Threads = None,
     *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from tastespace import artifact
 from tastespace.cli import console
@@ -32,25 +32,23 @@ def index(
     model: Model,
     accuracy: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="Minimum share of the true best items that lists find, on average.",
             show_default="0.95, if there is no --acceptance",
         ),
     ] = None,
     acceptance: Annotated[
         float | None,
-        typer.Option(
-            help=f"Minimum share of lists whose worst item is one of the true best {N_TH}.", show_default=False
-        ),
+        Option(help=f"Minimum share of lists whose worst item is one of the true best {N_TH}.", show_default=False),
     ] = None,
-    latency_ms: Annotated[float | None, typer.Option(help="Maximum time per list (ms).", show_default=False)] = None,
-    k: Annotated[int, typer.Option("-k", help="Length of the lists.")] = 10,
-    seconds: Annotated[float, typer.Option(help="Time budget for trials (s).")] = 60.0,
+    latency_ms: Annotated[float | None, Option(help="Maximum time per list (ms).", show_default=False)] = None,
+    k: Annotated[int, Option("-k", help="Length of the lists.")] = 10,
+    seconds: Annotated[float, Option(help="Time budget for trials (s).")] = 60.0,
     structures: Annotated[
-        str | None, typer.Option(help="Index structures to try, separated by commas.", show_default="all")
+        str | None, Option(help="Index structures to try, separated by commas.", show_default="all")
     ] = None,
-    figure: Annotated[Path | None, typer.Option(help="File for a plot of all trials: .png, .svg or .pdf.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of the queries and the index.")] = 0,
+    figure: Annotated[Path | None, Option(help="File for a plot of all trials: .png, .svg or .pdf.")] = None,
+    seed: Annotated[int, Option(help="Random seed of the queries and the index.")] = 0,
     threads: Threads = None,
     json: Json = False,
 ) -> None:

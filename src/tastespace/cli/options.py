@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import polars as pl
-import typer
+from typer import Argument, BadParameter, Option
 
 from tastespace.cli import console
 from tastespace.data.formats.files import has_users, read, read_history, sniff
@@ -26,21 +26,18 @@ from tastespace.models import EASE, MODELS, Popular, Recommender
 from tastespace.models.registry import misfit, suitable_model
 from tastespace.settings import translated
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
-Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.", metavar="MODEL")]
-RatingsFile = Annotated[Path, typer.Argument(help="File of ratings, folder of a known layout, or name of a data set.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object, for machines.")]
+Model = Annotated[Path, Argument(help="Folder of a fitted model.", metavar="MODEL")]
+RatingsFile = Annotated[Path, Argument(help="File of ratings, folder of a known layout, or name of a data set.")]
 Relevance = Annotated[
     str | None,
-    typer.Option(
-        "--relevant",
+    Option(
         help="From this rating on a test item is relevant; or all.",
         show_default="stars: the mean of the training ratings; yes; all that was chosen",
     ),
 ]
-Bootstrap = Annotated[int, typer.Option("--bootstrap", help="Resamples for the confidence intervals; 0 for none.")]
-Threads = Annotated[
-    int | None, typer.Option("--threads", help="Threads to use; all cores by default.", show_default=False)
-]
+Bootstrap = Annotated[int, Option(help="Resamples for the confidence intervals; 0 for none.")]
+Threads = Annotated[int | None, Option(help="Threads to use; all cores by default.", show_default=False)]
 
 
 def factors_of(text: str) -> int | str:
@@ -50,7 +47,7 @@ def factors_of(text: str) -> int | str:
     try:
         return int(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no number of factors; expected a whole number, or auto") from None
+        raise BadParameter(f"{text!r} is no number of factors; expected a whole number, or auto") from None
 
 
 def read_config(path: Path | None) -> dict[str, Any]:
@@ -121,32 +118,23 @@ Verb = Callable[..., None]
 
 # Arguments of `read`, and the options that say them.
 OPTIONS: dict[str, Any] = {
-    "items": Annotated[Path | None, typer.Option("--items", help="File of item titles, genres, years.")],
-    "users": Annotated[Path | None, typer.Option("--users", help="File of what is known of users.")],
-    "user": Annotated[str | None, typer.Option("--user-column", help="Name of the user column.")],
-    "item": Annotated[str | None, typer.Option("--item-column", help="Name of the item column.")],
-    "rating": Annotated[str | None, typer.Option("--rating-column", help="Name of the rating column.")],
-    "time": Annotated[str | None, typer.Option("--time-column", help="Name of the time column.")],
+    "items": Annotated[Path | None, Option(help="File of item titles, genres, years.")],
+    "users": Annotated[Path | None, Option(help="File of what is known of users.")],
+    "user": Annotated[str | None, Option("--user-column", help="Name of the user column.")],
+    "item": Annotated[str | None, Option("--item-column", help="Name of the item column.")],
+    "rating": Annotated[str | None, Option("--rating-column", help="Name of the rating column.")],
+    "time": Annotated[str | None, Option("--time-column", help="Name of the time column.")],
     "separator": Annotated[
-        str | None,
-        typer.Option("--separator", help="What stands between the columns; \\t for a tab.", show_default=False),
+        str | None, Option(help="What stands between the columns; \\t for a tab.", show_default=False)
     ],
-    "header": Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns.")
-    ],
+    "header": Annotated[bool | None, Option(help="Whether the first line names the columns.")],
     "duplicates": Annotated[
-        str | None,
-        typer.Option(
-            "--duplicates", help="Of a pair rated twice: last, mean, sum or error.", show_default="last; sum of choices"
-        ),
+        str | None, Option(help="Of a pair rated twice: last, mean, sum or error.", show_default="last; sum of choices")
     ],
     "bad_lines": Annotated[
-        str | None,
-        typer.Option("--bad-lines", help="What cannot be read: error, or skip and count.", show_default="error"),
+        str | None, Option(help="What cannot be read: error, or skip and count.", show_default="error")
     ],
-    "kind": Annotated[
-        str | None, typer.Option("--kind", help=f"What the values say: {', '.join(KINDS)}.", show_default="guessed")
-    ],
+    "kind": Annotated[str | None, Option(help=f"What the values say: {', '.join(KINDS)}.", show_default="guessed")],
 }
 
 
@@ -259,16 +247,10 @@ def guess(file: Path, reading: Mapping[str, Any]) -> Layout:
 
 History = Annotated[
     Path | None,
-    typer.Option(
-        "--history",
-        help="File of ratings that the model has not seen: user, item, rating; or item, rating; choices without.",
-    ),
+    Option(help="File of ratings that the model has not seen: user, item, rating; or item, rating; choices without."),
 ]
 Where = Annotated[
-    str | None,
-    typer.Option(
-        "--where", help="Only items like this, such as 'genre = Comedy and year >= 1990'.", metavar="CONDITION"
-    ),
+    str | None, Option(help="Only items like this, such as 'genre = Comedy and year >= 1990'.", metavar="CONDITION")
 ]
 
 
@@ -282,5 +264,5 @@ def history_of(file: Path | None, users: list[str] | None) -> Ratings | None:
     if file is None:
         return None
     if users and len(users) > 1 and not has_users(file):
-        raise typer.BadParameter(f"{file} has no column of users, so that it can be of one --user only")
+        raise BadParameter(f"{file} has no column of users, so that it can be of one --user only")
     return read_history(file, users[0] if users else "you")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import polars as pl
-import typer
+from typer import Argument, BadParameter, Option
 
 from tastespace import artifact
 from tastespace.cli import console
@@ -20,8 +20,8 @@ from tastespace.models.base.parameters import check_number
 from tastespace.models.base.policies import POLICIES
 from tastespace.models.base.results import Lists, as_entries
 
-Users = Annotated[list[str] | None, typer.Option("--user", "-u", help="User id; can be repeated.")]
-Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Item never to show; can be repeated.")]
+Users = Annotated[list[str] | None, Option("--user", "-u", help="User id; can be repeated.")]
+Exclude = Annotated[list[str] | None, Option("--exclude", help="Item never to show; can be repeated.")]
 NO_USER = "expected --user ID, or --history FILE, or both"
 MAX_ROWS = 50  # of a table of predictions
 BLOCK = 100_000  # pairs predicted at once: a whole distribution takes some hundred bytes
@@ -30,31 +30,28 @@ BLOCK = 100_000  # pairs predicted at once: a whole distribution takes some hund
 def recommend(
     model: Model,
     user: Users = None,
-    n: Annotated[int, typer.Option("-n", help="Number of items.")] = 10,
+    n: Annotated[int, Option("-n", help="Number of items.")] = 10,
     history: History = None,
     policy: Annotated[
-        str,
-        typer.Option(
-            help=f"How to rank under uncertainty: {', '.join(POLICIES)}; with a parameter as in cautious:c=2."
-        ),
+        str, Option(help=f"How to rank under uncertainty: {', '.join(POLICIES)}; with a parameter as in cautious:c=2.")
     ] = "mean",
-    only: Annotated[list[str] | None, typer.Option(help="Item to choose from; can be repeated.")] = None,
-    only_file: Annotated[Path | None, typer.Option(help="File of items to choose from: item; or user, item.")] = None,
+    only: Annotated[list[str] | None, Option(help="Item to choose from; can be repeated.")] = None,
+    only_file: Annotated[Path | None, Option(help="File of items to choose from: item; or user, item.")] = None,
     exclude: Exclude = None,
-    exclude_file: Annotated[Path | None, typer.Option(help="File of items never to show: item; or user, item.")] = None,
-    include_seen: Annotated[bool, typer.Option("--include-seen", help="Also items that the user has rated.")] = False,
+    exclude_file: Annotated[Path | None, Option(help="File of items never to show: item; or user, item.")] = None,
+    include_seen: Annotated[bool, Option("--include-seen", help="Also items that the user has rated.")] = False,
     where: Where = None,
-    diversity: Annotated[float, typer.Option(help="From 0 to 1: higher makes the items of a list less similar.")] = 0.0,
-    popularity_damping: Annotated[float, typer.Option(help="From 0 to 1000: higher shows fewer popular items.")] = 0.0,
-    exact: Annotated[bool, typer.Option("--exact", help="Score every item, even if the model has an index.")] = False,
+    diversity: Annotated[float, Option(help="From 0 to 1: higher makes the items of a list less similar.")] = 0.0,
+    popularity_damping: Annotated[float, Option(help="From 0 to 1000: higher shows fewer popular items.")] = 0.0,
+    exact: Annotated[bool, Option("--exact", help="Score every item, even if the model has an index.")] = False,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Recommend items to users of the training ratings, or to new users with a history."""
     if not user and history is None:
-        raise typer.BadParameter(NO_USER)
+        raise BadParameter(NO_USER)
     if only and only_file:
-        raise typer.BadParameter("expected --only or --only-file, not both")
+        raise BadParameter("expected --only or --only-file, not both")
     recommender = artifact.load(model, with_index=not exact).set_params(threads=threads)
     new = history_of(history, user)
     ranking = recommender.recommend(
@@ -107,11 +104,11 @@ def _excluded(items: list[str], file: Path | None, users: list[str] | None, new:
 @reads("user", "item", "separator", "header")
 def predict(
     model: Model,
-    pairs: Annotated[Path, typer.Argument(help="File with a user and an item in each row.")],
+    pairs: Annotated[Path, Argument(help="File with a user and an item in each row.")],
     *,
     reading: ReadOptions,
-    coverage: Annotated[float, typer.Option(help="Probability that the interval holds a rating.")] = 0.9,
-    at_least: Annotated[float | None, typer.Option(help="Also the probability of a rating of at least this.")] = None,
+    coverage: Annotated[float, Option(help="Probability that the interval holds a rating.")] = 0.9,
+    at_least: Annotated[float | None, Option(help="Also the probability of a rating of at least this.")] = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -158,9 +155,9 @@ def predict(
 
 def similar(
     model: Model,
-    item: Annotated[list[str] | None, typer.Option("--item", "-i", help="Item id; can be repeated.")] = None,
+    item: Annotated[list[str] | None, Option("--item", "-i", help="Item id; can be repeated.")] = None,
     user: Users = None,
-    n: Annotated[int, typer.Option("-n", help="Number of neighbors.")] = 10,
+    n: Annotated[int, Option("-n", help="Number of neighbors.")] = 10,
     where: Where = None,
     history: History = None,
     threads: Threads = None,
@@ -169,9 +166,9 @@ def similar(
     """Find the items most similar to an item, or the users most similar to a user."""
     about_users = bool(user) or history is not None
     if bool(item) == about_users:
-        raise typer.BadParameter("expected --item ID; or --user ID, or --history FILE")
+        raise BadParameter("expected --item ID; or --user ID, or --history FILE")
     if about_users and where is not None:
-        raise typer.BadParameter("--where is about items; expected it together with --item only")
+        raise BadParameter("--where is about items; expected it together with --item only")
     recommender = artifact.load(model).set_params(threads=threads)
     if about_users:
         found = recommender.similar_users(ids(user), n, history=history_of(history, user))
@@ -194,16 +191,16 @@ def similar(
 
 def explain(
     model: Model,
-    item: Annotated[list[str], typer.Option("--item", "-i", help="Item id; can be repeated.")],
-    user: Annotated[str | None, typer.Option("--user", "-u", help="User id.", show_default=False)] = None,
-    n: Annotated[int, typer.Option("-n", help="Number of ratings to show for each item.")] = 5,
+    item: Annotated[list[str], Option("--item", "-i", help="Item id; can be repeated.")],
+    user: Annotated[str | None, Option("--user", "-u", help="User id.", show_default=False)] = None,
+    n: Annotated[int, Option("-n", help="Number of ratings to show for each item.")] = 5,
     history: History = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Explain a recommendation by the ratings of the user that raise or lower it."""
     if user is None and history is None:
-        raise typer.BadParameter(NO_USER)
+        raise BadParameter(NO_USER)
     recommender = artifact.load(model).set_params(threads=threads)
     new = history_of(history, None if user is None else [user])
     explanation = recommender.explain(user, ids(item), history=new, n=n)
@@ -245,17 +242,15 @@ def _print_reasons(explanation: Explanation, position: int) -> None:
 def ask(
     model: Model,
     user: Users = None,
-    n: Annotated[int, typer.Option("--n", "-n", help="Number of questions.")] = 5,
+    n: Annotated[int, Option("--n", "-n", help="Number of questions.")] = 5,
     history: History = None,
-    only: Annotated[list[str] | None, typer.Option(help="Item to ask about; can be repeated.")] = None,
+    only: Annotated[list[str] | None, Option(help="Item to ask about; can be repeated.")] = None,
     exclude: Exclude = None,
     where: Where = None,
-    among: Annotated[
-        int, typer.Option(help="Choose from this many of the most rated items; 0 for all.", min=0)
-    ] = AMONG,
+    among: Annotated[int, Option(help="Choose from this many of the most rated items; 0 for all.", min=0)] = AMONG,
     goal: Annotated[
         Literal["ratings", "list"],
-        typer.Option("--goal", help="What to learn: the ratings of popular items, or the best of the list."),
+        Option("--goal", help="What to learn: the ratings of popular items, or the best of the list."),
     ] = "ratings",
     threads: Threads = None,
     json: Json = False,

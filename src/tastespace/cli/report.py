@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import polars as pl
-import typer
+from typer import Argument, Option
 
 from tastespace import artifact
 from tastespace.cli import console
@@ -35,11 +35,11 @@ from tastespace.report.uncertainty_figures import draw_demo
 
 @reads("user", "item", "rating", "separator", "header", "kind")
 def report(
-    models: Annotated[list[Path], typer.Argument(help="Folders of fitted models.", metavar="MODEL...")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")],
-    test: Annotated[Path | None, typer.Option(help="File of test ratings, the same for all models.")] = None,
-    users: Annotated[list[str] | None, typer.Option("--for", help="User whose list is shown; can be repeated.")] = None,
-    map_by: Annotated[str, typer.Option("--map", help="How items come to a plane: pca or tsne.")] = "pca",
+    models: Annotated[list[Path], Argument(help="Folders of fitted models.", metavar="MODEL...")],
+    out: Annotated[Path, Option("--out", "-o", help="HTML file to write.")],
+    test: Annotated[Path | None, Option(help="File of test ratings, the same for all models.")] = None,
+    users: Annotated[list[str] | None, Option("--for", help="User whose list is shown; can be repeated.")] = None,
+    map_by: Annotated[str, Option("--map", help="How items come to a plane: pca or tsne.")] = "pca",
     *,
     reading: ReadOptions,
     threads: Threads = None,
@@ -64,8 +64,8 @@ def report(
 
 def noise(
     model: Model,
-    items: Annotated[bool, typer.Option("--items", help="Items that divide opinion, instead of users.")] = False,
-    n: Annotated[int, typer.Option("-n", help="How many of each.")] = 10,
+    items: Annotated[bool, Option("--items", help="Items that divide opinion, instead of users.")] = False,
+    n: Annotated[int, Option("-n", help="How many of each.")] = 10,
     json: Json = False,
 ) -> None:
     """List the users whose ratings are the most erratic, or the items that divide opinion most."""
@@ -90,7 +90,7 @@ MAX_COLUMNS = 11
 
 def curves(
     model: Model,
-    figure: Annotated[Path | None, typer.Option(help="Picture to draw the curves to: .png, .svg or .pdf.")] = None,
+    figure: Annotated[Path | None, Option(help="Picture to draw the curves to: .png, .svg or .pdf.")] = None,
     json: Json = False,
 ) -> None:
     """Show the curves that ratings are understood by, and how many users have each."""
@@ -128,7 +128,7 @@ def _print_curves(found: CurveList) -> None:
 
 def diagnose(
     model: Model,
-    figures: Annotated[Path | None, typer.Option(help="Folder to write trace.svg and other figures to.")] = None,
+    figures: Annotated[Path | None, Option(help="Folder to write trace.svg and other figures to.")] = None,
     json: Json = False,
 ) -> None:
     """Say whether the chains of a model have run long enough: R-hat, effective draws, Monte Carlo errors."""
@@ -180,9 +180,9 @@ SHOWN = ("item", "title", "score", "belief_sd", "low", "high", "top_n_probabilit
 
 
 def demo(
-    user: Annotated[int, typer.Option(help="Whose list to show.")] = 2,
-    picture: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path("tastespace-demo.png"),
-    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
+    user: Annotated[int, Option(help="Whose list to show.")] = 2,
+    picture: Annotated[Path, Option(help="Where to write the picture.")] = Path("tastespace-demo.png"),
+    seed: Annotated[int, Option(help="Same seed, same result.")] = 0,
     threads: Threads = None,
     json: Json = False,
 ) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import BadParameter, Exit, Option
 
 from tastespace import artifact
 from tastespace.cli import console
@@ -29,38 +29,35 @@ TUNABLE = tunable_models()
 @reads(*OPTIONS)
 def tune(
     ratings: RatingsFile,
-    model: Annotated[str, typer.Option(help=f"One of {', '.join(TUNABLE)}.")],
-    trials: Annotated[int, typer.Option(help="Settings to try in all, earlier runs included.")] = TRIALS,
+    model: Annotated[str, Option(help=f"One of {', '.join(TUNABLE)}.")],
+    trials: Annotated[int, Option(help="Settings to try in all, earlier runs included.")] = TRIALS,
     seconds: Annotated[
-        float | None, typer.Option(help="After so long no other fit is begun.", show_default="no limit")
+        float | None, Option(help="After so long no other fit is begun.", show_default="no limit")
     ] = None,
     measure: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="What settings are judged by: rmse, kendall_tau, ndcg@10 ...",
             show_default="rmse of stars, log_loss of yes and no, ndcg@10 of choices",
         ),
     ] = None,
-    holdout: Annotated[float, typer.Option(help="Share of the ratings that decides.")] = 0.1,
-    rungs: Annotated[
-        int, typer.Option(help="On how many parts of the users settings are tried; 1: on all at once.")
-    ] = RUNGS,
+    holdout: Annotated[float, Option(help="Share of the ratings that decides.")] = 0.1,
+    rungs: Annotated[int, Option(help="On how many parts of the users settings are tried; 1: on all at once.")] = RUNGS,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A parameter that is not searched, as key=value; can be repeated.")
+        list[str] | None, Option("--set", help="A parameter that is not searched, as key=value; can be repeated.")
     ] = None,
     ranges: Annotated[
-        list[str] | None,
-        typer.Option("--range", help="Other ends of what is searched, as key=low..high; can be repeated."),
+        list[str] | None, Option("--range", help="Other ends of what is searched, as key=low..high; can be repeated.")
     ] = None,
-    folder: Annotated[Path | None, typer.Option(help="Folder to keep the trials in, to resume from.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the search in the folder.")] = False,
+    folder: Annotated[Path | None, Option(help="Folder to keep the trials in, to resume from.")] = None,
+    resume: Annotated[bool, Option("--resume", help="Go on with the search in the folder.")] = False,
     config: Annotated[
-        Path | None, typer.Option("--save-config", help="TOML file to write the best settings to, for fit --config.")
+        Path | None, Option("--save-config", help="TOML file to write the best settings to, for fit --config.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Fit the best to all ratings, and write it to this folder.")
+        Path | None, Option("--out", "-o", help="Fit the best to all ratings, and write it to this folder.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same trials.")] = 0,
+    seed: Annotated[int, Option(help="Same seed, same trials.")] = 0,
     *,
     reading: ReadOptions,
     threads: Threads = None,
@@ -68,7 +65,7 @@ def tune(
 ) -> None:
     """Search the settings of a model on a held-out part of the ratings, by successive halving."""
     if resume and folder is None:
-        raise typer.BadParameter("--resume expects --folder FOLDER")
+        raise BadParameter("--resume expects --folder FOLDER")
     ends, fixed = _ends(ranges or []), read_settings(settings or [])
     if out is not None:
         artifact.check_writable(out)
@@ -109,7 +106,7 @@ def tune(
     if found.ended_by == "interrupt":
         kept = "" if folder is None else f"; {folder} has the trials: go on with the same command and --resume"
         console.print_error(f"interrupted{kept}")
-        raise typer.Exit(INTERRUPTED)
+        raise Exit(INTERRUPTED)
 
 
 def _ends(typed: list[str]) -> dict[str, tuple[float, float]]:
