@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from typer import BadParameter, Exit, Option
+from typer import Exit, Option
 
 from tastespace.cli import console, options
 from tastespace.cli.data import SHARED, WAYS
@@ -81,7 +81,11 @@ def compare(
     json: Json = False,
 ) -> None:
     """Fit all models that suit the ratings on the same split, and say which is best, at what cost."""
-    _check_usage(holdout, by, test)
+    options.check_known(by, WAYS, f"--by is {by!r}")
+    no_split = "--test has the test ratings already; expected no --holdout and no --by"
+    options.require(test is None or (holdout is None and by == "random"), no_split)
+    no_share = f"--by {by} takes no --holdout; expected --by {' or '.join(SHARED)}"
+    options.require(holdout is None or by in SHARED, no_share)
     threshold = read_relevant(relevant)
     wanted = None if models is None else _wanted(models)
     own = _settings(settings or [], MODELS if wanted is None else wanted)
@@ -124,16 +128,6 @@ def compare(
         raise Exit(FAILED)
 
 
-def _check_usage(holdout: float | None, by: str, test: Path | None) -> None:
-    """Options that do not go together."""
-    if by not in WAYS:
-        raise InvalidParameterError(f"--by is {by!r}; expected one of {', '.join(WAYS)}")
-    if test is not None and (holdout is not None or by != "random"):
-        raise BadParameter("--test has the test ratings already; expected no --holdout and no --by")
-    if holdout is not None and by not in SHARED:
-        raise BadParameter(f"--by {by} takes no --holdout; expected --by {' or '.join(SHARED)}")
-
-
 def _wanted(typed: str) -> dict[str, type[Recommender]]:
     """Classes by the names that rows will have: `als`, or `small=als` for a variant."""
     found: dict[str, type[Recommender]] = {}
@@ -159,18 +153,11 @@ def _settings(typed: list[str], models: Mapping[str, type[Recommender]]) -> dict
         name, dot, rest = setting.partition(".")
         if not dot or "=" in name:
             raise InvalidParameterError(f"--set got {setting!r}; expected model.key=value, such as als.n_factors=32")
-        if name not in models:
-            raise InvalidParameterError(
-                f"--set got {setting!r}, and no model {name!r} takes part; expected one of {', '.join(models)}"
-            )
+        options.check_known(name, models, f"--set got {setting!r}, and no model {name!r} takes part")
         values = translated(models[name], read_settings([rest]))
-        known = [field.name for field in fields(models[name])]
+        known = options.parameters_of(models[name])
         for key in values:
-            if key not in known:
-                raise InvalidParameterError(
-                    f"--set is for {name}.{key}, and that model has no such parameter; expected one of "
-                    f"{', '.join(known)}"
-                )
+            options.check_known(key, known, f"--set is for {name}.{key}, and that model has no such parameter")
         found[name] = found.get(name, {}) | values
     return found
 
@@ -211,8 +198,7 @@ def _set(models: Mapping[str, Recommender], common: Mapping[str, Any], own: Mapp
                 f"{', '.join(models)}, or to name it in --models"
             )
     for name, model in models.items():
-        known = [field.name for field in fields(model)]
-        known += old_parameters(type(model))
+        known = [*options.parameters_of(model), *old_parameters(type(model))]
         model.set_params(**{key: value for key, value in common.items() if key in known})
         model.set_params(**own.get(name, {}))
 
@@ -304,10 +290,7 @@ def _numbers(typed: str | None) -> list[int] | None:
 def _jumps(typed: list[str]) -> ReversibleJump:
     read = read_settings(typed)
     for key in read:
-        if key not in SETTINGS:
-            raise InvalidParameterError(
-                f"--set is for {key}, and reversible-jump has no such parameter; expected one of {', '.join(SETTINGS)}"
-            )
+        options.check_known(key, SETTINGS, f"--set is for {key}, and reversible-jump has no such parameter")
     jumps = replace(ReversibleJump(), **read)
     jumps.check()
     return jumps

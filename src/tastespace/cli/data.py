@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, BadParameter, Exit, Option
+from typer import Argument, Exit, Option
 
-from tastespace.cli import console
+from tastespace.cli import console, options
 from tastespace.cli.options import OPTIONS, Json, RatingsFile, ReadOptions, observe, reads, sizes_of, sizes_text
 from tastespace.data.formats.writers import writer_of
 from tastespace.data.kinds import Kind
@@ -54,7 +54,11 @@ def split(
     json: Json = False,
 ) -> None:
     """Write a training part and a test part of ratings to two files (.csv, .tsv, .parquet, also .gz and .zst)."""
-    _check(by, share, last, history)
+    options.check_known(by, WAYS, f"--by is {by!r}")
+    options.require(share is None or by in SHARED, f"--by {by} takes no --share; expected --by {' or '.join(SHARED)}")
+    options.require(last is None or by == "last", f"--by {by} takes no --last; expected --by last")
+    together = "--history FILE and --by users go together: it is what those users are known by"
+    options.require((history is None) == (by != "users"), together)
     outputs = [train, test] if history is None else [train, test, history]
     for file in outputs:
         writer_of(file)  # says now, before anything is read, if a name is none that can be written
@@ -71,18 +75,6 @@ def split(
     lines = [f"{name}: {sizes_text(sizes_of(part))}, written to {file}" for name, (part, file) in written.items()]
     lines.append(f"next: tastespace fit {train} --out MODEL; tastespace evaluate MODEL {test}")
     console.print_result(json, content, *lines)
-
-
-def _check(by: str, share: float | None, last: int | None, history: Path | None) -> None:
-    """Refuse options that do not go together."""
-    if by not in WAYS:
-        raise InvalidParameterError(f"--by is {by!r}; expected one of {', '.join(WAYS)}")
-    if share is not None and by not in SHARED:
-        raise BadParameter(f"--by {by} takes no --share; expected --by {' or '.join(SHARED)}")
-    if last is not None and by != "last":
-        raise BadParameter(f"--by {by} takes no --last; expected --by last")
-    if (history is None) == (by == "users"):
-        raise BadParameter("--history FILE and --by users go together: it is what those users are known by")
 
 
 INTERRUPTED = 130

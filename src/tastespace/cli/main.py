@@ -76,13 +76,13 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
         except TastespaceError as error:
             if options.get("json"):
                 console.print_json({"error": {"type": type(error).__name__, "message": str(error)}})
-            console.err.print(f"error: {error}", markup=False, soft_wrap=True)
+            console.print_error(f"error: {error}")
             raise typer.Exit(BAD_INPUT) from error
         except MemoryError as error:
-            console.err.print("error: out of memory; try fewer factors or fewer ratings", markup=False)
+            console.print_error("error: out of memory; try fewer factors or fewer ratings")
             raise typer.Exit(BAD_INPUT) from error
         except KeyboardInterrupt as error:
-            console.err.print(str(error) or "interrupted; nothing was written", markup=False, soft_wrap=True)
+            console.print_error(str(error) or "interrupted; nothing was written")
             raise typer.Exit(INTERRUPTED) from error
 
     return run_verb
@@ -94,30 +94,20 @@ def program(verb: str | None = None) -> typer.Typer:
 
     from tastespace.cli.console import Command, Group
 
-    app = typer.Typer(
-        name="tastespace",
-        cls=Group,
-        help=ABOUT,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        add_completion=False,
-    )
+    plain: Any = {"add_completion": False, "pretty_exceptions_enable": False}
+    app = typer.Typer(name="tastespace", cls=Group, help=ABOUT, no_args_is_help=True, **plain)
 
     @app.callback()
     def common(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
         pass
 
     common.__doc__ = ABOUT
-    for name, (_, sentence) in VERBS.items():
-        if verb is None or name == verb:
-            app.command(name, cls=Command)(guarded(function_of(name)))
-        else:
-            app.command(name, help=sentence)(_not_imported)
-    for old, name in FORMERLY.items():
-        app.command(old, cls=Command, hidden=True)(
-            guarded(function_of(name)) if verb is None or verb == old else _not_imported
-        )
-    if verb is None or verb == DATA:
+    for name in (*VERBS, *FORMERLY):
+        now = FORMERLY.get(name, name)
+        is_wanted = verb in (None, name)
+        command = app.command(name, cls=Command, help=None if is_wanted else VERBS[now][1], hidden=name in FORMERLY)
+        command(guarded(function_of(now)) if is_wanted else _not_imported)
+    if verb in (None, DATA):
         group = typer.Typer(cls=Group, help=ABOUT_DATA, no_args_is_help=True)
         for name, function in import_module("tastespace.cli.data").VERBS.items():
             group.command(name, cls=Command)(guarded(function))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,6 +38,18 @@ Relevance = Annotated[
 ]
 Bootstrap = Annotated[int, Option(help="Resamples for the confidence intervals; 0 for none.")]
 Threads = Annotated[int | None, Option(help="Threads to use; all cores by default.", show_default=False)]
+
+
+def require(is_good: bool, complaint: str) -> None:
+    """Refuse options that do not go together."""
+    if not is_good:
+        raise BadParameter(complaint)
+
+
+def check_known(name: Any, known: Iterable[str], complaint: str) -> None:
+    """Refuse a name that is none of the known ones."""
+    if name not in tuple(known):
+        raise InvalidParameterError(f"{complaint}; expected one of {', '.join(known)}")
 
 
 def factors_of(text: str) -> int | str:
@@ -99,18 +111,18 @@ def read_settings(settings: list[str]) -> dict[str, Any]:
 
 def make_model(name: str, parameters: Mapping[str, Any]) -> Recommender:
     """The recommender of this name with these parameters, all checked."""
-    if not isinstance(name, str) or name not in MODELS:
-        raise InvalidParameterError(f"there is no model {name!r}; expected one of {', '.join(MODELS)}")
-    known = [field.name for field in fields(MODELS[name])]
+    check_known(name, MODELS, f"there is no model {name!r}")
     parameters = translated(MODELS[name], parameters)
     for key in parameters:
-        if key not in known:
-            raise InvalidParameterError(
-                f"the model {name} has no parameter {key!r}; expected one of {', '.join(known)}"
-            )
+        check_known(key, parameters_of(MODELS[name]), f"the model {name} has no parameter {key!r}")
     recommender = MODELS[name](**parameters)
     recommender.check()
     return recommender
+
+
+def parameters_of(model: type[Recommender] | Recommender) -> list[str]:
+    """The names of what can be set."""
+    return [field.name for field in fields(model)]
 
 
 ReadOptions = dict[str, Any]  # arguments of `read` that were given
@@ -167,8 +179,7 @@ def reads(*arguments: str) -> Callable[[Verb], Verb]:
 def check_table(table: Mapping[str, Any]) -> ReadOptions:
     """The [data] table of a configuration, checked: the same arguments."""
     for key, value in table.items():
-        if key not in OPTIONS:
-            raise InvalidParameterError(f"[data] has no entry {key!r}; expected one of {', '.join(OPTIONS)}")
+        check_known(key, OPTIONS, f"[data] has no entry {key!r}")
         kind, expected = (bool, "true or false") if key == "header" else (str, "a text")
         if not isinstance(value, kind):
             raise InvalidParameterError(f"[data] has {key} = {value!r}; expected {expected}")
@@ -192,13 +203,13 @@ class Pick:
     def doubts(self, ratings: Ratings, *, fades: bool) -> list[str]:
         """What may not be as intended; a model that was picked suits, unless parameters have changed it."""
         model = self.recommender
-        found = [doubt for doubt in (misfit(model, ratings),) if doubt is not None]
+        found = [misfit(model, ratings)]
         # Models for which only who chose what matters, some whatever their parameters.
         is_of_ones = isinstance(model, EASE | Popular) or getattr(model, "takes_negatives", False)
         if fades and (is_of_ones or model.get_params().get("growth") == "none"):
             growth = "" if is_of_ones else " with growth=none"
             found.append(f"{self.name}{growth} counts every value as 1: --half-life changes nothing")
-        return found
+        return [doubt for doubt in found if doubt is not None]
 
 
 def pick_suitable(ratings: Ratings, parameters: Mapping[str, Any]) -> Pick:

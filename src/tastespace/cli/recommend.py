@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import polars as pl
-from typer import Argument, BadParameter, Option
+from typer import Argument, Option
 
 from tastespace import artifact
-from tastespace.cli import console
-from tastespace.cli.options import History, Json, Model, ReadOptions, Threads, Where, history_of, ids, known_ids, reads
+from tastespace.cli import console, options
+from tastespace.cli.options import History, Json, Model, ReadOptions, Threads, Where, reads
 from tastespace.data.formats.files import read_item_list, read_pairs
 from tastespace.data.ratings import Ratings
 from tastespace.models import Recommender
@@ -48,14 +48,12 @@ def recommend(
     json: Json = False,
 ) -> None:
     """Recommend items to users of the training ratings, or to new users with a history."""
-    if not user and history is None:
-        raise BadParameter(NO_USER)
-    if only and only_file:
-        raise BadParameter("expected --only or --only-file, not both")
+    options.require(bool(user) or history is not None, NO_USER)
+    options.require(not (only and only_file), "expected --only or --only-file, not both")
     recommender = artifact.load(model, with_index=not exact).set_params(threads=threads)
-    new = history_of(history, user)
+    new = options.history_of(history, user)
     ranking = recommender.recommend(
-        ids(user),
+        options.ids(user),
         n,
         history=new,
         policy=policy,
@@ -67,7 +65,7 @@ def recommend(
         popularity_damping=popularity_damping,
         index=None if exact else "auto",
     )
-    users = known_ids(recommender.ratings_.users, ranking.user_ids)
+    users = options.known_ids(recommender.ratings_.users, ranking.user_ids)
     if json:
         console.print_json({"users": ranking.to_dicts(users, levels=True), "found_by": ranking.found_by})
         return
@@ -126,9 +124,11 @@ def predict(
         levels = prediction.level_names
     frame = pl.concat(blocks)
     if json:
-        names = (known_ids(recommender.ratings_.users, users), known_ids(recommender.ratings_.items, items))
-        entries = as_entries(frame)
-        entries = [entry | {"user": user, "item": item} for entry, user, item in zip(entries, *names, strict=True)]
+        known = recommender.ratings_
+        names = zip(options.known_ids(known.users, users), options.known_ids(known.items, items), strict=True)
+        entries = [
+            entry | {"user": user, "item": item} for entry, (user, item) in zip(as_entries(frame), names, strict=True)
+        ]
         console.print_json({"predictions": entries})
         return
     shown = frame.head(MAX_ROWS)
@@ -165,17 +165,15 @@ def similar(
 ) -> None:
     """Find the items most similar to an item, or the users most similar to a user."""
     about_users = bool(user) or history is not None
-    if bool(item) == about_users:
-        raise BadParameter("expected --item ID; or --user ID, or --history FILE")
-    if about_users and where is not None:
-        raise BadParameter("--where is about items; expected it together with --item only")
+    options.require(bool(item) != about_users, "expected --item ID; or --user ID, or --history FILE")
+    options.require(not about_users or where is None, "--where is about items; expected it together with --item only")
     recommender = artifact.load(model).set_params(threads=threads)
     if about_users:
-        found = recommender.similar_users(ids(user), n, history=history_of(history, user))
-        asked = known_ids(recommender.ratings_.users, found.ids)
+        found = recommender.similar_users(options.ids(user), n, history=options.history_of(history, user))
+        asked = options.known_ids(recommender.ratings_.users, found.ids)
     else:
-        found = recommender.similar_items(ids(item), n, where=where)
-        asked = known_ids(recommender.ratings_.items, found.ids)
+        found = recommender.similar_items(options.ids(item), n, where=where)
+        asked = options.known_ids(recommender.ratings_.items, found.ids)
     titles = [None] * len(found) if found.titles is None else found.titles.to_list()
     if json:
         lists = found.to_dicts(asked)
@@ -199,14 +197,13 @@ def explain(
     json: Json = False,
 ) -> None:
     """Explain a recommendation by the ratings of the user that raise or lower it."""
-    if user is None and history is None:
-        raise BadParameter(NO_USER)
+    options.require(user is not None or history is not None, NO_USER)
     recommender = artifact.load(model).set_params(threads=threads)
-    new = history_of(history, None if user is None else [user])
-    explanation = recommender.explain(user, ids(item), history=new, n=n)
+    new = options.history_of(history, None if user is None else [user])
+    explanation = recommender.explain(user, options.ids(item), history=new, n=n)
     asked = pl.Series([str(explanation.user_id)])
-    (name,) = known_ids(recommender.ratings_.users, asked)
-    items = known_ids(recommender.ratings_.items, explanation.item_ids)
+    (name,) = options.known_ids(recommender.ratings_.users, asked)
+    items = options.known_ids(recommender.ratings_.items, explanation.item_ids)
     titles = [None] * len(items) if explanation.titles is None else explanation.titles.to_list()
     if json:
         content = explanation.to_dict()
@@ -258,16 +255,16 @@ def ask(
     """Choose the items that a user should rate next; without a user or a history, a new user."""
     recommender = artifact.load(model).set_params(threads=threads)
     questions = recommender.ask(
-        ids(user),
+        options.ids(user),
         n,
-        history=history_of(history, user),
+        history=options.history_of(history, user),
         exclude=exclude or "seen",
         only=only or None,
         where=where,
         among=among or None,
         goal=goal,
     )
-    users = known_ids(recommender.ratings_.users, questions.user_ids)
+    users = options.known_ids(recommender.ratings_.users, questions.user_ids)
     if json:
         console.print_json({"users": questions.to_dicts(users)})
         return

@@ -22,7 +22,7 @@ from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.report import Report
 from tastespace.inference import diagnostics
 from tastespace.inference.transition import Trace
-from tastespace.models import ALS, BPMF, MODELS, DampedBias, GlobalMean, Recommender
+from tastespace.models import BPMF, MODELS, Recommender
 from tastespace.models.factorization.empirical_bayes.posterior import Learning
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes
 from tastespace.models.factorization.monotone.monotone import CurveList, MonotoneMF
@@ -189,12 +189,7 @@ def demo(
     """Fit on the embedded movielens-demo, print measures and a user's top 10, and write a picture."""
     ratings = SOURCES["movielens-demo"]()
     split = random_split(ratings, HOLDOUT, seed=seed)
-    recommenders: dict[str, Recommender] = {
-        "mean": GlobalMean(seed=seed, threads=threads),
-        "bias": DampedBias(seed=seed, threads=threads),
-        "als": ALS(seed=seed, threads=threads),
-        "bpmf": BPMF(seed=seed, threads=threads),
-    }
+    recommenders = {name: MODELS[name](seed=seed, threads=threads) for name in ("mean", "bias", "als", "bpmf")}
     reports: dict[str, Report] = {}
     seconds: dict[str, float] = {}
     with console.progress() as observer:
@@ -212,7 +207,7 @@ def demo(
             "measures": {name: report.to_dict() for name, report in reports.items()},
             "fit_seconds": {name: round(value, 3) for name, value in seconds.items()},
             "user": user,
-            "items": [{key: row[key] for key in SHOWN} for row in top.rows(named=True)],
+            "items": top.select(SHOWN).to_dicts(),
             "picture": str(picture),
         }
         console.print_json(content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -113,7 +114,7 @@ def retrain(
         "ratings": n,
         "new": found.n_new,
         "gone": found.n_gone,
-        "comparison": None if comparison is None else comparison.to_dict(),
+        "comparison": None if comparison is None else asdict(comparison),
         "seconds": round(seconds, 3),
     }
     compared = "there were no new ratings to compare the two models on"

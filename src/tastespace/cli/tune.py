@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import BadParameter, Exit, Option
+from typer import Exit, Option
 
 from tastespace import artifact
-from tastespace.cli import console
-from tastespace.cli.options import OPTIONS, Json, RatingsFile, ReadOptions, Threads, observe, read_settings, reads
+from tastespace.cli import console, options
+from tastespace.cli.options import OPTIONS, Json, RatingsFile, ReadOptions, Threads, reads
 from tastespace.errors import DataError, InvalidParameterError, warn
 from tastespace.evaluation.resampling import display_name, figure
 from tastespace.models import MODELS
@@ -64,16 +64,15 @@ def tune(
     json: Json = False,
 ) -> None:
     """Search the settings of a model on a held-out part of the ratings, by successive halving."""
-    if resume and folder is None:
-        raise BadParameter("--resume expects --folder FOLDER")
-    ends, fixed = _ends(ranges or []), read_settings(settings or [])
+    options.require(not resume or folder is not None, "--resume expects --folder FOLDER")
+    ends, fixed = _ends(ranges or []), options.read_settings(settings or [])
     if out is not None:
         artifact.check_writable(out)
     if config is not None and not config.resolve().parent.is_dir():
         raise DataError("there is no such folder", file=config, expected="a file in a folder that is there")
     if model not in MODELS:  # before much is read
-        raise InvalidParameterError(f"there is no model {model!r}; expected one of {', '.join(TUNABLE)}")
-    observed, _ = observe(ratings, reading)
+        options.check_known(model, TUNABLE, f"there is no model {model!r}")
+    observed, _ = options.observe(ratings, reading)
     doubt = misfit(suited(MODELS[model], observed), observed)
     if doubt is not None:
         warn(doubt)

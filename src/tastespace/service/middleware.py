@@ -75,10 +75,8 @@ def problem(
     errors: list[dict[str, Any]] | None = None,
 ) -> JSONResponse:
     """A response with a problem."""
-    content: dict[str, Any] = {"type": "about:blank", "title": title or TITLES.get(status, "problem"), "status": status}
-    content["detail"] = detail
-    if errors is not None:
-        content["errors"] = errors
+    content = {"type": "about:blank", "title": title or TITLES.get(status, "problem"), "status": status}
+    content |= {"detail": detail} | ({} if errors is None else {"errors": errors})
     retry = {"Retry-After": "1"} if status in (429, 503) else {}
     return JSONResponse(content, status, {**retry, **(headers or {})}, MEDIA_TYPE)
 
@@ -118,9 +116,10 @@ def _is_json(request: Request) -> bool:
 
 def _clean(text: str) -> str:
     """Printable text of limited length. Line breaks stay: an error in a condition is marked below it."""
-    return "".join(
+    shown = (
         letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text[:1000]
     )
+    return "".join(shown)
 
 
 def install(app: FastAPI) -> None:
@@ -219,17 +218,8 @@ class Guard:
             # The declared route: a path has ids, which are too many to count by.
             route = getattr(scope.get("route"), "path", "(none)")
             self._metrics.answered(scope["method"], route, exchange.status, seconds)
-            log.info(
-                "%s %s %d",
-                scope["method"],
-                route,
-                exchange.status,
-                extra={
-                    "request_id": exchange.id,
-                    "client": scope.get("state", {}).get("client"),
-                    "milliseconds": round(seconds * 1e3, 2),
-                },
-            )
+            about = {"client": scope.get("state", {}).get("client"), "milliseconds": round(seconds * 1e3, 2)}
+            log.info("%s %s %d", scope["method"], route, exchange.status, extra={"request_id": exchange.id, **about})
 
     async def _answer(self, exchange: _Exchange) -> None:
         if exchange.is_announced_too_large:

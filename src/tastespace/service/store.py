@@ -227,16 +227,15 @@ class Store:
                 for one in latest.values()
             ]
             for block in _blocks(sorted(rows, key=lambda row: (row["user_id"], row["item_id"]))):
-                self._upsert(connection, ratings, block, ("user_id", "item_id"))
+                self._upsert(connection, block)
             self._touch(connection, {one.user for one in new})
         return None
 
     def delete_rating(self, user: str, item: str) -> bool:
         """Delete one rating; False if there was none."""
         with self._write() as connection:
-            gone = connection.execute(
-                sa.delete(ratings).where(ratings.c.user_id == user, ratings.c.item_id == item)
-            ).rowcount
+            own = (ratings.c.user_id == user, ratings.c.item_id == item)
+            gone = connection.execute(sa.delete(ratings).where(*own)).rowcount
             if gone:
                 self._touch(connection, {user})
         return bool(gone)
@@ -251,11 +250,12 @@ class Store:
 
     def counts(self) -> tuple[int, int]:
         """Number of ratings, and of users who have or had some."""
+        count = sa.select(sa.func.count())
         with self._read() as connection:
-            return (
-                connection.execute(sa.select(sa.func.count()).select_from(ratings)).scalar_one(),
-                connection.execute(sa.select(sa.func.count()).select_from(people)).scalar_one(),
+            n_ratings, n_users = (
+                connection.execute(count.select_from(each)).scalar_one() for each in (ratings, people)
             )
+        return n_ratings, n_users
 
     def all_ratings(self) -> pl.DataFrame:
         """Every rating: user, item, rating, and time in seconds (null if unknown)."""
@@ -267,7 +267,7 @@ class Store:
                 query.order_by(ratings.c.user_id, ratings.c.item_id)
             )
             for part in rows.partitions():
-                lines = [(*row[:3], None if row[3] is None else int(_utc(row[3]).timestamp())) for row in part]
+                lines = [(*row[:3], None if row[3] is None else int(utc(row[3]).timestamp())) for row in part]
                 frames.append(pl.DataFrame(lines, schema, orient="row"))
         return pl.concat(frames)
 
@@ -294,7 +294,7 @@ class Store:
                     (user, item): {"user_id": user, "item_id": item, "value": value}
                     for user, item, value in zip(users[part], items[part], numbers, strict=True)
                 }
-                self._upsert(connection, ratings, list(block.values()), ("user_id", "item_id"))
+                self._upsert(connection, list(block.values()))
                 observer(Progress("ratings into the database", min(start + BLOCK, total), total, {}))
             user_ids = trained.users.ids.cast(pl.String).to_list()
             for names in _blocks([{"id": name, "version": 1} for name in user_ids]):
@@ -324,7 +324,7 @@ class Store:
         """The last activations, newest first."""
         with self._read() as connection:
             rows = connection.execute(sa.select(activations).order_by(activations.c.id.desc()).limit(limit))
-            return [Activation(row.id, row.version, row.reason, _utc(row.activated_at)) for row in rows]
+            return [Activation(row.id, row.version, row.reason, utc(row.activated_at)) for row in rows]
 
     def _replay(self, connection: sa.Connection, once: RequestKey, body: str) -> str | None:
         """The earlier response; if there is none, the request is recorded with the response that it will get."""
@@ -350,10 +350,11 @@ class Store:
         for block in _blocks([{"id": user, "version": 1} for user in sorted(users)]):
             connection.execute(statement, block)
 
-    def _upsert(self, connection: sa.Connection, table: sa.Table, rows: list[Any], key: tuple[str, ...]) -> None:
-        statement = self._insert(table)
+    def _upsert(self, connection: sa.Connection, rows: list[Any]) -> None:
+        """Store rows of ratings, in place of older ones."""
+        statement, key = self._insert(ratings), ["user_id", "item_id"]
         changed = {name: statement.excluded[name] for name in rows[0] if name not in key}
-        connection.execute(statement.on_conflict_do_update(index_elements=list(key), set_=changed), rows)
+        connection.execute(statement.on_conflict_do_update(index_elements=key, set_=changed), rows)
 
     @contextmanager
     def _read(self) -> Iterator[sa.Connection]:
@@ -410,6 +411,6 @@ def _blocks(rows: list[Any]) -> Iterator[list[Any]]:
     return (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))
 
 
-def _utc(time: datetime) -> datetime:
-    """SQLite drops the time zone; all stored times are UTC."""
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+def utc(at: datetime) -> datetime:
+    """SQLite drops the time zone; a time without one is UTC."""
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

@@ -17,9 +17,7 @@ from tastespace.service.store import Activation
 
 router = APIRouter(prefix="/v1", tags=["model"])
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-PENDING: dict[int | str, dict[str, Any]] = {
-    202: {"model": messages.Pending, "description": "It is being made: ask again."}
-}
+PENDING: dict[int | str, Any] = {202: {"model": messages.Pending, "description": "It is being made: ask again."}}
 
 
 @router.get("/health", response_model=messages.Health, tags=["service"])
@@ -61,7 +59,7 @@ def model(context: ServiceContext, client: Reader) -> Response:
             "attributes": [] if attributes is None else attributes.columns,
             "ratings_stored": n_ratings,
             "people": n_users,
-            "versions": [_version(entry) for entry in context.live.versions()],
+            "versions": [_version(entry) for entry in context.store.activations(20)],
         }
     )
 
