@@ -29,7 +29,6 @@ from tastespace.selection.select_rank import GRID, MAX_RANK, METHODS, RANK_SHARE
 from tastespace.selection.trials import order_of_starts
 from tastespace.settings import old_parameters, translated
 
-FAILED, INTERRUPTED = 1, 130
 SHARE = 0.1
 
 
@@ -122,10 +121,10 @@ def compare(
         print_written(paths)
     if found.is_interrupted:
         console.print_error("interrupted: the models that had not ended are not measured")
-        raise Exit(INTERRUPTED)
+        raise Exit(console.INTERRUPTED)
     if found.best is None:
         console.print_error("error: no model could be measured; the rows say why")
-        raise Exit(FAILED)
+        raise Exit(console.BAD_INPUT)
 
 
 def _wanted(typed: str) -> dict[str, type[Recommender]]:

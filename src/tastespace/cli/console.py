@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from tastespace.tables import TextTable
 
+BAD_INPUT, INTERRUPTED = 1, 130  # exit codes
 # Lines are wrapped for a terminal only; a file or another program gets them whole.
 UNBROKEN = 10_000
 _NUMBERS = {"", "score", "mean", "rmse", "mae", "ratings", "cold ratings", "seconds"}  # right-aligned columns

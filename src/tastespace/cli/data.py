@@ -77,8 +77,6 @@ def split(
     console.print_result(json, content, *lines)
 
 
-INTERRUPTED = 130
-
 Cache = Annotated[Path | None, Option("--cache", help="Folder to keep data sets in.", show_default="TASTESPACE_CACHE")]
 
 
@@ -113,14 +111,25 @@ def get(
 ) -> None:
     """Fetch a data set into the cache, once, and say what may be done with it."""
     source = source_of(name)
-    if out is not None:
-        _check_out(out)
+    if out is not None:  # Refused before much is downloaded.
+        writer_of(out)
+        if not out.parent.is_dir():
+            raise DataError("the folder does not exist", file=out, expected="a folder to write to")
     if not json:
         console.print_line(f"{source.name}: {source.description}", f"terms: {source.terms}", f"more: {source.home}")
     ratings = _obtained(source, given, cache)
     if out is not None:
         ratings.write(out)
-    _report(source, ratings, cache, out, json)
+    folder = None if source.archive is None else str(files_folder(source.name, cache))
+    content = _facts(source, cache) | {"files": folder, "ratings": ratings.describe().to_dict()}
+    chosen = "" if cache is None else f"TASTESPACE_CACHE={cache} "
+    console.print_result(
+        json,
+        content | {"out": None if out is None else str(out)},
+        sizes_text(sizes_of(ratings)) + ("" if folder is None else f" in {folder}"),
+        *([] if out is None else [f"ratings without titles written to {out}"]),
+        f"next: {chosen}tastespace fit {source.name} --out MODEL",
+    )
 
 
 @reads(*OPTIONS)
@@ -182,27 +191,7 @@ def _obtained(source: Source, given: Path | None, cache: Path | None) -> Ratings
         return ratings
     except KeyboardInterrupt as error:
         console.print_error("interrupted; what has come so far is kept, run it again to continue")
-        raise Exit(INTERRUPTED) from error
-
-
-def _check_out(out: Path) -> None:
-    """Complain about the file to write before much is downloaded."""
-    writer_of(out)
-    if not out.parent.is_dir():
-        raise DataError("the folder does not exist", file=out, expected="a folder to write to")
-
-
-def _report(source: Source, ratings: Ratings, cache: Path | None, out: Path | None, json: bool) -> None:
-    folder = None if source.archive is None else str(files_folder(source.name, cache))
-    content = _facts(source, cache) | {"files": folder, "ratings": ratings.describe().to_dict()}
-    chosen = "" if cache is None else f"TASTESPACE_CACHE={cache} "
-    console.print_result(
-        json,
-        content | {"out": None if out is None else str(out)},
-        sizes_text(sizes_of(ratings)) + ("" if folder is None else f" in {folder}"),
-        *([] if out is None else [f"ratings without titles written to {out}"]),
-        f"next: {chosen}tastespace fit {source.name} --out MODEL",
-    )
+        raise Exit(console.INTERRUPTED) from error
 
 
 def _describe_source(source: Source, cache: Path | None, kind: Kind | None, json: bool) -> None:
@@ -211,14 +200,14 @@ def _describe_source(source: Source, cache: Path | None, kind: Kind | None, json
     observed = source.load(cache=cache) if is_here else None
     if observed is not None and kind is not None:
         observed = observed.with_kind(kind)
+    described = None if observed is None else observed.describe()
     facts = {"what": source.description, "terms": source.terms, "more": source.home}
     if source.archive is not None and source.archive.hint:
         facts["note"] = source.archive.hint
     lines = [f"{label:<7}  {text}" for label, text in facts.items()]
-    if observed is None:
-        lines.append(f"size     {sizes_text(vars(source))}")
-        lines.append(f"not here yet; next: tastespace data get {source.name}")
+    if described is None:
+        lines += [f"size     {sizes_text(vars(source))}", f"not here yet; next: tastespace data get {source.name}"]
     else:
-        lines.append(str(observed.describe()))
-    described = None if observed is None else observed.describe().to_dict()
-    console.print_result(json, _facts(source, cache) | {"ratings": described}, *lines)
+        lines.append(str(described))
+    content = _facts(source, cache) | {"ratings": None if described is None else described.to_dict()}
+    console.print_result(json, content, *lines)

@@ -26,7 +26,6 @@ from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models import MODELS, PMF, Recommender
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.resuming import check_resumable
-from tastespace.models.base.update import UpdateSummary
 from tastespace.randomness import resolve
 
 
@@ -292,6 +291,14 @@ def _time(work: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
+HOW = {  # a model was updated, in words
+    "warm restart": "warm restart: {sweeps} sweeps of warm-up, then new draws of everything,",
+    "kept draws": "draws kept: users and new items use their new ratings, old items are unchanged;",
+    "fitted again": "{name} has no draws to keep: fitted again on all ratings",
+    "nothing new": "nothing new: the model is unchanged;",
+}
+
+
 @reads(*OPTIONS)
 def update(
     model: Model,
@@ -339,19 +346,8 @@ def update(
         content,
         f"{news.ratings:,} new ratings: {news.replaced:,} {effect} older ones, {news.unchanged:,} more were known "
         f"already; {news.new_users:,} new users, {news.new_items:,} new items",
-        f"{_method(news, name)} in {seconds:.1f} s",
+        f"{HOW[news.how].format(sweeps=news.sweeps, name=name)} in {seconds:.1f} s",
         f"seen: {updated.seen_}",
         f"saved to {out}",
         *([f"the index was of the old items: run tastespace index {out} again"] if index == "dropped" else []),
     )
-
-
-def _method(news: UpdateSummary, name: str) -> str:
-    """How the model was updated, in words."""
-    if news.how == "warm restart":
-        return f"warm restart: {news.sweeps} sweeps of warm-up, then new draws of everything,"
-    if news.how == "kept draws":
-        return "draws kept: users and new items use their new ratings, old items are unchanged;"
-    if news.how == "fitted again":
-        return f"{name} has no draws to keep: fitted again on all ratings"
-    return "nothing new: the model is unchanged;"

@@ -18,7 +18,6 @@ from tastespace.version import __version__
 if TYPE_CHECKING:
     import typer
 
-BAD_INPUT, INTERRUPTED = 1, 130
 ABOUT = "Bayesian recommender systems: point it at a file of ratings, ask for recommendations."
 # Each verb with its module and the first sentence of its help; a test compares these with the verbs themselves.
 VERBS = {
@@ -77,13 +76,13 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
             if options.get("json"):
                 console.print_json({"error": {"type": type(error).__name__, "message": str(error)}})
             console.print_error(f"error: {error}")
-            raise typer.Exit(BAD_INPUT) from error
+            raise typer.Exit(console.BAD_INPUT) from error
         except MemoryError as error:
             console.print_error("error: out of memory; try fewer factors or fewer ratings")
-            raise typer.Exit(BAD_INPUT) from error
+            raise typer.Exit(console.BAD_INPUT) from error
         except KeyboardInterrupt as error:
             console.print_error(str(error) or "interrupted; nothing was written")
-            raise typer.Exit(INTERRUPTED) from error
+            raise typer.Exit(console.INTERRUPTED) from error
 
     return run_verb
 
@@ -142,7 +141,7 @@ def run() -> None:
     except BrokenPipeError:
         # The reader of our output is gone (`| head`): not our error, and nothing more to print.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(BAD_INPUT)
+        sys.exit(console.BAD_INPUT)
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,7 @@ from tastespace.models.base.active_learning import AMONG
 from tastespace.models.base.attribution import Explanation, times
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.policies import POLICIES
-from tastespace.models.base.results import Lists, as_entries
+from tastespace.models.base.results import Lists, as_entries, titled
 
 Users = Annotated[list[str] | None, Option("--user", "-u", help="User id; can be repeated.")]
 Exclude = Annotated[list[str] | None, Option("--exclude", help="Item never to show; can be repeated.")]
@@ -204,7 +204,6 @@ def explain(
     asked = pl.Series([str(explanation.user_id)])
     (name,) = options.known_ids(recommender.ratings_.users, asked)
     items = options.known_ids(recommender.ratings_.items, explanation.item_ids)
-    titles = [None] * len(items) if explanation.titles is None else explanation.titles.to_list()
     if json:
         content = explanation.to_dict()
         entries = [{**entry, "item": one} for entry, one in zip(content["items"], items, strict=True)]
@@ -214,7 +213,7 @@ def explain(
         f"For user {name}" + (f": there are no {explanation.noun}s to explain by" if explanation.cold else "")
     )
     for k, one in enumerate(items):
-        label = f"{titles[k]} [{one}]" if titles[k] else f"{one}"
+        label = titled(one, None if explanation.titles is None else explanation.titles[k])
         console.print_line(f"{label}: {explanation.scores[k]:.2f}; for a new user {explanation.base[k]:.2f}")
         _print_reasons(explanation, k)
 

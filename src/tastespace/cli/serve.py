@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -97,11 +98,8 @@ def retrain(
         raise MissingExtraError("retraining from a database", "serve") from error
     artifact.check_writable(out)
     old = artifact.load(model).set_params(threads=threads)
-    store = Store(database)
-    try:
+    with closing(Store(database)) as store:
         stored = store.all_ratings()
-    finally:
-        store.close()
     began = time.perf_counter()
     with console.progress() as observer:
         found = retraining.retrain(old, stored, share=share, tolerance=tolerance, force=force, observer=observer)

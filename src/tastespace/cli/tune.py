@@ -20,9 +20,7 @@ from tastespace.models.registry import misfit, suited
 from tastespace.selection.tune import RUNGS, TRIALS, TuneResult, tunable_models
 from tastespace.selection.tune import tune as search
 
-INTERRUPTED = 130
 ROWS = 20  # of the table
-COLUMNS = ("user", "item", "rating", "time")
 TUNABLE = tunable_models()
 
 
@@ -105,7 +103,7 @@ def tune(
     if found.ended_by == "interrupt":
         kept = "" if folder is None else f"; {folder} has the trials: go on with the same command and --resume"
         console.print_error(f"interrupted{kept}")
-        raise Exit(INTERRUPTED)
+        raise Exit(console.INTERRUPTED)
 
 
 def _ends(typed: list[str]) -> dict[str, tuple[float, float]]:
@@ -127,53 +125,39 @@ def _ends(typed: list[str]) -> dict[str, tuple[float, float]]:
 
 def _show(found: TuneResult, command: str, config: Path | None, out: Path | None) -> None:
     console.print_table(found.table(ROWS))
-    for trial in found.trials:
-        if trial.error is not None:
-            console.print_line(f"trial {trial.number}: {trial.error}")
-    measure = display_name(found.goal.measure)
-    console.print_line("")
+    lines = [f"trial {trial.number}: {trial.error}" for trial in found.trials if trial.error is not None]
+    lines.append("")
     if list(MODELS[found.model].search_space) == ["n_factors"]:
-        console.print_line(
-            f"{found.model} learns all but the number of factors from the ratings: nothing else was searched"
-        )
+        learned = "all but the number of factors from the ratings"
+        lines.append(f"{found.model} learns {learned}: nothing else was searched")
+    measure, usual = display_name(found.goal.measure), figure(found.defaults)
     if found.best is None:
-        console.print_line(f"nothing beats {found.model} as it is: {measure} {figure(found.defaults)}")
+        lines.append(f"nothing beats {found.model} as it is: {measure} {usual}")
     else:
-        console.print_line(
-            f"best: {measure} {figure(found.value)}, as it is {figure(found.defaults)}; chosen by these held-out "
-            "ratings, so a little too good"
-        )
-    console.print_line(f"{len(found.trials)} trials; {found.seconds:.1f} s")
+        chosen = "chosen by these held-out ratings, so a little too good"
+        lines.append(f"best: {measure} {figure(found.value)}, as it is {usual}; {chosen}")
+    lines.append(f"{len(found.trials)} trials; {found.seconds:.1f} s")
     if config is not None:
-        console.print_line(f"written: {config}")
+        lines.append(f"written: {config}")
     if out is not None and found.ended_by != "interrupt":
-        console.print_line(f"fitted to all ratings and saved to {out}")
+        lines.append(f"fitted to all ratings and saved to {out}")
+    console.print_line(*lines)
     console.out.print(f"to fit it: {command}", markup=False, soft_wrap=True)
 
 
 def _command(ratings: Path, found: TuneResult, seed: int, reading: Mapping[str, Any], out: Path | None) -> str:
-    """The fit that is to be made, as it would be typed."""
+    """The fit that is to be made, as it would be typed, with the arguments of `read` that were given."""
     words = ["tastespace", "fit", str(ratings), "--model", found.model, "--out", str(out or "MODEL")]
     words += ["--seed", str(seed)]
     for key, value in found.changed().items():
-        words += ["--set", f"{key}={_typed(value)}"]
-    return shlex.join([*words, *_reading(reading)])
-
-
-def _reading(reading: Mapping[str, Any]) -> list[str]:
-    """The arguments of `read` that were given, as options again."""
-    words: list[str] = []
+        words += ["--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
     for argument, value in reading.items():
         if argument == "header":
             words.append("--header" if value else "--no-header")
         else:
-            name = f"{argument}-column" if argument in COLUMNS else argument.replace("_", "-")
+            name = f"{argument}-column" if argument in options.PARTS else argument.replace("_", "-")
             words += [f"--{name}", str(value).replace("\t", "\\t")]
-    return words
-
-
-def _typed(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return shlex.join(words)
 
 
 def _write(path: Path, found: TuneResult) -> None:

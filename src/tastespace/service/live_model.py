@@ -22,6 +22,7 @@ from tastespace.errors import ArtifactError, InvalidParameterError, TastespaceEr
 from tastespace.models import Recommender
 from tastespace.models.base.query import Query
 from tastespace.report.model_story import model_outline, model_story
+from tastespace.service.settings import Settings
 from tastespace.service.store import Activation, Store
 from tastespace.storage import link, replace_folder
 
@@ -170,16 +171,19 @@ class Loaded:
 class LiveModel:
     """The current version, the same in every worker."""
 
-    model: Path
+    settings: Settings
     store: Store
     versions: Versions
-    max_users: int
-    kept_versions: int
     changed: Callable[[int], None]  # hears the number of the activation that answers from now on
     _swapping: threading.Lock = field(default_factory=threading.Lock)
     _current: Loaded | None = None
     _refused: int | None = None  # an activation that could not be loaded here
     _stopped: threading.Event = field(default_factory=threading.Event)
+
+    @cached_property
+    def _folder(self) -> Path:
+        """The artifact, which may be replaced at any time."""
+        return Path(self.settings.model).resolve()
 
     @property
     def current(self) -> Loaded:
@@ -191,7 +195,7 @@ class LiveModel:
         """Load what answered last; a model that is new to the database becomes the first version."""
         activation = self.store.activation()
         if activation is None or not self.versions.path(activation.version).is_dir():
-            version = self.versions.take(self.model)
+            version = self.versions.take(self._folder)
             loaded = self._load(version)  # Tried before it is made known.
             activation = self.store.activate(version, "start")
             self._answer_with(loaded, activation.id)
@@ -202,7 +206,7 @@ class LiveModel:
     def reload(self) -> Activation:
         """The artifact as it is now becomes the version that answers, in every worker; a bad one changes nothing."""
         with self._swapping:
-            return self._activate(self.versions.take(self.model), "reload")
+            return self._activate(self.versions.take(self._folder), "reload")
 
     def roll_back(self) -> Activation:
         """Back to the version before."""
@@ -258,7 +262,7 @@ class LiveModel:
         loaded = self._load(version)
         activation = self.store.activate(version, reason)
         self._answer_with(loaded, activation.id)
-        recent = {entry.version for entry in self.store.activations(self.kept_versions * 2)}
+        recent = {entry.version for entry in self.store.activations(self.settings.kept_versions * 2)}
         self.versions.drop_others(recent | {version})
         log.info("the version %s answers now (%s)", version, reason)
         return activation
@@ -271,12 +275,12 @@ class LiveModel:
     def _warn_if_another_waits(self) -> None:
         """Whoever fits again and starts again may expect the new model; what answered last answers, until told."""
         try:
-            is_another = self.versions.name_of(self.model) != self.current.version
+            is_another = self.versions.name_of(self._folder) != self.current.version
         except ArtifactError:
             return  # It is not needed: its version is.
         if is_another:
             told = "%s is not the version %s, which answered last and answers now; POST /v1/model/reload takes it over"
-            log.warning(told, self.model, self.current.version)
+            log.warning(told, self._folder, self.current.version)
 
     def _load(self, version: str) -> Loaded:
         """The version in memory, after a first answer: what is wrong shows, and what is made once is made."""
@@ -285,7 +289,7 @@ class LiveModel:
         path = self.versions.path(version)
         recommender = artifact.load(path).set_params(threads=1)
         recommender.warns = False  # Remarks are part of the answers.
-        loaded = Loaded(version, recommender, artifact.read_manifest(path), self.max_users)
+        loaded = Loaded(version, recommender, artifact.read_manifest(path), self.settings.cached_users)
         if not recommender.ratings_.n_items:
             raise ArtifactError(f"the version {version} knows no items; expected a model fitted on ratings")
         ranking = recommender.recommend(loaded.about("", {}), 1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -148,8 +148,8 @@ class Store:
         # Readers have their own connections: switching the isolation level takes longer than the most common query.
         self._read_engine = sa.create_engine(parsed, **self._options(), isolation_level="AUTOCOMMIT")
         if self._is_sqlite:
-            sa.event.listen(self._write_engine, "connect", _prepare_sqlite)
-            sa.event.listen(self._read_engine, "connect", _prepare_sqlite)
+            for engine in (self._write_engine, self._read_engine):
+                sa.event.listen(engine, "connect", _prepare_sqlite)
             sa.event.listen(self._write_engine, "begin", _begin_immediate)
         self._insert = sqlite.insert if self._is_sqlite else postgresql.insert
 
@@ -275,8 +275,9 @@ class Store:
 
     def import_ratings(self, trained: Ratings, fingerprint: str, observer: Observer = silent) -> int:
         """Import the ratings of a model if the database has never had any; how many were imported."""
+        total = len(trained)
         users, items = trained.user_ids().cast(pl.String), trained.item_ids().cast(pl.String)
-        values, total = trained.values, len(trained)
+        rows = pl.DataFrame({"user_id": users, "item_id": items, "value": trained.values.astype(float)})
         with self._write() as connection:
             if not self._is_sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7412366)"))
@@ -287,14 +288,9 @@ class Store:
             if there is not None:
                 return 0
             for start in range(0, total, BLOCK):
-                part = slice(start, start + BLOCK)
-                numbers = values[part].astype(float).tolist()
                 # The last rating of a pair counts, as in the model.
-                block = {
-                    (user, item): {"user_id": user, "item_id": item, "value": value}
-                    for user, item, value in zip(users[part], items[part], numbers, strict=True)
-                }
-                self._upsert(connection, list(block.values()))
+                block = rows[start : start + BLOCK].unique(["user_id", "item_id"], keep="last", maintain_order=True)
+                self._upsert(connection, block.to_dicts())
                 observer(Progress("ratings into the database", min(start + BLOCK, total), total, {}))
             user_ids = trained.users.ids.cast(pl.String).to_list()
             for names in _blocks([{"id": name, "version": 1} for name in user_ids]):
@@ -356,10 +352,11 @@ class Store:
         changed = {name: statement.excluded[name] for name in rows[0] if name not in key}
         connection.execute(statement.on_conflict_do_update(index_elements=key, set_=changed), rows)
 
-    @contextmanager
-    def _read(self) -> Iterator[sa.Connection]:
-        with _translate_errors(), self._read_engine.connect() as connection:
-            yield connection
+    def _read(self) -> AbstractContextManager[sa.Connection]:
+        return _connected(self._read_engine.connect)
+
+    def _write(self) -> AbstractContextManager[sa.Connection]:
+        return _connected(self._write_engine.begin)
 
     @contextmanager
     def _snapshot(self) -> Iterator[sa.Connection]:
@@ -375,17 +372,13 @@ class Store:
             finally:
                 connection.exec_driver_sql("ROLLBACK")
 
-    @contextmanager
-    def _write(self) -> Iterator[sa.Connection]:
-        with _translate_errors(), self._write_engine.begin() as connection:
-            yield connection
-
 
 @contextmanager
-def _translate_errors() -> Iterator[None]:
+def _connected(connect: Callable[[], AbstractContextManager[sa.Connection]]) -> Iterator[sa.Connection]:
     """Raise database errors as our own, without their messages: these may contain values or a password."""
     try:
-        yield
+        with connect() as connection:
+            yield connection
     except IntegrityError as error:
         raise ConflictError("another request wrote the same row at the same time; try again") from error
     except SQLAlchemyError as error:
