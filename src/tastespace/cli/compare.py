@@ -11,7 +11,7 @@ from typer import Exit, Option
 
 from tastespace.cli import console, options
 from tastespace.cli.data import SHARED, WAYS
-from tastespace.cli.evaluate import print_written, read_relevant, with_figures
+from tastespace.cli.evaluate import read_relevant, with_figures
 from tastespace.cli.options import Bootstrap, Json, RatingsFile, ReadOptions, Relevance, Threads, read_settings
 from tastespace.data.formats.files import read
 from tastespace.data.ratings import Ratings
@@ -118,7 +118,7 @@ def compare(
         console.print_json(with_figures(content, figures, paths))
     else:
         _show(found)
-        print_written(paths)
+        console.print_line(*(f"written: {path}" for path in paths))
     if found.is_interrupted:
         console.print_error("interrupted: the models that had not ended are not measured")
         raise Exit(console.INTERRUPTED)
@@ -206,11 +206,10 @@ def _show(found: ModelComparison) -> None:
     console.print_table(found.table())
     if any(entry.groups for entry in found):
         console.print_table(found.groups_table())
-    failed = [(entry.model, entry.error) for entry in found if entry.error is not None]
+    failed = [f"{entry.model}: {entry.error}" for entry in found if entry.error is not None]
     if failed:
         console.out.print("\nnot measured", style="bold")
-        for name, error in failed:
-            console.print_line(f"{name}: {error}")
+        console.print_line(*failed)
     for entry in found:
         for warning in entry.warnings:
             console.print_error(f"warning: {entry.model}: {warning}")
@@ -272,7 +271,7 @@ def select_rank(
         console.print_json(with_figures(found.to_dict(), figures, paths))
         return
     console.print_table(found.table())
-    print_written(paths)
+    console.print_line(*(f"written: {path}" for path in paths))
 
 
 def _numbers(typed: str | None) -> list[int] | None:

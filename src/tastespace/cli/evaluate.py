@@ -17,7 +17,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.evaluation import evaluate as measure
 from tastespace.evaluation.relevance import Relevant
 from tastespace.evaluation.report import Report
-from tastespace.evaluation.significance import RESAMPLES, Comparisons, compare_reports
+from tastespace.evaluation.significance import RESAMPLES, compare_reports
 from tastespace.models import Recommender
 from tastespace.report.evaluation_page import write_evaluation
 from tastespace.report.plotting import prepare_folder
@@ -70,7 +70,10 @@ def evaluate(
         notes = _notes(paths, {"test file": test, "history": history}, seed, bootstrap)
         page = write_evaluation(reports, figures, comparisons=comparisons, notes=notes)
     if json:
-        console.print_json(_content(reports, comparisons, page))
+        content = first.to_dict()
+        if comparisons is not None:
+            content |= {"against": others[0].to_dict(), "comparison": comparisons.to_dict()}
+        console.print_json(content if page is None else content | {"figures": str(page)})
         return
     _show_first_lines(reports, recommenders)
     if comparisons is not None:
@@ -111,14 +114,6 @@ def _agreed(reports: dict[str, Report]) -> Relevant:
     return "all" if lists.relevant is None else lists.relevant
 
 
-def _content(reports: dict[str, Report], comparisons: Comparisons | None, page: Path | None) -> dict[str, Any]:
-    content = next(iter(reports.values())).to_dict()
-    if comparisons is not None:
-        content["against"] = list(reports.values())[1].to_dict()
-        content["comparison"] = comparisons.to_dict()
-    return content if page is None else {**content, "figures": str(page)}
-
-
 def _notes(paths: list[Path], files: dict[str, Path | None], seed: int, bootstrap: int) -> dict[str, str]:
     """What the page says of how it came about."""
     notes = {"models" if len(paths) > 1 else "model": ", ".join(map(str, paths))}
@@ -142,9 +137,3 @@ def _show_first_lines(reports: dict[str, Report], recommenders: dict[str, Recomm
 def with_figures(content: dict[str, Any], folder: Path | None, paths: list[Path]) -> dict[str, Any]:
     """The content for JSON, with the files that were written, if a folder for them was named."""
     return content if folder is None else content | {"figures": [str(path) for path in paths]}
-
-
-def print_written(paths: list[Path]) -> None:
-    """One line a file."""
-    for path in paths:
-        console.print_line(f"written: {path}")

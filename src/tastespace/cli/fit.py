@@ -29,8 +29,10 @@ from tastespace.models.base.resuming import check_resumable
 from tastespace.randomness import resolve
 
 
-def _check_streamed(pick: Pick | None, reading: ReadOptions, unused: Mapping[str, Any]) -> PMF:
-    """The model to fit; whatever does not go with --stream is refused before anything is read.
+def _fit_streamed(
+    ratings: Path, pick: Pick | None, reading: ReadOptions, unused: Mapping[str, Any], out: Path | None, json: bool
+) -> None:
+    """Fit block by block, and save; whatever does not go with --stream is refused before anything is read.
 
     `unused` are options of the command that need all ratings, and `reading` is how to read a file.
     """
@@ -49,11 +51,8 @@ def _check_streamed(pick: Pick | None, reading: ReadOptions, unused: Mapping[str
         raise InvalidParameterError(
             f"--stream got {got}; expected --model pmf, the only model that learns from ratings that are not in memory"
         )
-    return pick.recommender
-
-
-def _fit_streamed(ratings: Path, recommender: PMF, out: Path, json: bool) -> None:
-    """Fit block by block, and save."""
+    recommender = pick.recommender
+    assert out is not None
     with console.progress() as observer:
         seconds = _time(lambda: recommender.fit_parquet(ratings, observer=observer))
     artifact.save(recommender, out)
@@ -172,9 +171,7 @@ def fit(
     if stream:
         unused = {"--test": test, "--holdout": holdout, "--half-life": half_life, "--start": start}
         unused |= {"--checkpoint": checkpoint, "--dry-run": dry_run}
-        streaming = _check_streamed(pick, reading, unused)
-        assert out is not None
-        _fit_streamed(ratings, streaming, out, json)
+        _fit_streamed(ratings, pick, reading, unused, out, json)
         return
     observed, layout = options.observe(ratings, reading)
     tested = None if test is None else read(test, **{key: value for key, value in reading.items() if key != "items"})

@@ -19,41 +19,33 @@ if TYPE_CHECKING:
     import typer
 
 ABOUT = "Bayesian recommender systems: point it at a file of ratings, ask for recommendations."
-# Each verb with its module and the first sentence of its help; a test compares these with the verbs themselves.
+# Each verb with the first sentence of its help; a test compares these with the verbs themselves.
 VERBS = {
-    "fit": ("fit", "Fit a model to a file of ratings."),
-    "update": ("fit", "Update a model with new ratings."),
-    "predict": ("recommend", "Predict the ratings of pairs of users and items."),
-    "recommend": ("recommend", "Recommend items to users of the training ratings, or to new users with a history."),
-    "similar": ("recommend", "Find the items most similar to an item, or the users most similar to a user."),
-    "explain": ("recommend", "Explain a recommendation by the ratings of the user that raise or lower it."),
-    "ask": ("recommend", "Choose the items that a user should rate next; without a user or a history, a new user."),
-    "evaluate": ("evaluate", "Measure a model on a file of test ratings, as far as it makes sense for what they say."),
-    "compare": (
-        "compare",
-        "Fit all models that suit the ratings on the same split, and say which is best, at what cost.",
-    ),
-    "tune": ("tune", "Search the settings of a model on a held-out part of the ratings, by successive halving."),
-    "select-rank": (
-        "compare",
-        "Say how many factors ratings have use for: by reversible jumps, by shrinking priors, by a grid.",
-    ),
-    "diagnose": (
-        "report",
-        "Say whether the chains of a model have run long enough: R-hat, effective draws, Monte Carlo errors.",
-    ),
-    "noise": ("report", "List the users whose ratings are the most erratic, or the items that divide opinion most."),
-    "curves": ("report", "Show the curves that ratings are understood by, and how many users have each."),
-    "index": ("index", "Choose the fastest index that is accurate enough, and save it with the model."),
-    "report": (
-        "report",
-        "Write one HTML page about one or several models: measures, calibration, chains, noise, map, some lists.",
-    ),
-    "serve": ("serve", "Serve recommendations, predictions and questions over HTTP, and store new ratings."),
-    "retrain": ("serve", "Fit again on the ratings of a database, starting from MODEL; a worse model is not written."),
-    "demo": ("report", "Fit on the embedded movielens-demo, print measures and a user's top 10, and write a picture."),
-    "doctor": ("doctor", "Print versions, threads, the instruction set and the installed extras."),
+    "fit": "Fit a model to a file of ratings.",
+    "update": "Update a model with new ratings.",
+    "predict": "Predict the ratings of pairs of users and items.",
+    "recommend": "Recommend items to users of the training ratings, or to new users with a history.",
+    "similar": "Find the items most similar to an item, or the users most similar to a user.",
+    "explain": "Explain a recommendation by the ratings of the user that raise or lower it.",
+    "ask": "Choose the items that a user should rate next; without a user or a history, a new user.",
+    "evaluate": "Measure a model on a file of test ratings, as far as it makes sense for what they say.",
+    "compare": "Fit all models that suit the ratings on the same split, and say which is best, at what cost.",
+    "tune": "Search the settings of a model on a held-out part of the ratings, by successive halving.",
+    "select-rank": "Say how many factors ratings have use for: by reversible jumps, by shrinking priors, by a grid.",
+    "diagnose": "Say whether the chains of a model have run long enough: R-hat, effective draws, Monte Carlo errors.",
+    "noise": "List the users whose ratings are the most erratic, or the items that divide opinion most.",
+    "curves": "Show the curves that ratings are understood by, and how many users have each.",
+    "index": "Choose the fastest index that is accurate enough, and save it with the model.",
+    "report": "Write one HTML page about one or several models: measures, calibration, chains, noise, map, some lists.",
+    "serve": "Serve recommendations, predictions and questions over HTTP, and store new ratings.",
+    "retrain": "Fit again on the ratings of a database, starting from MODEL; a worse model is not written.",
+    "demo": "Fit on the embedded movielens-demo, print measures and a user's top 10, and write a picture.",
+    "doctor": "Print versions, threads, the instruction set and the installed extras.",
 }
+# Modules of verbs that have none of their own.
+MODULES = {"update": "fit", "select-rank": "compare", "retrain": "serve"}
+MODULES |= dict.fromkeys(("predict", "similar", "explain", "ask"), "recommend")
+MODULES |= dict.fromkeys(("diagnose", "noise", "curves", "demo"), "report")
 FORMERLY = {"rank": "select-rank"}  # names of the first edition, which still work
 DATA = "data"  # a group of verbs
 ABOUT_DATA = "Data sets by name, and what is in a file of ratings."
@@ -104,7 +96,7 @@ def program(verb: str | None = None) -> typer.Typer:
     for name in (*VERBS, *FORMERLY):
         now = FORMERLY.get(name, name)
         is_wanted = verb in (None, name)
-        command = app.command(name, cls=Command, help=None if is_wanted else VERBS[now][1], hidden=name in FORMERLY)
+        command = app.command(name, cls=Command, help=None if is_wanted else VERBS[now], hidden=name in FORMERLY)
         command(guarded(function_of(now)) if is_wanted else _not_imported)
     if verb in (None, DATA):
         group = typer.Typer(cls=Group, help=ABOUT_DATA, no_args_is_help=True)
@@ -118,7 +110,8 @@ def program(verb: str | None = None) -> typer.Typer:
 
 def function_of(verb: str) -> Callable[..., None]:
     """What a verb does."""
-    function: Callable[..., None] = getattr(import_module(f"tastespace.cli.{VERBS[verb][0]}"), verb.replace("-", "_"))
+    module = import_module(f"tastespace.cli.{MODULES.get(verb, verb)}")
+    function: Callable[..., None] = getattr(module, verb.replace("-", "_"))
     return function
 
 

@@ -128,26 +128,23 @@ def parameters_of(model: type[Recommender] | Recommender) -> list[str]:
 ReadOptions = dict[str, Any]  # arguments of `read` that were given
 Verb = Callable[..., None]
 
-# Arguments of `read`, and the options that say them.
+# Arguments of `read`, and the options that say them: texts, but for those of TYPES.
 OPTIONS: dict[str, Any] = {
-    "items": Annotated[Path | None, Option(help="File of item titles, genres, years.")],
-    "users": Annotated[Path | None, Option(help="File of what is known of users.")],
-    "user": Annotated[str | None, Option("--user-column", help="Name of the user column.")],
-    "item": Annotated[str | None, Option("--item-column", help="Name of the item column.")],
-    "rating": Annotated[str | None, Option("--rating-column", help="Name of the rating column.")],
-    "time": Annotated[str | None, Option("--time-column", help="Name of the time column.")],
-    "separator": Annotated[
-        str | None, Option(help="What stands between the columns; \\t for a tab.", show_default=False)
-    ],
-    "header": Annotated[bool | None, Option(help="Whether the first line names the columns.")],
-    "duplicates": Annotated[
-        str | None, Option(help="Of a pair rated twice: last, mean, sum or error.", show_default="last; sum of choices")
-    ],
-    "bad_lines": Annotated[
-        str | None, Option(help="What cannot be read: error, or skip and count.", show_default="error")
-    ],
-    "kind": Annotated[str | None, Option(help=f"What the values say: {', '.join(KINDS)}.", show_default="guessed")],
+    "items": Option(None, help="File of item titles, genres, years."),
+    "users": Option(None, help="File of what is known of users."),
+    "user": Option(None, "--user-column", help="Name of the user column."),
+    "item": Option(None, "--item-column", help="Name of the item column."),
+    "rating": Option(None, "--rating-column", help="Name of the rating column."),
+    "time": Option(None, "--time-column", help="Name of the time column."),
+    "separator": Option(None, help="What stands between the columns; \\t for a tab.", show_default=False),
+    "header": Option(None, help="Whether the first line names the columns."),
+    "duplicates": Option(
+        None, help="Of a pair rated twice: last, mean, sum or error.", show_default="last; sum of choices"
+    ),
+    "bad_lines": Option(None, help="What cannot be read: error, or skip and count.", show_default="error"),
+    "kind": Option(None, help=f"What the values say: {', '.join(KINDS)}.", show_default="guessed"),
 }
+TYPES: dict[str, type] = {"items": Path, "users": Path, "header": bool}
 
 
 def reads(*arguments: str) -> Callable[[Verb], Verb]:
@@ -162,13 +159,15 @@ def reads(*arguments: str) -> Callable[[Verb], Verb]:
             verb(**typed, reading={argument: value for argument, value in reading.items() if value is not None})
 
         signature = inspect.signature(verb, eval_str=True)
-        parameters: list[inspect.Parameter] = []
-        for parameter in signature.parameters.values():
-            if parameter.name == "reading":
-                options = ((argument, OPTIONS[argument]) for argument in arguments)
-                parameters += [parameter.replace(name=name, annotation=kind, default=None) for name, kind in options]
-            else:
-                parameters.append(parameter)
+        options = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=OPTIONS[name], annotation=kind | None)
+            for name, kind in ((argument, TYPES.get(argument, str)) for argument in arguments)
+        ]
+        parameters = [
+            each
+            for name, parameter in signature.parameters.items()
+            for each in (options if name == "reading" else [parameter])
+        ]
         # What typer makes the options of.
         run_verb.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return run_verb
@@ -233,7 +232,10 @@ def observe(file_or_name: Path, reading: Mapping[str, Any]) -> tuple[Ratings, La
     if source is None:
         if not file_or_name.exists() and (meant := suggestion(str(file_or_name))):
             raise DataError(f"there is no such file{meant}", file=file_or_name, expected="a file of ratings")
-        return read(file_or_name, **reading), guess(file_or_name, reading)
+        wanted = {part: reading.get(part) for part in PARTS}
+        sought = Sought(wanted=wanted, are_choices=reading.get("kind") in CHOICES)
+        layout = sniff(file_or_name, sought, separator=reading.get("separator"), header=reading.get("header"))
+        return read(file_or_name, **reading), layout
     of_layout = [argument for argument in reading if argument != "kind"]
     if of_layout:
         raise InvalidParameterError(
@@ -247,13 +249,6 @@ def observe(file_or_name: Path, reading: Mapping[str, Any]) -> tuple[Ratings, La
     with console.progress(in_bytes=True) as observer:
         ratings = source.load(observer=observer)
     return ratings if kind is None else ratings.with_kind(kind), None
-
-
-def guess(file: Path, reading: Mapping[str, Any]) -> Layout:
-    """How a file is read, given these arguments of `read`."""
-    wanted = {part: reading.get(part) for part in PARTS}
-    sought = Sought(wanted=wanted, are_choices=reading.get("kind") in CHOICES)
-    return sniff(file, sought, separator=reading.get("separator"), header=reading.get("header"))
 
 
 History = Annotated[

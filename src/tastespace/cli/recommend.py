@@ -79,7 +79,7 @@ def recommend(
         columns[f"P(top {ranking.item_rows.shape[1]})"] = "{top_n_probability:.2f}"
     note = f" (no {_feedback(recommender)} yet: this is the default list)"
     for k, name in enumerate(users):
-        _print_list(ranking, k, f"For user {name}", note, columns, "nothing left to recommend")
+        _print_list(ranking, k, f"For user {name}", note, columns)
     if recommender.index_ is not None:
         console.print_line(f"Found: {ranking.found_by}.")
     if not is_certain:
@@ -184,7 +184,7 @@ def similar(
     columns = {"": "{rank}", "title": "{title}", found.side: f"{{{found.side}}}", "similarity": "{similarity:.3f}"}
     for k, name in enumerate(asked):
         heading = f"Similar to {found.side} {name}" + (f", {titles[k]}" if titles[k] else "")
-        _print_list(found, k, heading, " (nothing to compare by)", columns, "nothing to compare with")
+        _print_list(found, k, heading, " (nothing to compare by)", columns)
 
 
 def explain(
@@ -270,22 +270,20 @@ def ask(
     columns = {"": "{rank}", "title": "{title}", "item": "{item}", "reduction": "{reduction:.1%}", "sd": "{sd:.3f}"}
     note = f" (no {_feedback(recommender)} yet: these are the default questions)"
     for k, name in enumerate(users):
-        table = _print_list(questions, k, f"Ask user {name}", note, columns, "nothing left to ask")
+        table = _print_list(questions, k, f"Ask user {name}", note, columns)
         if table.height:
             before, after = questions.sd[k], table["sd"][-1]
             console.print_line(f"the answers lower the uncertainty about the user from {before:.3f} to {after:.3f}")
 
 
-def _print_list(
-    lists: Lists, position: int, heading: str, cold_note: str, columns: dict[str, str], if_empty: str
-) -> pl.DataFrame:
+def _print_list(lists: Lists, position: int, heading: str, cold_note: str, columns: dict[str, str]) -> pl.DataFrame:
     """Print one of the lists under its heading; the list itself."""
     table = lists.of(position)
     console.print_line(heading + (cold_note if lists.cold[position] else ""))
     if table.height:
         console.print_entries(table, columns)
     else:
-        console.print_line(f"  {if_empty}")
+        console.print_line(f"  {lists.empty_note or 'nothing to compare with'}")
     return table
 
 

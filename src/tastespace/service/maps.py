@@ -102,21 +102,17 @@ class Maps:
 
     def _write(self, path: Path, shown: TasteMap) -> None:
         """Write the map atomically; where that is not possible it is not kept."""
+        arrays = {"item_rows": shown.item_rows, "places": shown.places, "usual": shown.usual}
+        arrays["explained"] = np.array([np.nan if shown.explained is None else shown.explained])
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with replace_file(path) as stream:
-                stream.write(save(_arrays(shown)))
+                stream.write(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
             for entry in self._folder.iterdir():
                 if not self._versions.path(entry.name).is_dir():  # No rollback is possible.
                     shutil.rmtree(entry, ignore_errors=True)
         except (OSError, SafetensorError) as error:
             log.error("a map cannot be kept in %s: %s", self._folder, error)
-
-
-def _arrays(shown: TasteMap) -> dict[str, np.ndarray]:
-    explained = np.nan if shown.explained is None else shown.explained
-    arrays = {"item_rows": shown.item_rows, "places": shown.places, "usual": shown.usual}
-    return {name: np.ascontiguousarray(array) for name, array in arrays.items()} | {"explained": np.array([explained])}
 
 
 def _read(path: Path, method: str, n_items: int) -> TasteMap | None:

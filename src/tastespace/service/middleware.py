@@ -58,14 +58,6 @@ TITLES = {
 }
 
 
-class ProblemError(Exception):
-    """A request that is answered with a problem."""
-
-    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.headers = status, detail, headers or {}
-
-
 def problem(
     status: int,
     detail: str,
@@ -82,8 +74,6 @@ def problem(
 
 
 async def _respond(request: Request, error: Exception) -> JSONResponse:
-    if isinstance(error, ProblemError):
-        return problem(error.status, error.detail, headers=error.headers)
     if isinstance(error, HTTPException):
         detail = NOTHING_HERE if error.status_code == 404 else str(error.detail)
         return problem(error.status_code, detail, headers=dict(error.headers or {}))
@@ -124,7 +114,7 @@ def _clean(text: str) -> str:
 
 def install(app: FastAPI) -> None:
     """Let the application answer errors with problems."""
-    for kind in (TastespaceError, ProblemError, HTTPException, RequestValidationError):
+    for kind in (TastespaceError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _respond)
 
 

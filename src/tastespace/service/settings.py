@@ -108,19 +108,13 @@ class Key:
         return self.expires is not None and now >= self.expires
 
 
-@dataclass(frozen=True)
-class Keys:
+class Keys(tuple[Key, ...]):
     """All keys; none at all means that every client may do anything."""
-
-    keys: tuple[Key, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.keys)
 
     def find(self, secret: str) -> Key | None:
         """The key with this secret. All are compared, so that the time taken reveals nothing."""
         digest, found = digest_of(secret), None
-        for key in self.keys:
+        for key in self:
             if hmac.compare_digest(digest, key.digest):
                 found = key
         return found
@@ -134,12 +128,19 @@ def digest_of(secret: str) -> bytes:
 def read_keys(file: str | None, environment: Mapping[str, str] = os.environ) -> Keys:
     """The keys of the file, or else of the environment variable; none if there is neither."""
     if file is not None:
-        return _check_unique(_read_file(Path(file)))
-    text = environment.get(KEYS_VARIABLE, "").strip()
-    return _check_unique(tuple(_read_entry(entry) for entry in text.split() if entry))
+        keys = _read_file(Path(file))
+    else:
+        keys = Keys(_read_entry(entry) for entry in environment.get(KEYS_VARIABLE, "").split())
+    names = [key.name for key in keys]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise InvalidParameterError(f"there are two keys {min(twice)!r}; expected a name once")
+    if len({key.digest for key in keys}) < len(keys):
+        raise InvalidParameterError("two keys have the same secret; expected one each")
+    return keys
 
 
-def _read_file(path: Path) -> tuple[Key, ...]:
+def _read_file(path: Path) -> Keys:
     try:
         content = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -151,7 +152,7 @@ def _read_file(path: Path) -> tuple[Key, ...]:
         raise InvalidParameterError(
             f"the file of keys {path} names no key; expected [[key]] tables with name, scope and sha256"
         )
-    return tuple(_read_table(entry, path) for entry in entries)
+    return Keys(_read_table(entry, path) for entry in entries)
 
 
 def _read_table(entry: dict[str, Any], path: Path) -> Key:
@@ -202,13 +203,3 @@ def _read_expiry(name: str, value: Any) -> datetime | None:
     if not isinstance(value, datetime):
         raise InvalidParameterError(f"the key {name!r} expires {value!r}; expected a date, such as 2027-01-31")
     return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-
-
-def _check_unique(keys: tuple[Key, ...]) -> Keys:
-    names = [key.name for key in keys]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise InvalidParameterError(f"there are two keys {min(twice)!r}; expected a name once")
-    if len({key.digest for key in keys}) < len(keys):
-        raise InvalidParameterError("two keys have the same secret; expected one each")
-    return Keys(keys)

@@ -7,10 +7,9 @@ import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 
 from tastespace.report import page
-from tastespace.service.middleware import NOTHING_HERE, ProblemError
 
 router = APIRouter(include_in_schema=False)
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -57,7 +56,7 @@ def icon(request: Request) -> Response:
 def part(name: str, request: Request) -> Response:
     """A file of the page."""
     if name not in FILES:
-        raise ProblemError(404, NOTHING_HERE)
+        raise HTTPException(404)
     return _send(name, request)
 
 
