@@ -12,9 +12,8 @@ from typer import Exit, Option
 from tastespace.cli import console, options
 from tastespace.cli.data import SHARED, WAYS
 from tastespace.cli.evaluate import read_relevant, with_figures
-from tastespace.cli.options import Bootstrap, Json, RatingsFile, ReadOptions, Relevance, Threads, read_settings
+from tastespace.cli.options import Bootstrap, Json, RatingsFile, ReadOptions, Relevance, Threads
 from tastespace.data.formats.files import read
-from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
 from tastespace.errors import InvalidParameterError
 from tastespace.models import MODELS, Recommender
@@ -91,7 +90,14 @@ def compare(
     begins_from = _starts(starts or [], MODELS if wanted is None else wanted)
     if figures is not None:
         prepare_folder(figures)
-    split, how = _split(options.observe(ratings, reading)[0], holdout, by, test, seed, reading)
+    observed = options.observe(ratings, reading)[0]
+    share = SHARE if holdout is None else holdout
+    how: dict[str, Any] = {"by": by, "seed": seed} | ({"share": share} if by in SHARED else {})
+    if test is None:
+        split = WAYS[by](observed, share, 1, seed)
+    else:
+        columns = {key: value for key, value in reading.items() if key != "items"}
+        split, how = Split(observed, read(test, **columns)), {"by": "file", "test": str(test)}
     if wanted is None:
         chosen = suitable_models(split.train)
     else:
@@ -153,7 +159,7 @@ def _settings(typed: list[str], models: Mapping[str, type[Recommender]]) -> dict
         if not dot or "=" in name:
             raise InvalidParameterError(f"--set got {setting!r}; expected model.key=value, such as als.n_factors=32")
         options.check_known(name, models, f"--set got {setting!r}, and no model {name!r} takes part")
-        values = translated(models[name], read_settings([rest]))
+        values = translated(models[name], options.read_settings([rest]))
         known = options.parameters_of(models[name])
         for key in values:
             options.check_known(key, known, f"--set is for {name}.{key}, and that model has no such parameter")
@@ -174,18 +180,6 @@ def _starts(typed: list[str], models: Mapping[str, type[Recommender]]) -> dict[s
         found[name] = other
     order_of_starts(found, models)
     return found
-
-
-def _split(
-    observed: Ratings, holdout: float | None, by: str, test: Path | None, seed: int, reading: ReadOptions
-) -> tuple[Split, dict[str, Any]]:
-    """Both parts, and how they came about."""
-    if test is not None:
-        columns = {key: value for key, value in reading.items() if key != "items"}
-        return Split(observed, read(test, **columns)), {"by": "file", "test": str(test)}
-    share = SHARE if holdout is None else holdout
-    how: dict[str, Any] = {"by": by, "seed": seed}
-    return WAYS[by](observed, share, 1, seed), how | ({"share": share} if by in SHARED else {})
 
 
 def _set(models: Mapping[str, Recommender], common: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> None:
@@ -250,7 +244,16 @@ def select_rank(
 ) -> None:
     """Say how many factors ratings have use for: by reversible jumps, by shrinking priors, by a grid."""
     wanted = None if methods is None else [cast(RankMethod, name.strip()) for name in methods.split(",")]
-    grid, jumps = _numbers(ranks), _jumps(settings or [])
+    grid = None if ranks is None else [part.strip() for part in ranks.split(",")]
+    if grid is not None and not all(part.isdecimal() for part in grid):
+        raise InvalidParameterError(
+            f"--ranks got {ranks!r}; expected whole numbers separated by commas, such as 4,8,16"
+        )
+    given = options.read_settings(settings or [])
+    for key in given:
+        options.check_known(key, SETTINGS, f"--set is for {key}, and reversible-jump has no such parameter")
+    jumps = replace(ReversibleJump(), **given)
+    jumps.check()
     if figures is not None:
         prepare_folder(figures)
     observed = options.observe(ratings, reading)[0]
@@ -259,7 +262,7 @@ def select_rank(
             observed,
             wanted,
             max_rank=max_rank,
-            ranks=grid,
+            ranks=None if grid is None else [int(part) for part in grid],
             jumps=jumps,
             share=holdout,
             seed=seed,
@@ -272,23 +275,3 @@ def select_rank(
         return
     console.print_table(found.table())
     console.print_line(*(f"written: {path}" for path in paths))
-
-
-def _numbers(typed: str | None) -> list[int] | None:
-    if typed is None:
-        return None
-    parts = [part.strip() for part in typed.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        raise InvalidParameterError(
-            f"--ranks got {typed!r}; expected whole numbers separated by commas, such as 4,8,16"
-        )
-    return [int(part) for part in parts]
-
-
-def _jumps(typed: list[str]) -> ReversibleJump:
-    read = read_settings(typed)
-    for key in read:
-        options.check_known(key, SETTINGS, f"--set is for {key}, and reversible-jump has no such parameter")
-    jumps = replace(ReversibleJump(), **read)
-    jumps.check()
-    return jumps

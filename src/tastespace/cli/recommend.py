@@ -201,8 +201,7 @@ def explain(
     recommender = artifact.load(model).set_params(threads=threads)
     new = options.history_of(history, None if user is None else [user])
     explanation = recommender.explain(user, options.ids(item), history=new, n=n)
-    asked = pl.Series([str(explanation.user_id)])
-    (name,) = options.known_ids(recommender.ratings_.users, asked)
+    (name,) = options.known_ids(recommender.ratings_.users, pl.Series([str(explanation.user_id)]))
     items = options.known_ids(recommender.ratings_.items, explanation.item_ids)
     if json:
         content = explanation.to_dict()

@@ -22,10 +22,10 @@ from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.report import Report
 from tastespace.inference import diagnostics
 from tastespace.inference.transition import Trace
-from tastespace.models import BPMF, MODELS, Recommender
+from tastespace.models import BPMF, MODELS
 from tastespace.models.factorization.empirical_bayes.posterior import Learning
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes
-from tastespace.models.factorization.monotone.monotone import CurveList, MonotoneMF
+from tastespace.models.factorization.monotone.monotone import MonotoneMF
 from tastespace.report.diagnostics_figures import write_diagnostics
 from tastespace.report.model_page import Shown, check_path, write_report
 from tastespace.report.plotting import check_figure, prepare_folder
@@ -109,14 +109,7 @@ def curves(
         content = {"curves": found.to_polars().to_dicts()}
         console.print_json(content if figure is None else content | {"figure": str(figure)})
         return
-    _print_curves(found)
-    if figure is not None:
-        console.print_line(f"figure: {figure}")
-
-
-def _print_curves(found: CurveList) -> None:
-    """One row a curve; of many levels only some have a column."""
-    shown = range(0, len(found.levels), -(-len(found.levels) // MAX_COLUMNS))
+    shown = range(0, len(found.levels), -(-len(found.levels) // MAX_COLUMNS))  # of many levels only some
     names = level_names(found.levels)
     columns = ["cluster", "users", "extremes", *(f"{names[place]} is" for place in shown)]
     rows = [
@@ -124,6 +117,8 @@ def _print_curves(found: CurveList) -> None:
         for name, n_users, extremes, values in zip(found.ids, found.n_users, found.extremes, found.values, strict=True)
     ]
     console.print_rows(columns, rows, numbers=columns, in_box=True)
+    if figure is not None:
+        console.print_line(f"figure: {figure}")
 
 
 def diagnose(
@@ -133,12 +128,18 @@ def diagnose(
 ) -> None:
     """Say whether the chains of a model have run long enough: R-hat, effective draws, Monte Carlo errors."""
     recommender = artifact.load(model)
-    trace = _trace(recommender)
+    trace = getattr(recommender.posterior_, "trace", None)
+    if not isinstance(trace, Trace):
+        raise InvalidParameterError(
+            f"the model {MODELS.name_of(type(recommender))} has no chains: it computes one answer and draws no "
+            "samples, so that there is nothing to diagnose; expected a model that samples, such as bpmf"
+        )
+    learning = getattr(recommender.posterior_, "learning", None)  # how the regularisation was learned, if it was
+    learning = learning if isinstance(learning, Learning) else None
     if figures is not None:
         prepare_folder(figures)
     diagnosis = diagnostics.diagnose(trace)
     paths = [] if figures is None else write_diagnostics(trace, figures, diagnosis=diagnosis)
-    learning = _learning(recommender)
     if learning is not None and figures is not None:
         paths += write_learning(learning, figures)
     if json:
@@ -156,23 +157,6 @@ def diagnose(
         console.print_line(f"\nseen: {recommender.seen_}")
     if figures is not None:
         console.print_line(f"\nfigures written to {figures}: {', '.join(path.name for path in paths)}")
-
-
-def _learning(recommender: Recommender) -> Learning | None:
-    """How the regularisation was learned, if it was."""
-    learning = getattr(recommender.posterior_, "learning", None)
-    return learning if isinstance(learning, Learning) else None
-
-
-def _trace(recommender: Recommender) -> Trace:
-    trace = getattr(recommender.posterior_, "trace", None)
-    if isinstance(trace, Trace):
-        return trace
-    name = MODELS.name_of(type(recommender))
-    raise InvalidParameterError(
-        f"the model {name} has no chains: it computes one answer and draws no samples, so that there is nothing to "
-        "diagnose; expected a model that samples, such as bpmf"
-    )
 
 
 HOLDOUT = 0.1

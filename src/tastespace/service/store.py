@@ -138,28 +138,25 @@ class Store:
             ) from None
         if name not in ("sqlite", "postgresql"):
             raise InvalidParameterError(f"the database is {name}; expected sqlite or postgresql")
-        if name == "postgresql":
-            parsed = parsed.set(drivername="postgresql+psycopg")
         self._is_sqlite = name == "sqlite"
-        if self._is_sqlite and parsed.database:
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        options: dict[str, Any] = {"pool_size": 5, "hide_parameters": True}  # Errors are logged, ratings are not.
+        if self._is_sqlite:
+            options["connect_args"] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
+            if parsed.database:
+                Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        else:
+            parsed = parsed.set(drivername="postgresql+psycopg")
+            # Both pools together stay below twenty, so that several workers fit PostgreSQL's usual hundred connections.
+            options |= {"max_overflow": 4, "pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
         self.url = parsed.render_as_string(hide_password=True)
-        self._write_engine = sa.create_engine(parsed, **self._options())
+        self._write_engine = sa.create_engine(parsed, **options)
         # Readers have their own connections: switching the isolation level takes longer than the most common query.
-        self._read_engine = sa.create_engine(parsed, **self._options(), isolation_level="AUTOCOMMIT")
+        self._read_engine = sa.create_engine(parsed, **options, isolation_level="AUTOCOMMIT")
         if self._is_sqlite:
             for engine in (self._write_engine, self._read_engine):
                 sa.event.listen(engine, "connect", _prepare_sqlite)
             sa.event.listen(self._write_engine, "begin", _begin_immediate)
         self._insert = sqlite.insert if self._is_sqlite else postgresql.insert
-
-    def _options(self) -> dict[str, Any]:
-        # Errors are logged, ratings are not.
-        common: dict[str, Any] = {"pool_size": 5, "hide_parameters": True}
-        if self._is_sqlite:
-            return {**common, "connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False}}
-        # Both pools together stay below twenty, so that several workers fit PostgreSQL's usual hundred connections.
-        return {**common, "max_overflow": 4, "pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
 
     def close(self) -> None:
         self._write_engine.dispose()
