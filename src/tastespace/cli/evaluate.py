@@ -116,13 +116,11 @@ def _agreed(reports: dict[str, Report]) -> Relevant:
 
 def _notes(paths: list[Path], files: dict[str, Path | None], seed: int, bootstrap: int) -> dict[str, str]:
     """What the page says of how it came about."""
-    notes = {"models" if len(paths) > 1 else "model": ", ".join(map(str, paths))}
-    notes |= {name: str(file) for name, file in files.items() if file is not None}
-    notes["seed"] = str(seed)
-    notes["resamples"] = f"{bootstrap:,} for intervals"
+    which, resamples = "model", f"{bootstrap:,} for intervals"
     if len(paths) > 1:
-        notes["resamples"] += f", {RESAMPLES:,} for differences"
-    return notes | {"tastespace": __version__}
+        which, resamples = "models", f"{resamples}, {RESAMPLES:,} for differences"
+    notes = {which: ", ".join(map(str, paths))} | {name: str(file) for name, file in files.items() if file is not None}
+    return notes | {"seed": str(seed), "resamples": resamples, "tastespace": __version__}
 
 
 def _show_first_lines(reports: dict[str, Report], recommenders: dict[str, Recommender]) -> None:

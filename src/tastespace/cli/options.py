@@ -72,8 +72,7 @@ def read_config(path: Path | None) -> dict[str, Any]:
         raise DataError(f"cannot read the configuration: {error.strerror}", file=path) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"not a TOML file ({error})", file=path, expected="[model] and [data] tables") from error
-    unknown = config.keys() - {"model", "data"}
-    unknown |= {name for name, table in config.items() if not isinstance(table, dict)}
+    unknown = {name for name, table in config.items() if name not in ("model", "data") or not isinstance(table, dict)}
     if unknown:
         raise DataError(f"unknown entry {', '.join(sorted(unknown))}", file=path, expected="tables [model] and [data]")
     return config

@@ -205,10 +205,10 @@ def demo(
         for name, report in reports.items()
     ]
     console.print_rows(["model", "rmse", "mae", "seconds"], measured)
-    whom = f"For user {user}, of the films they have not rated:"
+    about = f"For user {user}, of the films they have not rated:"
     if ranking.cold[0]:
-        whom = f"User {user} is not among the {ratings.n_users}; this is the list for anybody:"
-    console.print_line(f"\n{whom}")
+        about = f"User {user} is not among the {ratings.n_users}; this is the list for anybody:"
+    console.print_line(f"\n{about}")
     named = top.with_columns(film=pl.coalesce("title", pl.col("item").cast(pl.String)))
     columns = {"": "{rank}", "film": "{film}", "score": "{score:.2f}", "90% of ratings": "{low:.1f} to {high:.1f}"}
     console.print_entries(named, columns | {"P(top 10)": "{top_n_probability:.2f}"})

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def serve(
     model: Model,
-    host: Annotated[str, Option(help="Address to listen on; needs keys unless it is loopback.")] = ("127.0.0.1"),
+    host: Annotated[str, Option(help="Address to listen on; needs keys unless it is loopback.")] = "127.0.0.1",
     port: Annotated[int, Option(help="Port to listen on; 0 for any.", min=0, max=65535)] = 8000,
     workers: Annotated[int, Option(help="Number of worker processes.", min=1)] = 1,
     database: Annotated[

@@ -216,22 +216,20 @@ class LiveModel:
                 raise InvalidParameterError("there is no version before this one to go back to")
             return self._activate(before, "rollback")
 
-    def refresh(self) -> bool:
+    def refresh(self) -> None:
         """Follow the database: another worker may have activated another version."""
         activation = self.store.activation()
-        if activation is None or activation.id == self.current.activation or activation.id == self._refused:
-            return False
+        if activation is None or activation.id in (self.current.activation, self._refused):
+            return
         with self._swapping:
             if activation.id == self.current.activation:
-                return False
+                return
             try:
                 self._answer_with(self._load(activation.version), activation.id)
+                log.info("the version %s answers now", activation.version)
             except TastespaceError as error:
                 self._refused = activation.id
                 log.error("cannot load the version %s: %s", activation.version, error)
-                return False
-        log.info("the version %s answers now", activation.version)
-        return True
 
     def follow(self, seconds: float) -> None:
         """Look for another version now and then, until told to stop."""
@@ -255,8 +253,7 @@ class LiveModel:
                 stack.pop()
             elif not stack or stack[-1] != activation.version:
                 stack.append(activation.version)
-        there = [version for version in stack[:-1] if self.versions.path(version).is_dir()]
-        return there[-1] if there else None
+        return next((version for version in reversed(stack[:-1]) if self.versions.path(version).is_dir()), None)
 
     def _activate(self, version: str, reason: str) -> Activation:
         loaded = self._load(version)

@@ -59,16 +59,11 @@ TITLES = {
 
 
 def problem(
-    status: int,
-    detail: str,
-    *,
-    title: str | None = None,
-    headers: dict[str, str] | None = None,
-    errors: list[dict[str, Any]] | None = None,
+    status: int, detail: str, title: str | None = None, headers: dict[str, str] | None = None, **extensions: Any
 ) -> JSONResponse:
-    """A response with a problem."""
-    content = {"type": "about:blank", "title": title or TITLES.get(status, "problem"), "status": status}
-    content |= {"detail": detail} | ({} if errors is None else {"errors": errors})
+    """A response with a problem; `extensions` are other members of it (RFC 9457)."""
+    about = {"type": "about:blank", "title": title or TITLES.get(status, "problem"), "status": status}
+    content = {**about, "detail": detail, **extensions}
     retry = {"Retry-After": "1"} if status in (429, 503) else {}
     return JSONResponse(content, status, {**retry, **(headers or {})}, MEDIA_TYPE)
 
@@ -106,10 +101,9 @@ def _is_json(request: Request) -> bool:
 
 def _clean(text: str) -> str:
     """Printable text of limited length. Line breaks stay: an error in a condition is marked below it."""
-    shown = (
+    return "".join(
         letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text[:1000]
     )
-    return "".join(shown)
 
 
 def install(app: FastAPI) -> None:

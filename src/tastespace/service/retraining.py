@@ -113,10 +113,8 @@ def convert(stored: pl.DataFrame, old: Recommender) -> Ratings:
         raise DataError("the database has no ratings", expected="some to learn from")
     before = old.ratings_
     frame = stored.with_columns(_typed(stored["user"], before.users), _typed(stored["item"], before.items))
-    if stored["time"].null_count() == stored.height:
-        frame = frame.drop("time")
-    else:
-        frame = frame.with_columns(time=pl.from_epoch("time", "s"))
+    is_timed = stored["time"].null_count() < stored.height
+    frame = frame.with_columns(time=pl.from_epoch("time", "s")) if is_timed else frame.drop("time")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # Ratings imported with a model have no time.
         ratings = Ratings.from_frame(frame, kind=before.declared_kind)

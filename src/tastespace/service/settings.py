@@ -152,23 +152,31 @@ def _read_file(path: Path) -> Keys:
         raise InvalidParameterError(
             f"the file of keys {path} names no key; expected [[key]] tables with name, scope and sha256"
         )
-    return Keys(_read_table(entry, path) for entry in entries)
+    return Keys(_read_key(entry, path) for entry in entries)
 
 
-def _read_table(entry: dict[str, Any], path: Path) -> Key:
-    name = str(entry.get("name", "")).strip()
+def _read_key(entry: dict[str, Any], file: Path | str) -> Key:
+    name, scope = str(entry.get("name", "")).strip(), str(entry.get("scope", ""))
     if not name:
-        raise InvalidParameterError(f"a key in {path} has no name; expected name, scope and sha256")
+        raise InvalidParameterError(f"a key in {file} has no name; expected name, scope and sha256")
+    if scope not in SCOPES:
+        raise InvalidParameterError(f"the key {name!r} has the scope {scope!r}; expected one of {', '.join(SCOPES)}")
     if "sha256" in entry:
         try:
             digest = bytes.fromhex(str(entry["sha256"]))
         except ValueError:
             digest = b""
         if len(digest) != 32:
-            raise InvalidParameterError(f"the key {name!r} in {path} has a bad sha256; expected 64 hexadecimal digits")
+            raise InvalidParameterError(f"the key {name!r} in {file} has a bad sha256; expected 64 hexadecimal digits")
     else:
-        digest = digest_of(_check_secret(name, str(entry.get("secret", ""))))
-    return Key(name, _check_scope(name, str(entry.get("scope", ""))), digest, _read_expiry(name, entry.get("expires")))
+        secret = str(entry.get("secret", ""))
+        if len(secret) < MIN_SECRET_LENGTH:
+            raise InvalidParameterError(
+                f"the secret of the key {name!r} has {len(secret)} characters; expected at least {MIN_SECRET_LENGTH}: "
+                "python -c 'import secrets; print(secrets.token_urlsafe(32))' makes one"
+            )
+        digest = digest_of(secret)
+    return Key(name, scope, digest, _read_expiry(name, entry.get("expires")))
 
 
 def _read_entry(entry: str) -> Key:
@@ -177,22 +185,7 @@ def _read_entry(entry: str) -> Key:
     scope, _, secret = rest.partition(":")
     if not name or not secret:
         raise InvalidParameterError(f"{KEYS_VARIABLE} has a bad entry; expected NAME:SCOPE:SECRET, with spaces between")
-    return Key(name, _check_scope(name, scope), digest_of(_check_secret(name, secret)))
-
-
-def _check_secret(name: str, secret: str) -> str:
-    if len(secret) < MIN_SECRET_LENGTH:
-        raise InvalidParameterError(
-            f"the secret of the key {name!r} has {len(secret)} characters; expected at least {MIN_SECRET_LENGTH}: "
-            "python -c 'import secrets; print(secrets.token_urlsafe(32))' makes one"
-        )
-    return secret
-
-
-def _check_scope(name: str, scope: str) -> str:
-    if scope not in SCOPES:
-        raise InvalidParameterError(f"the key {name!r} has the scope {scope!r}; expected one of {', '.join(SCOPES)}")
-    return scope
+    return _read_key({"name": name, "scope": scope, "secret": secret}, KEYS_VARIABLE)
 
 
 def _read_expiry(name: str, value: Any) -> datetime | None:
