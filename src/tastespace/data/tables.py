@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -112,14 +113,21 @@ class Observed:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The cells of a table by column, as they are written, and what could not be read."""
+    """The cells of a table by column, as they are written, and what could not be read.
+
+    Faults do not name the file: who reads it adds that.
+    """
 
     names: tuple[str, ...]  # may repeat, and be empty
     columns: list[pl.Series]
-    file: Path | None = None
     lines: Sequence[int] | None = None  # of a text: where each row is
     content: str = ""  # the text
     faults: list[DataError] = field(default_factory=list)  # of lines that were left out
+
+    @classmethod
+    def of(cls, table: pl.DataFrame) -> Cells:
+        """The cells of a frame."""
+        return cls(tuple(table.columns), table.get_columns())
 
     def column(self, name: str) -> pl.Series:
         """The first column of this name."""
@@ -128,32 +136,25 @@ class Cells:
     def fault(self, row: int, column: str, problem: str, expected: str) -> DataError:
         """What to say about a cell."""
         if self.lines is None:
-            return DataError(f"row {row + 1}, column {column!r}: {problem}", file=self.file, expected=expected)
+            return DataError(f"row {row + 1}, column {column!r}: {problem}", expected=expected)
         line = self.lines[row]
         text = self.content.split("\n")[line - 1].rstrip("\r")
-        return DataError(problem, file=self.file, line=line, text=text, expected=expected)
+        return DataError(problem, line=line, text=text, expected=expected)
 
     def set_aside(self, wrong: pl.Series, fault: DataError, *, skip: bool) -> Cells:
         """Without the rows that are wrong, of which the first has this fault; an error unless they may be skipped."""
         if not skip:
             raise fault
         lines = None if self.lines is None else np.asarray(self.lines)[~wrong.to_numpy()].tolist()
-        faults = self.faults + [fault] * int(wrong.sum())
-        faults = sorted(faults, key=lambda fault: fault.line or 0)
+        faults = sorted(self.faults + [fault] * int(wrong.sum()), key=lambda fault: fault.line or 0)
         if wrong.all():
             raise faults[0]
-        columns = [column.filter(~wrong) for column in self.columns]
-        return Cells(self.names, columns, self.file, lines, self.content, faults)
-
-    def warn_of_faults(self) -> None:
-        """Say how many lines were set aside, and what is wrong with the first."""
-        if self.faults:
-            warn_of_rejected(self.file, len(self.faults), len(self.columns[0]), self.faults[0])
+        return replace(self, columns=[column.filter(~wrong) for column in self.columns], lines=lines, faults=faults)
 
     def observed(self, parts: Mapping[str, str], *, skip: bool) -> Observed:
         """The rows as records of ratings; `parts` says which column is what."""
         if not self.columns or not len(self.columns[0]):
-            raise DataError("the table has no rows", file=self.file, expected="ratings")
+            raise DataError("the table has no rows", expected="ratings")
         found: dict[str, pl.Series] = {}
         wrong = pl.Series([False]).new_from_index(0, len(self.columns[0]))
         faults: list[tuple[int, DataError]] = []
@@ -178,10 +179,11 @@ class Cells:
         )
 
 
-def warn_of_rejected(file: Path | None, n: int, n_read: int, first: DataError | None) -> None:
-    """Say how many lines were set aside."""
-    what = "1 line was" if n == 1 else f"{n:,} lines were"
-    warn(f"{file}: {what} set aside, of {n + n_read:,}; the first: {first}")
+def warn_of_rejected(file: Path, n: int, n_read: int, first: DataError | None) -> None:
+    """Say how many lines were set aside, if there is a first."""
+    if first is not None:
+        what = "1 line was" if n == 1 else f"{n:,} lines were"
+        warn(f"{file}: {what} set aside, of {n + n_read:,}; the first: {first.in_file(file)}")
 
 
 def typed(part: str, cells: pl.Series) -> tuple[pl.Series, pl.Series]:
@@ -219,32 +221,22 @@ def problem_of(part: str, cell: Any) -> str:
 
 
 def find_rating_parts(
-    names: Sequence[str],
-    wanted: Mapping[str, str | None],
-    needed: Sequence[str],
-    file: Path | str | None = None,
-    *,
-    are_choices: bool = False,
+    names: Sequence[str], wanted: Mapping[str, str | None], needed: Sequence[str], *, are_choices: bool = False
 ) -> dict[str, str]:
     """The column of each part; there may be none of ratings, where nothing but what was chosen is told.
 
     A column that is none of the parts might be the ratings under another name: it is an error unless the caller knows
     that lines are choices.
     """
-    found = find_parts(names, wanted, (), file)
+    found = find_parts(names, wanted, ())
     spare = [name for name in names if name not in found.values()]
     is_complete = all(part in found for part in needed if part != "rating")
     if "rating" in found or not is_complete or (spare and not are_choices):
-        _require(found, names, needed, file)
+        _require(found, names, needed)
     return found
 
 
-def find_parts(
-    names: Sequence[str],
-    wanted: Mapping[str, str | None],
-    needed: Sequence[str],
-    file: Path | str | None = None,
-) -> dict[str, str]:
+def find_parts(names: Sequence[str], wanted: Mapping[str, str | None], needed: Sequence[str]) -> dict[str, str]:
     """The column of each part that was found; those `needed` must be."""
     found: dict[str, str] = {}
     for part, usual in USUAL_NAMES.items():
@@ -252,20 +244,19 @@ def find_parts(
         if name is None:
             name = usual_column(names, usual)
         elif name not in names:
-            raise DataError(f"there is no column {name!r}", file=file, expected=f"one of {', '.join(names)}")
+            raise DataError(f"there is no column {name!r}", expected=f"one of {', '.join(names)}")
         if name is not None:
             if list(names).count(name) > 1:
-                raise DataError(f"there is more than one column {name!r}", file=file, expected="different names")
+                raise DataError(f"there is more than one column {name!r}", expected="different names")
             found[part] = name
-    for part, name in found.items():
-        twin = next((other for other in found if other != part and found[other] == name), None)
-        if twin is not None:
-            raise DataError(f"column {name!r} is to be both {part} and {twin}", file=file, expected="one for each")
-    _require(found, names, needed, file)
+    for part, twin in combinations(found, 2):
+        if found[part] == found[twin]:
+            raise DataError(f"column {found[part]!r} is to be both {part} and {twin}", expected="one for each")
+    _require(found, names, needed)
     return found
 
 
-def _require(found: Mapping[str, str], names: Sequence[str], needed: Sequence[str], file: Path | str | None) -> None:
+def _require(found: Mapping[str, str], names: Sequence[str], needed: Sequence[str]) -> None:
     missing = [part for part in needed if part not in found]
     if not missing:
         return
@@ -275,9 +266,7 @@ def _require(found: Mapping[str, str], names: Sequence[str], needed: Sequence[st
             " (--rating-column, in Python rating=), or that the kind is counts or one-class if each line is a choice "
             "(--kind, in Python kind=)"
         )
-    raise DataError(
-        f"no column for the {' and the '.join(missing)} among {', '.join(names)}", file=file, expected=expected
-    )
+    raise DataError(f"no column for the {' and the '.join(missing)} among {', '.join(names)}", expected=expected)
 
 
 def usual_column(names: Sequence[str], usual: Sequence[str]) -> str | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import polars as pl
 import zstandard
@@ -15,6 +15,7 @@ import zstandard
 from tastespace.errors import DataError, InvalidParameterError
 
 Compression = Literal["gzip", "zstd"]
+Answer = TypeVar("Answer")
 
 _MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 # Formats that hold several files, or that few people use: what to do is better than what went wrong.
@@ -40,26 +41,22 @@ def compression_of(file: Path) -> Compression | None:
     return next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
 
 
-def read_start(file: Path, compression: Compression | None, n: int) -> bytes:
-    """The first bytes of the content."""
-    with _faults_named(file, compression), file.open("rb") as stream:
-        if compression == "gzip":
-            return gzip.GzipFile(fileobj=stream).read(n)
-        if compression == "zstd":
-            with _unpacker().stream_reader(stream, read_across_frames=True, closefd=False) as reader:
-                start = reader.read(n)
-            # Where there is no more, it may be because the file is cut off.
-            return start if len(start) == n else _unpacked(file.read_bytes())
-        return stream.read(n)
-
-
-def read_plain(file: Path, compression: Compression | None) -> bytes:
-    """The whole content."""
-    packed = file.read_bytes()
-    if compression is None:
-        return packed
-    with _faults_named(file, compression):
-        return gzip.decompress(packed) if compression == "gzip" else _unpacked(packed)
+def read_plain(file: Path, compression: Compression | None, n: int = -1) -> bytes:
+    """The content: all of it, or its first n bytes."""
+    try:
+        with file.open("rb") as stream:
+            if compression == "gzip":
+                return gzip.GzipFile(fileobj=stream).read(n) if n >= 0 else gzip.decompress(stream.read())
+            if compression == "zstd" and n >= 0:
+                with _unpacker().stream_reader(stream, read_across_frames=True, closefd=False) as reader:
+                    start = reader.read(n)
+                # Where there is no more, it may be because the file is cut off.
+                return start if len(start) == n else _unpacked(file.read_bytes())
+            content = stream.read(n)
+            return _unpacked(content) if compression == "zstd" else content
+    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+        problem = f"the {compression} file is cut off or damaged ({error})"
+        raise DataError(problem, file=file, expected="a whole one") from error
 
 
 def _unpacked(packed: bytes) -> bytes:
@@ -78,24 +75,14 @@ def _unpacker() -> zstandard.ZstdDecompressor:
     return zstandard.ZstdDecompressor(max_window_size=2**31)
 
 
-@contextmanager
-def _faults_named(file: Path, compression: Compression | None) -> Iterator[None]:
-    try:
-        yield
-    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
-        raise DataError(
-            f"the {compression} file is cut off or damaged ({error})", file=file, expected="a whole one"
-        ) from error
-
-
 WHOLE = "a whole Parquet file: fetch it again, or write it again from where it came from"
 
 
-@contextmanager
-def named_damage(file: Path) -> Iterator[None]:
-    """Whatever the reader stumbles over becomes a `DataError` that names the file and says what to do."""
+def ask_parquet(file: Path, question: Callable[[pl.LazyFrame], Answer]) -> Answer:
+    """What a Parquet file answers; whatever the reader stumbles over is a `DataError` that says what to do."""
     try:
-        yield
+        # Neither wildcards nor key=value folders in the path have a meaning here.
+        return question(pl.scan_parquet(file, glob=False, hive_partitioning=False))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         if isinstance(error, FileNotFoundError | PermissionError | DataError):
             raise
@@ -105,13 +92,13 @@ def named_damage(file: Path) -> Iterator[None]:
 
 @contextmanager
 def named_faults(file: Path, expected: str) -> Iterator[None]:
-    """Whatever goes wrong with a file becomes a `DataError` that names it."""
+    """Whatever goes wrong with a file becomes a `DataError` that names it: those who read it need not know its name."""
     try:
         yield
     except DataError as error:
         if error.file is not None:
             raise
-        raise DataError(error.problem, file=file, line=error.line, text=error.text, expected=error.expected) from error
+        raise error.in_file(file) from error
     except InvalidParameterError:
         raise
     except FileNotFoundError as error:

@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from tastespace.data.formats.content import named_damage, named_faults, read_plain
+from tastespace.data.formats.content import ask_parquet, named_faults, read_plain
 from tastespace.data.formats.json_lines import read_json_cells
 from tastespace.data.formats.layout import FIRST_FLAG, SOUGHT_OF, Layout, sniff
 from tastespace.data.formats.text import read_cells, records, with_plain_ends
 from tastespace.data.ratings import Ratings
-from tastespace.data.tables import Cells
+from tastespace.data.tables import Cells, warn_of_rejected
 from tastespace.data.vocabulary import is_canonical_integer
 from tastespace.errors import DataError, warn
 
@@ -90,10 +90,10 @@ def read_descriptions(file: Path, side: SideName = "item", *, skip: bool = False
         for part in ("id", "year"):
             if part in layout.parts:
                 cells = _checked(cells, layout.parts[part], part, side, skip)
-        cells.warn_of_faults()
+        warn_of_rejected(file, len(cells.faults), len(cells.columns[0]), next(iter(cells.faults), None))
         columns = [_texts(cells.column(layout.parts["id"])).str.strip_chars().alias("id")]
         if side == "item":
-            columns += _item_columns(cells, layout)
+            columns += _item_columns(cells, layout, file.with_name("u.genre"))
         if not layout.has_header and side == "item":
             return pl.DataFrame(columns)
         places = [cells.names.index(name) for name in layout.parts.values()]
@@ -121,23 +121,21 @@ def _checked(cells: Cells, name: str, part: str, side: SideName, skip: bool) -> 
 
 def _read(file: Path, layout: Layout, skip: bool) -> Cells:
     if layout.kind == "parquet":
-        with named_damage(file):
-            stored = pl.read_parquet(file, glob=False, hive_partitioning=False)
-        return Cells(tuple(stored.columns), stored.get_columns(), file)
+        return Cells.of(ask_parquet(file, pl.LazyFrame.collect))
     data = read_plain(file, layout.compression)
     if layout.kind == "jsonl":
-        return read_json_cells(data, skip=skip, file=file)
-    return read_cells(data, layout.columns, str(layout.separator), layout.has_header, skip=skip, file=file)
+        return read_json_cells(data, skip=skip)
+    return read_cells(data, layout.columns, str(layout.separator), layout.has_header, skip=skip)
 
 
-def _item_columns(cells: Cells, layout: Layout) -> list[pl.Series]:
+def _item_columns(cells: Cells, layout: Layout, genre_file: Path) -> list[pl.Series]:
     """Title (if there are titles), genres and year."""
     known = {part: _texts(cells.column(name)) for part, name in layout.parts.items()}
     nothing = pl.Series([None] * len(known["id"]), dtype=pl.String)
     titles = known.get("title", nothing).str.strip_chars().replace("", None)
     genres = known.get("genres", nothing)
     if not layout.has_header and len(layout.columns) > FIRST_FLAG:
-        genres = _flagged(cells.columns[FIRST_FLAG:], cells.file.with_name("u.genre")) if cells.file else nothing
+        genres = _flagged(cells.columns[FIRST_FLAG:], genre_file)
     lists = _entries(genres).list.eval(pl.element().filter(pl.element() != _NO_GENRES)).alias("genres")
     given = known.get("year", nothing).str.strip_chars().replace("", None).cast(pl.Float64).cast(pl.Int32)
     in_title = titles.str.extract(_YEAR_IN_TITLE).cast(pl.Int32)
@@ -156,7 +154,7 @@ def _flagged(flags: Sequence[pl.Series], genre_file: Path) -> pl.Series:
         content = with_plain_ends(genre_file.read_bytes()).decode("latin-1")
     except OSError:
         return pl.Series([None] * len(rows), dtype=pl.String)
-    names = [fields[0] for _, fields in records(content, _LIST_MARK, genre_file, quoted=False)]
+    names = [fields[0] for _, fields in records(content, _LIST_MARK, quoted=False)]
     if len(flags) != len(names):
         problem = f"{len(names)} genres for {len(flags)} flags"
         raise DataError(problem, file=genre_file, expected="a name for each flag of u.item")
