@@ -340,11 +340,7 @@ def _write_posterior(folder: Path, arrays: Arrays) -> dict[str, str]:
 
 def _write_ratings(folder: Path, ratings: Ratings) -> None:
     by_user = ratings.by_user_with_times
-    arrays: dict[str, NDArray[Any]] = {
-        "offsets": by_user.offsets,
-        "columns": by_user.columns,
-        "values": by_user.values,
-    }
+    arrays: dict[str, NDArray[Any]] = {"offsets": by_user.offsets, "columns": by_user.columns, "values": by_user.values}
     if by_user.times is not None:
         arrays["times"] = by_user.times.astype("datetime64[s]").view(np.int64)
     storage.write_arrays(folder / RATINGS, arrays)

@@ -159,10 +159,7 @@ PARAMETERS: Mapping[str, Mapping[str, Moved | Decides]] = {
     "BPMF": {
         "noise": Decides(
             "likelihood",
-            {
-                "constant": {"heteroscedastic": "gaussian"},
-                "per-user-and-item": {"gaussian": "heteroscedastic"},
-            },
+            {"constant": {"heteroscedastic": "gaussian"}, "per-user-and-item": {"gaussian": "heteroscedastic"}},
         ),
         "noise_precision": Moved("likelihood", "precision", "learned"),
         "noise_shape": Moved("likelihood", "shape", 1.0),
@@ -171,7 +168,7 @@ PARAMETERS: Mapping[str, Mapping[str, Moved | Decides]] = {
         "negatives": Moved("likelihood", "negatives", None),
         "n_negatives": Moved("likelihood", "n_negatives", 10),
         "most_factors": Moved("prior", "max_factors", 64),
-    },
+    }
 }
 # "auto" has no parameters of its own: what it means where it had some.
 AUTO = {"prior": "ard"}

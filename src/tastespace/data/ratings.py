@@ -136,8 +136,7 @@ class Ratings:
             raise DataError(f"the values are no ratings ({error})", expected="numbers") from error
         if not len(user_ids) == len(item_ids) == len(numbers):
             raise DataError(
-                f"{len(user_ids)} users, {len(item_ids)} items and {len(numbers)} values",
-                expected="as many of each",
+                f"{len(user_ids)} users, {len(item_ids)} items and {len(numbers)} values", expected="as many of each"
             )
         if not len(numbers):
             raise DataError("there are no ratings", expected="at least one")
@@ -237,12 +236,7 @@ class Ratings:
 
     @classmethod
     def from_dense(
-        cls,
-        matrix: Any,
-        *,
-        missing: float | None = None,
-        user_ids: Ids | None = None,
-        item_ids: Ids | None = None,
+        cls, matrix: Any, *, missing: float | None = None, user_ids: Ids | None = None, item_ids: Ids | None = None
     ) -> Ratings:
         """Ratings from an array or a pandas frame, users x items; `missing` says what stands for "not rated".
 

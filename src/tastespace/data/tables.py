@@ -79,12 +79,7 @@ _NAMES = {
     "time": "time timestamp ts date datetime unixreviewtime ratedat createdat",
 }
 USUAL_NAMES = {part: tuple(names.split()) for part, names in _NAMES.items()}
-EXPECTED_CELL = {
-    "user": "an id",
-    "item": "an id",
-    "rating": "a finite number",
-    "time": f"{EXPECTED_TIME}, or nothing",
-}
+EXPECTED_CELL = {"user": "an id", "item": "an id", "rating": "a finite number", "time": f"{EXPECTED_TIME}, or nothing"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -145,13 +145,7 @@ def read_cells(data: bytes, columns: Sequence[str], separator: str, has_header: 
 
 
 def read_delimited(
-    data: bytes,
-    columns: Sequence[str],
-    parts: Mapping[str, str],
-    separator: str,
-    has_header: bool,
-    *,
-    skip: bool,
+    data: bytes, columns: Sequence[str], parts: Mapping[str, str], separator: str, has_header: bool, *, skip: bool
 ) -> Observed:
     """The records of a text; what cannot be read is an error that names the line, or is set aside and counted."""
     data = with_plain_ends(data)
