@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import UTC, datetime
 from numbers import Real
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from tastespace.data.kinds import CHOICES
 from tastespace.data.ratings import Ratings
+from tastespace.data.tables import moment_of
 from tastespace.errors import DataError, InvalidParameterError
 
 DAY = 86_400  # seconds
@@ -36,7 +36,7 @@ def decayed(ratings: Ratings, half_life_days: float, now: Any = None) -> Ratings
         )
     ratings = ratings.with_kind("counts")  # refuses zeros, which would not stay zeros
     times = ratings.known_times("to tell how old it is")
-    moment = times.max() if now is None else _moment(now)
+    moment = times.max() if now is None else moment_of("now", now)
     n_later = int(np.count_nonzero(times > moment))
     if n_later:
         raise InvalidParameterError(
@@ -48,15 +48,3 @@ def decayed(ratings: Ratings, half_life_days: float, now: Any = None) -> Ratings
     values = np.maximum(weights, LEAST).astype(np.float32)
     reason = f"choices that fade by half in {half_life_days:g} days"
     return replace(ratings, values=values, kind_reason=reason)
-
-
-def _moment(now: Any) -> np.datetime64:
-    if isinstance(now, datetime) and now.tzinfo is not None:
-        now = now.astimezone(UTC).replace(tzinfo=None)  # numpy knows no zones
-    try:
-        moment = np.datetime64(now, "s")
-    except (TypeError, ValueError) as error:
-        raise InvalidParameterError(f"now is {now!r}; expected a date such as 2024-05-31") from error
-    if np.isnat(moment):
-        raise InvalidParameterError(f"now is {now!r}; expected a date such as 2024-05-31")
-    return moment

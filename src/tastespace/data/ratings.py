@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, contiguous
 from tastespace.data.csr import CSR, sorted_order
+from tastespace.data.formats.matrices import dense_entries, sparse_entries
 from tastespace.data.kinds import CHOICES, Guess, Kind, check_kind, guess_kind, impossible
 from tastespace.data.tables import EXPECTED_TIME, as_times, frame_parts, seconds_of, series_of
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series
@@ -55,12 +56,12 @@ class Description:
         """Label and text of each line, for a table."""
         lines = [
             ("ratings", f"{self.n_ratings:,}{self._set_aside()}"),
-            ("users", f"{self.n_users:,}, each with {_spread(self.per_user)} ratings"),
-            ("items", f"{self.n_items:,}, each with {_spread(self.per_item)} ratings"),
+            ("users", f"{self.n_users:,}, each with {_spread(*self.per_user)} ratings"),
+            ("items", f"{self.n_items:,}, each with {_spread(*self.per_item)} ratings"),
             ("filled", f"{self.density:.2%} of all pairs"),
             ("values", f"{self.minimum:g} to {self.maximum:g}, mean {self.mean:.3f}, sd {self.standard_deviation:.3f}"),
+            ("kind", f"{self.kind} ({self.kind_reason})"),
         ]
-        lines.append(("kind", f"{self.kind} ({self.kind_reason})"))
         if self.levels is not None:
             lines.append(("levels", ", ".join(f"{level:g}" for level in self.levels)))
         if self.first is not None:
@@ -80,8 +81,7 @@ class Description:
         return "\n".join(f"{label:<{width}}  {text}" for label, text in self.rows())
 
 
-def _spread(quartiles: tuple[int, float, int]) -> str:
-    fewest, median, most = quartiles
+def _spread(fewest: int, median: float, most: int) -> str:
     return f"{fewest:,} to {most:,} (median {median:g})"
 
 
@@ -230,9 +230,7 @@ class Ratings:
         the same place are duplicates, and are not summed unless asked for. Ids are positions unless given; users
         and items without a rating are left out.
         """
-        from tastespace.data.formats.matrices import from_sparse
-
-        return from_sparse(matrix, user_ids, item_ids, duplicates=duplicates)
+        return cls.from_arrays(*sparse_entries(matrix, user_ids, item_ids), duplicates=duplicates)
 
     @classmethod
     def from_dense(
@@ -244,9 +242,7 @@ class Ratings:
         missing is NaN. Ids are the index and columns of a frame, or positions, unless given; users and items without
         a rating are left out.
         """
-        from tastespace.data.formats.matrices import from_dense
-
-        return from_dense(matrix, missing=missing, user_ids=user_ids, item_ids=item_ids)
+        return cls.from_arrays(*dense_entries(matrix, missing, user_ids, item_ids), duplicates="error")
 
     def __len__(self) -> int:
         return len(self.values)
@@ -319,22 +315,20 @@ class Ratings:
 
     def take(self, index: NDArray[Any]) -> Ratings:
         """Some of the ratings as ratings of their own: ids that no longer occur are forgotten."""
-        user_rows, item_rows = self.user_rows[index], self.item_rows[index]
-        users, new_user_rows = _shrunk(self.users, user_rows)
-        items, new_item_rows = _shrunk(self.items, item_rows)
-        kept = self.items.rows_of(items.ids)
-        return Ratings(
-            users,
-            items,
-            new_user_rows,
-            new_item_rows,
-            self.values[index],
-            None if self.times is None else self.times[index],
-            None if self.item_titles is None else self.item_titles.gather(pl.Series(kept)),
-            None if self.item_attributes is None else self.item_attributes[kept],
-            None if self.user_attributes is None else self.user_attributes[self.users.rows_of(users.ids)],
-            declared_kind=self.declared_kind,
-            kind_reason=self.kind_reason,
+        part = self.masked(index)
+        users, user_rows, old_users = _shrunk(self.users, part.user_rows)
+        items, item_rows, old_items = _shrunk(self.items, part.item_rows)
+        return replace(
+            part,
+            users=users,
+            items=items,
+            user_rows=user_rows,
+            item_rows=item_rows,
+            item_titles=None if self.item_titles is None else self.item_titles.gather(pl.Series(old_items)),
+            item_attributes=None if self.item_attributes is None else self.item_attributes[old_items],
+            user_attributes=None if self.user_attributes is None else self.user_attributes[old_users],
+            merged=0,
+            rejected=0,
         )
 
     def with_kind(self, kind: Kind) -> Ratings:
@@ -376,8 +370,8 @@ class Ratings:
         values = (self.values >= np.float32(threshold)).astype(np.float32)
         return replace(self, values=values, declared_kind="yes-no", kind_reason=None)
 
-    def masked(self, keep: NDArray[np.bool_]) -> Ratings:
-        """Some of the ratings over the same rows: users and items keep their places, some without ratings."""
+    def masked(self, keep: NDArray[Any]) -> Ratings:
+        """Some of the ratings, by flag or position, over the same rows: users and items keep their places."""
         return replace(
             self,
             user_rows=self.user_rows[keep],
@@ -463,9 +457,16 @@ class Ratings:
 
     def to_sparse(self) -> scipy.sparse.csr_array:
         """A scipy matrix, users x items, in the order of the rows; a rating of zero is a stored zero."""
-        from tastespace.data.formats.matrices import to_sparse
+        import scipy.sparse
 
-        return to_sparse(self)
+        # Other libraries want short indices wherever these suffice, and scipy takes the longer of the two types.
+        index = np.int32 if len(self) <= np.iinfo(np.int32).max else np.int64
+        offsets, columns, values = self.by_user.parts
+        return scipy.sparse.csr_array(
+            (values, columns.astype(index), offsets.astype(index)),
+            shape=(self.n_users, self.n_items),
+            copy=True,  # Whoever gets the matrix may change it.
+        )
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a file that `tastespace.read` reads back as the same ratings: .csv, .tsv (also .gz, .zst), .parquet.
@@ -524,18 +525,10 @@ class Ratings:
         }
         kept = frame.group_by("pair", maintain_order=True).agg(pl.col("position").last(), combine[duplicates])
         kept = kept.sort("position")
-        index = kept["position"].to_numpy()
         if not (kept["value"].abs() < FIRST_INFINITE).all():
             raise DataError("the ratings of a pair add up to more than can be kept", expected="smaller ones")
         values = contiguous(kept["value"].to_numpy(), np.float32)
-        return replace(
-            self,
-            user_rows=self.user_rows[index],
-            item_rows=self.item_rows[index],
-            values=values,
-            times=None if self.times is None else self.times[index],
-            merged=len(frame) - len(kept),
-        )
+        return replace(self.masked(kept["position"].to_numpy()), values=values, merged=len(frame) - len(kept))
 
 
 def _read_only(grouped: CSR) -> CSR:
@@ -554,13 +547,13 @@ def _are_dates_without_marks(times: TimeArray) -> bool:
     return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
 
 
-def _shrunk(vocabulary: Vocabulary, rows: IntArray) -> tuple[Vocabulary, IntArray]:
-    """The vocabulary of just these rows, in order of appearance, and the rows in it."""
+def _shrunk(vocabulary: Vocabulary, rows: IntArray) -> tuple[Vocabulary, IntArray, IntArray]:
+    """The vocabulary of just these rows, in order of appearance; the rows in it, and where its ids were before."""
     unique, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    return Vocabulary(vocabulary.at(unique[order])), contiguous(rank[inverse], np.int32)
+    return Vocabulary(vocabulary.at(unique[order])), contiguous(rank[inverse], np.int32), unique[order]
 
 
 def _seconds(times: Any, n: int) -> TimeArray:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, OffsetArray
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import InvalidParameterError, check_int
 
 if TYPE_CHECKING:
     from tastespace.data.ratings import Ratings
@@ -213,8 +213,7 @@ def _whole(portions: DoubleArray, total: int) -> OffsetArray:
 
 
 def _check_count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least 1")
+    check_int(name, value, least=1)
     if name in ("n_users", "n_items") and int(value) > MAX_ROWS:
         raise InvalidParameterError(f"{name} is {value}; expected at most {MAX_ROWS}")
 

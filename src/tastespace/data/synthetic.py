@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,11 @@ from numpy.typing import NDArray
 from tastespace import _native
 from tastespace import threads as cores
 from tastespace.arrays import BoolArray, DoubleArray, FloatArray, IntArray, OffsetArray, TimeArray, contiguous
+from tastespace.data.csr import offsets_of
 from tastespace.data.ratings import Ratings
 from tastespace.data.shapes import STARS, Shape, shape_named
 from tastespace.data.vocabulary import Vocabulary
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import InvalidParameterError, check_int
 from tastespace.randomness import generator
 
 BLOCK = 1 << 20  # ratings, about: large enough to keep numpy busy, small enough for several in memory
@@ -101,7 +102,7 @@ def draw_pairs(shape: Shape, pool: BlockPool) -> tuple[IntArray, IntArray]:
     """
     counts = shape.user_counts(pool.rng)
     race = Race.fitted(shape.item_counts(pool.rng), counts)
-    offsets = np.concatenate([[0], np.cumsum(counts)])
+    offsets = offsets_of(counts)
     item_rows = np.empty(shape.n_ratings, np.int32)
 
     def work(users: slice, rng: Generator) -> None:
@@ -284,7 +285,6 @@ def _blocks(n: int) -> list[slice]:
 
 
 def _check(n_factors: Any, noise: Any) -> None:
-    if isinstance(n_factors, bool) or not isinstance(n_factors, Integral) or n_factors < 1:
-        raise InvalidParameterError(f"n_factors is {n_factors!r}; expected a whole number of at least 1")
+    check_int("n_factors", n_factors, least=1)
     if isinstance(noise, bool) or not isinstance(noise, Real) or not 0 <= float(noise) < np.inf:
         raise InvalidParameterError(f"noise is {noise!r}; expected a number of at least 0")

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import polars as pl
 
 from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, contiguous
 from tastespace.data.vocabulary import Vocabulary, id_series, is_blank, is_missing
-from tastespace.errors import DataError, warn
+from tastespace.errors import DataError, InvalidParameterError, warn
 
 EARLIEST, LATEST = -62_135_596_800, 253_402_300_799  # the years 1 to 9999; milliseconds of our day lie beyond
 EXPECTED_TIME = "seconds (not milliseconds) since 1970, or a date such as 2024-05-31 or 2024-05-31T12:00:00"
@@ -37,6 +38,19 @@ def seconds_of(series: pl.Series) -> tuple[pl.Series, pl.Series]:
     if series.dtype in (pl.String, pl.Null):
         return seconds_of_texts(series)
     raise DataError(f"times of type {series.dtype}", expected=EXPECTED_TIME)
+
+
+def moment_of(name: str, given: Any) -> np.datetime64:
+    """A moment that a parameter names: a date, a text such as 2024-05-31, or seconds since 1970."""
+    if isinstance(given, datetime) and given.tzinfo is not None:
+        given = given.astimezone(UTC).replace(tzinfo=None)  # numpy knows no zones
+    try:
+        moment = np.datetime64(given, "s")
+    except (TypeError, ValueError):
+        moment = np.datetime64("NaT")
+    if np.isnat(moment):
+        raise InvalidParameterError(f"{name} is {given!r}; expected a date such as 2024-05-31")
+    return moment
 
 
 def as_times(seconds: pl.Series) -> TimeArray:
