@@ -161,9 +161,7 @@ def changed_files(digests: Mapping[Path, str], *, always: bool = False) -> list[
 
 def cache_folder(chosen: Path | None = None) -> Path:
     """The folder that was chosen, or `$TASTESPACE_CACHE`, or the usual place of the platform."""
-    if chosen is not None:
-        return Path(chosen).expanduser()
-    if named := os.environ.get("TASTESPACE_CACHE"):
+    if named := chosen or os.environ.get("TASTESPACE_CACHE"):
         return Path(named).expanduser()
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "tastespace" / "cache"

@@ -6,12 +6,12 @@ a single year: an item matches if one of its values does.
 
 from __future__ import annotations
 
-import operator
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
+from operator import ge, gt, le, lt
 from typing import Any, Literal
 
 import numpy as np
@@ -25,12 +25,7 @@ from tastespace.errors import shortened
 
 Value = str | int | float
 Kind = Literal["number", "text", "other"]
-_ORDERS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+_ORDERS: dict[str, Callable[[Any, Any], Any]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 _MOST_SUGGESTIBLE = 1000  # different values; to look through all titles for a similar one would take seconds
 
 
@@ -59,12 +54,9 @@ class Column:
             table = table.explode("value")
         kind, values = _comparable(table["value"])
         table = table.with_columns(value=values).drop_nulls("value")
-        rows = table["row"].to_numpy()
-        if kind == "number":
-            return cls(name, kind, len(cells), rows, table["value"].to_numpy(), None, None)
-        if kind == "text":
-            return cls(name, kind, len(cells), rows, None, *Vocabulary.of(table["value"]))
-        return cls(name, kind, len(cells), rows, None, None, None)
+        numbers = table["value"].to_numpy() if kind == "number" else None
+        texts, codes = Vocabulary.of(table["value"]) if kind == "text" else (None, None)
+        return cls(name, kind, len(cells), table["row"].to_numpy(), numbers, texts, codes)
 
     @cached_property
     def present(self) -> BoolArray:
@@ -129,10 +121,6 @@ class Attributes:
             self._cells.setdefault("ratings", pl.Series(counts))
         self._columns: dict[str, Column] = {}
 
-    @property
-    def names(self) -> list[str]:
-        return list(self._cells)
-
     @cached_property
     def _name_of(self) -> dict[str, str]:
         """Other ways of writing a name: any case and punctuation, and the singular for a list."""
@@ -161,7 +149,7 @@ class Attributes:
             problem = "asks for the number of ratings, but the model was saved without its ratings"
         close = get_close_matches(_plain_name(name), self._name_of, n=1)
         hint = f"; did you mean {self._name_of[close[0]]}?" if close else ""
-        return problem, f"one of {', '.join(self.names)}{hint}"
+        return problem, f"one of {', '.join(self._cells)}{hint}"
 
 
 def _comparable(cells: pl.Series) -> tuple[Kind, pl.Series]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, OffsetArray
 from tastespace.errors import InvalidParameterError, check_int
+from tastespace.lazy import special
 
 if TYPE_CHECKING:
     from tastespace.data.ratings import Ratings
@@ -142,16 +143,12 @@ def gini(counts: NDArray[Any]) -> float:
 
 def _log_normal(steepness: float, places: DoubleArray) -> DoubleArray:
     """Quantiles of a log-normal distribution."""
-    from scipy.special import ndtri
-
-    return np.asarray(np.exp(steepness * ndtri(places)))
+    return np.asarray(np.exp(steepness * special.ndtri(places)))
 
 
 def _gamma(steepness: float, places: DoubleArray) -> DoubleArray:
     """Quantiles of a gamma distribution whose coefficient of variation is the steepness."""
-    from scipy.special import gammaincinv
-
-    return np.asarray(gammaincinv(steepness**-2, places))
+    return np.asarray(special.gammaincinv(steepness**-2, places))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 
 import polars as pl
 import zstandard
+from polars.exceptions import PanicException, PolarsError
 
 from tastespace.errors import DataError, InvalidParameterError
 
@@ -75,6 +76,10 @@ def _unpacker() -> zstandard.ZstdDecompressor:
     return zstandard.ZstdDecompressor(max_window_size=2**31)
 
 
+_PROBLEMS: dict[type[BaseException], str] = {
+    FileNotFoundError: "there is no such file",
+    IsADirectoryError: "this is a folder",
+}
 WHOLE = "a whole Parquet file: fetch it again, or write it again from where it came from"
 
 
@@ -83,11 +88,10 @@ def ask_parquet(file: Path, question: Callable[[pl.LazyFrame], Answer]) -> Answe
     try:
         # Neither wildcards nor key=value folders in the path have a meaning here.
         return question(pl.scan_parquet(file, glob=False, hive_partitioning=False))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+    except (PolarsError, PanicException, OSError) as error:
         if isinstance(error, FileNotFoundError | PermissionError | DataError):
             raise
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataError(f"this Parquet file is damaged ({reason})", file=file, expected=WHOLE) from error
+        raise DataError(f"this Parquet file is damaged ({_reason(error)})", file=file, expected=WHOLE) from error
 
 
 @contextmanager
@@ -101,12 +105,12 @@ def named_faults(file: Path, expected: str) -> Iterator[None]:
         raise error.in_file(file) from error
     except InvalidParameterError:
         raise
-    except FileNotFoundError as error:
-        raise DataError("there is no such file", file=file, expected=expected) from error
-    except IsADirectoryError as error:
-        raise DataError("this is a folder", file=file, expected=expected) from error
     except PermissionError as error:
         raise DataError("permission to read the file is denied", file=file, expected="a readable file") from error
-    except (OSError, ValueError, ArithmeticError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise DataError(f"the file cannot be read ({reason[0]})", file=file, expected=expected) from error
+    except (OSError, ValueError, ArithmeticError, PolarsError, PanicException) as error:
+        problem = _PROBLEMS.get(type(error), f"the file cannot be read ({_reason(error)})")
+        raise DataError(problem, file=file, expected=expected) from error
+
+
+def _reason(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

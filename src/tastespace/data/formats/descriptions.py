@@ -52,11 +52,8 @@ def describe_items(ratings: Ratings, ratings_file: Path, items_file: Path | None
 
 def sibling_of(ratings_file: Path) -> Path | None:
     """The item file that MovieLens keeps beside a file of this name, if it is there."""
-    for pattern, name in _SIBLINGS:
-        if pattern.fullmatch(ratings_file.name):
-            sibling = ratings_file.with_name(name)
-            return sibling if sibling.exists() else None
-    return None
+    siblings = (ratings_file.with_name(name) for pattern, name in _SIBLINGS if pattern.fullmatch(ratings_file.name))
+    return next(filter(Path.exists, siblings), None)
 
 
 def described(ratings: Ratings, table: pl.DataFrame, side: SideName = "item", *, file: Path | None = None) -> Ratings:
