@@ -17,7 +17,7 @@ from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, c
 from tastespace.data.csr import CSR, sorted_order
 from tastespace.data.formats.matrices import dense_entries, sparse_entries
 from tastespace.data.kinds import CHOICES, Guess, Kind, check_kind, guess_kind, impossible
-from tastespace.data.tables import EXPECTED_TIME, as_times, frame_parts, seconds_of, series_of
+from tastespace.data.tables import EXPECTED_TIME, Observed, Side, as_times, frame_parts, seconds_of, series_of
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series
 from tastespace.errors import DataError, InvalidParameterError, warn
 
@@ -129,49 +129,21 @@ class Ratings:
         A pair rated more than once counts once: its last rating (in the order given), or their `mean` or
         `sum`; `error` refuses. What is not said is the last rating, but the sum of choices: how often it was chosen.
         """
-        user_ids, item_ids = id_series(user_ids, "user"), id_series(item_ids, "item")
-        try:
-            numbers = np.ones(len(item_ids)) if values is None else np.asarray(values, dtype=np.float64).reshape(-1)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"the values are no ratings ({error})", expected="numbers") from error
-        if not len(user_ids) == len(item_ids) == len(numbers):
-            raise DataError(
-                f"{len(user_ids)} users, {len(item_ids)} items and {len(numbers)} values", expected="as many of each"
-            )
-        if not len(numbers):
-            raise DataError("there are no ratings", expected="at least one")
-        wrong = ~(np.abs(numbers) < FIRST_INFINITE)  # also true for NaN
-        if wrong.any():
-            where = int(np.flatnonzero(wrong)[0])
-            raise DataError(f"the rating at position {where} is {numbers[where]}", expected="a finite number")
-        stamps = None if times is None else _seconds(times, len(numbers))
-        users, user_rows = Vocabulary.of(user_ids, "user")
-        items, item_rows = Vocabulary.of(item_ids, "item")
-        given = None if values is None else contiguous(numbers, np.float32)
-        return cls.from_rows(users, items, user_rows, item_rows, given, stamps, duplicates=duplicates)
+        return cls.from_observed(_observed(user_ids, item_ids, values, times), duplicates=duplicates)
 
     @classmethod
-    def from_rows(
-        cls,
-        users: Vocabulary,
-        items: Vocabulary,
-        user_rows: IntArray,
-        item_rows: IntArray,
-        values: FloatArray | None,
-        times: TimeArray | None = None,
-        *,
-        duplicates: Duplicates | None = None,
-        rejected: int = 0,
+    def from_observed(
+        cls, observed: Observed, *, duplicates: Duplicates | None = None, kind: Kind | None = None
     ) -> Ratings:
         """Ratings whose ids have been numbered already, or choices if there are no values; for readers."""
         if duplicates is not None and duplicates not in get_args(Duplicates):
             raise InvalidParameterError(f"duplicates is {duplicates!r}; expected last, mean, sum or error")
-        if values is None:
-            ones = np.ones(len(item_rows), np.float32)
-            chosen = cls.from_rows(
-                users, items, user_rows, item_rows, ones, times, duplicates=duplicates or "sum", rejected=rejected
-            )
-            return chosen._known_as_choices()
+        users, items, times = observed.users, observed.items, observed.times
+        assert users is not None
+        are_choices = observed.values is None
+        if are_choices and kind not in (None, *CHOICES):
+            raise DataError(f"there is no column of values, and the kind is to be {kind}", expected="a column of them")
+        values = np.ones(len(items.rows), np.float32) if observed.values is None else observed.values
         n_unknown = 0 if times is None else int(np.count_nonzero(np.isnat(times)))
         if n_unknown == len(values):
             times = None  # a column with nothing in it
@@ -183,8 +155,13 @@ class Ratings:
             )
         if times is not None and n_unknown:
             warn(f"{n_unknown:,} of {len(values):,} ratings have no time; splits by time will refuse them")
-        ratings = cls(users, items, user_rows, item_rows, values, times, rejected=rejected)
-        return ratings._without_duplicates(duplicates or "last")
+        rows = users.rows, items.rows
+        ratings = cls(users.vocabulary, items.vocabulary, *rows, values, times, rejected=observed.rejected)
+        usual: Duplicates = "sum" if are_choices or kind == "counts" else "last"
+        ratings = ratings._without_duplicates(duplicates or usual)
+        if are_choices:
+            ratings = ratings._known_as_choices()
+        return ratings if kind is None else ratings.with_kind(kind)
 
     @classmethod
     def from_frame(
@@ -207,13 +184,8 @@ class Ratings:
             check_kind(kind)
         wanted = {"user": user, "item": item, "rating": rating, "time": time}
         parts = frame_parts(frame, wanted, are_choices=kind in CHOICES)
-        if "rating" not in parts and kind not in (None, *CHOICES):
-            raise DataError(f"there is no column of values, and the kind is to be {kind}", expected="a column of them")
-        duplicates = "sum" if duplicates is None and kind == "counts" else duplicates
-        ratings = cls.from_arrays(
-            parts["user"], parts["item"], parts.get("rating"), parts.get("time"), duplicates=duplicates
-        )
-        return ratings if kind is None else ratings.with_kind(kind)
+        observed = _observed(parts["user"], parts["item"], parts.get("rating"), parts.get("time"))
+        return cls.from_observed(observed, duplicates=duplicates, kind=kind)
 
     @classmethod
     def from_sparse(
@@ -529,6 +501,27 @@ class Ratings:
             raise DataError("the ratings of a pair add up to more than can be kept", expected="smaller ones")
         values = contiguous(kept["value"].to_numpy(), np.float32)
         return replace(self.masked(kept["position"].to_numpy()), values=values, merged=len(frame) - len(kept))
+
+
+def _observed(user_ids: Ids, item_ids: Ids, values: Any, times: Any) -> Observed:
+    """Columns of the same length as records; choices without values."""
+    user_ids, item_ids = id_series(user_ids, "user"), id_series(item_ids, "item")
+    try:
+        numbers = np.ones(len(item_ids)) if values is None else np.asarray(values, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the values are no ratings ({error})", expected="numbers") from error
+    if not len(user_ids) == len(item_ids) == len(numbers):
+        problem = f"{len(user_ids)} users, {len(item_ids)} items and {len(numbers)} values"
+        raise DataError(problem, expected="as many of each")
+    if not len(numbers):
+        raise DataError("there are no ratings", expected="at least one")
+    wrong = ~(np.abs(numbers) < FIRST_INFINITE)  # also true for NaN
+    if wrong.any():
+        where = int(np.flatnonzero(wrong)[0])
+        raise DataError(f"the rating at position {where} is {numbers[where]}", expected="a finite number")
+    stamps = None if times is None else _seconds(times, len(numbers))
+    given = None if values is None else contiguous(numbers, np.float32)
+    return Observed(Side(*Vocabulary.of(user_ids, "user")), Side(*Vocabulary.of(item_ids, "item")), given, stamps)
 
 
 def _read_only(grouped: CSR) -> CSR:

@@ -78,12 +78,15 @@ def read(
             raise InvalidParameterError(
                 f"{path} has the layout of the Netflix Prize; expected neither columns, separator, header nor bad lines"
             )
-        ratings = read_netflix(file, duplicates=duplicates)
+        with named_faults(file, _A_FILE):
+            ratings = read_netflix(file, duplicates=duplicates)
+            ratings = ratings if kind is None else ratings.with_kind(kind)
     else:
         file = _in_folder(file)
         sought = Sought(RATING, wanted, kind in CHOICES)
         _, observed = _observe(file, sought, skip, separator=separator, header=header)
-        ratings = _ratings_of(observed, file, duplicates, kind)
+        with named_faults(file, _A_FILE):
+            ratings = Ratings.from_observed(observed, duplicates=duplicates, kind=kind)
         nobody_said = duplicates is None and kind is None and observed.values is not None
         if nobody_said and ratings.merged and ratings.kind == "counts":
             warn(
@@ -91,9 +94,6 @@ def read(
                 f"more than once the last was kept: {ratings.merged:,} others were not. Say that the kind is counts, "
                 "or duplicates sum, to add them up; or duplicates last"
             )
-    if kind is not None:
-        with named_faults(file, _A_FILE):
-            ratings = ratings.with_kind(kind)
     ratings = describe_items(ratings, file, None if items is None else Path(items), skip=skip)
     if users is None:
         return ratings
@@ -122,7 +122,8 @@ def read_history(path: AnyPath, user: str, *, bad_lines: BadLines = "error") -> 
     if observed.users is None:
         one = Side(Vocabulary(pl.Series("user", [user])), np.zeros(len(observed.items.rows), np.int32))
         observed = replace(observed, users=one)
-    return _ratings_of(observed, Path(path))
+    with named_faults(Path(path), _A_FILE):
+        return Ratings.from_observed(observed)
 
 
 def has_users(path: AnyPath) -> bool:
@@ -184,25 +185,6 @@ def _observe(
             observed = read_delimited(read_plain(file, layout.compression), *shape, skip=skip)
     warn_of_rejected(file, observed.rejected, len(observed.items.rows), observed.first_fault)
     return layout, observed
-
-
-def _ratings_of(
-    observed: Observed, file: Path, duplicates: Duplicates | None = None, kind: Kind | None = None
-) -> Ratings:
-    assert observed.users is not None
-    with named_faults(file, _A_FILE):
-        if observed.values is None and kind not in (None, *CHOICES):
-            raise DataError(f"there is no column of values, and the kind is to be {kind}", expected="a column of them")
-        return Ratings.from_rows(
-            observed.users.vocabulary,
-            observed.items.vocabulary,
-            observed.users.rows,
-            observed.items.rows,
-            observed.values,
-            observed.times,
-            duplicates="sum" if duplicates is None and kind == "counts" else duplicates,
-            rejected=observed.rejected,
-        )
 
 
 def _in_folder(path: Path) -> Path:

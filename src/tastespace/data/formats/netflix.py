@@ -21,9 +21,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tastespace.arrays import IntArray
 from tastespace.data.formats.descriptions import described
 from tastespace.data.ratings import Duplicates, Ratings
+from tastespace.data.tables import Observed, Side
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import DataError
 from tastespace.progress import Observer, Progress, silent
@@ -177,25 +177,24 @@ def _fault(piece: _Piece, position: int) -> DataError:
 
 def _ratings(tables: list[pl.DataFrame], duplicates: Duplicates | None) -> Ratings:
     table = pl.concat(tables)
-    users, user_rows = _numbered(table["user"].to_numpy(), "user")
-    items, item_rows = _numbered(table["film"].to_numpy(), "item")
+    users, items = _numbered(table["user"].to_numpy(), "user"), _numbered(table["film"].to_numpy(), "item")
     values = table["rating"].to_numpy().astype(np.float32)
     seconds = table["day"].to_physical().to_numpy().astype(np.int64)
     seconds *= _DAY
     tables.clear()  # before the ratings are grouped: that takes as much again
     del table
-    times = seconds.view("datetime64[s]")
-    return Ratings.from_rows(users, items, user_rows, item_rows, values, times, duplicates=duplicates)
+    observed = Observed(users, items, values, seconds.view("datetime64[s]"))
+    return Ratings.from_observed(observed, duplicates=duplicates)
 
 
-def _numbered(numbers: NDArray[np.int32], name: str) -> tuple[Vocabulary, IntArray]:
+def _numbered(numbers: NDArray[np.int32], name: str) -> Side:
     """The vocabulary of these numbers in order of appearance, and the row of each."""
     if numbers.max() >= _FEW_NUMBERS:
-        return Vocabulary.of(numbers, name)
+        return Side(*Vocabulary.of(numbers, name))
     unique = pl.Series(name, numbers).unique(maintain_order=True)
     table = np.zeros(numbers.max() + 1, np.int32)
     table[unique.to_numpy()] = np.arange(len(unique), dtype=np.int32)
-    return Vocabulary(unique.cast(pl.Int64)), table[numbers]
+    return Side(Vocabulary(unique.cast(pl.Int64)), table[numbers])
 
 
 def _titled(ratings: Ratings, file: Path) -> Ratings:
