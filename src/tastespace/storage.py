@@ -215,10 +215,8 @@ def locked(file: Path, observer: Observer = silent) -> Iterator[None]:
                 observer(Progress("waiting for another process", int(time.monotonic() - began)))
                 time.sleep(POLL)
     except OSError as error:
-        raise DataError(
-            f"{problem} ({error.strerror or error})",
-            expected="a folder that can be written and locked; choose one with --cache or TASTESPACE_CACHE",
-        ) from error
+        expected = "a folder that can be written and locked; choose one with --cache or TASTESPACE_CACHE"
+        raise DataError(f"{problem} ({error.strerror or error})", expected=expected) from error
     try:
         yield
     finally:

@@ -55,7 +55,10 @@ class Shape:
 
     def __post_init__(self) -> None:
         for name in ("n_users", "n_items", "n_ratings", "least"):
-            _check_count(name, getattr(self, name))
+            check_int(name, getattr(self, name), least=1)
+        for name in ("n_users", "n_items"):
+            if (n := getattr(self, name)) > MAX_ROWS:
+                raise InvalidParameterError(f"{name} is {n}; expected at most {MAX_ROWS}")
         if self.levels is not None:
             object.__setattr__(self, "levels", _ascending(self.levels))
         if self.n_ratings > self.n_users * self.n_items:
@@ -67,8 +70,9 @@ class Shape:
                 f"least is {self.least}, too many for {self.n_ratings} ratings by {self.n_users} users; expected "
                 "more ratings, or fewer a user"
             )
-        for name in ("activity", "popularity"):
-            _check_gini(name, getattr(self, name))
+        for name, value in (("activity", self.activity), ("popularity", self.popularity)):
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= STEEPEST:
+                raise InvalidParameterError(f"{name} is {value!r}; expected a Gini coefficient from 0 to {STEEPEST}")
 
     @classmethod
     def of(cls, ratings: Ratings) -> Shape:
@@ -207,18 +211,6 @@ def _whole(portions: DoubleArray, total: int) -> OffsetArray:
     if left:
         below += np.diff(np.round(parts * (left / parts[-1])), prepend=0.0)
     return below.astype(np.int64)
-
-
-def _check_count(name: str, value: Any) -> None:
-    check_int(name, value, least=1)
-    if name in ("n_users", "n_items") and int(value) > MAX_ROWS:
-        raise InvalidParameterError(f"{name} is {value}; expected at most {MAX_ROWS}")
-
-
-def _check_gini(name: str, value: Any) -> None:
-    good = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) <= STEEPEST
-    if not good:
-        raise InvalidParameterError(f"{name} is {value!r}; expected a Gini coefficient from 0 to {STEEPEST}")
 
 
 def _ascending(levels: Any) -> tuple[float, ...]:

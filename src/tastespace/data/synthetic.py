@@ -68,7 +68,9 @@ def synthetic(
     a while. Ids are the integers from 0 on. The ratings of a user stand together.
     """
     chosen = shape_named(shape).scaled(scale)
-    _check(n_factors, noise)
+    check_int("n_factors", n_factors, least=1)
+    if isinstance(noise, bool) or not isinstance(noise, Real) or not 0 <= float(noise) < np.inf:
+        raise InvalidParameterError(f"noise is {noise!r}; expected a number of at least 0")
     pool = BlockPool(generator(seed), cores.resolve(threads))
     user_rows, item_rows = draw_pairs(chosen, pool)
     values = _draw_values(chosen, user_rows, item_rows, int(n_factors), float(noise), pool)
@@ -282,9 +284,3 @@ def _draw_times(n_users: int, user_rows: IntArray, pool: BlockPool) -> TimeArray
 
 def _blocks(n: int) -> list[slice]:
     return [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
-
-
-def _check(n_factors: Any, noise: Any) -> None:
-    check_int("n_factors", n_factors, least=1)
-    if isinstance(noise, bool) or not isinstance(noise, Real) or not 0 <= float(noise) < np.inf:
-        raise InvalidParameterError(f"noise is {noise!r}; expected a number of at least 0")

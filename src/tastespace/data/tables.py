@@ -27,17 +27,27 @@ _ZONED, _LOCAL = "%Y-%m-%d %H:%M:%S%.f%#z", ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %
 
 
 def seconds_of(series: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Seconds of a column of any type (null where there is none), and which entries are no time."""
+    """Seconds of a column of any type (null where there is none), and which entries are no time.
+
+    A text is a number of seconds or an ISO date; without a zone it is taken as UTC.
+    """
+    known = series.is_not_null()
     if series.dtype in (pl.Date, pl.Datetime):
         seconds = series.cast(pl.Datetime("ms")).dt.epoch("s")
-        return seconds, series.is_not_null() & ~seconds.is_between(EARLIEST, LATEST)
-    if series.dtype.is_numeric():
+    elif series.dtype.is_numeric():
         numbers = series.cast(pl.Float64).fill_nan(None)
-        wrong = numbers.is_not_null() & ~numbers.is_between(EARLIEST, LATEST)
-        return numbers.cast(pl.Int64, strict=False), wrong
-    if series.dtype in (pl.String, pl.Null):
-        return seconds_of_texts(series)
-    raise DataError(f"times of type {series.dtype}", expected=EXPECTED_TIME)
+        known = numbers.is_not_null()
+        seconds = numbers.set(~numbers.is_between(EARLIEST, LATEST), None).cast(pl.Int64)
+    elif series.dtype in (pl.String, pl.Null):
+        plain = series.cast(pl.String).str.strip_chars().fill_null("")
+        known = plain != ""
+        seconds = plain.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False)
+        if (known & seconds.is_null()).any():
+            seconds = pl.select(pl.coalesce(seconds, _seconds_of_dates(plain))).to_series()
+    else:
+        raise DataError(f"times of type {series.dtype}", expected=EXPECTED_TIME)
+    good = seconds.is_between(EARLIEST, LATEST).fill_null(False)
+    return seconds.set(~good, None), known & ~good
 
 
 def moment_of(name: str, given: Any) -> np.datetime64:
@@ -58,20 +68,6 @@ def as_times(seconds: pl.Series) -> TimeArray:
     stamps: TimeArray = seconds.fill_null(0).to_numpy().astype("datetime64[s]")
     stamps[seconds.is_null().to_numpy()] = np.datetime64("NaT")
     return stamps
-
-
-def seconds_of_texts(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Seconds (null where a text is empty, or no time), and which texts are no time.
-
-    A text is a number of seconds or an ISO date; without a zone it is taken as UTC.
-    """
-    plain = texts.cast(pl.String).str.strip_chars().fill_null("")
-    known = plain != ""
-    seconds = plain.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False)
-    if (known & seconds.is_null()).any():
-        seconds = pl.select(pl.coalesce(seconds, _seconds_of_dates(plain))).to_series()
-    good = seconds.is_between(EARLIEST, LATEST).fill_null(False)
-    return seconds.set(~good, None), known & ~good
 
 
 def _seconds_of_dates(plain: pl.Series) -> pl.Series:
@@ -343,9 +339,7 @@ def _frame_columns(frame: Any) -> list[tuple[str, Any]]:
         return [(name, None) for name in frame.collect_schema().names()]
     if not isinstance(frame, pl.DataFrame):
         if not hasattr(frame, "__arrow_c_stream__") or isinstance(frame, pl.Series) or hasattr(frame, "index"):
-            raise DataError(
-                f"ratings from a {type(frame).__name__}",
-                expected="a polars or pandas frame, or an Arrow table; Ratings.from_arrays takes single columns",
-            )
+            expected = "a polars or pandas frame, or an Arrow table; Ratings.from_arrays takes single columns"
+            raise DataError(f"ratings from a {type(frame).__name__}", expected=expected)
         frame = pl.DataFrame(frame)
     return [(column.name, column) for column in frame]

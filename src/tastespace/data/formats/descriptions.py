@@ -93,11 +93,14 @@ def read_descriptions(file: Path, side: SideName = "item", *, skip: bool = False
             columns += _item_columns(cells, layout, file.with_name("u.genre"))
         if not layout.has_header and side == "item":
             return pl.DataFrame(columns)
-        places = [cells.names.index(name) for name in layout.parts.values()]
-        further = {place: name for place, name in enumerate(cells.names) if place not in places}
+        places = {cells.names.index(name) for name in layout.parts.values()}
         taken = ["id", "title", "genres", "year"] if side == "item" else ["id"]
-        names = _different(further, taken)
-        columns += [_typed(cells.columns[place].alias(name), layout.kind == "text") for place, name in names.items()]
+        for place, (name, column) in enumerate(zip(cells.names, cells.columns, strict=True)):
+            if place not in places:
+                # A name that is empty, or not the first of its kind, says where it stands.
+                is_new = name.strip() not in ("", *taken)
+                taken.append(name.strip() if is_new else f"{name.strip()} column {place + 1}".strip())
+                columns.append(_typed(column.alias(taken[-1]), layout.kind == "text"))
         return pl.DataFrame(columns)
 
 
@@ -158,17 +161,6 @@ def _flagged(flags: Sequence[pl.Series], genre_file: Path) -> pl.Series:
     return pl.Series(
         [_LIST_MARK.join(name for name, flag in zip(names, row, strict=True) if flag == "1") for row in rows]
     )
-
-
-def _different(names: dict[int, str], taken: list[str]) -> dict[int, str]:
-    """Names by position, stripped; one that is empty or not the first of its kind says where it stands."""
-    different: dict[int, str] = {}
-    for place, name in names.items():
-        plain = name.strip()
-        if not plain or plain in taken or plain in different.values():
-            plain = f"{plain} column {place + 1}".strip()
-        different[place] = plain
-    return different
 
 
 def _typed(cells: pl.Series, is_text: bool) -> pl.Series:

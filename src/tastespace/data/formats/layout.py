@@ -83,11 +83,6 @@ class Sought:
         return "rating" in self.needed and self.wanted.get("rating") is None
 
     @property
-    def may_be_one_column(self) -> bool:
-        """Whether there may be one item a line, and nothing else."""
-        return self.needed[0] == "item"
-
-    @property
     def at_least(self) -> tuple[str, ...]:
         """What must be there."""
         return tuple(part for part in self.needed if not (part == "rating" and self.may_be_choices))
@@ -146,7 +141,7 @@ class SoughtItems(Sought):
     def has_header(self, rows: plain_text.Rows) -> bool:
         if plain_text.usual_width(rows) == 1:
             return usual_column(rows[0], (*USUAL_NAMES["item"], "id")) is not None
-        return True  # A guess would leave things out, or let them through, without anybody noticing.
+        return True  # A guess would leave things out, or let them through, without anyone noticing.
 
 
 DESCRIBED = {  # what files of items and of users are known to say, and the usual names of the columns
@@ -243,7 +238,7 @@ def _sniff_text(
         raise broken
     if not first:
         raise DataError("the file is empty", expected=sought.expected)
-    if separator is None and sought.may_be_one_column and _is_one_column(content, sought):
+    if separator is None and sought.needed[0] == "item" and _is_one_column(content, sought):
         separator = ","  # of which there are none but quoted ones
     elif separator is None:
         separator = plain_text.guess_separator(content, len(sought.needed), sought.is_likely)

@@ -32,10 +32,8 @@ def sparse_entries(matrix: Any, user_ids: Ids | None, item_ids: Ids | None) -> E
     import scipy.sparse
 
     if not scipy.sparse.issparse(matrix):
-        raise DataError(
-            f"a sparse matrix that is a {type(matrix).__name__}",
-            expected="one of scipy.sparse; Ratings.from_dense takes dense matrices",
-        )
+        expected = "one of scipy.sparse; Ratings.from_dense takes dense matrices"
+        raise DataError(f"a sparse matrix that is a {type(matrix).__name__}", expected=expected)
     stored: Any = matrix  # the stubs know no common class
     shape, form = stored.shape, stored.format
     stored = stored.tocoo(copy=False)
@@ -69,17 +67,14 @@ def _dense_array(matrix: Any) -> NDArray[Any]:
     import scipy.sparse
 
     if isinstance(matrix, np.ma.MaskedArray):
-        raise DataError(
-            "a dense matrix that is masked", expected="matrix.filled(float('nan')) and missing=float('nan')"
-        )
+        expected = "matrix.filled(float('nan')) and missing=float('nan')"
+        raise DataError("a dense matrix that is masked", expected=expected)
     if scipy.sparse.issparse(matrix):
         raise DataError("a dense matrix that is sparse", expected="Ratings.from_sparse(matrix)")
     if isinstance(matrix, pl.DataFrame | pl.LazyFrame):
         # It has no index, so that its users may well be its first column.
-        raise DataError(
-            "a dense matrix that is a polars frame",
-            expected="frame.select(...).to_numpy() with user_ids= and item_ids=, or a pandas frame with an index",
-        )
+        expected = "frame.select(...).to_numpy() with user_ids= and item_ids=, or a pandas frame with an index"
+        raise DataError("a dense matrix that is a polars frame", expected=expected)
     try:
         if is_pandas(matrix):
             return np.asarray(matrix.to_numpy(dtype=np.float64, na_value=np.nan))

@@ -205,9 +205,8 @@ def _titled(ratings: Ratings, file: Path) -> Ratings:
             continue
         film, year, title = (line.rstrip("\r").split(",", 2) + ["", ""])[:3]
         if not film.strip().isdigit() or not (year == "NULL" or year.isdigit()) or not title:
-            raise DataError(
-                "not a title", file=file, line=number, text=line, expected="a film, a year or NULL, a title"
-            )
+            expected = "a film, a year or NULL, a title"
+            raise DataError("not a title", file=file, line=number, text=line, expected=expected)
         ids.append(int(film))
         years.append(int(year) if year.isdigit() else None)
         titles.append(title.strip() + (f" ({year})" if year.isdigit() else ""))

@@ -66,9 +66,8 @@ class RatingStream:
         with named_faults(file, _EXPECTED):
             layout = sniff(file)
         if layout.kind != "parquet" or "rating" not in layout.parts:
-            raise DataError(
-                f"the file is {layout}", file=file, expected="a Parquet file with the columns user, item and rating"
-            )
+            expected = "a Parquet file with the columns user, item and rating"
+            raise DataError(f"the file is {layout}", file=file, expected=expected)
         columns = (layout.parts["user"], layout.parts["item"], layout.parts["rating"])
         users = items = pl.Series([], dtype=pl.Null)
         n, total, low, high = 0, 0.0, np.inf, -np.inf
