@@ -17,7 +17,7 @@ import polars as pl
 from tastespace.data.formats.content import ask_parquet, named_faults, read_plain
 from tastespace.data.formats.descriptions import describe_items, described, read_descriptions
 from tastespace.data.formats.json_lines import read_json_lines
-from tastespace.data.formats.layout import NETFLIX, OWN_RATING, PAIR, RATING, Layout, Sought, SoughtItems
+from tastespace.data.formats.layout import NETFLIX, OWN_RATING, PAIR, RATING, RATINGS, Layout, Sought, SoughtItems
 from tastespace.data.formats.layout import sniff as sniff_file
 from tastespace.data.formats.netflix import is_netflix, read_netflix
 from tastespace.data.formats.text import read_delimited
@@ -83,8 +83,7 @@ def read(
             ratings = ratings if kind is None else ratings.with_kind(kind)
     else:
         file = _in_folder(file)
-        sought = Sought(RATING, wanted, kind in CHOICES)
-        _, observed = _observe(file, sought, skip, separator=separator, header=header)
+        _, observed = _observe(file, Sought(RATING, wanted, kind in CHOICES, separator, header), skip)
         with named_faults(file, _A_FILE):
             ratings = Ratings.from_observed(observed, duplicates=duplicates, kind=kind)
         nobody_said = duplicates is None and kind is None and observed.values is not None
@@ -110,8 +109,8 @@ def read_pairs(
     bad_lines: BadLines = "error",
 ) -> tuple[pl.Series, pl.Series]:
     """The user ids and item ids of a file that asks for predictions; further columns are ignored."""
-    sought = Sought(PAIR, {"user": user, "item": item})
-    _, observed = _observe(Path(path), sought, _skips(bad_lines), separator=separator, header=header)
+    sought = Sought(PAIR, {"user": user, "item": item}, separator=separator, header=header)
+    _, observed = _observe(Path(path), sought, _skips(bad_lines))
     assert observed.users is not None
     return observed.users.ids(), observed.items.ids()
 
@@ -146,14 +145,14 @@ def read_item_list(path: AnyPath, *, bad_lines: BadLines = "error") -> pl.DataFr
 
 
 def sniff(
-    path: AnyPath, sought: Sought | None = None, *, separator: str | None = None, header: bool | None = None
+    path: AnyPath, sought: Sought = RATINGS, *, separator: str | None = None, header: bool | None = None
 ) -> Layout:
     """How a file is laid out, as far as it can be seen; what the caller knows is taken as given."""
     if is_netflix(Path(path)):
         return NETFLIX
     file = _in_folder(Path(path))
     with named_faults(file, _A_FILE):
-        return sniff_file(file, sought, separator=separator, header=header)
+        return sniff_file(file, replace(sought, separator=separator, header=header))
 
 
 def _skips(bad_lines: str) -> bool:
@@ -162,18 +161,10 @@ def _skips(bad_lines: str) -> bool:
     return bad_lines == "skip"
 
 
-def _observe(
-    file: Path,
-    sought: Sought,
-    skip: bool,
-    *,
-    expected: str = _A_FILE,
-    separator: str | None = None,
-    header: bool | None = None,
-) -> tuple[Layout, Observed]:
+def _observe(file: Path, sought: Sought, skip: bool, *, expected: str = _A_FILE) -> tuple[Layout, Observed]:
     """The records of a file, and how it is laid out."""
     with named_faults(file, expected):
-        layout = sniff_file(file, sought, separator=separator, header=header)
+        layout = sniff_file(file, sought)
         parts = layout.parts
         if layout.kind == "parquet":
             stored = ask_parquet(file, lambda table: table.select(parts.values()).collect())

@@ -70,11 +70,13 @@ NETFLIX = Layout(
 
 @dataclass(frozen=True)
 class Sought:
-    """What a file is looked through for: ratings, pairs, histories or items."""
+    """What a file is looked through for: ratings, pairs, histories or items; and what the caller knows of it."""
 
     needed: tuple[str, ...] = RATING  # the parts; that of the ratings may be missing where lines are choices
     wanted: Mapping[str, str | None] = field(default_factory=dict)  # names of their columns, where they are known
     are_choices: bool = False  # whether the caller knows that lines are choices
+    separator: str | None = None  # of a text, where it is known
+    header: bool | None = None  # whether there is one, where it is known
     expected: str = EXPECTED_RATINGS
 
     @property
@@ -123,6 +125,9 @@ class Sought:
         if width == len(self.needed) - 1:
             return _is_heading(rows)
         return not (self.needed == RATING and width == len(self.needed) and _are_times(rows))
+
+
+RATINGS = Sought()
 
 
 @dataclass(frozen=True)
@@ -196,11 +201,8 @@ SOUGHT_OF = {
 }
 
 
-def sniff(
-    file: Path, sought: Sought | None = None, *, separator: str | None = None, header: bool | None = None
-) -> Layout:
+def sniff(file: Path, sought: Sought = RATINGS) -> Layout:
     """The layout of a file, from its content alone; what the caller knows is taken as given."""
-    sought = sought or Sought()
     compression = compression_of(file)
     head = _head(file, compression)
     if head.startswith(_PARQUET_MAGIC) and compression is None and _tail(file) == _PARQUET_MAGIC:
@@ -214,7 +216,7 @@ def sniff(
         return Layout("jsonl", None, True, names, sought.parts(names), compression)
     if start.startswith((b"[{", b"[\n")):
         raise DataError("this is one JSON array", expected="one object a line; `jq -c '.[]' FILE` makes that of it")
-    separator, has_header, names = _sniff_text(head, sought, separator, header)
+    separator, has_header, names = _sniff_text(head, sought)
     return Layout("text", separator, has_header, names, sought.parts(names), compression)
 
 
@@ -228,9 +230,8 @@ def _refuse_binary(head: bytes, sought: Sought) -> None:
     raise DataError("this is neither text nor Parquet", expected=sought.expected)
 
 
-def _sniff_text(
-    head: bytes, sought: Sought, separator: str | None, header: bool | None
-) -> tuple[str, bool, tuple[str, ...]]:
+def _sniff_text(head: bytes, sought: Sought) -> tuple[str, bool, tuple[str, ...]]:
+    separator, header = sought.separator, sought.header
     broken, may_be_latin = plain_text.utf8_fault(head), isinstance(sought, SoughtDescriptions)
     content = head.decode("latin-1" if may_be_latin and broken is not None else "utf-8", errors="replace")
     line, first = plain_text.first_line(content)
