@@ -97,8 +97,7 @@ class Shape:
         Smaller is therefore denser, and where one item would need more ratings than there are users, popularity
         is cut off.
         """
-        good = isinstance(scale, Real) and not isinstance(scale, bool) and 0 < float(scale) < math.inf
-        if not good:
+        if isinstance(scale, bool) or not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
             raise InvalidParameterError(f"scale is {scale!r}; expected a number above 0")
         n_users = max(1, round(self.n_users * scale))
         n_items = max(1, round(self.n_items * math.sqrt(scale)))

@@ -170,17 +170,16 @@ class Cells:
                 row = int(bad.arg_max() or 0)
                 faults.append((row, self.fault(row, name, problem_of(part, cells[row]), EXPECTED_CELL[part])))
                 wrong = wrong | bad
-        good, kept = self, found
         if faults:
-            good = self.set_aside(wrong, min(faults, key=lambda fault: fault[0])[1], skip=skip)
-            kept = {part: series.filter(~wrong) for part, series in found.items()}
+            first = min(faults, key=lambda fault: fault[0])[1]
+            return self.set_aside(wrong, first, skip=skip).observed(parts, skip=skip)
         return Observed(
-            users=Side(*Vocabulary.of(kept["user"], "user")) if "user" in kept else None,
-            items=Side(*Vocabulary.of(kept["item"], "item")),
-            values=contiguous(kept["rating"].to_numpy(), np.float32) if "rating" in kept else None,
-            times=as_times(kept["time"]) if "time" in kept else None,
-            rejected=len(good.faults),
-            first_fault=good.faults[0] if good.faults else None,
+            users=Side(*Vocabulary.of(found["user"], "user")) if "user" in found else None,
+            items=Side(*Vocabulary.of(found["item"], "item")),
+            values=contiguous(found["rating"].to_numpy(), np.float32) if "rating" in found else None,
+            times=as_times(found["time"]) if "time" in found else None,
+            rejected=len(self.faults),
+            first_fault=self.faults[0] if self.faults else None,
         )
 
 
@@ -233,16 +232,22 @@ def find_rating_parts(
     A column that is none of the parts might be the ratings under another name: it is an error unless the caller knows
     that lines are choices.
     """
-    found = find_parts(names, wanted, ())
+    found = find_parts(names, wanted)
     spare = [name for name in names if name not in found.values()]
-    is_complete = all(part in found for part in needed if part != "rating")
-    if "rating" in found or not is_complete or (spare and not are_choices):
-        _require(found, names, needed)
-    return found
+    missing = [part for part in needed if part not in found]
+    if not missing or (missing == ["rating"] and (are_choices or not spare)):
+        return found
+    expected = "a header such as user,item,rating; or say which column it is"
+    if missing == ["rating"]:
+        expected += (
+            " (--rating-column, in Python rating=), or that the kind is counts or one-class if each line is a choice "
+            "(--kind, in Python kind=)"
+        )
+    raise DataError(f"no column for the {' and the '.join(missing)} among {', '.join(names)}", expected=expected)
 
 
-def find_parts(names: Sequence[str], wanted: Mapping[str, str | None], needed: Sequence[str]) -> dict[str, str]:
-    """The column of each part that was found; those `needed` must be."""
+def find_parts(names: Sequence[str], wanted: Mapping[str, str | None]) -> dict[str, str]:
+    """The column of each part that was found."""
     found: dict[str, str] = {}
     for part, usual in USUAL_NAMES.items():
         name = wanted.get(part)
@@ -257,21 +262,7 @@ def find_parts(names: Sequence[str], wanted: Mapping[str, str | None], needed: S
     for part, twin in combinations(found, 2):
         if found[part] == found[twin]:
             raise DataError(f"column {found[part]!r} is to be both {part} and {twin}", expected="one for each")
-    _require(found, names, needed)
     return found
-
-
-def _require(found: Mapping[str, str], names: Sequence[str], needed: Sequence[str]) -> None:
-    missing = [part for part in needed if part not in found]
-    if not missing:
-        return
-    expected = "a header such as user,item,rating; or say which column it is"
-    if missing == ["rating"]:
-        expected += (
-            " (--rating-column, in Python rating=), or that the kind is counts or one-class if each line is a choice "
-            "(--kind, in Python kind=)"
-        )
-    raise DataError(f"no column for the {' and the '.join(missing)} among {', '.join(names)}", expected=expected)
 
 
 def usual_column(names: Sequence[str], usual: Sequence[str]) -> str | None:

@@ -15,12 +15,8 @@ from tastespace.data.vocabulary import id_series
 from tastespace.errors import DataError
 
 _EXPECTED_LINE = 'one JSON object a line, such as {"user": 1, "item": "a", "rating": 4}'
-_QUICK = {
-    "user": (pl.Int64, pl.String),
-    "item": (pl.Int64, pl.String),
-    "rating": (pl.Int64, pl.Float64),
-    "time": (pl.Int64, pl.Float64, pl.String),
-}
+_IDS, _NUMBERS = (pl.Int64, pl.String), (pl.Int64, pl.Float64)
+_QUICK = {"user": _IDS, "item": _IDS, "rating": _NUMBERS, "time": (*_NUMBERS, pl.String)}
 
 
 def keys_of(head: bytes) -> tuple[str, ...]:

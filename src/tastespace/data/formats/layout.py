@@ -91,10 +91,8 @@ class Sought:
 
     def parts(self, names: Sequence[str]) -> Mapping[str, str]:
         """The column of each part."""
-        if "rating" in self.needed:
-            return find_rating_parts(names, self.wanted, self.needed, are_choices=self.are_choices)
-        found = find_parts(names, self.wanted, self.needed)
-        return {part: found[part] for part in self.needed}
+        found = find_rating_parts(names, self.wanted, self.needed, are_choices=self.are_choices)
+        return found if "rating" in self.needed else {part: found[part] for part in self.needed}
 
     def is_likely(self, rows: plain_text.Rows) -> bool:
         """Whether a way of splitting yields ratings: by the header, or by numbers where the ratings should be."""
@@ -140,7 +138,7 @@ class SoughtItems(Sought):
     def parts(self, names: Sequence[str]) -> Mapping[str, str]:
         if len(names) > 1 and usual_column(names, USUAL_NAMES["item"]) is None:
             raise DataError("no column is called item", expected=self.expected)
-        found = find_parts(names if len(names) > 1 else ["item"], {}, ())
+        found = find_parts(names if len(names) > 1 else ["item"], {})
         return {part: names[0] if len(names) == 1 else found[part] for part in PAIR if part in found}
 
     def has_header(self, rows: plain_text.Rows) -> bool:
