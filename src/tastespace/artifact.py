@@ -409,9 +409,8 @@ def _read_by_user(file: Path, n_users: int, n_items: int) -> CSR:
     by_user = CSR(**arrays, times=None if times is None else times.view("datetime64[s]"))
     n = len(by_user.columns)
     types = [by_user.offsets.dtype, by_user.columns.dtype, by_user.values.dtype]
-    if types != [np.int64, np.int32, np.float32] or (
-        times is not None and (times.dtype != np.int64 or len(times) != n)
-    ):
+    times_fit = times is None or (times.dtype == np.int64 and len(times) == n)
+    if types != [np.int64, np.int32, np.float32] or not times_fit:
         raise ValueError("the ratings are of other types, or their times do not fit")
     if len(by_user) != n_users or not int(by_user.offsets[-1]) == n == len(by_user.values):
         raise ValueError("the ratings do not fit the users")

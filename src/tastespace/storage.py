@@ -191,9 +191,8 @@ class Lock:
                 raise
 
     def release(self) -> None:
-        if self._file is not None:
+        if self._file is not None:  # None where it could not be opened
             self._file.close()
-            self._file = None
 
     def __del__(self) -> None:
         self.release()
@@ -256,17 +255,15 @@ def _exchange(new: Path, path: Path) -> None:
     """Put a folder in the place of another, which gets its name."""
     if not path.exists():
         new.rename(path)
-        return
-    if _exchange_names(new, path):
-        return
-    old = _beside(path)
-    path.rename(old)
-    try:
-        new.rename(path)
-    except BaseException:  # Also when interrupted: the old folder goes back to its place.
-        old.rename(path)
-        raise
-    old.rename(new)
+    elif not _exchange_names(new, path):
+        old = _beside(path)
+        path.rename(old)
+        try:
+            new.rename(path)
+        except BaseException:  # Also when interrupted: the old folder goes back to its place.
+            old.rename(path)
+            raise
+        old.rename(new)
 
 
 def _exchange_names(one: Path, other: Path) -> bool:

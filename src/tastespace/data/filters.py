@@ -88,14 +88,6 @@ class Condition:
 Test = Callable[[Attributes, list[str]], BoolArray]
 
 
-def _all_of(join: Callable[[Any, Any], Any], parts: Sequence[Test]) -> Test:
-    return lambda items, doubts: reduce(join, (part(items, doubts) for part in parts))
-
-
-def _opposite(part: Test) -> Test:
-    return lambda items, doubts: ~part(items, doubts)
-
-
 class _Parser:
     """One function a line of the grammar."""
 
@@ -130,23 +122,23 @@ class _Parser:
         wrong(self.text, self.next.start, str(self.next), expected)
 
     def condition(self) -> Test:
-        parts = [self.both()]
-        while self.accept("or"):
-            parts.append(self.both())
-        return _all_of(np.logical_or, parts)
+        return self.joined("or", np.logical_or, self.both)
 
     def both(self) -> Test:
-        parts = [self.single()]
-        while self.accept("and"):
-            parts.append(self.single())
-        return _all_of(np.logical_and, parts)
+        return self.joined("and", np.logical_and, self.single)
+
+    def joined(self, word: str, join: Callable[[Any, Any], Any], read: Callable[[], Test]) -> Test:
+        parts = [read()]
+        while self.accept(word):
+            parts.append(read())
+        return lambda items, doubts: reduce(join, (part(items, doubts) for part in parts))
 
     def single(self) -> Test:
         negated = False
         while self.accept("not"):
             negated = not negated
         part = self.bracketed() if self.next.says("(") else self.test()
-        return _opposite(part) if negated else part
+        return (lambda items, doubts: ~part(items, doubts)) if negated else part
 
     def bracketed(self) -> Test:
         opened = self.take()

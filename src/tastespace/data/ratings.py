@@ -7,6 +7,7 @@ import math
 import os
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -17,7 +18,16 @@ from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, c
 from tastespace.data.csr import CSR, sorted_order
 from tastespace.data.formats.matrices import dense_entries, sparse_entries
 from tastespace.data.kinds import CHOICES, Guess, Kind, check_kind, guess_kind, impossible
-from tastespace.data.tables import EXPECTED_TIME, Observed, Side, as_times, frame_parts, seconds_of, series_of
+from tastespace.data.tables import (
+    EXPECTED_TIME,
+    Observed,
+    Side,
+    as_times,
+    frame_parts,
+    moment_of,
+    seconds_of,
+    series_of,
+)
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series
 from tastespace.errors import DataError, InvalidParameterError, warn
 
@@ -85,6 +95,7 @@ def _spread(fewest: int, median: float, most: int) -> str:
     return f"{fewest:,} to {most:,} (median {median:g})"
 
 
+DAY = 86_400  # seconds
 Duplicates = Literal["last", "mean", "sum", "error"]
 
 
@@ -328,11 +339,33 @@ class Ratings:
         """Choices that fade: a value counts half as much for every so many days that have passed since.
 
         For counts and one-class ratings with times; what comes out are counts. Age is counted from the newest rating,
-        or from `now`, a date not before it.
-        """
-        from tastespace.data.decay import decayed
+        or from `now`, a date not before it. What was played last week says more than what was played years ago:
 
-        return decayed(self, half_life_days, now)
+            weight = value * 0.5^(age in days / half life in days)
+
+        Weights stay above 0, however old: a choice never turns into none.
+        """
+        is_number = isinstance(half_life_days, Real) and not isinstance(half_life_days, bool)
+        if not is_number or not math.isfinite(half_life_days) or half_life_days <= 0:
+            raise InvalidParameterError(f"half_life_days is {half_life_days!r}; expected a number of days above 0")
+        if self.kind not in CHOICES:
+            raise DataError(
+                f"the ratings are {self.kind} ({self.kind_and_reason.reason}), and a faded value would be another "
+                "opinion, not an older one",
+                expected="counts or one-class ratings: declare that kind (in Python kind=, else --kind) if they are",
+            )
+        counts = self.with_kind("counts")  # refuses zeros, which would not stay zeros
+        times = counts.known_times("to tell how old it is")
+        moment = times.max() if now is None else moment_of("now", now)
+        if n_later := int(np.count_nonzero(times > moment)):
+            raise InvalidParameterError(
+                f"now is {moment}, and {n_later:,} of {len(self):,} ratings are later; expected a date from "
+                f"{times.max()} on"
+            )
+        days = (moment - times).astype(np.float64) / DAY
+        weights = counts.values * np.exp2(-days / half_life_days)
+        values = np.maximum(weights, np.finfo(np.float32).tiny).astype(np.float32)
+        return replace(counts, values=values, kind_reason=f"choices that fade by half in {half_life_days:g} days")
 
     def at_least(self, threshold: float) -> Ratings:
         """Yes (1) where a rating reaches the threshold, no (0) where it does not."""
@@ -375,6 +408,8 @@ class Ratings:
         """The figures a person wants to see first."""
         low, high = self.range
         levels = np.unique(self.values)
+        times = np.zeros(0, "datetime64[D]") if self.times is None else self.times
+        days = times[~np.isnat(times)].astype("datetime64[D]")
         return Description(
             n_ratings=len(self),
             n_users=self.n_users,
@@ -389,8 +424,8 @@ class Ratings:
             levels=tuple(float(level) for level in levels) if len(levels) <= 20 else None,
             per_user=_quartiles(self.by_user.counts),
             per_item=_quartiles(self.by_item.counts),
-            first=_day(self.times, np.nanmin) if self.times is not None else None,
-            last=_day(self.times, np.nanmax) if self.times is not None else None,
+            first=str(days.min()) if len(days) else None,
+            last=str(days.max()) if len(days) else None,
             has_titles=self.item_titles is not None,
             merged=self.merged,
             rejected=self.rejected,
@@ -563,8 +598,3 @@ def _seconds(times: Any, n: int) -> TimeArray:
 
 def _quartiles(counts: NDArray[Any]) -> tuple[int, float, int]:
     return int(counts.min()), float(np.median(counts)), int(counts.max())
-
-
-def _day(times: TimeArray, pick: Any) -> str | None:
-    known = times[~np.isnat(times)]
-    return str(pick(known).astype("datetime64[D]")) if len(known) else None

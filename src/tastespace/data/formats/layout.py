@@ -49,14 +49,12 @@ class Layout:
             kind += ", with a header" if self.has_header else ", without a header"
         if self.compression is not None:
             kind += f", compressed with {self.compression}"
-        used = ", ".join(f"{part} = {self._column(name)}" for part, name in self.parts.items())
+        has_names = self.kind != "text" or self.has_header
+        shown = {name: name if has_names else f"column {place}" for place, name in enumerate(self.columns, start=1)}
+        used = ", ".join(f"{part} = {shown[name]}" for part, name in self.parts.items())
         spare = [name for name in self.columns if name not in self.parts.values()]
         choices = "" if "rating" in self.parts else "; no column of values: each line is a choice"
         return f"{kind}; {used}{choices}" + (f"; not used: {', '.join(spare)}" if spare else "")
-
-    def _column(self, name: str) -> str:
-        has_names = self.kind != "text" or self.has_header
-        return name if has_names else f"column {self.columns.index(name) + 1}"
 
 
 NETFLIX = Layout(

@@ -22,7 +22,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tastespace.data.formats.descriptions import described
-from tastespace.data.ratings import Duplicates, Ratings
+from tastespace.data.ratings import DAY, Duplicates, Ratings
 from tastespace.data.tables import Observed, Side
 from tastespace.data.vocabulary import Vocabulary
 from tastespace.errors import DataError
@@ -31,7 +31,6 @@ from tastespace.progress import Observer, Progress, silent
 RATING_FILES = ("mv_*.txt", "combined_data_*.txt")
 TITLE_FILES = ("movie_titles.txt", "movie_titles.csv")
 
-_DAY = 24 * 60 * 60  # seconds
 _BATCH = 1 << 25  # bytes that are parsed at a time
 _FEW_NUMBERS = 1 << 27  # up to this id a table of all numbers is cheaper than a hash of those that occur
 _HEAD = re.compile(rb"\A\d+:[ ]*\r?\n\d+,\d,\d{4}-\d\d-\d\d")
@@ -180,7 +179,7 @@ def _ratings(tables: list[pl.DataFrame], duplicates: Duplicates | None) -> Ratin
     users, items = _numbered(table["user"].to_numpy(), "user"), _numbered(table["film"].to_numpy(), "item")
     values = table["rating"].to_numpy().astype(np.float32)
     seconds = table["day"].to_physical().to_numpy().astype(np.int64)
-    seconds *= _DAY
+    seconds *= DAY
     tables.clear()  # before the ratings are grouped: that takes as much again
     del table
     observed = Observed(users, items, values, seconds.view("datetime64[s]"))
