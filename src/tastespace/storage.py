@@ -114,18 +114,17 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         if length > size - 8:
             raise damaged
         header = json.loads(file.read(length))
-    data: NDArray[Any] = np.zeros(0, np.uint8)
-    if size > 8 + length:
-        data = np.memmap(path, np.uint8, "r", offset=8 + length)
+    start = 8 + length
+    data: NDArray[Any] = np.memmap(path, np.uint8, "r", offset=start) if size > start else np.zeros(0, np.uint8)
     arrays: dict[str, NDArray[Any]] = {}
     for name, entry in header.items():
         if name == "__metadata__":
             continue
-        dtype, shape, (start, stop) = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
+        dtype, shape, (first, stop) = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
         is_shape = all(isinstance(length, int) and length >= 0 for length in shape)
-        if not is_shape or not 0 <= start <= stop <= len(data) or stop - start != math.prod(shape) * dtype.itemsize:
+        if not is_shape or not 0 <= first <= stop <= len(data) or stop - first != math.prod(shape) * dtype.itemsize:
             raise damaged
-        arrays[name] = np.asarray(data[start:stop]).view(dtype).reshape(shape)
+        arrays[name] = np.asarray(data[first:stop]).view(dtype).reshape(shape)
     return arrays
 
 

@@ -7,7 +7,7 @@ a single year: an item matches if one of its values does.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -89,12 +89,10 @@ class Column:
 
     def doubt(self, value: Value) -> str:
         """What to say of a text that no item has."""
-        doubt = f"no item has the {self.name} {shortened(str(value))!r}"
-        if len(self._plain) <= _MOST_SUGGESTIBLE:
-            close = get_close_matches(plain_text(str(value)), self._plain, n=1)
-            if close:
-                doubt += f"; did you mean {self._spelled[close[0]]!r}?"
-        return doubt
+        known = self._plain if len(self._plain) <= _MOST_SUGGESTIBLE else []
+        close = get_close_matches(plain_text(str(value)), known, n=1)
+        hint = f"; did you mean {self._spelled[close[0]]!r}?" if close else ""
+        return f"no item has the {self.name} {shortened(str(value))!r}{hint}"
 
     def _of_values(self, flags: BoolArray) -> BoolArray:
         """The items of the flagged values."""
@@ -184,10 +182,6 @@ def _plain_name(name: str) -> str:
     return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
-def _singulars(name: str) -> Iterator[str]:
-    if name.endswith("ies"):
-        yield name[:-3] + "y"
-    if name.endswith("s"):
-        yield name[:-1]
-    if name.endswith("es"):
-        yield name[:-2]
+def _singulars(name: str) -> list[str]:
+    endings = (("ies", "y"), ("s", ""), ("es", ""))
+    return [name.removesuffix(plural) + singular for plural, singular in endings if name.endswith(plural)]

@@ -297,7 +297,7 @@ class Ratings:
         return self.items.at(self.item_rows)
 
     def take(self, index: NDArray[Any]) -> Ratings:
-        """Some of the ratings as ratings of their own: ids that no longer occur are forgotten."""
+        """Some of the ratings, by flag or position, as ratings of their own: ids that no longer occur are forgotten."""
         part = self.masked(index)
         users, user_rows, old_users = _shrunk(self.users, part.user_rows)
         items, item_rows, old_items = _shrunk(self.items, part.item_rows)

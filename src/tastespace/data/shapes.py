@@ -192,14 +192,12 @@ class _Spread:
             return np.full(n, float(self.most))
         sizes = np.maximum(sizes, 1e-280)  # Once the large are full, the smallest must be able to take.
         if math.isinf(room):
-            unbounded: DoubleArray = self.least + sizes * (excess / sizes.sum())
-            return unbounded
+            return np.asarray(self.least + sizes * (excess / sizes.sum()))
         # With the k largest full, the others get this multiple of their sizes; k is the first that leaves them room.
         ascending = np.sort(sizes)
         multiples = (excess - room * np.arange(n)) / np.cumsum(ascending)[::-1]
         multiple = multiples[np.argmax(multiples * ascending[::-1] <= room)]
-        bounded: DoubleArray = np.minimum(self.least + multiple * sizes, self.most)
-        return bounded
+        return np.asarray(np.minimum(self.least + multiple * sizes, self.most))
 
 
 def _whole(portions: DoubleArray, total: int) -> OffsetArray:

@@ -108,17 +108,13 @@ def held_out_users(ratings: Ratings, share: float = 0.1, *, given: float = 0.5, 
         raise DataError("no user has ratings for both a history and a test", expected="users with several ratings")
     is_out: BoolArray = np.isin(ratings.user_rows, chosen)
     is_history = is_out & (_rank_within_user(ratings, order) < n_given[ratings.user_rows])
-    return Split(
-        train=ratings.take(np.flatnonzero(~is_out)),
-        test=ratings.take(np.flatnonzero(is_out & ~is_history)),
-        history=ratings.take(np.flatnonzero(is_history)),
-    )
+    return Split(train=ratings.take(~is_out), test=ratings.take(is_out & ~is_history), history=ratings.take(is_history))
 
 
 def _split(ratings: Ratings, test: NDArray[Any]) -> Split:
     is_test: BoolArray = np.zeros(len(ratings), np.bool_)
     is_test[test] = True
-    return Split(train=ratings.take(np.flatnonzero(~is_test)), test=ratings.take(np.flatnonzero(is_test)))
+    return Split(train=ratings.take(~is_test), test=ratings.take(is_test))
 
 
 def _last_of_each_user(ratings: Ratings, key: NDArray[Any], k: int) -> Split:

@@ -93,8 +93,7 @@ class BlockPool:
 
     def fill(self, work: Callable[[slice, Generator], None], blocks: list[slice]) -> None:
         with ThreadPoolExecutor(self.threads) as threads:
-            for _ in threads.map(work, blocks, self.rng.spawn(len(blocks))):
-                pass  # raises what a worker has raised
+            list(threads.map(work, blocks, self.rng.spawn(len(blocks))))  # raises what a worker has raised
 
 
 def draw_pairs(shape: Shape, pool: BlockPool) -> tuple[IntArray, IntArray]:
@@ -219,8 +218,7 @@ def _among(few: OffsetArray, many: OffsetArray) -> BoolArray:
     if not len(many):
         return np.zeros(len(few), bool)
     place = np.minimum(np.searchsorted(many, few), len(many) - 1)
-    found: BoolArray = many[place] == few
-    return found
+    return np.asarray(many[place] == few)
 
 
 def _fill_gaps(item_rows: IntArray, n_items: int, rng: Generator) -> None:

@@ -160,19 +160,15 @@ class Cells:
         """The rows as records of ratings; `parts` says which column is what."""
         if not self.columns or not len(self.columns[0]):
             raise DataError("the table has no rows", expected="ratings")
-        found: dict[str, pl.Series] = {}
-        wrong = pl.Series([False]).new_from_index(0, len(self.columns[0]))
-        faults: list[tuple[int, DataError]] = []
-        for part, name in parts.items():
-            cells = self.column(name)
-            found[part], bad = typed(part, cells)
-            if bad.any():
-                row = int(bad.arg_max() or 0)
-                faults.append((row, self.fault(row, name, problem_of(part, cells[row]), EXPECTED_CELL[part])))
-                wrong = wrong | bad
-        if faults:
-            first = min(faults, key=lambda fault: fault[0])[1]
-            return self.set_aside(wrong, first, skip=skip).observed(parts, skip=skip)
+        read = {part: typed(part, self.column(name)) for part, name in parts.items()}
+        found = {part: cells for part, (cells, _) in read.items()}
+        first_wrong = {part: int(bad.arg_max() or 0) for part, (_, bad) in read.items() if bad.any()}
+        if first_wrong:
+            part = min(first_wrong, key=first_wrong.__getitem__)
+            row, name = first_wrong[part], parts[part]
+            fault = self.fault(row, name, problem_of(part, self.column(name)[row]), EXPECTED_CELL[part])
+            wrong = pl.select(pl.any_horizontal([bad for _, bad in read.values()])).to_series()
+            return self.set_aside(wrong, fault, skip=skip).observed(parts, skip=skip)
         return Observed(
             users=Side(*Vocabulary.of(found["user"], "user")) if "user" in found else None,
             items=Side(*Vocabulary.of(found["item"], "item")),

@@ -29,9 +29,8 @@ def suggestion(name: str) -> str:
 def source_of(name: str) -> Source:
     """The data set of this name."""
     if name not in SOURCES:
-        raise InvalidParameterError(
-            f"there is no data set {name!r}{suggestion(name)}; expected one of {', '.join(SOURCES)}"
-        )
+        known = ", ".join(SOURCES)
+        raise InvalidParameterError(f"there is no data set {name!r}{suggestion(name)}; expected one of {known}")
     return SOURCES[name]
 
 
