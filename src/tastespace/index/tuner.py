@@ -11,7 +11,7 @@ is always the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import InitVar, dataclass, fields, replace
 from itertools import chain, zip_longest
 from math import ceil, isfinite, sqrt
 from numbers import Real
@@ -23,8 +23,8 @@ import numpy as np
 from tastespace.arrays import FloatMatrix, OffsetArray, contiguous
 from tastespace.errors import InvalidParameterError, MissingExtraError
 from tastespace.index import described, structure_type
-from tastespace.index.index import Index, set_threads
-from tastespace.index.reduction import SharedReductions
+from tastespace.index.index import Index, unbuilt, with_threads
+from tastespace.index.reduction import Reduced, SharedReductions
 from tastespace.index.search import check_number
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import N_TH, Quality, StoredIndex, Target, Trial, Truth, time_batch, time_single
@@ -96,33 +96,26 @@ def tune(
     if queries.ndim != 2 or len(queries) < 2:
         raise InvalidParameterError(f"there are {len(queries)} queries; expected at least 2, to choose and to check by")
     _check_acceptance(target, len(vectors))
-    parts = _Parts.of(queries, vectors, seed)
-    tuner = _Tuner(vectors, parts, target, seconds, structures or (), threads, observer)
+    learning, choosing, held_out = _parts(queries, vectors, seed)
+    tuner = _Tuner(vectors, learning, choosing, held_out, target, seconds, structures or (), threads, observer)
     if len(vectors):
-        tried = designs(vectors, parts.learning, k, structures=structures, seed=seed, threads=threads)
-        for design in tried:
+        for design in designs(vectors, learning, k, structures=structures, seed=seed, threads=threads):
             tuner.consider(design)
     return tuner.conclude()
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """Queries for three purposes, none of which knows of the others' where that would flatter."""
+def _parts(queries: FloatMatrix, vectors: FloatMatrix, seed: int) -> list[FloatMatrix]:
+    """Queries to learn from, to choose and to check by, none of which knows of the others where that would flatter.
 
-    learning: FloatMatrix
-    choosing: FloatMatrix
-    held_out: FloatMatrix
-
-    @classmethod
-    def of(cls, queries: FloatMatrix, vectors: FloatMatrix, seed: int) -> _Parts:
-        """At random; no more to choose and to check by than can be answered exactly in a few seconds."""
-        rows = generator(seed).permutation(len(queries))
-        n_learning = len(rows) // 2 if vectors.shape[1] > WIDE and len(rows) >= 4 else 0
-        most = max(MIN_QUERIES, int(MAX_WORK / max(vectors.size, 1)))
-        rest = rows[n_learning:][:most]
-        choosing, held_out = rest[: len(rest) // 2], rest[len(rest) // 2 :]
-        learning = rows[:n_learning] if n_learning else choosing
-        return cls(*(contiguous(queries[part], np.float32) for part in (learning, choosing, held_out)))
+    At random; no more to choose and to check by than can be answered exactly in a few seconds.
+    """
+    rows = generator(seed).permutation(len(queries))
+    n_learning = len(rows) // 2 if vectors.shape[1] > WIDE and len(rows) >= 4 else 0
+    most = max(MIN_QUERIES, int(MAX_WORK / max(vectors.size, 1)))
+    rest = rows[n_learning:][:most]
+    choosing, held_out = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+    learning = rows[:n_learning] if n_learning else choosing
+    return [contiguous(queries[part], np.float32) for part in (learning, choosing, held_out)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,34 +128,32 @@ class _Passed:
     index: Any
 
 
+@dataclass(eq=False)
 class _Tuner:
     """One run of the tuner: time, queries, and what has been found so far."""
 
-    def __init__(
-        self,
-        vectors: FloatMatrix,
-        parts: _Parts,
-        target: Target,
-        seconds: float,
-        structures: Sequence[str],
-        threads: int | None,
-        observer: Observer,
-    ) -> None:
-        self._asked_for = structures
-        self._begun, self._seconds, self._observer = perf_counter(), seconds, observer
-        self._vectors, self._target, self._threads = vectors, target, threads
-        begun = perf_counter()
-        self._exact = Exact(threads=threads).build(vectors)
-        self._exact_seconds = perf_counter() - begun
-        self._learning = parts.learning
-        self._choosing = Truth.of(self._exact, vectors, parts.choosing, target.k)
-        self._held_out = Truth.of(self._exact, vectors, parts.held_out, target.k)
+    _vectors: FloatMatrix
+    _learning: FloatMatrix
+    choosing: InitVar[FloatMatrix]
+    held_out: InitVar[FloatMatrix]
+    _target: Target
+    _seconds: float
+    _asked_for: Sequence[str]
+    _threads: int | None
+    _observer: Observer
+
+    def __post_init__(self, choosing: FloatMatrix, held_out: FloatMatrix) -> None:
+        self._begun = perf_counter()
+        self._exact = Exact(threads=self._threads).build(self._vectors)
+        exact_seconds = perf_counter() - self._begun
+        self._choosing, self._held_out = (
+            Truth.of(self._exact, self._vectors, part, self._target.k) for part in (choosing, held_out)
+        )
         self._trials: list[Trial] = []
-        self._passed: list[_Passed] = []
         self._builds: dict[str, float] = {}  # seconds of the longest build of each structure, or what is expected
         self._is_complete = True
-        trial, _ = self._try(EXACT, self._exact, self._exact_seconds, self._choosing, QUICK)
-        self._passed.append(_Passed(trial, None, 0, self._exact))
+        trial, _ = self._try(EXACT, self._exact, exact_seconds, self._choosing, QUICK)
+        self._passed = [_Passed(trial, None, 0, self._exact)]
 
     def consider(self, design: Design) -> None:
         """Build it if there is time, and find the least effort that reaches the target."""
@@ -197,9 +188,8 @@ class _Tuner:
             # Rounding may make even the scan miss some.
             nearest, best = best[0] if self._finds_enough(best[0]) else None, scan
         trial, quality, index = best
-        set_threads(index, self._threads)
         return Tuned(
-            index=index,
+            index=with_threads(index, self._threads),
             chosen=trial,
             curve=tuple(self._trials[:n_trials]),
             target=self._target,
@@ -299,10 +289,8 @@ class _Tuner:
 
     def _is_enough(self, quality: Quality) -> bool:
         """Whether the target is reached with a margin: of the least that do, some are only lucky with these queries."""
-        wanted = (
-            (self._target.accuracy, quality.accuracies),
-            (self._target.acceptance, (quality.worst <= self._target.n_th).astype(np.float64)),
-        )
+        accepted = (quality.worst <= self._target.n_th).astype(np.float64)
+        wanted = ((self._target.accuracy, quality.accuracies), (self._target.acceptance, accepted))
         return all(least is None or values.mean() >= least + _margin(values, least) for least, values in wanted)
 
     def _left(self) -> float:
@@ -383,18 +371,18 @@ class Design:
     """A structure that is not built yet; `effort` is the path to its parameter, such as inner.probes."""
 
     structure: str
-    make: Callable[[], Any]
+    prototype: Any  # what it will be, without anything learned
     effort: str
     least: int
     shared: SharedReductions | None = None  # for a structure over a reduction
 
     def build(self, vectors: FloatMatrix, queries: FloatMatrix) -> tuple[Index, float]:
         """Over these vectors, for queries like these; and the seconds that it takes."""
-        unbuilt = self.make()
+        index = unbuilt(self.prototype)
         if self.shared is not None:
-            return self.shared.build(unbuilt, vectors, queries)
+            return self.shared.build(index, vectors, queries)
         begun = perf_counter()
-        return unbuilt.build(vectors), perf_counter() - begun
+        return index.build(vectors), perf_counter() - begun
 
     @property
     def is_slow(self) -> bool:
@@ -435,15 +423,12 @@ def designs(
 ) -> list[Design]:
     """All that is tried beside the exact scan, the likeliest first: one of each structure, then the next of each."""
     plain = _in_turn([_plain(name, len(vectors), seed, threads) for name in GRIDS])
+    common = {"seed": seed, "threads": threads}
+    found = plain
     if vectors.shape[1] > WIDE:
-        found = [*_whitened(plain, k, seed, threads), *plain]
+        found = [*_whitened(plain, k, **common), *plain]
     elif 0 < np.count_nonzero(np.ptp(queries, axis=0)) < vectors.shape[1]:  # else all or nothing would be left out
-        found = [
-            *plain,
-            *_inside(plain, {"reduction": "unbiased", "candidates": 5 * k}, SharedReductions(), seed, threads),
-        ]
-    else:
-        found = plain
+        found = [*plain, *_inside(plain, SharedReductions(), reduction="unbiased", candidates=5 * k, **common)]
     return [design for design in found if structures is None or set(design.structure.split()) & set(structures)]
 
 
@@ -452,32 +437,24 @@ def _plain(name: str, n_items: int, seed: int, threads: int | None) -> list[Desi
     common: dict[str, Any] = {"threads": threads}
     if any(field.name == "seed" for field in fields(structure)):
         common["seed"] = seed
-
-    def maker(options: dict[str, Any]) -> Callable[[], Any]:
-        return lambda: structure(**options, **common)
-
-    return [Design(name, maker(options), grid.effort, grid.least) for options in grid.options(n_items)]
+    return [Design(name, structure(**options, **common), grid.effort, grid.least) for options in grid.options(n_items)]
 
 
-def _whitened(plain: list[Design], k: int, seed: int, threads: int | None) -> Iterator[Design]:
+def _whitened(plain: list[Design], k: int, **common: Any) -> Iterator[Design]:
     """A scan of few coordinates, which obeys the number of candidates; then structures over them."""
-    scan, shared = Design(EXACT, Exact, "", 0), SharedReductions()
+    scan, shared = Design(EXACT, Exact(), "", 0), SharedReductions()
     for n_coordinates, times in REDUCTIONS:
-        options = {"reduction": "whitened", "n_coordinates": n_coordinates, "candidates": times * k}
-        first, *_ = _inside([scan], options, shared, seed, threads)
+        first, *others = _inside([scan, *plain], shared, n_coordinates=n_coordinates, candidates=times * k, **common)
         yield replace(first, effort="candidates", least=k)
-        yield from _inside(plain, options, shared, seed, threads)
+        yield from others
 
 
-def _inside(
-    plain: list[Design], options: dict[str, Any], shared: SharedReductions, seed: int, threads: int | None
-) -> list[Design]:
+def _inside(plain: list[Design], shared: SharedReductions, **options: Any) -> list[Design]:
     """The same structures, each over a reduction of the vectors."""
-
-    def maker(inner: Design) -> Callable[[], Any]:
-        return lambda: structure_type(REDUCED)(inner=inner.make(), seed=seed, threads=threads, **options)
-
-    return [Design(f"{REDUCED} {one.structure}", maker(one), f"inner.{one.effort}", one.least, shared) for one in plain]
+    found = ((one, Reduced(inner=one.prototype, **options)) for one in plain)
+    return [
+        Design(f"{REDUCED} {one.structure}", index, f"inner.{one.effort}", one.least, shared) for one, index in found
+    ]
 
 
 def _in_turn(columns: list[list[Design]]) -> list[Design]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tastespace import _native, threads
 from tastespace.arrays import FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
 from tastespace.index.index import Index
-from tastespace.index.search import Content, Neighbours, Search, check_number, panels_of, require
+from tastespace.index.search import Arrays, Content, Neighbours, Search, panels_at, require
 from tastespace.randomness import generator
 
 PANEL = _native.SCAN_PANEL
@@ -45,9 +43,10 @@ class KdForest(Index):
     candidates: int = 5
     seed: int = 0
 
+    least: ClassVar = {"n_trees": 1, "leaf_size": 1, "budget": 1, "candidates": 1}
+
     def _check(self) -> None:
-        for name in ("n_trees", "leaf_size", "budget", "candidates"):
-            check_number(name, getattr(self, name))
+        super()._check()
         if self.leaf_size % PANEL:
             raise InvalidParameterError(f"leaf_size is {self.leaf_size}; expected a multiple of {PANEL}")
 
@@ -67,7 +66,7 @@ class KdForest(Index):
             thresholds,
             threads=threads.resolve(self.threads),
         )
-        panels: FloatArray = np.concatenate([panels_of(_placed(vectors, order)) for order in members])
+        panels: FloatArray = np.concatenate([panels_at(vectors, order) for order in members])
         return Forest(branches, dimensions, thresholds, panels, members.reshape(-1))
 
     def _n_leaves(self, n_items: int) -> int:
@@ -82,10 +81,10 @@ class KdForest(Index):
         looked = min(self.budget, content.n_items)
         return f"forest of {self.n_trees} k-d trees, {looked} of {content.n_items} items looked at"
 
-    def _arrays(self, built: Forest) -> Mapping[str, NDArray[Any]]:
+    def _arrays(self, built: Forest) -> Arrays:
         return {name: array for name, array in built._asdict().items() if name != "branches"}
 
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Forest:
+    def _restore(self, arrays: Arrays, vectors: FloatMatrix) -> Forest:
         kinds = {"dimensions": np.int32, "thresholds": np.float32, "panels": np.float32, "members": np.int32}
         n_items, n_dimensions = vectors.shape
         forest = Forest(self._branches(n_items), *(contiguous(arrays[name], kind) for name, kind in kinds.items()))
@@ -111,13 +110,6 @@ class KdForest(Index):
 
     def _search(self, content: Content, search: Search) -> Neighbours:
         return search.run(_native.search_forest, content.built, content.n_items, (self.budget, self.leaf_size))
-
-
-def _placed(vectors: FloatMatrix, members: IntArray) -> FloatMatrix:
-    """Items in the order of places; zeros at those of none."""
-    placed = vectors[members]
-    placed[members < 0] = 0
-    return placed
 
 
 EQUAL = 1e-5  # norms that differ by less, relatively, are one

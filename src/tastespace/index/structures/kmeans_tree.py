@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from tastespace import _native, threads
 from tastespace.arrays import FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.index.index import Index
-from tastespace.index.search import Content, Neighbours, Search, check_number, panels_of, require
+from tastespace.index.search import Arrays, Content, Neighbours, Search, panels_at, panels_of, require
 from tastespace.index.structures.kd_forest import lifted
 from tastespace.randomness import generator
 
@@ -47,10 +46,7 @@ class KMeansTree(Index):
     iterations: int = 10
     seed: int = 0
 
-    def _check(self) -> None:
-        for name in ("leaf_size", "budget", "iterations"):
-            check_number(name, getattr(self, name))
-        check_number("branching", self.branching, least=2)
+    least: ClassVar = {"branching": 2, "leaf_size": 1, "budget": 1, "iterations": 1}
 
     def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Tree:
         points = np.hstack([lifted(vectors), np.ones((len(vectors), 1), np.float32)])
@@ -60,12 +56,9 @@ class KMeansTree(Index):
         # The items of each leaf into panels of its own.
         leaves, sizes = _leaves(nodes)
         places = _runs(nodes[leaves, 0].astype(np.int64) * PANEL, sizes)
-        items = order[_runs(np.concatenate([level.begins for level in levels])[leaves], sizes)]
         members: IntArray = np.full(int(_panels(sizes).sum()) * PANEL, -1, np.int32)
-        members[places] = items
-        placed = np.zeros((len(members), vectors.shape[1]), np.float32)
-        placed[places] = vectors[items]
-        return Tree(nodes, centres, panels_of(placed), members)
+        members[places] = order[_runs(np.concatenate([level.begins for level in levels])[leaves], sizes)]
+        return Tree(nodes, centres, panels_at(vectors, members), members)
 
     def _grown(self, points: FloatMatrix, n_threads: int) -> tuple[list[_Level], IntArray]:
         """Level by level; the items of every leaf lie behind one another in the order that comes back."""
@@ -100,11 +93,11 @@ class KMeansTree(Index):
         looked = min(self.budget, content.n_items)
         return f"k-means tree of branching {self.branching}, {looked} of {content.n_items} items looked at"
 
-    def _arrays(self, built: Tree) -> Mapping[str, NDArray[Any]]:
+    def _arrays(self, built: Tree) -> Arrays:
         counts = contiguous(built.nodes[:, 1], np.int32)
         return {"counts": counts, "centres": built.centres, "members": built.members, "panels": built.panels}
 
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Tree:
+    def _restore(self, arrays: Arrays, vectors: FloatMatrix) -> Tree:
         kinds = {"centres": np.float32, "panels": np.float32, "members": np.int32}
         counts = contiguous(arrays["counts"], np.int32)
         tree = Tree(_nodes(counts), *(contiguous(arrays[name], kind) for name, kind in kinds.items()))
@@ -174,18 +167,14 @@ class _Level:
         starts = np.cumsum(sizes) - sizes
         panels = _panels(n_children)
         places = (np.cumsum(panels) - panels)[group] * PANEL + np.arange(len(group)) - firsts[group]
-        n_places = int(panels.sum()) * PANEL
-        below = _Level(
-            np.zeros(n_places, np.int64),
-            np.zeros(n_places, np.int64),
-            np.zeros((n_places, centres.shape[1]), np.float32),
-            np.zeros(n_places, np.int32),
-        )
-        below.sizes[places] = sizes
-        below.begins[places] = self.begins[groups][group] + starts - starts[firsts][group]
-        below.centres[places] = centres
-        below.counts[places] = -sizes
-        return below
+        begins = self.begins[groups][group] + starts - starts[firsts][group]
+
+        def placed(values: NDArray[Any]) -> NDArray[Any]:
+            found = np.zeros((int(panels.sum()) * PANEL, *values.shape[1:]), values.dtype)
+            found[places] = values
+            return found
+
+        return _Level(placed(sizes), placed(begins), placed(centres), placed(-sizes.astype(np.int32)))
 
 
 def _runs(begins: OffsetArray, sizes: OffsetArray) -> OffsetArray:
