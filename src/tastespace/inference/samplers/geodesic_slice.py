@@ -11,13 +11,13 @@ begins with another cut: there and back would not be equally likely, and the den
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from tastespace.arrays import BoolArray, DoubleArray, OffsetArray
+from tastespace.arrays import DoubleArray, OffsetArray
 from tastespace.inference.samplers import target
 from tastespace.inference.samplers.geodesic import checked_on_sphere, on_sphere, unit_tangent
 from tastespace.inference.samplers.target import LogDensity, Move
@@ -28,26 +28,23 @@ from tastespace.inference.transition import Stats
 MAX_TRIALS = 300
 
 
-@dataclass(frozen=True, eq=False)
-class State:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class State(target.Chains):
     """Where the chains are, and how often each had to look."""
 
-    position: DoubleArray  # ... x D
-    log_density: DoubleArray  # ...
     radius: float
-    move: Move
     trials: OffsetArray  # ...: points tried in the last step
 
     def stats(self) -> Stats:
-        return {**self.move.stats(), "trials": float(self.trials.mean())}
+        return {**super().stats(), "trials": float(self.trials.mean())}
 
 
 def init(position: ArrayLike, log_density: LogDensity, *, radius: float = 1.0) -> State:
     """Start here; D >= 2."""
     start = checked_on_sphere(target.checked_position(position), radius)
-    shape = start.shape[:-1]
     value = target.checked_value(log_density, start)
-    return State(start, value, float(radius), target.no_moves(shape), np.zeros(shape, np.int64))
+    move, trials = target.no_moves(value.shape), np.zeros(value.shape, np.int64)
+    return State(position=start, log_density=value, move=move, radius=float(radius), trials=trials)
 
 
 def step(state: State, rng: Generator, log_density: LogDensity) -> State:
@@ -74,7 +71,9 @@ def step(state: State, rng: Generator, log_density: LogDensity) -> State:
         if found.all():
             break
         low, high = np.where(angle < 0, angle, low), np.where(angle < 0, high, angle)
-    return State(position, value, state.radius, _move(found, strange), np.asarray(trials))
+    found = np.asarray(found)
+    move = Move(found, found.astype(np.float64), np.zeros(shape), np.asarray(strange | ~found))
+    return replace(state, position=position, log_density=value, move=move, trials=np.asarray(trials))
 
 
 def first_interval(shape: tuple[int, ...], rng: Generator) -> tuple[DoubleArray, DoubleArray]:
@@ -85,8 +84,3 @@ def first_interval(shape: tuple[int, ...], rng: Generator) -> tuple[DoubleArray,
 
 def _on_circle(position: DoubleArray, tangent: DoubleArray, angle: DoubleArray, radius: float) -> DoubleArray:
     return on_sphere(np.cos(angle)[..., None] * position + np.sin(angle)[..., None] * tangent, radius)
-
-
-def _move(found: BoolArray, strange: BoolArray) -> Move:
-    found, strange = np.asarray(found), np.asarray(strange)
-    return Move(found, found.astype(np.float64), np.zeros(found.shape), np.asarray(strange | ~found))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -119,6 +119,23 @@ def accept_path(energy_error: DoubleArray, rng: Generator) -> Move:
     """Accept the end of a path that should have kept its energy."""
     divergent = ~np.isfinite(energy_error) | (np.asarray(energy_error) > MAX_ENERGY_ERROR)
     return accept(energy_error, np.asarray(divergent), rng)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Chains:
+    """Where chains are, and how they got there."""
+
+    position: DoubleArray  # ... x D
+    log_density: DoubleArray  # ...
+    move: Move
+
+    def after(self, move: Move, **there: DoubleArray) -> Self:
+        """The state after a move: what is there of chains that went, what was here of those that stayed."""
+        found: dict[str, Any] = {name: select(move.accepted, new, getattr(self, name)) for name, new in there.items()}
+        return replace(self, **found, move=move)
+
+    def stats(self) -> Stats:
+        return self.move.stats()
 
 
 def select(accepted: BoolArray, new: DoubleArray, old: DoubleArray) -> DoubleArray:
