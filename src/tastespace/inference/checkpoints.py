@@ -89,26 +89,18 @@ def _mapping(entries: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> dict[st
 
 
 def _made(content: list[Any], arrays: Sequence[NDArray[Any]]) -> Any:
+    """A dataclass of this library, by its name; anything else is refused before it is even looked at."""
     module, name, parts = content
-    kind = _class_of(module, name)
+    kind = None
+    if module.startswith(OUR_MODULES):
+        with suppress(ImportError):
+            kind = vars(import_module(module)).get(name)
+    if not (isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module):
+        raise CheckpointError(f"a value is a {module}.{name}; expected a dataclass of this version of tastespace")
     known = {field.name for field in fields(kind) if field.init}
     if known != parts.keys():
         raise CheckpointError(f"a {name} has {', '.join(parts)}; expected {', '.join(sorted(known))}")
     return kind(**_mapping(parts, arrays))
-
-
-def _class_of(module: str, name: str) -> type[Any]:
-    """A dataclass of this library, by its name; anything else is refused before it is even looked at."""
-    refusal = CheckpointError(f"a value is a {module}.{name}; expected a dataclass of this version of tastespace")
-    if not module.startswith(OUR_MODULES):
-        raise refusal
-    try:
-        kind = vars(import_module(module)).get(name)
-    except ImportError as error:
-        raise refusal from error
-    if not (isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module):
-        raise refusal
-    return kind
 
 
 _UNPACKERS: dict[str, Callable[[Any, Sequence[NDArray[Any]]], Any]] = {
@@ -173,9 +165,9 @@ def read(path: Path) -> Stored:
             _require_known(file.readline())
             header = json.loads(file.readline())
             arrays = [read_array(file, allow_pickle=False) for _ in range(header["arrays"])]
+    except CheckpointError:
+        raise
     except OSError as error:
-        if isinstance(error, CheckpointError):
-            raise
         raise DamagedError(f"it cannot be read: {error.strerror or error}") from error
     return Stored(header["label"], header["value"], arrays)
 
@@ -253,34 +245,26 @@ class Checkpoints:
         run = json.loads(json.dumps(run))
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = self._locked()
+            lock = Lock(self.path / LOCK)
             storage.remove_unfinished(self.path)
+        except BlockingIOError:  # Two runs would delete each other's files.
+            raise CheckpointError(
+                f"another run is writing checkpoints to {self.path}; wait for it, stop it, or take another folder"
+            ) from None
         except OSError as error:
-            if isinstance(error, CheckpointError):
-                raise
             raise CheckpointError(
                 f"{self.path} cannot be written to ({error.strerror or error}); expected a folder for checkpoints"
             ) from error
         try:
             there = self._files()
             if self.resume and not there:
-                warn(
-                    f"there are no checkpoints in {self.path} yet: the run starts from the beginning", CheckpointWarning
-                )
+                text = f"there are no checkpoints in {self.path} yet: the run starts from the beginning"
+                warn(text, CheckpointWarning)
             found = {chain: self._last(chain, steps, run) for chain, steps in there.items()}
         except BaseException:
             lock.release()
             raise
         return RunCheckpoints(self, run, found, lock)
-
-    def _locked(self) -> Lock:
-        """Two runs would delete each other's files."""
-        try:
-            return Lock(self.path / LOCK)
-        except BlockingIOError:
-            raise CheckpointError(
-                f"another run is writing checkpoints to {self.path}; wait for it, stop it, or take another folder"
-            ) from None
 
     def seed(self) -> int | None:
         """The seed of the run in the folder; None if there is none."""
@@ -368,9 +352,9 @@ class RunCheckpoints:
         settings, earlier = self.settings, [other for other in self.settings.steps(chain) if other < step]
         try:
             write(settings.file(chain, step), {"run": self.run, "chain": chain, "step": step}, value)
+        except CheckpointError:
+            raise
         except OSError as error:
-            if isinstance(error, CheckpointError):
-                raise
             before = f"that after step {earlier[-1]} is intact" if earlier else "there is none before it"
             raise CheckpointError(
                 f"the checkpoint of chain {chain + 1} after step {step} cannot be written to {settings.path}: "

@@ -70,9 +70,8 @@ def _who_disagrees(figures: Figures, drawn: DoubleArray) -> str:
     if chains == 1 or not len(unsettled):
         return ""
     is_steady = np.all([rhat(unsettled[:, [chain]]) <= limits.MAX_RHAT for chain in range(chains)], axis=0)
-    if is_steady.mean() < 0.5:
-        return ""
-    return f"the {chains} chains disagree, each of them at rest in a place of its own: "
+    found = f"the {chains} chains disagree, each of them at rest in a place of its own: "
+    return found if is_steady.mean() >= 0.5 else ""
 
 
 def _unsettled_pairs(diagnosis: Diagnosis, pairs: Pairs, figures: Figures) -> str | None:
@@ -153,7 +152,9 @@ def diagnose(trace: Trace) -> Diagnosis:
     figures = measured(drawn)
     if len(drawn):
         pairs = summary(figures, yardstick)
-        diagnosis = replace(diagnosis, rows=(*rows, median_row(figures), worst_row(figures)), pairs=pairs)
+        median = _of_all(figures, limits.MEDIAN, np.median, np.median)
+        worst = _of_all(figures, limits.WORST, np.max, np.min)  # of each column: it need not be of one pair
+        diagnosis = replace(diagnosis, rows=(*rows, median, worst), pairs=pairs)
     return replace(diagnosis, trouble=trouble(diagnosis, figures, drawn, quantities.get(NOISE)))
 
 
@@ -200,8 +201,8 @@ def _yardstick(quantities: dict[str, DoubleArray], drawn: DoubleArray) -> float 
     """What an error is small against: the noise, or where a model has none the differences between predictions."""
     noise = quantities.get(NOISE)
     if noise is not None and noise.size:
-        return number(float(noise.mean()))
-    return number(float(drawn.std())) if drawn.size else None
+        return number(noise.mean())
+    return number(drawn.std()) if drawn.size else None
 
 
 @dataclass(frozen=True)
@@ -287,9 +288,8 @@ class Figures:
     verdicts: tuple[str, ...]
 
     def row(self, quantity: str, place: int = 0) -> Row:
-        columns = (self.mean, self.sd, self.rhat, self.ess_bulk, self.ess_tail, self.mcse)
-        mean, sd, rhat, ess_bulk, ess_tail, mcse = (number(column[place]) for column in columns)
-        return Row(quantity, mean, sd, rhat, ess_bulk, ess_tail, mcse, self.verdicts[place])
+        own = {name: number(column[place]) for name, column in vars(self).items() if name != "verdicts"}
+        return Row(quantity, verdict=self.verdicts[place], **own)
 
 
 def measured(series: DoubleArray) -> Figures:
@@ -321,39 +321,30 @@ def measured(series: DoubleArray) -> Figures:
     return Figures(mean, sd, split_rhat, bulk, tail, mcse, verdicts)
 
 
-def _verdict(rhat: float, ess_bulk: float) -> str:
+def _verdict(rhat: float | None, ess_bulk: float | None) -> str:
     """Not by the tail ESS: answers are mixtures of normals, whose tails do not hang on a rare draw."""
-    if math.isnan(ess_bulk):
+    if ess_bulk is None or math.isnan(ess_bulk):
         return limits.TOO_FEW
-    if rhat > limits.MAX_RHAT:
+    if rhat is not None and rhat > limits.MAX_RHAT:
         return limits.NOT_SETTLED
     return limits.FEW if ess_bulk < limits.MIN_ESS else limits.FINE
 
 
 def _effective(series: DoubleArray) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
     """The effective number of draws in the bulk, in the tails, and for the mean."""
-    from arviz_stats.base.array import array_stats  # Takes a second: only where it is needed.
-
-    ess: Callable[..., DoubleArray] = array_stats.ess
-    return ess(series, method="bulk"), ess(series, method="tail", prob=TAIL), effective_for_mean(series)
+    return _ess(series, method="bulk"), _ess(series, method="tail", prob=TAIL), effective_for_mean(series)
 
 
 def effective_for_mean(series: DoubleArray) -> DoubleArray:
     """How many independent draws would have a mean as exact."""
-    from arviz_stats.base.array import array_stats
+    return _ess(series, method="mean")
+
+
+def _ess(series: DoubleArray, **options: Any) -> DoubleArray:
+    from arviz_stats.base.array import array_stats  # Takes a second: only where it is needed.
 
     ess: Callable[..., DoubleArray] = array_stats.ess
-    return ess(series, method="mean")
-
-
-def median_row(figures: Figures) -> Row:
-    """The median of each column."""
-    return _of_all(figures, limits.MEDIAN, np.median, np.median)
-
-
-def worst_row(figures: Figures) -> Row:
-    """The worst of each column, which need not be of one pair."""
-    return _of_all(figures, limits.WORST, np.max, np.min)
+    return ess(series, **options)
 
 
 def _of_all(figures: Figures, name: str, upward: Any, downward: Any) -> Row:
@@ -367,11 +358,7 @@ def _of_all(figures: Figures, name: str, upward: Any, downward: Any) -> Row:
 
     rhat, bulk = of(figures.rhat, upward), of(figures.ess_bulk, downward)
     is_constant = set(figures.verdicts) == {limits.CONSTANT}
-    verdict = (
-        limits.CONSTANT
-        if is_constant
-        else _verdict(math.nan if rhat is None else rhat, math.nan if bulk is None else bulk)
-    )
+    verdict = limits.CONSTANT if is_constant else _verdict(rhat, bulk)
     tail, mcse = of(figures.ess_tail, downward), of(figures.mcse, upward)
     return Row(name, None, of(figures.sd, upward), rhat, bulk, tail, mcse, verdict)
 
