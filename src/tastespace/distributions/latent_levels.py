@@ -21,7 +21,6 @@ would have 1; less comes through, and next to nothing where the rating is certai
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, FloatMatrix
-from tastespace.distributions.rating_distribution import LevelRatings
+from tastespace.distributions.rating_distribution import LevelRatings, average, blocks, effective_draws
 from tastespace.lazy import special
 
 CELLS = 64  # of a table, a unit of the score: right to 1e-5 of a step between levels
@@ -94,7 +93,6 @@ def _grid(low: float, high: float) -> DoubleArray:
     return np.linspace(low, high, min(int(np.ceil((high - low) * CELLS)), MAX_CELLS) + 1)
 
 
-BLOCK = 1 << 15  # pairs times draws looked at together: they stay in the cache
 # Weights and scales of the normals, fitted so that the largest error over all z is smallest.
 LOGISTIC_WEIGHTS = (0.00907634, 0.10890714, 0.31697868, 0.37392920, 0.17266749, 0.01844115)
 LOGISTIC_SCALES = (0.26946655, 0.36669533, 0.49554426, 0.66834498, 0.89736766, 1.21129123)
@@ -109,9 +107,9 @@ def ordinal_probabilities(
 ) -> DoubleArray:
     """The probability of each of L levels, a row a pair; n x L, right in both tails."""
     found = np.empty((len(means), cuts.shape[1] + 1))
-    for rows in _blocks(means):
+    for rows in blocks(means):
         centre, some = means[rows].astype(np.float64), None if weights is None else weights[rows]
-        spread = _spread(sds[rows])
+        spread = np.sqrt(1 + sds[rows].astype(np.float64) ** 2)  # of the score, and of the noise around it, which is 1
         tail, is_above = np.zeros_like(centre), np.zeros(centre.shape, np.bool_)
         for level in range(found.shape[1]):
             last_tail, was_above = tail, is_above
@@ -122,7 +120,7 @@ def ordinal_probabilities(
                 tail, is_above = np.zeros_like(centre), np.ones(centre.shape, np.bool_)
             # Differences of what lies beyond the cut-points: those of distribution functions near 1 would be rounded.
             likely = np.where(is_above == was_above, np.abs(tail - last_tail), 1 - tail - last_tail)
-            found[rows, level] = _average(likely, some)
+            found[rows, level] = average(likely, some)
     return _normalised(found)
 
 
@@ -133,11 +131,11 @@ def logistic_probabilities(
 ) -> DoubleArray:
     """The probabilities of the lower and of the higher of two levels, a row a pair; n x 2."""
     found = np.empty((len(means), 2))
-    for rows in _blocks(means):
+    for rows in blocks(means):
         tail, some = _logistic_tail(means[rows], sds[rows]), None if weights is None else weights[rows]
         is_likely = means[rows] > 0
-        found[rows, 0] = _average(np.where(is_likely, tail, 1 - tail), some)
-        found[rows, 1] = _average(np.where(is_likely, 1 - tail, tail), some)
+        found[rows, 0] = average(np.where(is_likely, tail, 1 - tail), some)
+        found[rows, 1] = average(np.where(is_likely, 1 - tail, tail), some)
     return _normalised(found)
 
 
@@ -154,12 +152,12 @@ def expected_sd(
     nodes, shares = np.polynomial.hermite_e.hermegauss(NODES)
     shares = (shares / shares.sum()).astype(np.float32)
     found = np.empty(len(means))
-    for rows in _blocks(means):
+    for rows in blocks(means):
         centre, spread = means[rows].astype(np.float32), sds[rows].astype(np.float32)
         some = None if weights is None else weights[rows]
         heights = np.stack([curves.at(centre + np.float32(node) * spread) for node in nodes])  # nodes x n x S
-        heights -= _average(np.einsum("q,qns->ns", shares, heights), some).astype(np.float32)[:, None]
-        found[rows] = _average(np.einsum("q,qns->ns", shares, np.square(heights, out=heights)), some)
+        heights -= average(np.einsum("q,qns->ns", shares, heights), some).astype(np.float32)[:, None]
+        found[rows] = average(np.einsum("q,qns->ns", shares, np.square(heights, out=heights)), some)
     return np.sqrt(found)
 
 
@@ -172,26 +170,9 @@ def _logistic_tail(means: NDArray[Any], sds: NDArray[Any]) -> DoubleArray:
     return tail
 
 
-def _spread(sds: NDArray[Any]) -> DoubleArray:
-    """The sd of the score and of the noise around it, which is 1."""
-    return np.sqrt(1 + sds.astype(np.float64) ** 2)
-
-
-def _average(of_draws: NDArray[Any], weights: NDArray[Any] | None) -> DoubleArray:
-    if weights is None:
-        return np.asarray(of_draws.mean(1, dtype=np.float64))
-    return np.asarray(np.einsum("ns,ns->n", of_draws.astype(np.float64, copy=False), weights.astype(np.float64)))
-
-
 def _normalised(probabilities: DoubleArray) -> DoubleArray:
     """1 together by row: weights are single precision."""
     return np.asarray(probabilities / probabilities.sum(1, keepdims=True))
-
-
-def _blocks(of_pairs: NDArray[Any]) -> Iterator[slice]:
-    step = max(1, BLOCK // max(of_pairs.shape[1], 1))
-    for start in range(0, len(of_pairs), step):
-        yield slice(start, min(start + step, len(of_pairs)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,13 +205,8 @@ class LatentScores:
             probabilities = logistic_probabilities(self.means, self.sds, self.weights)
         else:
             probabilities = ordinal_probabilities(self.means, self.sds, self.cuts, self.weights)
-        return LevelRatings(probabilities, self.levels, self._effective_draws)
-
-    @property
-    def _effective_draws(self) -> DoubleArray | None:
-        if self.weights is None:
-            return None
-        return np.asarray(1 / np.sum(self.weights.astype(np.float64) ** 2, axis=1))
+        n_draws = None if self.weights is None else effective_draws(self.weights)
+        return LevelRatings(probabilities, self.levels, n_draws)
 
 
 MIN_INFORMATION = 1e-6  # of information: a rating that is as good as certain tells nothing, and may be divided by

@@ -91,7 +91,11 @@ def tune(
         accuracy = ACCURACY
     target = Target(accuracy, acceptance, latency_ms, k, n_th)
     _check(target, seconds)
-    check_structures(structures)
+    for name in structures or ():
+        if name not in structure_names():
+            raise InvalidParameterError(
+                f"there is no structure {name!r} to try; expected some of {', '.join(structure_names())}"
+            )
     vectors, queries = contiguous(vectors, np.float32), contiguous(queries, np.float32)
     if queries.ndim != 2 or len(queries) < 2:
         raise InvalidParameterError(f"there are {len(queries)} queries; expected at least 2, to choose and to check by")
@@ -152,8 +156,9 @@ class _Tuner:
         self._trials: list[Trial] = []
         self._builds: dict[str, float] = {}  # seconds of the longest build of each structure, or what is expected
         self._is_complete = True
+        self._passed: list[_Passed] = []  # the fastest that reach the target, beside the exact scan
         trial, _ = self._try(EXACT, self._exact, exact_seconds, self._choosing, QUICK)
-        self._passed = [_Passed(trial, None, 0, self._exact)]
+        self._scan = _Passed(trial, None, 0, self._exact)
 
     def consider(self, design: Design) -> None:
         """Build it if there is time, and find the least effort that reaches the target."""
@@ -166,19 +171,14 @@ class _Tuner:
         index, build_seconds = built
         self._builds[design.structure] = max(build_seconds, self._builds[design.structure])
         passed = self._least_effort(design, index, build_seconds)
-        if passed is not None:
-            self._passed.append(passed)
-            self._passed.sort(key=lambda entry: -entry.trial.speedup)
-            # Others would only fill the memory.
-            scan = next(entry for entry in self._passed if entry.design is None)
-            best = [entry for entry in self._passed if entry.design is not None][:FINALISTS]
-            self._passed = [*best, scan]
+        if passed is not None:  # Others would only fill the memory.
+            self._passed = sorted([*self._passed, passed], key=lambda entry: -entry.trial.speedup)[:FINALISTS]
 
     def conclude(self) -> Tuned:
         """The fastest of the finalists, by a longer measurement on the held-out queries."""
         n_trials = len(self._trials)
-        finals = [self._final(entry) for entry in self._passed]
-        scan = next(final for final in finals if final[0].structure == EXACT)
+        finals = [self._final(entry) for entry in (*self._passed, self._scan)]
+        scan = finals[-1]
         enough = [final for final in finals if self._finds_enough(final[0])]
         best = max(enough, key=lambda final: final[0].speedup_over_exact, default=scan)
         if best[0].speedup_over_exact < NOT_WORTH_IT:
@@ -258,9 +258,8 @@ class _Tuner:
 
     def _is_hopeless(self, trial: Trial) -> bool:
         """Whether one that does not find enough is already too slow."""
-        return trial.speedup_over_exact < HOPELESS or trial.speedup < HOPELESS * max(
-            entry.trial.speedup for entry in self._passed
-        )
+        fastest = max(entry.trial.speedup for entry in (*self._passed, self._scan))
+        return trial.speedup_over_exact < HOPELESS or trial.speedup < HOPELESS * fastest
 
     def _try(
         self, structure: str, index: Index, build_seconds: float, truth: Truth, share: float, *, batched: bool = False
@@ -374,6 +373,7 @@ class Design:
     prototype: Any  # what it will be, without anything learned
     effort: str
     least: int
+    is_slow: bool = False  # whether it is worth finding out how long a build will take before it is begun
     shared: SharedReductions | None = None  # for a structure over a reduction
 
     def build(self, vectors: FloatMatrix, queries: FloatMatrix) -> tuple[Index, float]:
@@ -383,12 +383,6 @@ class Design:
             return self.shared.build(index, vectors, queries)
         begun = perf_counter()
         return index.build(vectors), perf_counter() - begun
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether it is worth finding out how long a build will take before it is begun."""
-        grid = GRIDS.get(self.structure.split()[-1])
-        return grid is not None and grid.is_slow
 
     def set_effort(self, index: Any, value: int) -> None:
         """Make the next searches look so long."""
@@ -401,15 +395,6 @@ class Design:
 def structure_names() -> list[str]:
     """The structures that can be asked for."""
     return [EXACT, *GRIDS, REDUCED]
-
-
-def check_structures(structures: Sequence[str] | None) -> None:
-    """Refuse what is not there to be tried."""
-    for name in structures or ():
-        if name not in structure_names():
-            raise InvalidParameterError(
-                f"there is no structure {name!r} to try; expected some of {', '.join(structure_names())}"
-            )
 
 
 def designs(
@@ -437,7 +422,8 @@ def _plain(name: str, n_items: int, seed: int, threads: int | None) -> list[Desi
     common: dict[str, Any] = {"threads": threads}
     if any(field.name == "seed" for field in fields(structure)):
         common["seed"] = seed
-    return [Design(name, structure(**options, **common), grid.effort, grid.least) for options in grid.options(n_items)]
+    indexes = (structure(**options, **common) for options in grid.options(n_items))
+    return [Design(name, index, grid.effort, grid.least, grid.is_slow) for index in indexes]
 
 
 def _whitened(plain: list[Design], k: int, **common: Any) -> Iterator[Design]:
@@ -451,10 +437,15 @@ def _whitened(plain: list[Design], k: int, **common: Any) -> Iterator[Design]:
 
 def _inside(plain: list[Design], shared: SharedReductions, **options: Any) -> list[Design]:
     """The same structures, each over a reduction of the vectors."""
-    found = ((one, Reduced(inner=one.prototype, **options)) for one in plain)
-    return [
-        Design(f"{REDUCED} {one.structure}", index, f"inner.{one.effort}", one.least, shared) for one, index in found
-    ]
+    found = []
+    for one in plain:
+        index, name, effort = (
+            Reduced(inner=one.prototype, **options),
+            f"{REDUCED} {one.structure}",
+            f"inner.{one.effort}",
+        )
+        found.append(replace(one, structure=name, prototype=index, effort=effort, shared=shared))
+    return found
 
 
 def _in_turn(columns: list[list[Design]]) -> list[Design]:
