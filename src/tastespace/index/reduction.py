@@ -25,7 +25,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import _native
-from tastespace.arrays import DoubleArray, FloatMatrix, IntArray, contiguous
+from tastespace.arrays import DoubleArray, FloatMatrix, contiguous
 from tastespace.errors import InvalidParameterError
 from tastespace.index.index import INNER, Index, inner_arrays, unbuilt, with_threads
 from tastespace.index.search import Arrays, Content, Neighbours, Search, best_of, require
@@ -244,23 +244,18 @@ class SharedReductions:
 
     def build(self, unbuilt: Reduced, vectors: FloatMatrix, queries: FloatMatrix) -> tuple[Index, float]:
         """What its own `build` would give, and the seconds that would have taken."""
-        begun = perf_counter()
-        if unbuilt.reduction != "whitened" or unbuilt.n_coordinates > FOUND:
+        begun, key, n = perf_counter(), (unbuilt.seed, len(vectors)), unbuilt.n_coordinates
+        if unbuilt.reduction != "whitened" or n > FOUND:
             return unbuilt.build(vectors, queries), perf_counter() - begun
-        whole, all_codes, seconds = self._whole(unbuilt.seed, vectors, queries)
-        begun, n = perf_counter(), unbuilt.n_coordinates
+        if key not in self._found:
+            whole = Whitened.of(vectors, queries, FOUND, generator(unbuilt.seed))
+            self._found[key] = whole, whole.items(vectors), perf_counter() - begun
+        whole, all_codes, seconds = self._found[key]
+        begun = perf_counter()
         codes = contiguous(all_codes[:, :n], np.float32)
         unbuilt.inner.threads = unbuilt.threads
         arrays = Codes(whole.first(n), codes, unbuilt.inner.build(codes)).arrays()
         return unbuilt.restore(arrays, vectors), seconds + perf_counter() - begun
-
-    def _whole(self, seed: int, vectors: FloatMatrix, queries: FloatMatrix) -> tuple[Whitened, FloatMatrix, float]:
-        key = (seed, len(vectors))
-        if key not in self._found:
-            begun = perf_counter()
-            whole = Whitened.of(vectors, queries, FOUND, generator(seed))
-            self._found[key] = whole, whole.items(vectors), perf_counter() - begun
-        return self._found[key]
 
 
 @dataclass(kw_only=True)
@@ -317,17 +312,12 @@ class Vote(Index):
         for part, queries in zip(content.built, self._split(search.queries), strict=True):
             mine = with_threads(part, self.threads)
             lists.append(mine.search(queries, each, excluded=search.excluded, allowed=search.allowed).items)
-        found = Neighbours.empty(len(search.queries), search.k)
+        found = Neighbours.none(len(search.queries), search.k)
         for row, (listed, query) in enumerate(zip(np.hstack(lists), search.queries, strict=True)):
-            chosen = self._elected(listed, content, query[None], search)
-            best = best_of(chosen, self._vectors(content), query[None], search.k, search.threads)
-            found.items[row], found.scores[row] = best.items[0], best.scores[0]
+            items, votes = np.unique(listed[listed >= 0], return_counts=True)
+            best = best_of(items, self._vectors(content), query[None], max(len(items), 1), search.threads)
+            order, scores = best.items[0, : len(items)], best.scores[0, : len(items)]
+            by_votes = np.argsort(-votes[np.searchsorted(items, order)], kind="stable")
+            elected = np.sort(by_votes[: search.k])  # the places of the k items with most votes
+            found.items[row, : len(elected)], found.scores[row, : len(elected)] = order[elected], scores[elected]
         return found
-
-    def _elected(self, listed: IntArray, content: Content, query: FloatMatrix, search: Search) -> IntArray:
-        """The k items with most votes."""
-        items, votes = np.unique(listed[listed >= 0], return_counts=True)
-        order = best_of(items, self._vectors(content), query, max(len(items), 1), search.threads).items[0]
-        order = order[order >= 0]
-        by_votes = np.argsort(-votes[np.searchsorted(items, order)], kind="stable")
-        return np.asarray(order[by_votes[: search.k]])

@@ -50,10 +50,7 @@ class Excluded:
         return Excluded(before[self.offsets], items)
 
     def for_kernels(self) -> dict[str, NDArray[Any]]:
-        return {
-            "excluded_offsets": contiguous(self.offsets, np.int64),
-            "excluded": contiguous(self.items, np.int32),
-        }
+        return {"excluded_offsets": contiguous(self.offsets, np.int64), "excluded": contiguous(self.items, np.int32)}
 
 
 @dataclass(frozen=True, eq=False)

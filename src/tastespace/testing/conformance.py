@@ -30,7 +30,6 @@ from tastespace.errors import DataError, InvalidParameterError, NotFittedError, 
 from tastespace.index.structures.exact import Exact
 from tastespace.models import Recommender
 from tastespace.models.base.posterior import Belief, Pairs, People, abilities_of, score_blocks
-from tastespace.models.base.similarity import Similar
 from tastespace.randomness import generator
 from tastespace.testing.toys import checkerboard, tastes
 
@@ -39,16 +38,6 @@ def believed(fitted: Recommender, users: Sequence[int] | None = None) -> Belief:
     """What is believed of training users, given as rows (None: of all); row -1 is somebody never seen."""
     rows = np.array(range(fitted.ratings_.n_users) if users is None else users, np.int32)
     return fitted.posterior_.believe(People.known(rows, fitted.ratings_.by_user), 1)
-
-
-def _require_similarity(found: Similar) -> None:
-    """From 1 down to -1, without repeats, and nothing is like itself."""
-    for position, table in enumerate(found):
-        similarity = table["similarity"].to_numpy()
-        assert (np.diff(similarity) <= 0).all()
-        assert (np.abs(similarity) <= 1 + 1e-5).all()
-        assert table[found.side].n_unique() == table.height
-        assert found.ids[position] not in table[found.side].to_list()
 
 
 class RecommenderConformance:
@@ -328,23 +317,25 @@ class RecommenderConformance:
 
     # Similarity and reasons
 
-    def test_similar_items_or_their_refusal(self, fitted: Recommender, ratings: Ratings) -> None:
-        if not abilities_of(fitted.posterior_)["similar_items"]:
-            with pytest.raises(InvalidParameterError, match="how similar items are"):
-                fitted.similar_items([0])
+    @pytest.mark.parametrize("side", ["items", "users"])
+    def test_similarity_or_its_refusal(self, fitted: Recommender, ratings: Ratings, side: str) -> None:
+        """From 1 down to -1, without repeats, and nothing is like itself."""
+        similar, ids = getattr(fitted, f"similar_{side}"), getattr(ratings, side).ids
+        if not abilities_of(fitted.posterior_)[f"similar_{side}"]:
+            with pytest.raises(InvalidParameterError, match=f"how similar {side} are"):
+                similar([0])
             return
-        found = fitted.similar_items(ratings.items.ids, ratings.n_items)
-        _require_similarity(found)
-        with pytest.raises(UnknownIdError, match="nowhere"):
-            fitted.similar_items(["nowhere"])
-
-    def test_similar_users_or_their_refusal(self, fitted: Recommender, ratings: Ratings) -> None:
-        if not abilities_of(fitted.posterior_)["similar_users"]:
-            with pytest.raises(InvalidParameterError, match="how similar users are"):
-                fitted.similar_users([0])
+        found = similar(ids, len(ids))
+        for position, table in enumerate(found):
+            similarity = table["similarity"].to_numpy()
+            assert (np.diff(similarity) <= 0).all()
+            assert (np.abs(similarity) <= 1 + 1e-5).all()
+            assert table[found.side].n_unique() == table.height
+            assert found.ids[position] not in table[found.side].to_list()
+        if side == "items":
+            with pytest.raises(UnknownIdError, match="nowhere"):
+                similar(["nowhere"])
             return
-        found = fitted.similar_users(ratings.users.ids, ratings.n_users)
-        _require_similarity(found)
         stranger = fitted.similar_users(["nobody", "new"], history=Ratings.from_arrays(["new"] * 2, [0, 1], [5.0, 1.0]))
         assert stranger.cold.tolist() == [True, False]
         assert stranger.of(0).height == 0
@@ -400,10 +391,6 @@ class RecommenderConformance:
         assert not ranking.cold[0]
         assert not {0, 1} & set(ranking.item_ids.to_list())
         assert fitted.recommend(["nobody"]).cold[0]
-
-    def test_a_history_of_unknown_items_warns_and_names_them(self, fitted: Recommender) -> None:
-        with pytest.warns(UserWarning, match="nowhere"):
-            fitted.recommend(history={"nowhere": 5.0, 1: 4.0})
 
     def test_news_of_one_user_do_not_touch_another(self, fitted: Recommender, tmp_path: Path) -> None:
         save(fitted, tmp_path / "model", with_ratings=fitted.is_its_ratings)
@@ -483,7 +470,8 @@ class RecommenderConformance:
         for one, other in zip(found, expected, strict=True):
             assert_array_equal(one, other)
 
-    def test_remarks_travel_with_answers(self, fitted: Recommender) -> None:
+    def test_a_history_of_unknown_items_warns_and_names_them(self, fitted: Recommender) -> None:
+        """The remark also travels with the answer."""
         with pytest.warns(UserWarning, match="nowhere"):
             ranking = fitted.recommend(history={"nowhere": 5.0, 1: 4.0})
         assert len(ranking.remarks) == 1

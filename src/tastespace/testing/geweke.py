@@ -220,10 +220,8 @@ def evaluate_functionals(functionals: Functionals[Params], params: Params, ratin
 
 def find_not_finite(functionals: Functionals[Params], values: DoubleArray) -> str | None:
     """A message about the first functional that is infinite or NaN; None if all are finite."""
-    for name, value in zip(functionals, values, strict=True):
-        if not math.isfinite(value):
-            return f"{name} is {value}"
-    return None
+    named = zip(functionals, values, strict=True)
+    return next((f"{name} is {value}" for name, value in named if not math.isfinite(value)), None)
 
 
 def _compare(name: str, apart: DoubleArray, chained: DoubleArray) -> Compared:

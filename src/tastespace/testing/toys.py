@@ -28,6 +28,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.shapes import Shape
 from tastespace.data.synthetic import BlockPool, draw_pairs, numbered
 from tastespace.errors import InvalidParameterError
+from tastespace.lazy import special
 
 Observed = Literal["random", "skewed"]
 Pairs = tuple[NDArray[Any], NDArray[Any]]
@@ -69,9 +70,7 @@ def _logistic(score: DoubleArray) -> DoubleArray:
 
 
 def _probit(score: DoubleArray) -> DoubleArray:
-    from scipy.special import ndtr
-
-    return np.asarray(ndtr(score))
+    return np.asarray(special.ndtr(score))
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,9 +180,7 @@ def ordinal(
     if cuts.ndim != 1 or not len(cuts) or not (np.diff(cuts) > 0).all():
         raise InvalidParameterError(f"cut_points is {cut_points!r}; expected ascending numbers")
     plain = _truth(n_users, n_items, n_factors, biases, spread, rng)
-    truth = OrdinalTruth(
-        0.0, plain.users, plain.items, plain.user_biases, plain.item_biases, noise=1.0, cut_points=cuts
-    )
+    truth = OrdinalTruth(**vars(replace(plain, noise=1.0)), cut_points=cuts)
     pairs = observed_pairs(n_users, n_items, density, observed, rng)
     latent = truth.score(*pairs) + rng.standard_normal(len(pairs[0]))
     return _ratings(truth, pairs, 1 + np.searchsorted(cuts, latent)), truth
