@@ -91,11 +91,10 @@ def tune(
         accuracy = ACCURACY
     target = Target(accuracy, acceptance, latency_ms, k, n_th)
     _check(target, seconds)
+    known = [EXACT, *GRIDS, REDUCED]
     for name in structures or ():
-        if name not in structure_names():
-            raise InvalidParameterError(
-                f"there is no structure {name!r} to try; expected some of {', '.join(structure_names())}"
-            )
+        if name not in known:
+            raise InvalidParameterError(f"there is no structure {name!r} to try; expected some of {', '.join(known)}")
     vectors, queries = contiguous(vectors, np.float32), contiguous(queries, np.float32)
     if queries.ndim != 2 or len(queries) < 2:
         raise InvalidParameterError(f"there are {len(queries)} queries; expected at least 2, to choose and to check by")
@@ -266,8 +265,7 @@ class _Tuner:
     ) -> tuple[Trial, Quality]:
         quality = truth.judge(index.search(truth.queries, self._target.k).items)
         measured = (index, self._exact, self._vectors, truth.queries, self._target.k, share * self._seconds)
-        timing = time_single(*measured)
-        batch = time_batch(*measured) if batched else None
+        timing, batch = time_single(*measured), time_batch(*measured) if batched else None
         trial = Trial(
             structure=structure,
             description=index.description,
@@ -283,7 +281,9 @@ class _Tuner:
             batched_speedup_over_exact=None if batch is None else batch.speedup_over_exact,
         )
         self._trials.append(trial)
-        self._tell(trial)
+        total = max(1, round(self._seconds))
+        step = min(total, round(perf_counter() - self._begun))
+        self._observer(Progress("indexing", step, total, {"accuracy": trial.accuracy, "speed-up": trial.speedup}))
         return trial, quality
 
     def _is_enough(self, quality: Quality) -> bool:
@@ -295,11 +295,6 @@ class _Tuner:
     def _left(self) -> float:
         """Seconds, less what the finalists will take."""
         return self._seconds * (1 - 2 * LONG * (FINALISTS + 1)) - (perf_counter() - self._begun)
-
-    def _tell(self, trial: Trial) -> None:
-        total = max(1, round(self._seconds))
-        step = min(total, round(perf_counter() - self._begun))
-        self._observer(Progress("indexing", step, total, {"accuracy": trial.accuracy, "speed-up": trial.speedup}))
 
 
 def _margin(values: Any, least: float) -> float:
@@ -390,11 +385,6 @@ class Design:
         for part in outer:
             index = getattr(index, part)
         setattr(index, name, value)
-
-
-def structure_names() -> list[str]:
-    """The structures that can be asked for."""
-    return [EXACT, *GRIDS, REDUCED]
 
 
 def designs(

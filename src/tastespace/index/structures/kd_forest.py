@@ -91,21 +91,15 @@ class KdForest(Index):
         # The search does not look at each of them again.
         shape = (self.n_trees, len(forest.branches))
         n_places = self.n_trees * self._n_leaves(n_items) * self.leaf_size
-        require(
-            forest.dimensions.shape == forest.thresholds.shape == shape,
-            f"expected {shape[0]} trees of {shape[1]} nodes",
-        )
+        has_nodes = forest.dimensions.shape == forest.thresholds.shape == shape
+        require(has_nodes, f"expected {shape[0]} trees of {shape[1]} nodes")
         require(forest.members.shape == (n_places,), f"{len(forest.members)} places in leaves, expected {n_places}")
         require(forest.panels.shape == (n_places * n_dimensions,), "items of another number of dimensions")
-        require(
-            int(forest.dimensions.min()) >= 0 and int(forest.dimensions.max()) <= n_dimensions,
-            "splits at dimensions that the model does not have",
-        )
+        are_known = int(forest.dimensions.min()) >= 0 and int(forest.dimensions.max()) <= n_dimensions
+        require(are_known, "splits at dimensions that the model does not have")
         items = forest.members.reshape(self.n_trees, -1)
-        require(
-            int(items[:, :n_items].min()) >= 0 and int(items.max()) < n_items,
-            "items in leaves that the model does not have",
-        )
+        are_known = int(items[:, :n_items].min()) >= 0 and int(items.max()) < n_items
+        require(are_known, "items in leaves that the model does not have")
         return forest
 
     def _search(self, content: Content, search: Search) -> Neighbours:

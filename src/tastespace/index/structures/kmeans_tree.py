@@ -114,10 +114,8 @@ class KMeansTree(Index):
         require(tree.members.shape == (n_places,), f"{tree.members.size} places in leaves, expected {n_places}")
         require(tree.panels.shape == (n_places * n_dimensions,), "items of another number of dimensions")
         places = _runs(tree.nodes[leaves, 0].astype(np.int64) * PANEL, sizes)
-        require(
-            int(tree.members[places].min()) >= 0 and int(tree.members.max()) < n_items,
-            "items in leaves that the model does not have",
-        )
+        are_known = int(tree.members[places].min()) >= 0 and int(tree.members.max()) < n_items
+        require(are_known, "items in leaves that the model does not have")
         return tree
 
     def _search(self, content: Content, search: Search) -> Neighbours:
