@@ -56,7 +56,7 @@ class NormalMixture:
     def sd(self) -> DoubleArray:
         """The spread of the components' means, and their own."""
         found = np.empty(len(self))
-        _native.mixture_sd(*self._components, found, weights=self._weights)
+        _native.mixture_sd(out=found, **self._arrays)
         return found
 
     @property
@@ -75,15 +75,13 @@ class NormalMixture:
         values = np.asarray(values, np.float64)
         at = contiguous(values.reshape(len(self), values.shape[1] if values.ndim == 2 else 1), np.float64)
         below = np.empty(at.shape)
-        _native.mixture_cdf(*self._components, at, below, weights=self._weights, inclusive=inclusive)
+        _native.mixture_cdf(values=at, out=below, inclusive=inclusive, **self._arrays)
         return below.reshape(values.shape)
 
     def quantile(self, probability: float) -> DoubleArray:
         """Where the distribution function reaches a probability between 0 and 1."""
-        found = np.empty(len(self))
-        _native.mixture_quantile(
-            *self._components, probability, float(special.ndtri(probability)), found, weights=self._weights
-        )
+        found, standard = np.empty(len(self)), float(special.ndtri(probability))
+        _native.mixture_quantile(probability=probability, standard=standard, out=found, **self._arrays)
         return found
 
     def log_density(self, values: NDArray[Any], *, least_sd: float = 0.0) -> DoubleArray:
@@ -161,13 +159,10 @@ class NormalMixture:
         return standard
 
     @property
-    def _components(self) -> tuple[FloatMatrix, FloatMatrix]:
+    def _arrays(self) -> dict[str, Any]:
         """Means, sds and weights as kernels want them."""
-        return contiguous(self.means, np.float32), contiguous(self.sds, np.float32)
-
-    @property
-    def _weights(self) -> FloatMatrix | None:
-        return None if self.weights is None else contiguous(self.weights, np.float32)
+        arrays = {"means": self.means, "sds": self.sds, "weights": self.weights}
+        return {name: contiguous(array, np.float32) for name, array in arrays.items() if array is not None}
 
 
 def _mean_distance(distance: NDArray[Any], sds: NDArray[Any]) -> DoubleArray:

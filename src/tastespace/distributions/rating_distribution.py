@@ -235,12 +235,12 @@ class LevelRatings(RatingDistribution):
 
     def contains(self, values: NDArray[Any], coverages: Sequence[float]) -> BoolArray:
         values, slack = np.asarray(values, np.float64), self._scale.slack
-        inside = [
-            (values >= self.quantile((1 - coverage) / 2) - slack)
-            & (values <= self.quantile((1 + coverage) / 2) + slack)
-            for coverage in coverages
-        ]
-        return np.stack(inside, axis=1)
+
+        def inside(coverage: float) -> BoolArray:
+            low, high = self.quantile((1 - coverage) / 2), self.quantile((1 + coverage) / 2)
+            return np.asarray((values >= low - slack) & (values <= high + slack))
+
+        return np.stack([inside(coverage) for coverage in coverages], axis=1)
 
     @cached_property
     def _edges(self) -> DoubleArray:

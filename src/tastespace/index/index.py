@@ -132,12 +132,7 @@ class Index(ABC):
         return self.state_.n_bytes + (0 if content.built is None else self._n_bytes(content))
 
     def search(
-        self,
-        queries: FloatMatrix,
-        k: int,
-        *,
-        excluded: Excluded | None = None,
-        allowed: BoolArray | None = None,
+        self, queries: FloatMatrix, k: int, *, excluded: Excluded | None = None, allowed: BoolArray | None = None
     ) -> Neighbours:
         """The k best items of each query, but those excluded for it, and of those allowed for all."""
         state = self.state_  # Once: a change makes another.
@@ -161,10 +156,7 @@ class Index(ABC):
     def add(self, vectors: FloatMatrix) -> IntArray:
         """Add items, which are found at once; returns their rows."""
         vectors = np.asarray(vectors, np.float32)
-        if vectors.ndim != 2 or vectors.shape[1] != self.n_dimensions_:
-            raise InvalidParameterError(
-                f"vectors have the shape {vectors.shape}; expected (n, {self.n_dimensions_}) as the items have"
-            )
+        asked.check_shape("vectors", vectors, self.n_dimensions_)
         before = self.state_
         self._change(before.with_tail(before.tail.added(asked.checked_vectors(vectors))))
         return np.arange(before.n_rows, before.n_rows + len(vectors), dtype=np.int32)
@@ -249,8 +241,7 @@ def with_threads(index: Index, threads: int | None) -> Any:
         return index
     changed = copy(index)
     changed.threads = threads
-    for field in fields(index):
-        inner = getattr(index, field.name)
+    for name, inner in vars(index).items():
         if isinstance(inner, Index):
-            setattr(changed, field.name, with_threads(inner, threads))
+            setattr(changed, name, with_threads(inner, threads))
     return changed

@@ -178,20 +178,19 @@ class Reduced(Index):
             raise InvalidParameterError(f"reduction is {self.reduction!r}; expected one of {', '.join(REDUCTIONS)}")
 
     def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Codes:
-        reduction = self._reduction(vectors, None if queries is None else contiguous(queries, np.float32))
+        queries = None if queries is None else contiguous(queries, np.float32)
+        if self.reduction == "whitened":
+            reduction: Reduction = Whitened.of(vectors, queries, self.n_coordinates, generator(self.seed))
+        elif queries is None or not len(queries):
+            raise InvalidParameterError("the reduction is unbiased, and there are no queries; expected some of them")
+        else:
+            reduction = Unbiased.of(queries)
         codes = reduction.items(vectors)
         # A structure of its own: the one that was given may be in use.
         inner = unbuilt(self.inner)
         inner.threads = self.threads
         self.inner = inner.build(codes)
         return Codes(reduction, codes, inner)
-
-    def _reduction(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Reduction:
-        if self.reduction == "whitened":
-            return Whitened.of(vectors, queries, self.n_coordinates, generator(self.seed))
-        if queries is None or not len(queries):
-            raise InvalidParameterError("the reduction is unbiased, and there are no queries; expected some of them")
-        return Unbiased.of(queries)
 
     def _describe(self, content: Content) -> str:
         if content.built is None:

@@ -130,14 +130,19 @@ def require(fits: bool, what: str) -> None:
         raise ValueError(f"the index does not fit: {what}")
 
 
+def check_shape(name: str, vectors: FloatMatrix, n_dimensions: int) -> None:
+    """Refuse vectors of other dimensions than the items have."""
+    if vectors.ndim != 2 or vectors.shape[1] != n_dimensions:
+        raise InvalidParameterError(
+            f"{name} have the shape {vectors.shape}; expected (n, {n_dimensions}) as the items have"
+        )
+
+
 def checked_queries(queries: FloatMatrix, n_dimensions: int) -> FloatMatrix:
     """Queries as kernels take them; errors where they are none."""
     # Every microsecond counts here: a search of one query may take ten.
     queries = contiguous(queries, np.float32)
-    if queries.ndim != 2 or queries.shape[1] != n_dimensions:
-        raise InvalidParameterError(
-            f"queries have the shape {queries.shape}; expected (n, {n_dimensions}) as the items have"
-        )
+    check_shape("queries", queries, n_dimensions)
     # One product tells of a single query, unless it is very long, in a tenth of the time.
     flat = queries.reshape(-1)
     if not isfinite(flat.dot(flat)) and not np.isfinite(queries).all():

@@ -90,7 +90,7 @@ def tune(
     if accuracy is None and acceptance is None:
         accuracy = ACCURACY
     target = Target(accuracy, acceptance, latency_ms, k, n_th)
-    _check(target, seconds)
+    _check(target, seconds, len(vectors))
     known = [EXACT, *GRIDS, REDUCED]
     for name in structures or ():
         if name not in known:
@@ -98,7 +98,6 @@ def tune(
     vectors, queries = contiguous(vectors, np.float32), contiguous(queries, np.float32)
     if queries.ndim != 2 or len(queries) < 2:
         raise InvalidParameterError(f"there are {len(queries)} queries; expected at least 2, to choose and to check by")
-    _check_acceptance(target, len(vectors))
     learning, choosing, held_out = _parts(queries, vectors, seed)
     tuner = _Tuner(vectors, learning, choosing, held_out, target, seconds, structures or (), threads, observer)
     if len(vectors):
@@ -302,7 +301,7 @@ def _margin(values: Any, least: float) -> float:
     return min(MARGIN * float(values.std()) / sqrt(len(values)), (1 - least) / 2)
 
 
-def _check(target: Target, seconds: float) -> None:
+def _check(target: Target, seconds: float, n_items: int) -> None:
     for name, share in (("accuracy", target.accuracy), ("acceptance", target.acceptance)):
         if share is not None and not (_is_number(share) and 0 < share <= 1):
             raise InvalidParameterError(f"{name} is {share!r}; expected a number above 0 and up to 1, such as 0.95")
@@ -311,10 +310,7 @@ def _check(target: Target, seconds: float) -> None:
             raise InvalidParameterError(f"{name} is {amount!r}; expected a number above 0")
     check_number("k", target.k)
     check_number("n_th", target.n_th)
-
-
-def _check_acceptance(target: Target, n_items: int) -> None:
-    """Refuse an acceptance that no list of k items can have: the last of more than `n_th` is not one of the best."""
+    # No list of k items can have it: the last of more than `n_th` is not one of the best.
     if target.acceptance is not None and min(target.k, n_items) > target.n_th:
         raise InvalidParameterError(
             f"k is {target.k}, and acceptance asks for the true best {target.n_th} only, which no list of that length "
@@ -397,7 +393,8 @@ def designs(
     threads: int | None,
 ) -> list[Design]:
     """All that is tried beside the exact scan, the likeliest first: one of each structure, then the next of each."""
-    plain = _in_turn([_plain(name, len(vectors), seed, threads) for name in GRIDS])
+    in_turn = chain.from_iterable(zip_longest(*(_plain(name, len(vectors), seed, threads) for name in GRIDS)))
+    plain = [design for design in in_turn if design is not None]
     common = {"seed": seed, "threads": threads}
     found = plain
     if vectors.shape[1] > WIDE:
@@ -427,17 +424,10 @@ def _whitened(plain: list[Design], k: int, **common: Any) -> Iterator[Design]:
 
 def _inside(plain: list[Design], shared: SharedReductions, **options: Any) -> list[Design]:
     """The same structures, each over a reduction of the vectors."""
-    found = []
-    for one in plain:
-        index, name, effort = (
-            Reduced(inner=one.prototype, **options),
-            f"{REDUCED} {one.structure}",
-            f"inner.{one.effort}",
-        )
-        found.append(replace(one, structure=name, prototype=index, effort=effort, shared=shared))
-    return found
 
+    def inside(one: Design) -> Design:
+        name, effort = f"{REDUCED} {one.structure}", f"inner.{one.effort}"
+        index = Reduced(inner=one.prototype, **options)
+        return replace(one, structure=name, prototype=index, effort=effort, shared=shared)
 
-def _in_turn(columns: list[list[Design]]) -> list[Design]:
-    """The first of each, then the second of each."""
-    return [design for design in chain.from_iterable(zip_longest(*columns)) if design is not None]
+    return [inside(one) for one in plain]

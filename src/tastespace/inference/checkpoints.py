@@ -24,12 +24,13 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from importlib import import_module
 from numbers import Integral
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib.format import read_array, write_array
@@ -71,17 +72,14 @@ def _packed(value: Any, arrays: Arrays) -> Any:
         return {type(value).__name__: [_packed(entry, arrays) for entry in value]}
     if isinstance(value, Mapping) and all(type(key) is str for key in value):
         return {"mapping": {key: _packed(entry, arrays) for key, entry in value.items()}}
-    if is_dataclass(value) and _is_ours(type(value)):
+    kind = type(value)
+    if is_dataclass(kind) and kind.__module__.startswith(OUR_MODULES) and "." not in kind.__qualname__:
         parts = {field.name: _packed(getattr(value, field.name), arrays) for field in fields(value) if field.init}
-        return {"class": [type(value).__module__, type(value).__qualname__, parts]}
+        return {"class": [kind.__module__, kind.__qualname__, parts]}
     raise CheckpointError(
-        f"a state holds a {type(value).__module__}.{type(value).__qualname__}, which a checkpoint cannot hold; "
+        f"a state holds a {kind.__module__}.{kind.__qualname__}, which a checkpoint cannot hold; "
         "expected arrays, numbers, texts, lists, mappings by name and frozen dataclasses of the library"
     )
-
-
-def _is_ours(kind: type) -> bool:
-    return kind.__module__.startswith(OUR_MODULES) and "." not in kind.__qualname__
 
 
 def _mapping(entries: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> dict[str, Any]:
@@ -121,16 +119,11 @@ class DamagedError(CheckpointError):
     """The file is not what was written."""
 
 
-@dataclass(frozen=True, eq=False)
-class Stored:
+class Stored(NamedTuple):
     """What a file holds; the value is put together only when it is asked for, by whoever knows that it is theirs."""
 
     label: Mapping[str, Any]  # whose it is
-    described: Any
-    arrays: Arrays
-
-    def value(self) -> Any:
-        return unpack(self.described, self.arrays)
+    value: Callable[[], Any]
 
 
 class _Hashing:
@@ -169,7 +162,7 @@ def read(path: Path) -> Stored:
         raise
     except OSError as error:
         raise DamagedError(f"it cannot be read: {error.strerror or error}") from error
-    return Stored(header["label"], header["value"], arrays)
+    return Stored(header["label"], partial(unpack, header["value"], arrays))
 
 
 def _require_whole(path: Path) -> None:
@@ -232,10 +225,10 @@ class Checkpoints:
         """Refuse early, before hours of work, a folder that cannot be meant."""
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file; expected a folder for checkpoints")
-        there = self._files()
-        if there and not self.resume:
+        told = ", ".join(f"chain {chain + 1} after step {steps[-1]}" for chain, steps in self._files().items())
+        if told and not self.resume:
             raise CheckpointError(
-                f"{self.path} holds checkpoints of a run ({_told(there)}); resume it (--resume on the command line), "
+                f"{self.path} holds checkpoints of a run ({told}); resume it (--resume on the command line), "
                 "start again in another folder, or delete this one"
             )
 
@@ -318,7 +311,7 @@ class Checkpoints:
 
 
 @dataclass(frozen=True, eq=False)
-class RunCheckpoints:
+class RunCheckpoints(AbstractContextManager["RunCheckpoints"]):
     """The checkpoints of one run: what was found of it, and what it adds."""
 
     settings: Checkpoints
@@ -326,9 +319,6 @@ class RunCheckpoints:
     found: dict[int, Any] = field(default_factory=dict[int, Any])
     lock: Lock | None = field(default=None, repr=False)  # held as long as the run
     first: int = 0  # the number of the first chain
-
-    def __enter__(self) -> RunCheckpoints:
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Let the folder go, also after an error whose traceback keeps everything else alive."""
@@ -364,10 +354,6 @@ class RunCheckpoints:
         for other in [*old, *(other for other in settings.steps(chain) if other > step)]:
             with suppress(OSError):  # It only takes room, and the next one tries again.
                 settings.file(chain, other).unlink()
-
-
-def _told(there: Mapping[int, list[int]]) -> str:
-    return ", ".join(f"chain {chain + 1} after step {steps[-1]}" for chain, steps in there.items())
 
 
 def _require_same(there: Mapping[str, Any], here: Mapping[str, Any], folder: Path) -> None:

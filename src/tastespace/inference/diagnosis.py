@@ -186,8 +186,7 @@ class Diagnosis:
 
     def schedule(self) -> str:
         """How long the chains ran."""
-        chains = "1 chain" if self.chains == 1 else f"{self.chains} chains"
-        each = "" if self.chains == 1 else " each"
+        chains, each = ("1 chain", "") if self.chains == 1 else (f"{self.chains} chains", " each")
         draws = "1 kept draw" if self.draws == 1 else f"{self.draws:,} kept draws"
         every = "" if self.thin == 1 else f", one every {self.thin} sweeps"
         return f"{chains}: {self.warmup:,} sweeps of warm-up, then {draws}{each}{every}"

@@ -54,12 +54,20 @@ def trouble(diagnosis: Diagnosis, figures: Figures, drawn: DoubleArray, noise: D
 
 def _inexact(diagnosis: Diagnosis, pairs: Pairs) -> str | None:
     """Errors that are too large, or larger than what chains went on for."""
-    error, most, wanted = pairs.relative_error, pairs.error_of_most, diagnosis.wanted_error
-    if error is not None and error > limits.MAX_ERROR:
-        return _not_exact(diagnosis, f"their Monte Carlo error is {error:.3f}", error, limits.MAX_ERROR)
-    if most is not None and wanted is not None and most > wanted:
-        found = f"the most draws were taken, and the Monte Carlo error of nine in ten is {most:.3f}"
-        return _not_exact(diagnosis, found, most, wanted)
+    for found, error, limit in (
+        ("their Monte Carlo error is", pairs.relative_error, limits.MAX_ERROR),
+        (
+            "the most draws were taken, and the Monte Carlo error of nine in ten is",
+            pairs.error_of_most,
+            diagnosis.wanted_error,
+        ),
+    ):
+        if error is not None and limit is not None and error > limit:
+            now, wanted = diagnosis.draws, math.ceil(diagnosis.draws * (error / limit) ** 2)  # It falls with the root.
+            return (
+                f"predictions are not exact enough: {found} {error:.3f} times the {diagnosis.unit} (at most {limit:g} "
+                f"expected); about {wanted - now} more draws a chain are needed: set draws={wanted} (now {now})"
+            )
     return None
 
 
@@ -110,16 +118,6 @@ def _not_settled(diagnosis: Diagnosis, quantity: str, found: str) -> str:
     return f"{quantity} {have} not settled: {found}; {what}: set warmup={longer} (now {now})"
 
 
-def _not_exact(diagnosis: Diagnosis, found: str, error: float, limit: float) -> str:
-    """The error falls with the square root of the draws."""
-    now = diagnosis.draws
-    wanted = math.ceil(now * (error / limit) ** 2)
-    return (
-        f"predictions are not exact enough: {found} times the {diagnosis.unit} (at most {limit:g} expected); about "
-        f"{wanted - now} more draws a chain are needed: set draws={wanted} (now {now})"
-    )
-
-
 def diagnose(trace: Trace) -> Diagnosis:
     """Judge the kept draws of every quantity and of the watched predictions.
 
@@ -133,15 +131,19 @@ def diagnose(trace: Trace) -> Diagnosis:
     quantities = {name: kept(trace, trace.quantities[name]) for name in names_of(trace)}
     rows = tuple(measured(values[None]).row(name) for name, values in quantities.items())
     drawn = np.moveaxis(kept(trace, trace.predictions), 2, 0)  # pairs x chains x draws
-    yardstick = _yardstick(quantities, drawn)
+    yardstick, figures = _yardstick(quantities, drawn), measured(drawn)
     held_out = trace.quantities.get(HELD_OUT)
+    if len(drawn):
+        median = _of_all(figures, limits.MEDIAN, np.median, np.median)
+        worst = _of_all(figures, limits.WORST, np.max, np.min)  # of each column: it need not be of one pair
+        rows = (*rows, median, worst)
     diagnosis = Diagnosis(
         chains=trace.chains,
         warmup=trace.warmup,
         draws=int(drawn.shape[2]),
         thin=trace.thin,
         rows=rows,
-        pairs=None,
+        pairs=summary(figures, yardstick) if len(drawn) else None,
         yardstick=yardstick,
         held_out_rmse=None if held_out is None or not held_out.size else number(float(held_out[:, -1].mean())),
         trouble=None,
@@ -149,12 +151,6 @@ def diagnose(trace: Trace) -> Diagnosis:
         acceptance=_mean_of(trace, ACCEPTANCE),
         energy_error=_mean_of(trace, ENERGY_ERROR),
     )
-    figures = measured(drawn)
-    if len(drawn):
-        pairs = summary(figures, yardstick)
-        median = _of_all(figures, limits.MEDIAN, np.median, np.median)
-        worst = _of_all(figures, limits.WORST, np.max, np.min)  # of each column: it need not be of one pair
-        diagnosis = replace(diagnosis, rows=(*rows, median, worst), pairs=pairs)
     return replace(diagnosis, trouble=trouble(diagnosis, figures, drawn, quantities.get(NOISE)))
 
 
@@ -310,7 +306,8 @@ def measured(series: DoubleArray) -> Figures:
     if draws >= limits.MIN_FOR_RHAT and able.any():
         split_rhat[able] = rhat(series[able])
     if draws >= limits.MIN_DRAWS_A_CHAIN and able.any():
-        bulk[able], tail[able], middle[able] = _effective(series[able])
+        bulk[able], tail[able] = _ess(series[able], method="bulk"), _ess(series[able], method="tail", prob=TAIL)
+        middle[able] = effective_for_mean(series[able])
     mcse = np.where(constant, 0.0, sd / np.sqrt(middle))
     for figures in (mean, sd, mcse):
         figures[~finite] = np.nan
@@ -328,11 +325,6 @@ def _verdict(rhat: float | None, ess_bulk: float | None) -> str:
     if rhat is not None and rhat > limits.MAX_RHAT:
         return limits.NOT_SETTLED
     return limits.FEW if ess_bulk < limits.MIN_ESS else limits.FINE
-
-
-def _effective(series: DoubleArray) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
-    """The effective number of draws in the bulk, in the tails, and for the mean."""
-    return _ess(series, method="bulk"), _ess(series, method="tail", prob=TAIL), effective_for_mean(series)
 
 
 def effective_for_mean(series: DoubleArray) -> DoubleArray:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
@@ -142,8 +142,7 @@ class RecommenderConformance:
             assert_array_equal(array, again.posterior_.arrays()[name])
 
     def test_fitting_again_starts_afresh(self, fitted: Recommender, ratings: Ratings) -> None:
-        recommender = self.make(seed=1).fit(checkerboard())
-        recommender.fit(ratings)
+        recommender = self.make(seed=1).fit(checkerboard()).fit(ratings)
         assert_array_equal(recommender.recommend([1, 2]).item_rows, fitted.recommend([1, 2]).item_rows)
 
     def test_relabelled_ids_give_relabelled_answers(self, fitted: Recommender, ratings: Ratings) -> None:
@@ -288,22 +287,20 @@ class RecommenderConformance:
         for row in range(len(damped)):
             seen = ratings.by_user.take(np.array([row], np.int32)).columns
             assert not set(damped.item_rows[row]) & set(seen)
-        again = {tuple(row): score for row, score in self._all_scores(fitted, ratings)}
+        again = self._all_scores(fitted, ratings)
         shown = [again[row, item] for row in range(len(damped)) for item in damped.item_rows[row]]
         np.testing.assert_allclose(damped.scores.reshape(-1), shown, rtol=1e-4, atol=1e-4)
 
-    def _all_scores(self, fitted: Recommender, ratings: Ratings) -> Iterator[tuple[tuple[int, int], float]]:
-        """What lists show: the scores, or where these are latent the expected ratings."""
-        belief = believed(fitted)
+    def _all_scores(self, fitted: Recommender, ratings: Ratings) -> dict[tuple[int, ...], Any]:
+        """What lists show by rows of user and item: the scores, or where these are latent the expected ratings."""
+        belief, scores = believed(fitted), np.empty((ratings.n_users, ratings.n_items), np.float32)
+        for rows, block in score_blocks(belief, *scores.shape):
+            scores[rows] = block
         if belief.is_latent:
-            users = np.arange(ratings.n_users).repeat(ratings.n_items)
-            items = np.tile(np.arange(ratings.n_items), ratings.n_users)
+            users, items = np.indices(scores.shape).reshape(2, -1)
             mean = fitted.predict(ratings.users.ids.gather(users), ratings.items.ids.gather(items)).mean
-            yield from zip(zip(users.tolist(), items.tolist(), strict=True), mean.tolist(), strict=True)
-            return
-        for rows, block in score_blocks(belief, ratings.n_users, ratings.n_items):
-            for (place, item), score in np.ndenumerate(block):
-                yield (int(rows[place]), item), float(score)
+            scores = mean.reshape(scores.shape)
+        return dict(np.ndenumerate(scores))
 
     def test_diversity_chooses_among_what_may_be_shown(self, fitted: Recommender, ratings: Ratings) -> None:
         users = ratings.users.ids
@@ -361,7 +358,7 @@ class RecommenderConformance:
     def test_scores_agree_with_predictions_in_order(self, fitted: Recommender, ratings: Ratings) -> None:
         """The scan and the pairwise scores are two kernels for one number."""
         ranking = fitted.recommend([0], ratings.n_items, exclude=None)
-        rows, of_all = ranking.item_rows[0], dict(self._all_scores(fitted, ratings))
+        rows, of_all = ranking.item_rows[0], self._all_scores(fitted, ratings)
         found = [of_all[0, item] for item in rows.tolist()]
         np.testing.assert_allclose(ranking.scores[0], found, rtol=1e-5, atol=1e-5)
         if self.scores_are_ratings:

@@ -61,10 +61,6 @@ def tastes(
     return Ratings.from_arrays(user_rows, item_rows, values), truth
 
 
-def _unchanged(score: DoubleArray) -> DoubleArray:
-    return score
-
-
 def _logistic(score: DoubleArray) -> DoubleArray:
     return 1 / (1 + np.exp(-score))
 
@@ -83,7 +79,7 @@ class Truth:
     user_biases: DoubleArray  # n_users
     item_biases: DoubleArray  # n_items
     noise: float = 0.0  # standard deviation of a rating around its score; 0 if it is not normal
-    link: Callable[[DoubleArray], DoubleArray] = _unchanged  # from the score to the expected rating
+    link: Callable[[DoubleArray], DoubleArray] = np.asarray  # from the score to the expected rating
 
     def score(self, user_ids: Any, item_ids: Any) -> DoubleArray:
         """The score of each pair."""

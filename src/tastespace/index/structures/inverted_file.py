@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace import _native, threads
-from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.index.index import Index
 from tastespace.index.search import Arrays, Content, Neighbours, Search, check_number, panels_at, panels_of, require
 from tastespace.index.structures.exact import Exact
@@ -80,15 +80,11 @@ class InvertedFile(Index):
         return cells
 
     def _search(self, content: Content, search: Search) -> Neighbours:
-        probes = self._probes(content, search.allowed)
-        return search.run(_native.search_cells, content.built, content.n_items, (probes,))
-
-    def _probes(self, content: Content, allowed: BoolArray | None) -> int:
-        """The cells to look into: more where fewer of their items count."""
         probes = self.probes
-        if allowed is not None:
-            probes = ceil(probes * content.n_items / max(int(np.count_nonzero(allowed)), 1))
-        return min(probes, len(content.built.first_panels) - 1)
+        if search.allowed is not None:  # More cells are looked into where fewer of their items count.
+            probes = ceil(probes * content.n_items / max(int(np.count_nonzero(search.allowed)), 1))
+        probes = min(probes, len(content.built.first_panels) - 1)
+        return search.run(_native.search_cells, content.built, content.n_items, (probes,))
 
 
 def clusters(points: FloatMatrix, n_cells: int, rng: Generator, threads: int) -> tuple[FloatMatrix, IntArray]:

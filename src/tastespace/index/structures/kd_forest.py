@@ -56,15 +56,13 @@ class KdForest(Index):
         dimensions: IntArray = np.empty(shape, np.int32)
         thresholds: FloatMatrix = np.empty(shape, np.float32)
         members: IntArray = np.empty((self.n_trees, self._n_leaves(len(vectors)) * self.leaf_size), np.int32)
-        _native.grow_forest(
+        points, seed, n_threads = (
             lifted(vectors),
-            self.leaf_size,
-            self.candidates,
             int(generator(self.seed).integers(2**63)),
-            members,
-            dimensions,
-            thresholds,
-            threads=threads.resolve(self.threads),
+            threads.resolve(self.threads),
+        )
+        _native.grow_forest(
+            points, self.leaf_size, self.candidates, seed, members, dimensions, thresholds, threads=n_threads
         )
         panels: FloatArray = np.concatenate([panels_at(vectors, order) for order in members])
         return Forest(branches, dimensions, thresholds, panels, members.reshape(-1))

@@ -64,29 +64,23 @@ class KMeansTree(Index):
         """Level by level; the items of every leaf lie behind one another in the order that comes back."""
         rng = generator(self.seed)
         order: IntArray = np.arange(len(points), dtype=np.int32)
-        levels = [_Level.of_root(points)]
+        size, none = np.zeros(PANEL, np.int64), np.zeros(PANEL, np.int64)
+        size[0] = len(points)
+        centres = np.zeros((PANEL, points.shape[1] - 1), np.float32)  # the way to the root is not chosen
+        levels = [_Level(size, none, centres, -size.astype(np.int32))]
         while (levels[-1].sizes > self.leaf_size).any():
             parent = levels[-1]
             groups = np.flatnonzero(parent.sizes > self.leaf_size)
             begins, sizes = parent.begins[groups], parent.sizes[groups]
             wanted = np.minimum(self.branching, -(-2 * sizes // self.leaf_size))
             parts: OffsetArray = np.concatenate([[0], np.cumsum(wanted)])
-            part_sizes: OffsetArray = np.empty(parts[-1], np.int64)
-            centres: FloatMatrix = np.empty((parts[-1], points.shape[1] - 1), np.float32)
+            found: OffsetArray = np.empty(parts[-1], np.int64)  # sizes of the parts
+            centres = np.empty((parts[-1], points.shape[1] - 1), np.float32)
+            ends, is_deep, seed = begins + sizes, len(levels) > DEEPEST, int(rng.integers(2**63))
             _native.split_groups(
-                points,
-                begins,
-                begins + sizes,
-                parts,
-                self.iterations,
-                len(levels) > DEEPEST,
-                int(rng.integers(2**63)),
-                order,
-                centres,
-                part_sizes,
-                threads=n_threads,
+                points, begins, ends, parts, self.iterations, is_deep, seed, order, centres, found, threads=n_threads
             )
-            levels.append(parent.split(groups, np.repeat(np.arange(len(groups)), wanted), part_sizes, centres))
+            levels.append(parent.split(groups, np.repeat(np.arange(len(groups)), wanted), found, centres))
         return levels, order
 
     def _describe(self, content: Content) -> str:
@@ -147,13 +141,6 @@ class _Level:
     begins: OffsetArray  # where they begin in the order
     centres: FloatMatrix
     counts: IntArray  # children; of a leaf, less its items
-
-    @classmethod
-    def of_root(cls, points: FloatMatrix) -> _Level:
-        sizes = np.zeros(PANEL, np.int64)
-        sizes[0] = len(points)
-        centres = np.zeros((PANEL, points.shape[1] - 1), np.float32)  # the way to the root is not chosen
-        return cls(sizes, np.zeros(PANEL, np.int64), centres, -sizes.astype(np.int32))
 
     def split(self, groups: OffsetArray, group: OffsetArray, sizes: OffsetArray, centres: FloatMatrix) -> _Level:
         """The level below: the parts of some of these nodes, of which the empty ones are left out."""

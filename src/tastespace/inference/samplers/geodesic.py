@@ -113,7 +113,7 @@ def step(
         position, momentum, slope = leaps_on_sphere(
             state.position, start, state.slope, gradient, state.step_size, n_leaps, radius
         )
-        value = target.value_at(log_density, position)
+        value = target.evaluate(log_density, position)
         error = state.log_density - value + _kinetic(momentum) - _kinetic(start)
     move = target.accept_path(error, rng)
     # Half way round the sphere: beyond that, a flat density would let the step grow without end.
@@ -141,7 +141,7 @@ def leaps_on_sphere(
         momentum = projected(momentum + step_size / 2 * slope, position, radius)
         position, momentum = along_great_circle(position, momentum, step_size, radius)
         position = on_sphere(position, radius)
-        slope = target.slope_at(gradient, position)
+        slope = target.evaluate(gradient, position)
         momentum = projected(momentum + step_size / 2 * slope, position, radius)
     return position, momentum, slope
 

@@ -42,9 +42,8 @@ class State(target.Chains):
 def init(position: ArrayLike, log_density: LogDensity, *, radius: float = 1.0) -> State:
     """Start here; D >= 2."""
     start = checked_on_sphere(target.checked_position(position), radius)
-    value = target.checked_value(log_density, start)
-    move, trials = target.no_moves(value.shape), np.zeros(value.shape, np.int64)
-    return State(position=start, log_density=value, move=move, radius=float(radius), trials=trials)
+    trials = np.zeros(start.shape[:-1], np.int64)
+    return State(**target.started(start, log_density), radius=float(radius), trials=trials)
 
 
 def step(state: State, rng: Generator, log_density: LogDensity) -> State:
@@ -59,9 +58,10 @@ def step(state: State, rng: Generator, log_density: LogDensity) -> State:
     for _ in range(MAX_TRIALS):
         angle = low + (high - low) * rng.random(shape)
         # Chains that have found their point are asked again, and not heard: the density may differ from chain to chain.
-        tried = _on_circle(state.position, tangent, angle, state.radius)
+        circle = np.cos(angle)[..., None] * state.position + np.sin(angle)[..., None] * tangent
+        tried = on_sphere(circle, state.radius)
         with np.errstate(over="ignore", invalid="ignore"):  # What is not a number is below any level, and counted.
-            value_there = target.value_at(log_density, tried)
+            value_there = target.evaluate(log_density, tried)
         trials = trials + ~found
         odd = np.isnan(value_there) | (value_there == np.inf)
         strange = strange | (odd & ~found)
@@ -80,7 +80,3 @@ def first_interval(shape: tuple[int, ...], rng: Generator) -> tuple[DoubleArray,
     """The whole circle, cut open at a uniform place; 0 is inside."""
     high = np.asarray(2 * np.pi * rng.random(shape))
     return high - 2 * np.pi, high
-
-
-def _on_circle(position: DoubleArray, tangent: DoubleArray, angle: DoubleArray, radius: float) -> DoubleArray:
-    return on_sphere(np.cos(angle)[..., None] * position + np.sin(angle)[..., None] * tangent, radius)

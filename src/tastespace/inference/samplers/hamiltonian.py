@@ -213,10 +213,9 @@ class Adapting(target.Chains):
 
 
 def started(start: DoubleArray, log_density: LogDensity, step_size: float) -> dict[str, Any]:
-    """What chains that adapt have in common where they start."""
-    value = target.checked_value(log_density, start)
-    averaging = begin(target.positive("step_size", step_size))
-    return {"position": start, "log_density": value, "move": target.no_moves(value.shape), "averaging": averaging}
+    """The fields of `Adapting` where chains start."""
+    chains = target.started(start, log_density)
+    return {**chains, "averaging": begin(target.positive("step_size", step_size))}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -270,7 +269,7 @@ def step(
         position, momentum, slope = leapfrog(
             state.position, start, state.slope, gradient, state.step_size, n_leaps, state.mass
         )
-        value = target.value_at(log_density, position)
+        value = target.evaluate(log_density, position)
         error = state.log_density - value + state.mass.kinetic(momentum) - state.mass.kinetic(start)
     move = target.accept_path(error, rng)
     state = state.adapted(move, warmup, wanted).after(move, position=position, log_density=value, slope=slope)
@@ -290,7 +289,7 @@ def leapfrog(
     for _ in range(leaps):
         momentum = momentum + step_size / 2 * slope
         position = position + step_size * mass.velocity(momentum)
-        slope = target.slope_at(gradient, position)
+        slope = target.evaluate(gradient, position)
         momentum = momentum + step_size / 2 * slope
     return position, momentum, slope
 

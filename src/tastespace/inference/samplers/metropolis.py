@@ -33,9 +33,7 @@ class State(target.Chains):
 
 def init(position: ArrayLike, log_density: LogDensity) -> State:
     """Start here."""
-    start = target.checked_position(position)
-    value = target.checked_value(log_density, start)
-    return State(position=start, log_density=value, move=target.no_moves(value.shape))
+    return State(**target.started(target.checked_position(position), log_density))
 
 
 def step(
@@ -49,7 +47,7 @@ def step(
             "expected the same shape"
         )
     with np.errstate(over="ignore", invalid="ignore"):  # What is not a number is rejected, and counted.
-        value = target.value_at(log_density, proposed)
+        value = target.evaluate(log_density, proposed)
         error = state.log_density - value
         if log_ratio is not None:
             error = error - np.asarray(log_ratio(state.position, proposed), np.float64)

@@ -31,9 +31,6 @@ from tastespace.inference.samplers.target import Gradient, LogDensity
 
 RETURNS = 1000.0  # times the tolerance, which is of one round: many slow ones add up
 
-MetricFunction = Callable[[DoubleArray], ArrayLike]  # ... x D -> ... x D x D
-MetricSlope = Callable[[DoubleArray], ArrayLike]  # ... x D -> ... x D x D x D; [..., k, :, :] is dG/dx_k
-
 
 @dataclass(frozen=True)
 class Manifold:
@@ -41,8 +38,8 @@ class Manifold:
 
     log_density: LogDensity
     gradient: Gradient
-    metric: MetricFunction
-    metric_gradient: MetricSlope  # [..., k, :, :] is the derivative by coordinate k
+    metric: Callable[[DoubleArray], ArrayLike]  # ... x D -> ... x D x D
+    metric_gradient: Callable[[DoubleArray], ArrayLike]  # ... x D -> ... x D x D x D; [..., k, :, :] is dG/dx_k
 
 
 class State(Adapting):
@@ -84,7 +81,7 @@ def step(
         position, momentum, there, converged = _generalised_leaps(
             manifold, state.position, start, here, state.step_size, n_leaps, solver
         )
-        value = target.value_at(manifold.log_density, position)
+        value = target.evaluate(manifold.log_density, position)
         error = state.log_density - value + there.energy(momentum) - here.energy(start)
     move = target.accept_path(np.where(converged, error, np.nan), rng)
     return state.adapted(move, warmup, wanted).after(move, position=position, log_density=value)
@@ -207,7 +204,7 @@ def _velocity(manifold: Manifold, position: DoubleArray, momentum: DoubleArray) 
 def _force(manifold: Manifold, position: DoubleArray, here: _Local) -> Callable[[DoubleArray], DoubleArray]:
     """-dH/dx at these positions, as a function of the momentum."""
     slopes = np.asarray(manifold.metric_gradient(position), np.float64)
-    steady = target.slope_at(manifold.gradient, position) - np.einsum("...ij,...kji->...k", here.inverse, slopes) / 2
+    steady = target.evaluate(manifold.gradient, position) - np.einsum("...ij,...kji->...k", here.inverse, slopes) / 2
 
     def force(momentum: DoubleArray) -> DoubleArray:
         velocity = here.velocity(momentum)
@@ -232,16 +229,11 @@ def _times(matrices: DoubleArray, vectors: DoubleArray) -> DoubleArray:
 
 
 def _check_metric(manifold: Manifold, start: DoubleArray) -> None:
-    n = start.shape[-1]
-    for name, function, tail in (
-        ("metric", manifold.metric, (n, n)),
-        ("metric_gradient", manifold.metric_gradient, (n, n, n)),
-    ):
-        shape = np.shape(function(start))
-        if shape != (*start.shape[:-1], *tail):
+    for name, n_more in (("metric", 1), ("metric_gradient", 2)):
+        shape, expected = np.shape(getattr(manifold, name)(start)), start.shape + start.shape[-1:] * n_more
+        if shape != expected:
             raise InvalidParameterError(
-                f"{name} gave the shape {shape} for positions of the shape {start.shape}; "
-                f"expected {(*start.shape[:-1], *tail)}"
+                f"{name} gave the shape {shape} for positions of the shape {start.shape}; expected {expected}"
             )
     if not np.isfinite(_local(manifold, start).values).all():
         raise NonFiniteStateError(
