@@ -154,10 +154,8 @@ class LatentScores:
 
 def _ordinal(means: NDArray[Any], sds: NDArray[Any], cuts: NDArray[Any]) -> Iterator[DoubleArray]:
     """The probability of each level in each draw, n x S, one level after the other; right in both tails."""
-    centre, spread = (
-        means.astype(np.float64),
-        np.sqrt(1 + sds.astype(np.float64) ** 2),
-    )  # of score and noise, which is 1
+    centre = means.astype(np.float64)
+    spread = np.sqrt(1 + sds.astype(np.float64) ** 2)  # of the score, and of the noise around it, which is 1
     tail, is_above = np.zeros_like(centre), np.zeros(centre.shape, np.bool_)
     for level in range(cuts.shape[1] + 1):
         last_tail, was_above = tail, is_above

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from tastespace import threads
 from tastespace.arrays import BoolArray, FloatMatrix, IntArray, contiguous
 from tastespace.errors import InvalidParameterError
-from tastespace.index import search as asked
+from tastespace.index import search as searches
 from tastespace.index.search import Arrays, Content, Excluded, Neighbours, Search
 from tastespace.index.tail import Rows, State, Tail, saved_rows
 
@@ -49,7 +49,7 @@ class Index(ABC):
     def _check(self) -> None:
         """Refuse parameters that are none."""
         for name, least in self.least.items():
-            asked.check_number(name, getattr(self, name), least=least)
+            searches.check_number(name, getattr(self, name), least=least)
 
     @abstractmethod
     def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Any:
@@ -79,7 +79,7 @@ class Index(ABC):
     def build(self, vectors: FloatMatrix, queries: FloatMatrix | None = None) -> Self:
         """Learn from these items; reductions also from queries, some of those that will come."""
         self._check_all()
-        content = self._content(asked.checked_vectors(vectors), queries)
+        content = self._content(searches.checked_vectors(vectors), queries)
         self.state_ = State(content, Rows(content.n_items), Tail.empty(self.n_dimensions_))
         return self
 
@@ -136,11 +136,11 @@ class Index(ABC):
     ) -> Neighbours:
         """The k best items of each query, but those excluded for it, and of those allowed for all."""
         state = self.state_  # Once: a change makes another.
-        queries = asked.checked_queries(queries, self.n_dimensions_)
+        queries = searches.checked_queries(queries, self.n_dimensions_)
         if type(k) is not int or k < 1:
-            asked.check_number("k", k)
+            searches.check_number("k", k)
         if excluded is not None or allowed is not None:
-            asked.check_filters(excluded, allowed, len(queries), state.n_rows)
+            searches.check_filters(excluded, allowed, len(queries), state.n_rows)
         search = Search(queries, k, excluded, allowed, threads.resolve(self.threads))
         if state.is_as_built:
             return self._find(state.content, search)
@@ -156,9 +156,9 @@ class Index(ABC):
     def add(self, vectors: FloatMatrix) -> IntArray:
         """Add items, which are found at once; returns their rows."""
         vectors = np.asarray(vectors, np.float32)
-        asked.check_shape("vectors", vectors, self.n_dimensions_)
+        searches.check_shape("vectors", vectors, self.n_dimensions_)
         before = self.state_
-        self._change(before.with_tail(before.tail.added(asked.checked_vectors(vectors))))
+        self._change(before.with_tail(before.tail.added(searches.checked_vectors(vectors))))
         return np.arange(before.n_rows, before.n_rows + len(vectors), dtype=np.int32)
 
     def remove(self, rows: ArrayLike) -> None:
@@ -185,7 +185,7 @@ class Index(ABC):
 
         What was removed stays so. It is never built again.
         """
-        vectors = asked.checked_vectors(vectors)
+        vectors = searches.checked_vectors(vectors)
         other: Self = unbuilt(self)
         other.rebuild_at, other.n_dimensions_ = None, self.n_dimensions_
         other.state_ = self.state_.with_tail(Tail.empty(vectors.shape[1]).added(vectors[self.n_built_ :]))
@@ -212,7 +212,7 @@ class Index(ABC):
             rows, removed = saved_rows(arrays, len(vectors))
             own = inner_arrays(arrays)
         items = rows.chosen(vectors[: rows.n_rows])
-        asked.require(not own or len(items) > 0, "it has arrays where there are no items")
+        searches.require(not own or len(items) > 0, "it has arrays where there are no items")
         try:
             built = self._restore(own, items) if len(items) else None
         except KeyError as error:

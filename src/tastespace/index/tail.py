@@ -137,8 +137,10 @@ class State:
 
     def with_tail(self, tail: Tail) -> State:
         """The same with another tail, of as many items or more; what was removed stays so."""
+        if self.live is None:
+            return replace(self, tail=tail)
         more = np.ones(tail.n_items - self.tail.n_items, bool)
-        return replace(self, tail=tail, live=None if self.live is None else np.concatenate([self.live, more]))
+        return replace(self, tail=tail, live=np.concatenate([self.live, more]))
 
     def without(self, rows: NDArray[np.int64]) -> State:
         live = np.ones(self.content.n_items + self.tail.n_items, bool) if self.live is None else self.live.copy()

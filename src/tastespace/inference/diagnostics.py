@@ -54,13 +54,10 @@ def trouble(diagnosis: Diagnosis, figures: Figures, drawn: DoubleArray, noise: D
 
 def _inexact(diagnosis: Diagnosis, pairs: Pairs) -> str | None:
     """Errors that are too large, or larger than what chains went on for."""
+    of_most = "the most draws were taken, and the Monte Carlo error of nine in ten is"
     for found, error, limit in (
         ("their Monte Carlo error is", pairs.relative_error, limits.MAX_ERROR),
-        (
-            "the most draws were taken, and the Monte Carlo error of nine in ten is",
-            pairs.error_of_most,
-            diagnosis.wanted_error,
-        ),
+        (of_most, pairs.error_of_most, diagnosis.wanted_error),
     ):
         if error is not None and limit is not None and error > limit:
             now, wanted = diagnosis.draws, math.ceil(diagnosis.draws * (error / limit) ** 2)  # It falls with the root.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.random import Generator
@@ -55,7 +55,7 @@ def step(
         "shuffled": lambda: rng.permutation(n),
         "random": lambda: rng.integers(n, size=n),
     }
-    if order not in orders:
+    if order not in get_args(Order):
         raise InvalidParameterError(f"order is {order!r}; expected one of {', '.join(map(repr, orders))}")
     drawn, position = tuple(names[place] for place in orders[order]()), state.position
     for name in drawn:
