@@ -13,7 +13,7 @@ from tastespace.data.splits import Split
 from tastespace.errors import DataWarning, InvalidParameterError, warn
 from tastespace.evaluation.calibration import Assessment
 from tastespace.evaluation.groups import Grouping
-from tastespace.evaluation.lists import LIST_METRICS, ListMaker, ListMeasures, ListMetric, Wanted, measure_lists
+from tastespace.evaluation.lists import LIST_METRICS, ListMaker, ListMeasures, ListMetric, measure_lists
 from tastespace.evaluation.metrics.binary import BY_USER, YES_NO, Reliability, auc_sums, reliability_sums
 from tastespace.evaluation.metrics.order import OF_ORDER, order_sums
 from tastespace.evaluation.metrics.rating import STANDARD, Loss, Metric, Predicted
@@ -125,14 +125,11 @@ def evaluate(
             noise_seed = seed if calibration and task.is_of_stars else None
             answers = predict_all(recommender, part, matched.users, history, seed=noise_seed, observer=observer)
         if relevance is not None:
-            wanted = Wanted(
-                ks=ks,
-                relevance=relevance,
-                more={} if isinstance(ranking, bool) else ranking,
-                make=lists
-                or (lambda user_ids, n, since: recommender.recommend(user_ids, n, history=since, uncertainty=False)),
+            more = {} if isinstance(ranking, bool) else ranking
+            make = lists or (lambda ids, n, since: recommender.recommend(ids, n, history=since, uncertainty=False))
+            listed = measure_lists(
+                recommender, asked, matched, history, observer, ks=ks, relevance=relevance, more=more, make=make
             )
-            listed = measure_lists(recommender, asked, matched, history, wanted, observer)
     seen = int(np.count_nonzero(matched.is_seen))
     if seen:
         warn(f"{seen:,} of {len(part):,} test ratings are of pairs that the model was fitted on: they are no test")
@@ -178,9 +175,7 @@ def _values(sums: Mapping[str, Sums]) -> dict[str, float]:
     return {name: measure.value() for name, measure in sums.items()}
 
 
-def _check_anything(
-    task: EvaluationTask, metrics: Mapping[str, Metric], ranking: bool | Mapping[str, ListMetric]
-) -> None:
+def _check_anything(task: EvaluationTask, metrics: Mapping[str, Metric], ranking: object) -> None:
     """Refuse to measure nothing: choices have no ratings that predictions could be held against."""
     if ranking is False and task.is_of_lists and not metrics:
         what = f"{task.kind} ratings are" if task.predicts_ratings else "a model of choices is"
@@ -191,12 +186,14 @@ def _check_anything(
 
 
 def _parts(recommender: Recommender, test: Ratings | Split) -> tuple[Ratings, Ratings | None]:
-    """The test ratings, and the history that the model can use."""
-    if isinstance(test, Split):
-        return test.test, _usable(recommender, test.history)
-    if not isinstance(test, Ratings):
+    """The test ratings, and the history whose items the model knows: that some are new is no reason to warn."""
+    if not isinstance(test, Ratings | Split):
         raise InvalidParameterError(f"evaluate got {type(test).__name__}; expected Ratings or a Split to test on")
-    return test, None
+    part, history = (test, None) if isinstance(test, Ratings) else (test.test, test.history)
+    if history is None:
+        return part, None
+    known = recommender.ratings_.items.rows_of(history.items.ids)[history.item_rows] >= 0
+    return part, history.take(np.flatnonzero(known)) if known.any() else None
 
 
 def _groupings(trained: Ratings, test: Ratings, asked: Query, matched: Matched, which: Any = ...) -> list[Grouping]:
@@ -230,11 +227,3 @@ def _lengths(k: int | Iterable[int]) -> tuple[int, ...]:
     for length in lengths:
         check_int("k", length, least=1)
     return tuple(sorted({int(length) for length in lengths}))
-
-
-def _usable(recommender: Recommender, history: Ratings | None) -> Ratings | None:
-    """The part of a split's history that the model knows the items of: that some are new is no reason to warn."""
-    if history is None:
-        return None
-    known = recommender.ratings_.items.rows_of(history.items.ids)[history.item_rows] >= 0
-    return history.take(np.flatnonzero(known)) if known.any() else None

@@ -49,6 +49,12 @@ class EvaluationTask:
         return STANDARD if self.is_of_stars else YES_NO if self.is_of_answers else {}
 
 
+def kind_of(trained: Ratings, test: Ratings, known: FloatArray | None = None) -> Kind:
+    """What all ratings together say: what is declared is believed, that of the test ratings first; else a guess."""
+    parts = [trained.values if known is None else known, test.values]
+    return test.declared_kind or trained.declared_kind or guess_kind(np.concatenate(parts)).kind
+
+
 def task_of(recommender: Recommender, test: Ratings) -> EvaluationTask:
     """What this recommender can be asked on these ratings.
 
@@ -57,11 +63,8 @@ def task_of(recommender: Recommender, test: Ratings) -> EvaluationTask:
     error of ones says nothing.
     """
     trained = recommender.ratings_
-    kind = test.declared_kind or trained.declared_kind
-    if kind is None:
-        # Without the ratings, all that is known of them is their range.
-        known = trained.values if len(trained) else np.array(recommender.rating_range_, np.float32)
-        kind = guess_kind(np.concatenate([known, test.values])).kind
+    # Without the ratings, all that is known of them is their range.
+    kind = kind_of(trained, test, None if len(trained) else np.array(recommender.rating_range_, np.float32))
     if kind == "stars" and _learned_from_choices(recommender):
         kind = "counts"
     # To a model of choices it says something that a thing was not rated.
@@ -208,7 +211,11 @@ def relevance_of(relevant: Any, task: EvaluationTask, recommender: Recommender, 
     if task.kind == "yes-no":
         return Relevance(1.0, math.nan)
     if task.is_of_lists:
-        _check_choices(test)
+        if (least := test.values.min()) <= 0:
+            raise InvalidParameterError(
+                f"test values go down to {least:g}, and what was chosen has one above 0; expected such test ratings "
+                "alone, or to say from which value on they count (in Python relevant=, else --relevant)"
+            )
         return EVERYTHING
     low, high = recommender.rating_range_
     # If all ratings are equal, the mean of many may miss them by a rounding error.
@@ -232,15 +239,6 @@ def _check(relevant: Any, test: Ratings) -> None:
     if not (test.values >= np.float32(relevant)).any():
         raise InvalidParameterError(
             f"relevant is {relevant:g}, and no test rating is that high; expected at most {test.values.max():g}"
-        )
-
-
-def _check_choices(test: Ratings) -> None:
-    least = test.values.min()
-    if least <= 0:
-        raise InvalidParameterError(
-            f"test values go down to {least:g}, and what was chosen has one above 0; expected such test ratings alone, "
-            "or to say from which value on they count (in Python relevant=, else --relevant)"
         )
 
 

@@ -165,9 +165,7 @@ def _check_same_test(first: Report, second: Report) -> None:
         raise InvalidParameterError(
             f"the reports are on different test ratings ({first.n:,} and {second.n:,}); expected the same for both"
         )
-    if first.lists is None or second.lists is None:
-        return
-    if first.lists.relevant != second.lists.relevant:
+    if first.lists and second.lists and first.lists.relevant != second.lists.relevant:
         raise InvalidParameterError(
             f"the reports take {_relevant(first.lists)} and {_relevant(second.lists)} as relevant; expected the same: "
             "say for both from which value on (in Python relevant=, else --relevant)"

@@ -169,66 +169,42 @@ def _direction(is_smaller_better: bool) -> Literal["minimize", "maximize"]:
     return "minimize" if is_smaller_better else "maximize"
 
 
-class Journal:
-    """The trials of a run, in a folder or, without one, in memory."""
+@contextmanager
+def journal(folder: Path | None, *, resume: bool, is_smaller_better: bool, run: Mapping[str, Any]) -> Iterator[Study]:
+    """The trials of a run that have ended, in a folder that nobody else writes to meanwhile, or in memory without one.
 
-    def __init__(self, study: Study, lock: Lock | None) -> None:
-        self._study, self._lock = study, lock
-
-    @classmethod
-    def begin(cls, folder: Path | None, *, resume: bool, is_smaller_better: bool, run: Mapping[str, Any]) -> Journal:
-        """The journal of this run, found or to be made. `run` is what makes it this one, by name."""
-        if folder is None:
-            return cls(_study(None, is_smaller_better), None)
-        file, run = folder / FILE, json.loads(json.dumps(run))
-        check_folder(folder, resume=resume)
-        if resume and not file.exists():
-            warn(f"there is no search in {folder} yet: it starts from the beginning", CheckpointWarning)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = Lock(folder / LOCK)
-            _check_lines(file)
-        except BlockingIOError:
-            raise CheckpointError(
-                f"another search is writing to {folder}; wait for it, stop it, or take another folder"
-            ) from None
-        except OSError as error:
-            if isinstance(error, CheckpointError):
-                raise
-            raise CheckpointError(
-                f"{folder} cannot be written to ({error.strerror or error}); expected a folder for the search"
-            ) from error
-        journal = cls(_study(file, is_smaller_better), lock)
-        known = journal._study.user_attrs.get(RUN)
-        if known is None:
-            journal._set(RUN, run)
-        else:
-            _require_same(known, run, folder)
-        return journal
-
-    def trials(self) -> list[FrozenTrial]:
-        """Those that have ended."""
-        return self._study.get_trials()
-
-    def defaults(self) -> float | None:
-        """What the model achieves as it is, if that is known already."""
-        return self._study.user_attrs.get(DEFAULTS)
-
-    def keep_defaults(self, value: float) -> None:
-        self._set(DEFAULTS, value)
-
-    def keep(self, trial: FrozenTrial) -> None:
-        with quiet():
-            self._study.add_trial(trial)
-
-    def _set(self, name: str, value: Any) -> None:
-        with quiet():
-            self._study.set_user_attr(name, value)
-
-    def close(self) -> None:
-        """Let others have the folder."""
-        if self._lock is not None:
-            self._lock.release()
+    `run` is what makes a run this one, by name: a folder of another is refused.
+    """
+    if folder is None:
+        yield _study(None, is_smaller_better)
+        return
+    file, run = folder / FILE, json.loads(json.dumps(run))
+    check_folder(folder, resume=resume)
+    if resume and not file.exists():
+        warn(f"there is no search in {folder} yet: it starts from the beginning", CheckpointWarning)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = Lock(folder / LOCK)
+        _check_lines(file)
+    except CheckpointError:
+        raise
+    except BlockingIOError:
+        raise CheckpointError(
+            f"another search is writing to {folder}; wait for it, stop it, or take another folder"
+        ) from None
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder} cannot be written to ({error.strerror or error}); expected a folder for the search"
+        ) from error
+    try:
+        study = _study(file, is_smaller_better)
+        if RUN not in study.user_attrs:
+            with quiet():
+                study.set_user_attr(RUN, run)
+        _require_same(study.user_attrs[RUN], run, folder)
+        yield study
+    finally:
+        lock.release()
 
 
 def check_folder(folder: Path, *, resume: bool) -> None:

@@ -237,8 +237,9 @@ class _Chooser:
         path, plan = made.trace, made.plan
         trace = RankTrace(path["loss"], path["rank"], path["temperature"], plan.before_draws, plan.until_quench)
         error = rmse(made.predicted, test.values)
-        found = RankChoice("reversible-jump", made.rank, error, 0.0, made.posterior, trace=trace)
-        return replace(found, cooled_rank=made.cooled_rank)
+        return RankChoice(
+            "reversible-jump", made.rank, error, 0.0, made.posterior, cooled_rank=made.cooled_rank, trace=trace
+        )
 
     def _by_shrinkage(self, method: str, observer: Observer) -> RankChoice:
         settings = {"n_factors": "auto", "prior": f"{PRIORS[method]}:max_factors={self.max_rank}"}

@@ -26,11 +26,12 @@ from tastespace.models.base.parameters import Choice, Range, SearchSpace, check_
 from tastespace.models.registry import suited
 from tastespace.progress import Observer, Progress, silent
 from tastespace.randomness import resolve
-from tastespace.selection.search import Journal, Rung, Search, check_folder, require_optuna, rungs_of
+from tastespace.selection.search import DEFAULTS, Rung, Search, check_folder, journal, quiet, require_optuna, rungs_of
 from tastespace.selection.trials import Task, attempt, run
 from tastespace.tables import TableResult, TextTable
 
 if TYPE_CHECKING:
+    from optuna import Study
     from optuna.trial import FrozenTrial
 
 
@@ -97,7 +98,7 @@ def goal_of(measure: str | None, recommender: Recommender, ratings: Ratings) -> 
 
 
 Ending = Literal["trials", "time", "interrupt"]
-DEFAULTS = "as it is"  # the row of a model with its defaults
+AS_IT_IS = "as it is"  # the row of a model with its defaults
 
 
 @dataclass(frozen=True)
@@ -223,7 +224,7 @@ class TuneResult(TableResult[TuneTrial]):
             for trial in tried
         ]
         place = sum(map(self._beats_defaults, tried))
-        rows.insert(place, (DEFAULTS, *([""] * len(names)), figure(self.defaults), "100%"))
+        rows.insert(place, (AS_IT_IS, *([""] * len(names)), figure(self.defaults), "100%"))
         left = len(self.trials) - len(tried)
         measure = display_name(self.goal.measure)
         return TextTable(
@@ -290,20 +291,13 @@ def tune(
         check_folder(where, resume=resume)
     elif resume:
         raise InvalidParameterError("resume is True without a folder; expected the folder of the search to resume")
-    fixed = dict(fixed or {})
-    base = suited(MODELS[model], ratings).set_params(**{"seed": resolve(seed), **fixed, "threads": threads})
+    fixed, seed = dict(fixed or {}), resolve(seed)
+    base = suited(MODELS[model], ratings).set_params(**{"seed": seed, **fixed, "threads": threads})
     base.check()
     space, goal = space_of(model, ratings, fixed, ranges), goal_of(measure, base, ratings)
-    split = random_split(ratings, share, seed=resolve(seed))
-    search = _Run(
-        base=base,
-        space=space,
-        goal=goal,
-        ratings=ratings,
-        rungs=rungs_of(split, rungs, resolve(seed)),
-        until=math.inf if seconds is None else time.monotonic() + seconds,
-        observer=observer,
-    )
+    split = random_split(ratings, share, seed=seed)
+    parts, until = rungs_of(split, rungs, seed), math.inf if seconds is None else time.monotonic() + seconds
+    search = _Run(base, space, goal, ratings, parts, until, observer)
     same = {
         "ratings": ratings.fingerprint()[:16],
         "model": model,
@@ -311,22 +305,19 @@ def tune(
         "space": {name: part.describe(ratings) for name, part in space.items()},
         "measure": goal.measure,
         "share": share,
-        "rungs": len(search.rungs),
+        "rungs": len(parts),
         "seed": seed,
     }
-    journal = Journal.begin(where, resume=resume, is_smaller_better=goal.is_smaller_better, run=same)
-    began = time.monotonic()
-    try:
-        defaults, found, ended_by = search.all_trials(journal, trials, resolve(seed))
-    finally:
-        journal.close()
+    with journal(where, resume=resume, is_smaller_better=goal.is_smaller_better, run=same) as kept:
+        began = time.monotonic()
+        defaults, found, ended_by = search.all_trials(kept, trials, seed)
     return TuneResult(
         entries=tuple(search.trial_of(trial) for trial in found),
         model=model,
         goal=goal,
         defaults=defaults,
         parameters=base.get_params(),
-        shares=tuple(rung.share for rung in search.rungs),
+        shares=tuple(rung.share for rung in parts),
         held_out=len(split.test),
         ratings=len(ratings),
         seconds=time.monotonic() - began,
@@ -393,15 +384,16 @@ class _Run:
     until: float
     observer: Observer
 
-    def all_trials(self, journal: Journal, trials: int, seed: int) -> tuple[float, list[FrozenTrial], Ending]:
+    def all_trials(self, kept: Study, trials: int, seed: int) -> tuple[float, list[FrozenTrial], Ending]:
         """What the model achieves as it is, all trials, and why there are no more."""
-        defaults = journal.defaults()
+        defaults: float | None = kept.user_attrs.get(DEFAULTS)
         if defaults is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TastespaceWarning)
                 defaults = float(run(self._task({}, self.rungs[-1]), self.rungs[-1].split, self._fitting).value)
-            journal.keep_defaults(defaults)
-        found = journal.trials()
+            with quiet():
+                kept.set_user_attr(DEFAULTS, defaults)
+        found = kept.get_trials()
         search = Search(self.space, is_smaller_better=self.goal.is_smaller_better, seed=seed, before=found)
         try:
             while len(found) < trials:
@@ -409,7 +401,8 @@ class _Run:
                 ended = self._trial(search)
                 if ended is None:
                     return defaults, found, "time"
-                journal.keep(ended)
+                with quiet():
+                    kept.add_trial(ended)
                 found.append(ended)
         except KeyboardInterrupt:
             return defaults, found, "interrupt"

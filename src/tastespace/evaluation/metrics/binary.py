@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.evaluation.metrics.order import divided
-from tastespace.evaluation.metrics.rating import Metric, Predicted
+from tastespace.evaluation.metrics.rating import Loss, Metric, Predicted
 from tastespace.evaluation.resampling import EMPTY, Interval, Sums, figure, jackknife
 from tastespace.tables import TextTable
 
@@ -121,22 +121,16 @@ class Reliability:
     @classmethod
     def of(cls, predicted: Predicted, intervals: Mapping[Any, Interval]) -> Reliability:
         """`intervals` has those of `reliability_sums` by the same keys."""
-        bins, yes, bounds = bin_of(predicted.predicted), is_yes(predicted.true), np.linspace(0, 1, BINS + 1)
-        found = []
-        for place in range(BINS):
+        bins, bounds = bin_of(predicted.predicted), np.linspace(0, 1, BINS + 1)
+        both = predicted.predicted, is_yes(predicted.true)
+
+        def entry(place: int) -> Bin:
             here = bins == place
-            n = int(np.count_nonzero(here))
-            found.append(
-                Bin(
-                    low=float(bounds[place]),
-                    high=float(bounds[place + 1]),
-                    n=n,
-                    predicted=float(np.mean(predicted.predicted[here], dtype=np.float64)) if n else None,
-                    yes=float(np.mean(yes[here])) if n else None,
-                    interval=intervals.get(("bin", place)),
-                )
-            )
-        return cls(tuple(found))
+            n, low, high = int(np.count_nonzero(here)), float(bounds[place]), float(bounds[place + 1])
+            means = (float(np.mean(values[here], dtype=np.float64)) if n else None for values in both)
+            return Bin(low, high, n, *means, interval=intervals.get(("bin", place)))
+
+        return cls(tuple(map(entry, range(BINS))))
 
     def to_list(self) -> list[dict[str, Any]]:
         """The content for JSON."""
@@ -167,10 +161,5 @@ def auc_sums(predicted: Predicted) -> tuple[dict[str, Sums], dict[str, Interval]
 
 def reliability_sums(predicted: Predicted) -> dict[Any, Sums]:
     """The share of yes in each bin, as sums by user, for resampling."""
-    bins, yes, n_users = bin_of(predicted.predicted), is_yes(predicted.true), predicted.n_users
-    found = {}
-    for place in range(BINS):
-        here = bins == place
-        totals, counts = (np.bincount(predicted.users[here], of, n_users) for of in (yes[here], None))
-        found["bin", place] = Sums(totals.astype(np.float64), counts.astype(np.float64))
-    return found
+    bins, said = bin_of(predicted.predicted), replace(predicted, losses={"yes": Loss(is_yes(predicted.true))})
+    return {("bin", place): said.sums(bins == place)["yes"] for place in range(BINS)}

@@ -92,11 +92,10 @@ class Predicted:
         """The measures that are means over ratings, as sums by user."""
         users = self.users[which]
         counts = np.bincount(users, minlength=self.n_users).astype(np.float64)
-        found = {}
-        for name, loss in self.losses.items():
-            totals = np.asarray(np.bincount(users, loss.values[which], self.n_users), np.float64)
-            found[name] = Sums(totals, counts, loss.is_root)
-        return found
+        return {
+            name: Sums(np.asarray(np.bincount(users, loss.values[which], self.n_users)), counts, loss.is_root)
+            for name, loss in self.losses.items()
+        }
 
     def _value(self, name: str, which: Any) -> float:
         if name in self.losses:
