@@ -13,7 +13,7 @@ from tastespace.evaluation.groups import Group
 from tastespace.evaluation.resampling import Interval, display_name
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import INK, PALE, Picture
-from tastespace.selection.comparison import SMALLER_IS_BETTER, Entry, ModelComparison
+from tastespace.selection.comparison import SMALLER_IS_BETTER, Entry, ModelComparison, Moment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,7 +98,7 @@ def learning_picture(comparison: ModelComparison) -> Picture | None:
     plot.set_title(right, "By seconds")
     _tell_outside(right, [Named(entry.model, 0, entry.trace[-1].rmse, looks[entry.model]) for entry in far])
     title = "RMSE on held-out ratings of known users and items while models are fitted"
-    return Picture.of(figure, "learning", title, f". {_describe_learning(entries, limits)}")
+    return Picture.of(figure, "learning", title, _describe_learning(entries, limits))
 
 
 def groups_picture(comparison: ModelComparison) -> Picture | None:
@@ -131,7 +131,7 @@ def groups_picture(comparison: ModelComparison) -> Picture | None:
     title = f"{comparison.group_title} by the number of training ratings of the users"
     plot.set_title(axes, title, y=display_name(measure) if is_error else "share")
     _tell_outside(axes, [Named(model, 0, value, looks[model]) for model, value in far.items()])
-    return Picture.of(figure, "groups", title, f". {_describe_groups(every, measure)}")
+    return Picture.of(figure, "groups", title, _describe_groups(every, measure))
 
 
 def cost_picture(comparison: ModelComparison) -> Picture | None:
@@ -279,19 +279,19 @@ def _span(entry: Entry, measure: str, value: float) -> Interval | None:
 
 
 def _describe_learning(entries: Sequence[Entry], limits: tuple[float, float]) -> str:
-    sentences = []
-    for entry in entries:
-        first, last = entry.trace[0], entry.trace[-1]
-        way = f"from {first.rmse:.3f} " if len(entry.trace) > 1 else ""
+    def words(trace: Sequence[Moment]) -> str:
+        first, last = trace[0], trace[-1]
+        way = f"from {first.rmse:.3f} " if len(trace) > 1 else ""
         steps = "" if last.step is None else f"{last.step} sweeps, "
-        sentences.append(f"{entry.model}: {way}to {last.rmse:.4f} ({steps}{last.seconds:.3g} s).")
-    return " ".join([*sentences, f"What is above {limits[1]:.3f} is cut off."])
+        return f"{way}to {last.rmse:.4f} ({steps}{last.seconds:.3g} s)."
+
+    traces = {entry.model: entry.trace for entry in entries}
+    return f". {plot.describe(traces, words)} What is above {limits[1]:.3f} is cut off."
 
 
 def _describe_groups(groups: Mapping[str, Sequence[Group]], measure: str) -> str:
-    sentences = []
-    for model, found in groups.items():
-        filled = [group for group in found if group.n]
-        ends = (f"{group.measures[measure]:.3f} with {group.label}" for group in (filled[0], filled[-1]))
-        sentences.append(f"{model}: {' and '.join(ends)} training ratings.")
-    return " ".join(sentences)
+    def words(found: Sequence[Group]) -> str:
+        filled = [f"{group.measures[measure]:.3f} with {group.label}" for group in found if group.n]
+        return f"{filled[0]} and {filled[-1]} training ratings."
+
+    return f". {plot.describe(groups, words)}"

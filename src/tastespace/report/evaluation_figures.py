@@ -49,7 +49,7 @@ def _groups_picture(
     title = f"{what} by the number of training ratings of the {side}"
     plot.set_title(axes, title, y=display_name(measure))
     plot.add_legend(figure, axes, looks or groups)
-    return Picture.of(figure, name, title, f". {_describe_groups(groups, measure)}")
+    return Picture.of(figure, name, title, _describe_groups(groups, measure))
 
 
 def lists_picture(reports: Mapping[str, Report]) -> Picture:
@@ -68,7 +68,7 @@ def lists_picture(reports: Mapping[str, Report]) -> Picture:
         axes.set_ylim(bottom=0)
     plot.add_legend(figure, panels[0], reports)
     title = "NDCG, recall and precision by the length of the lists"
-    return Picture.of(figure, "lists", title, f". {_describe_curves(reports, ks)}")
+    return Picture.of(figure, "lists", title, _describe_curves(reports, ks))
 
 
 def differences_picture(comparisons: Comparisons, first: str, second: str) -> Picture:
@@ -120,7 +120,7 @@ def coverage_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]
         plot.set_title(panels[1], f"{SHARES[MAIN]} % intervals, by groups of users")
     plot.add_legend(figure, axes, looks)
     title = "Coverage: how many test ratings lie in their intervals"
-    return Picture.of(figure, "coverage", title, f". {_describe_coverage(models)}")
+    return Picture.of(figure, "coverage", title, f". {plot.describe(models, _describe_coverage)}")
 
 
 def pit_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> Picture:
@@ -139,7 +139,7 @@ def pit_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> 
         plot.set_title(axes, name)
     panels[0].set_ylabel("ratings, 1 being as many as expected")
     title = "Probability integral transform: flat if the distributions are right"
-    return Picture.of(figure, "pit", title, f". {_describe_pit(models)}")
+    return Picture.of(figure, "pit", title, f". {plot.describe(models, _describe_pit)}")
 
 
 def confidence_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> Picture:
@@ -153,7 +153,7 @@ def confidence_picture(models: Mapping[str, Calibration], looks: Mapping[str, in
     title, order = "RMSE by confidence", "tenths of the test ratings by the sd of the belief, the most certain first"
     plot.set_title(axes, title, x=order, y="RMSE")
     plot.add_legend(figure, axes, looks)
-    return Picture.of(figure, "confidence", title, f". {_describe_confidence(models)}")
+    return Picture.of(figure, "confidence", title, f". {plot.describe(models, _describe_confidence)}")
 
 
 def reliability_picture(models: Mapping[str, Reliability], looks: Mapping[str, int]) -> Picture:
@@ -194,27 +194,31 @@ def _verdict(row: Comparison) -> tuple[str, str]:
     return (BETTER, ACCENT) if is_better else (WORSE, RUST)
 
 
+def _least_and_most(groups: Sequence[Group], measure: str) -> tuple[tuple[str, float], tuple[str, float]]:
+    """The groups with the smallest and the largest value, which is beside their label."""
+    found = [(group.label, group.measures[measure]) for group in groups if group.n]
+    return min(found, key=lambda pair: pair[1]), max(found, key=lambda pair: pair[1])
+
+
 def _describe_groups(models: Mapping[str, tuple[Group, ...]], measure: str) -> str:
-    """What is to be seen, in words: both ends of each model, and what is empty."""
-    sentences = []
-    for name, groups in models.items():
-        filled = [group for group in groups if group.n]
-        most, least = (pick(filled, key=lambda group: group.measures[measure]) for pick in (max, min))
-        sentences.append(
-            f"{name}: largest with {most.label} training ratings ({most.measures[measure]:.3f}), smallest with "
-            f"{least.label} ({least.measures[measure]:.3f})."
-        )
+    """Both ends of each model, and what is empty."""
+
+    def words(groups: Sequence[Group]) -> str:
+        (least, smallest), (most, largest) = _least_and_most(groups, measure)
+        return f"largest with {most} training ratings ({largest:.3f}), smallest with {least} ({smallest:.3f})."
+
     empty = [group.label for group in next(iter(models.values())) if not group.n]
-    return " ".join([*sentences, *([f"No test ratings with {', '.join(empty)}."] if empty else [])])
+    return f". {plot.describe(models, words)}" + (f" No test ratings with {', '.join(empty)}." if empty else "")
 
 
 def _describe_curves(reports: Mapping[str, Report], ks: Sequence[int]) -> str:
-    sentences = []
-    for name, report in reports.items():
+    def words(report: Report) -> str:
         ends = {curve: [report.ranking[f"{curve}@{k}"] for k in (ks[0], ks[-1])] for curve in CURVES}
         parts = [f"{display_name(curve)} from {first:.3f} to {last:.3f}" for curve, (first, last) in ends.items()]
-        sentences.append(f"{name}, from {ks[0]} to {ks[-1]} items: {', '.join(parts)}.")
-    return " ".join(sentences)
+        return f"{', '.join(parts)}."
+
+    named = {f"{name}, from {ks[0]} to {ks[-1]} items": report for name, report in reports.items()}
+    return f". {plot.describe(named, words)}"
 
 
 def _describe_differences(rows: Sequence[Comparison], first: str, second: str) -> str:
@@ -227,44 +231,29 @@ def _describe_differences(rows: Sequence[Comparison], first: str, second: str) -
     return " ".join(f"{what} {', '.join(names[verdict])}." for verdict, what in sentences.items() if names[verdict])
 
 
-def _describe_coverage(models: Mapping[str, Calibration]) -> str:
-    """What is to be seen, in words: every interval, and the groups at both ends."""
-    sentences = []
-    for name, found in models.items():
-        parts = [f"{100 * found[f'coverage_{share}']:.1f} % in intervals of {share} %" for share in SHARES.values()]
-        sentences.append(f"{name}: {', '.join(parts)}.")
-        filled = [group for group in found.groups.get("users", ()) if group.n]
-        if filled:
-            measure = f"coverage_{SHARES[MAIN]}"
-            least, most = (pick(filled, key=lambda group: group.measures[measure]) for pick in (min, max))
-            sentences.append(
-                f"By users, those of {SHARES[MAIN]} % hold from {100 * least.measures[measure]:.1f} % "
-                f"({least.label} training ratings) to {100 * most.measures[measure]:.1f} % ({most.label})."
-            )
-    return " ".join(sentences)
+def _describe_coverage(found: Calibration) -> str:
+    """Every interval, and the groups at both ends."""
+    parts = [f"{100 * found[f'coverage_{share}']:.1f} % in intervals of {share} %" for share in SHARES.values()]
+    if not any(group.n for group in found.groups.get("users", ())):
+        return f"{', '.join(parts)}."
+    (least, low), (most, high) = _least_and_most(found.groups["users"], f"coverage_{SHARES[MAIN]}")
+    return (
+        f"{', '.join(parts)}. By users, those of {SHARES[MAIN]} % hold from {100 * low:.1f} % ({least} training "
+        f"ratings) to {100 * high:.1f} % ({most})."
+    )
 
 
-def _describe_pit(models: Mapping[str, Calibration]) -> str:
-    sentences = []
-    for name, found in models.items():
-        n_parts = len(found.pit)
-        low, high = min(found.pit), max(found.pit)
-        where = [f"{found.pit.index(share) / n_parts:.2f}" for share in (low, high)]
-        sentences.append(
-            f"{name}: mean {found['pit_mean']:.3f} (0.5 is right), spread {found['pit_spread']:.3f} (1 is right); "
-            f"fewest ratings from {where[0]} on, {low * n_parts:.2f} times as many as expected, most from {where[1]} "
-            f"on, {high * n_parts:.2f} times."
-        )
-    return " ".join(sentences)
+def _describe_pit(found: Calibration) -> str:
+    n_parts, low, high = len(found.pit), min(found.pit), max(found.pit)
+    where = [f"{found.pit.index(share) / n_parts:.2f}" for share in (low, high)]
+    return (
+        f"mean {found['pit_mean']:.3f} (0.5 is right), spread {found['pit_spread']:.3f} (1 is right); fewest ratings "
+        f"from {where[0]} on, {low * n_parts:.2f} times as many as expected, most from {where[1]} on, "
+        f"{high * n_parts:.2f} times."
+    )
 
 
-def _describe_confidence(models: Mapping[str, Calibration]) -> str:
-    sentences = []
-    for name, found in models.items():
-        filled = [tenth for tenth in found.confidence if tenth.n]
-        first, last = filled[0], filled[-1]
-        sentences.append(
-            f"{name}: {first.measures['rmse']:.3f} for the most certain ratings ({first.label}), "
-            f"{last.measures['rmse']:.3f} for the least certain ({last.label})."
-        )
-    return " ".join(sentences)
+def _describe_confidence(found: Calibration) -> str:
+    filled = [(f"{tenth.measures['rmse']:.3f}", tenth.label) for tenth in found.confidence if tenth.n]
+    (first, most), (last, least) = filled[0], filled[-1]
+    return f"{first} for the most certain ratings ({most}), {last} for the least certain ({least})."

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,6 +34,7 @@ LOOKS = ((ACCENT, "o"), (RUST, "s"), (INK, "^"), (SEA, "D"), (PALE, "v"))  # one
 STEADY: dict[Any, Any] = {"svg.hashsalt": "tastespace", "font.size": 10.0, "font.family": "DejaVu Sans"}
 COLUMNS, PANEL = 2, (5.0, 2.1)  # of a grid of panels: how many side by side, and their size in inches
 FORMATS = (".png", ".svg", ".pdf")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ class Picture:
     def of(cls, figure: Figure, name: str, title: str, words: str) -> Picture:
         """The figure as it is now; `words` go on after the title."""
         return cls(name, title, title + words, to_svg(figure))
+
+
+def describe(models: Mapping[str, T], words: Callable[[T], str]) -> str:
+    """What is to be seen, in words, model by model."""
+    return " ".join(f"{name}: {words(found)}" for name, found in models.items())
 
 
 def require_plot() -> None:

@@ -115,7 +115,6 @@ def _frontier(trials: Sequence[Trial], measure: Callable[[Trial], float]) -> lis
 def _look(structure: str) -> tuple[str, str, bool]:
     """Colour and shape; a structure over a reduction has those of the structure, hollow."""
     plain = structure.removeprefix(f"{REDUCED} ")
-    known = (EXACT, "inverted-file", "kmeans-tree", "kd-forest", "graph")
-    order = (2, 0, 1, 3, 4)
-    colour, marker = LOOKS[order[known.index(plain)] if plain in known else 4]
+    places = {EXACT: 2, "inverted-file": 0, "kmeans-tree": 1, "kd-forest": 3}
+    colour, marker = LOOKS[places.get(plain, 4)]
     return colour, marker, plain != structure

@@ -124,14 +124,8 @@ def _neighbours_together(coordinates: DoubleArray) -> DoubleArray:
     start = coordinates[:, :2] / max(float(coordinates[:, 0].std()), 1e-300) * 1e-4
     # Items that nothing is known of are all at one point; a little chance keeps them apart.
     start = start + 1e-6 * generator(0).standard_normal(start.shape)
-    embedding = TSNE(
-        2,
-        perplexity=min(PERPLEXITY, (len(coordinates) - 1) / 3),
-        init=start.astype(np.float32),
-        max_iter=STEPS,
-        random_state=0,
-        n_jobs=1,
-    )
+    near, start = min(PERPLEXITY, (len(coordinates) - 1) / 3), start.astype(np.float32)
+    embedding = TSNE(2, perplexity=near, init=start, max_iter=STEPS, random_state=0, n_jobs=1)
     return np.asarray(embedding.fit_transform(contiguous(directions, np.float32)), np.float64)
 
 

@@ -98,13 +98,11 @@ def policies_picture(everything: Prediction, lists: Mapping[str, Ranking]) -> Pi
 def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> None:
     """Two panels as one image: the error of each model, and the first user's recommendations."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError("Drawing the picture", "plot") from error
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), width_ratios=[2, 3], layout="constrained")
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[2, 3])
     names = list(reports)
     errors = [reports[name]["rmse"] for name in names]
     _draw_dots(left, names, errors, [PALE] * (len(names) - 1) + [ACCENT], "{:.3f}")
@@ -119,8 +117,6 @@ def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> No
         figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:
         raise DataError(f"cannot write the picture ({error})", file=path, expected="a writable .png file") from error
-    finally:
-        plt.close(figure)
 
 
 def _draw_list(axes: Axes, rows: list[dict[str, Any]]) -> None:
