@@ -7,17 +7,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tastespace.evaluation.groups import Group
 from tastespace.evaluation.resampling import Interval, display_name
 from tastespace.report import plotting as plot
-from tastespace.report.plotting import INK, PALE, Picture
+from tastespace.report.plotting import INK, PALE, Look, Picture
 from tastespace.selection.comparison import SMALLER_IS_BETTER, Entry, ModelComparison, Moment
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 # Told apart by those who see few colours, too: shapes differ as well, and every line has its name at its end.
 COLOURS = ("#0f7b8a", "#b5562b", INK, "#5b7f3a", "#8a4f9e", "#a87b00", "#2f74c0", "#77858e")
@@ -28,24 +24,6 @@ QUICKEST = 1e-3  # seconds: what is faster is drawn there
 GAP = 0.062  # between two names, as a share of the height
 SHOWN = 0.95  # of what is reported during a fit is within the axis
 FAR = 3.0  # a model worse than the middle one by so many times its distance from the best is off the scale
-
-
-@dataclass(frozen=True)
-class Look:
-    """How a model is drawn: the same in all pictures."""
-
-    colour: str
-    marker: str
-    is_hollow: bool
-
-    @property
-    def point(self) -> dict[str, Any]:
-        face = "white" if self.is_hollow else self.colour
-        return {"color": self.colour, "marker": self.marker, "markerfacecolor": face, "markersize": 6.5}
-
-    @property
-    def line(self) -> dict[str, Any]:
-        return {"color": self.colour, "linewidth": 1.6, "linestyle": (0, (5, 2)) if self.is_hollow else "-"}
 
 
 @dataclass(frozen=True)
@@ -169,7 +147,7 @@ def cost_picture(comparison: ModelComparison) -> Picture | None:
     return Picture.of(figure, "cost", title, f", the best first: {words}.")
 
 
-def _draw_trace(axes: Axes, entry: Entry, look: Look, *, in_seconds: bool) -> Named:
+def _draw_trace(axes: plot.Axes, entry: Entry, look: Look, *, in_seconds: bool) -> Named:
     """A line through what was reported during the fit, and a point at its end, which is to be named."""
     end = entry.trace[-1]
     xs = [max(moment.seconds, QUICKEST) if in_seconds else moment.step or 1 for moment in entry.trace]
@@ -178,14 +156,14 @@ def _draw_trace(axes: Axes, entry: Entry, look: Look, *, in_seconds: bool) -> Na
     return Named(entry.model, xs[-1], end.rmse, look)
 
 
-def _in_seconds(axes: Axes) -> None:
+def _in_seconds(axes: plot.Axes) -> None:
     """An axis of seconds, from milliseconds to hours."""
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
     axes.set_xlabel("seconds of fitting (log scale)")
 
 
-def _name_ends(axes: Axes, points: Sequence[Named]) -> None:
+def _name_ends(axes: plot.Axes, points: Sequence[Named]) -> None:
     """Names in a column at the right, each with a thin line to its point."""
     low, high = axes.get_ylim()
     ordered = sorted(points, key=lambda point: point.y)
@@ -199,7 +177,7 @@ def _name_ends(axes: Axes, points: Sequence[Named]) -> None:
         axes.annotate(text, at, beside, color=colour, fontsize=9, arrowprops=line, **where)
 
 
-def _tell_outside(axes: Axes, points: Sequence[Named]) -> None:
+def _tell_outside(axes: plot.Axes, points: Sequence[Named]) -> None:
     """Below the panel, where no line runs: models that are too far away to be shown."""
     if points:
         names = ", ".join(f"{point.name} {point.y:.3f}" for point in points)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +14,6 @@ from tastespace.inference.diagnostics import correlations, diagnose, kept, names
 from tastespace.inference.transition import HELD_OUT, LOG_JOINT, NOISE, Trace
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import ACCENT, GRID, INK, LOOKS, PALE, Picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MAX_LAG = 50
 BAND = 2.0  # Monte Carlo errors to either side
@@ -139,7 +135,7 @@ def _series(trace: Trace, diagnosis: Diagnosis, names: Sequence[str]) -> dict[st
     return series
 
 
-def _draw_chains(axes: Axes, values: Any, warmup: int) -> None:
+def _draw_chains(axes: plot.Axes, values: Any, warmup: int) -> None:
     """One line a chain, over all sweeps, warm-up shaded.
 
     The draws have at least a third of the height: the way from a bad start would press them into a line.
@@ -159,7 +155,7 @@ def _draw_chains(axes: Axes, values: Any, warmup: int) -> None:
     axes.set_ylim(low - 0.05 * reach, high + 0.05 * reach)
 
 
-def _legend(figure: Figure, chains: int, more: dict[str, str] | None = None) -> None:
+def _legend(figure: plot.Figure, chains: int, more: dict[str, str] | None = None) -> None:
     """Which chain is which, above everything, where it covers nothing."""
     from matplotlib.lines import Line2D
 

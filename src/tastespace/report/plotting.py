@@ -23,8 +23,8 @@ from tastespace.errors import DataError, InvalidParameterError, MissingExtraErro
 from tastespace.evaluation.groups import Group
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
 
 
 INK, ACCENT, PALE, GRID = "#22303c", "#0f7b8a", "#8fa3ae", "#e6ebee"
@@ -35,6 +35,24 @@ STEADY: dict[Any, Any] = {"svg.hashsalt": "tastespace", "font.size": 10.0, "font
 COLUMNS, PANEL = 2, (5.0, 2.1)  # of a grid of panels: how many side by side, and their size in inches
 FORMATS = (".png", ".svg", ".pdf")
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a model is drawn: the same in all pictures."""
+
+    colour: str
+    marker: str
+    is_hollow: bool = False
+
+    @property
+    def point(self) -> dict[str, Any]:
+        face = "white" if self.is_hollow else self.colour
+        return {"color": self.colour, "marker": self.marker, "markerfacecolor": face, "markersize": 6.5}
+
+    @property
+    def line(self) -> dict[str, Any]:
+        return {"color": self.colour, "linewidth": 1.6, "linestyle": (0, (5, 2)) if self.is_hollow else "-"}
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,6 @@ from tastespace.report.plotting import ACCENT, GRID, LOOKS, PALE, Picture
 from tastespace.selection.select_rank import RankChoice, RankChoices
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from tastespace.models.factorization.empirical_bayes.posterior import Learning
 
 
@@ -83,7 +80,7 @@ def _look(choices: RankChoices, choice: RankChoice) -> int:
     return choices.entries.index(choice)
 
 
-def _draw_way(axes: Axes, values: DoubleArray, counted: slice, look: int, label: str) -> None:
+def _draw_way(axes: plot.Axes, values: DoubleArray, counted: slice, look: int, label: str) -> None:
     """The part that counts as a full line; what is before and after it dashed, with a mark where it begins."""
     colour, steps = plot.colour_of(look), np.arange(len(values))
     axes.plot(steps, values, color=colour, linewidth=1.0, linestyle=(0, (3, 2)), alpha=0.7)
@@ -138,7 +135,7 @@ def write_curves(curves: CurveList, path: str | Path) -> Path:
     return plot.save_figure(curves_figure(curves), path)
 
 
-def curves_figure(curves: CurveList) -> Figure:
+def curves_figure(curves: CurveList) -> plot.Figure:
     """On the left what a rating is on each curve, on the right how often each level is given."""
     figure, (left, right) = plot.new_figure(2, (10.4, 4.4))
     ends = [curves.levels[0], curves.levels[-1]]

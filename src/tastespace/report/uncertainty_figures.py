@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +17,6 @@ from tastespace.evaluation.report import Report
 from tastespace.models.base.results import Prediction, Ranking
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import ACCENT, GRID, INK, LOOKS, PALE, RUST, Picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 MAX_TITLE = 44  # letters
 ROW = 0.34  # inches that an entry of a list takes
@@ -119,7 +115,7 @@ def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> No
         raise DataError(f"cannot write the picture ({error})", file=path, expected="a writable .png file") from error
 
 
-def _draw_list(axes: Axes, rows: list[dict[str, Any]]) -> None:
+def _draw_list(axes: plot.Axes, rows: list[dict[str, Any]]) -> None:
     """A list, best on top: a dot for the expected rating, and a line that holds 90 % of ratings, if they are known."""
     labels, scores = [_name(row) for row in rows], [row["score"] for row in rows]
     if not rows or "low" not in rows[0]:
@@ -139,7 +135,7 @@ def _draw_list(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_axisbelow(True)
 
 
-def _draw_dots(axes: Axes, labels: list[str], values: list[float], colours: list[str], form: str) -> None:
+def _draw_dots(axes: plot.Axes, labels: list[str], values: list[float], colours: list[str], form: str) -> None:
     """A dot a row with its value beside it: no bar, so no zero is needed to read it fairly."""
     places = range(len(labels))
     axes.hlines(places, 0, 1, transform=axes.get_yaxis_transform(), color=GRID, linewidth=1, zorder=0)

@@ -122,16 +122,13 @@ class Search:
             self._study = optuna.create_study(direction=_direction(is_smaller_better), pruner=pruner)
             self._study.add_trials(before)
 
-    def __len__(self) -> int:
-        """How many trials have ended."""
-        return len(self._study.get_trials(deepcopy=False))
-
     def ask(self) -> Trial:
         """The next setting: `trial.params`."""
         import optuna
 
         with quiet():
-            drawn = int(derive(self._seed, "trial", len(self)).integers(1 << 32))
+            n_ended = len(self._study.get_trials(deepcopy=False))
+            drawn = int(derive(self._seed, "trial", n_ended).integers(1 << 32))
             self._study.sampler = optuna.samplers.TPESampler(seed=drawn, n_startup_trials=RANDOM_TRIALS)
             return self._study.ask(self._space)
 
@@ -148,11 +145,9 @@ class Search:
         with quiet():
             for name, content in kept.items():
                 trial.set_user_attr(name, content)
-            if value is None:
-                return self._study.tell(trial, state=TrialState.FAIL)
-            if is_complete:
+            if value is not None and is_complete:
                 return self._study.tell(trial, value)
-            return self._study.tell(trial, state=TrialState.PRUNED)
+            return self._study.tell(trial, state=TrialState.FAIL if value is None else TrialState.PRUNED)
 
 
 def _distribution(part: Range | Choice) -> BaseDistribution:
