@@ -64,16 +64,10 @@ class Outcomes:
     @classmethod
     def joined(cls, parts: Sequence[tuple[NDArray[np.int64], Outcomes]]) -> Outcomes:
         """Those of all ratings, from those of some at each of these positions."""
-        places = np.concatenate([rows for rows, _ in parts])
-
-        def whole(name: str) -> NDArray[Any]:
-            found = np.concatenate([getattr(part, name) for _, part in parts])
-            ordered = np.empty_like(found)
-            ordered[places] = found
-            return ordered
-
+        order = np.argsort(np.concatenate([rows for rows, _ in parts]))
         names = [field.name for field in fields(cls) if field.name != "levels"]
-        return cls(levels=parts[0][1].levels, **{name: whole(name) for name in names})
+        whole = {name: np.concatenate([getattr(part, name) for _, part in parts])[order] for name in names}
+        return cls(levels=parts[0][1].levels, **whole)
 
 
 def _expected(rating: RatingDistribution, lows: DoubleArray, highs: DoubleArray) -> FloatMatrix:

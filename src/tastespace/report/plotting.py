@@ -82,27 +82,16 @@ def require_plot() -> None:
 
 
 def new_figure(
-    n_panels: int, size: tuple[float, float], widths: Sequence[float] | None = None
+    n: int, size: tuple[float, float], widths: Sequence[float] | None = None, columns: int | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """An empty figure with panels side by side, in the looks of all our figures."""
-    return _styled(1, n_panels, size, n_panels, width_ratios=widths)
-
-
-def panel_grid(
-    n: int, *, columns: int = COLUMNS, width: float = PANEL[0], height: float = PANEL[1]
-) -> tuple[Figure, list[Axes]]:
-    """A figure with n panels, row by row; places that are left over stay empty."""
-    rows = -(-n // columns)
-    return _styled(rows, columns, (width * columns, height * rows + 0.5), n)
-
-
-def _styled(rows: int, columns: int, size: tuple[float, float], n: int, **more: Any) -> tuple[Figure, list[Axes]]:
+    """An empty figure with panels side by side or row by row, in the looks of all our figures."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
+    columns = columns or n
     with mpl.rc_context(STEADY | {"axes.labelcolor": INK}):
         figure = Figure(figsize=size, layout="constrained")
-        panels: list[Axes] = list(figure.subplots(rows, columns, squeeze=False, **more).flat)
+        panels: list[Axes] = list(figure.subplots(-(-n // columns), columns, squeeze=False, width_ratios=widths).flat)
     for axes in panels[n:]:
         axes.set_axis_off()
     for axes in panels[:n]:
@@ -112,6 +101,13 @@ def _styled(rows: int, columns: int, size: tuple[float, float], n: int, **more: 
         axes.grid(axis="y", color=GRID)
         axes.set_axisbelow(True)
     return figure, panels[:n]
+
+
+def panel_grid(
+    n: int, *, columns: int = COLUMNS, width: float = PANEL[0], height: float = PANEL[1]
+) -> tuple[Figure, list[Axes]]:
+    """A figure with n panels, row by row; places that are left over stay empty."""
+    return new_figure(n, (width * columns, height * -(-n // columns) + 0.5), columns=columns)
 
 
 def set_title(axes: Axes, title: str, size: float = 11, *, x: str | None = None, y: str | None = None) -> None:
@@ -309,8 +305,10 @@ def draw_globe(
         _shade(axes, log_density, radius, frame)
     _grid(axes, frame)
     seen = places @ frame.T / radius  # right, up, towards us
-    _dots(axes, seen[path:])
-    _line(axes, seen[:path])
+    for side, strength in ((seen[path:, 2] < 0, BEHIND), (seen[path:, 2] >= 0, 0.75)):
+        axes.scatter(*seen[path:][side, :2].T, s=9, color=INK, alpha=strength, linewidths=0, zorder=2)
+    if path:
+        _line(axes, seen[:path])
     angles = np.linspace(0, 2 * np.pi, 200)
     axes.plot(np.cos(angles), np.sin(angles), color=INK, linewidth=1)
     axes.set(xlim=(-1.03, 1.03), ylim=(-1.03, 1.03), aspect="equal")
@@ -361,15 +359,8 @@ def _grid(axes: Axes, frame: DoubleArray) -> None:
         axes.plot(seen[:, 0], seen[:, 1], color=PALE, linewidth=0.5, alpha=0.6, zorder=1)
 
 
-def _dots(axes: Axes, seen: DoubleArray) -> None:
-    for side, strength in ((seen[:, 2] < 0, BEHIND), (seen[:, 2] >= 0, 0.75)):
-        axes.scatter(seen[side, 0], seen[side, 1], s=9, color=INK, alpha=strength, linewidths=0, zorder=2)
-
-
 def _line(axes: Axes, seen: DoubleArray) -> None:
     """The way of a chain, with a ring where it began; cut where it goes behind."""
-    if len(seen) == 0:
-        return
     axes.plot(seen[:, 0], seen[:, 1], color=RUST, alpha=2 * BEHIND, linewidth=0.8, zorder=3)
     front = np.where(seen[:, 2:] >= 0, seen, np.nan)
     axes.plot(front[:, 0], front[:, 1], color=RUST, linewidth=1.2, marker="o", markersize=2.5, zorder=4)

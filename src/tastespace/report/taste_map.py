@@ -95,8 +95,6 @@ def _scores(belief: Belief, rows: IntArray, n: int, rng: Generator) -> FloatMatr
 
 def _most_rated(counts: Any, n: int) -> IntArray:
     """The rows of the items most rated, in ascending order."""
-    if len(counts) <= n:
-        return np.arange(len(counts), dtype=np.int32)
     return np.sort(np.argsort(-counts, kind="stable")[:n]).astype(np.int32)
 
 

@@ -17,9 +17,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split, random_split
 from tastespace.errors import InvalidParameterError, TastespaceWarning
 from tastespace.evaluation.evaluate import evaluate
-from tastespace.evaluation.metrics.binary import BY_USER
-from tastespace.evaluation.metrics.order import NDCG as NDCG_RATED
-from tastespace.evaluation.metrics.order import OF_ORDER
+from tastespace.evaluation.metrics import binary, order
 from tastespace.evaluation.resampling import UNDEFINED, counted, display_name, figure
 from tastespace.models import MODELS, Recommender
 from tastespace.models.base.parameters import Choice, Range, SearchSpace, check_int, check_number
@@ -37,8 +35,8 @@ if TYPE_CHECKING:
 
 SMALLER_IS_BETTER = ("rmse", "mae", "crps", "log_loss", "ece")
 OF_LISTS = ("ndcg", "ndcg_binary", "recall", "precision", "hit_rate", "mrr", "map", "auc")  # larger is better
-KNOWN = (*SMALLER_IS_BETTER, "log_score", *OF_ORDER, "yes_no_auc", BY_USER, *OF_LISTS)
-WITH_LENGTH = (NDCG_RATED, *(name for name in OF_LISTS if name != "auc"))
+KNOWN = (*SMALLER_IS_BETTER, "log_score", *order.OF_ORDER, "yes_no_auc", binary.BY_USER, *OF_LISTS)
+WITH_LENGTH = (order.NDCG, *(name for name in OF_LISTS if name != "auc"))
 DEFAULT_K = 10
 
 

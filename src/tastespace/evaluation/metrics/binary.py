@@ -41,10 +41,8 @@ def yes_no_auc(predicted: NDArray[Any], true: NDArray[Any]) -> float:
     return float(auc_by_group(predicted, true, np.zeros(len(true), np.int64), 1)[0])
 
 
-def auc_by_group(
-    predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int
-) -> DoubleArray:  # one a group
-    """The AUC among the ratings of each group, such as a user; NaN for those without a yes and a no."""
+def auc_by_group(predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int) -> DoubleArray:
+    """The AUC among the ratings of each group, such as a user, one value each; NaN for those without a yes and a no."""
     order = np.lexsort((predicted, groups))
     group, value, yes = groups[order], np.asarray(predicted)[order], is_yes(true)[order]
     starts = np.searchsorted(group, np.arange(n_groups))
@@ -59,9 +57,7 @@ def auc_by_group(
     return divided(above, n_yes * n_no)
 
 
-def auc_influence(
-    predicted: NDArray[Any], true: NDArray[Any], users: NDArray[Any], n_users: int
-) -> DoubleArray:  # one a user
+def auc_influence(predicted: NDArray[Any], true: NDArray[Any], users: NDArray[Any], n_users: int) -> DoubleArray:
     """How much each user moves the AUC over all ratings: its derivative by the weight of the user."""
     predicted, yes = np.asarray(predicted), is_yes(true)
     n_yes, n_no = np.count_nonzero(yes), np.count_nonzero(~yes)

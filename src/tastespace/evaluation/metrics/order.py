@@ -147,22 +147,18 @@ class PairCounts:
         return np.where((self.different > 0) & (self.apart == 0), 0.0, tau)
 
 
-def kendall_tau(
-    predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int
-) -> DoubleArray:  # one a group
+def kendall_tau(predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int) -> DoubleArray:
     """Kendall's tau-b of predicted and true ratings, within each group, such as a user: 1 all in order, -1 none.
 
-    0 where all predictions of a group are equal; NaN where all its true ratings are.
+    One value a group: 0 where all predictions of a group are equal; NaN where all its true ratings are.
     """
     return PairCounts.of(predicted, true, groups, n_groups).tau()
 
 
-def pairwise_accuracy(
-    predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int
-) -> DoubleArray:  # one a group
+def pairwise_accuracy(predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int) -> DoubleArray:
     """The share of pairs of a group with different true ratings in the right order; predicted ties count half.
 
-    One half is what luck achieves; NaN where all true ratings of a group are equal.
+    One value a group. One half is what luck achieves; NaN where all true ratings of a group are equal.
     """
     return PairCounts.of(predicted, true, groups, n_groups).accuracy()
 
