@@ -18,7 +18,7 @@ from tastespace.evaluation.metrics import catalogue, order
 from tastespace.evaluation.predictions import of_users
 from tastespace.evaluation.relevance import Matched, Relevance, RelevantItems
 from tastespace.evaluation.report import ListsMade
-from tastespace.evaluation.resampling import Interval, Sums, jackknife
+from tastespace.evaluation.resampling import Interval, Sums, divided, jackknife
 from tastespace.models import Recommender
 from tastespace.models.base.query import Query
 from tastespace.models.base.results import Ranking
@@ -158,7 +158,7 @@ def measure_lists(
         intervals={name: interval for name, interval in intervals.items() if interval is not None},
         made=ListsMade(
             k=ks,
-            relevant=relevance.least,
+            relevant=relevance.threshold,
             graded=relevance.is_graded,
             users=len(sought),
             users_without_relevant=n_users - len(sought),
@@ -222,7 +222,7 @@ def _places(item_rows: IntArray, sought: RelevantItems, matched: Matched, n_user
 def _profiles(asked: Query, shares: DoubleArray) -> DoubleArray:
     """The mean popularity of what each test user is known to have rated."""
     totals = np.bincount(asked.people.history.rows(), shares[asked.people.history.columns], minlength=len(asked.people))
-    return order.divided(totals, asked.people.history.counts)
+    return divided(totals, asked.people.history.counts)
 
 
 def _in_order(names: Iterable[str], ks: Sequence[int]) -> list[str]:

@@ -87,20 +87,15 @@ Relevant = float | Literal["all"] | None
 class Relevance:
     """Which test ratings are relevant, and what they are worth."""
 
-    threshold: float  # at least this; minus infinity for all
+    threshold: float | None  # at least this; None for all
     lowest: float  # the gain of an item is its rating less this; NaN: everything relevant is worth 1
 
     @property
     def is_graded(self) -> bool:
         return not math.isnan(self.lowest)
 
-    @property
-    def least(self) -> float | None:
-        """The threshold, None for all."""
-        return None if math.isinf(self.threshold) else self.threshold
 
-
-EVERYTHING = Relevance(-math.inf, math.nan)
+EVERYTHING = Relevance(None, math.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +119,8 @@ class Matched:
     def is_relevant(self, relevance: Relevance) -> BoolArray:
         """Which test ratings lists are to hold; what the model knows already cannot be recommended."""
         # In single precision, as the ratings are: 0.7 must be at least 0.7.
-        return np.asarray((self.values >= np.float32(relevance.threshold)) & ~self.is_seen)
+        least = np.float32(-np.inf if relevance.threshold is None else relevance.threshold)
+        return np.asarray((self.values >= least) & ~self.is_seen)
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,10 +59,16 @@ class Sums:
 
     def quotient(self, total: Any, count: Any) -> DoubleArray:
         """The measure from the sums of a sample, NaN where nobody of it counts."""
-        total, count = np.asarray(total, np.float64), np.asarray(count, np.float64)
-        mean: DoubleArray = np.full(total.shape, np.nan)
-        np.divide(total, count, out=mean, where=count > 0)
+        mean = divided(total, count)
         return np.sqrt(mean) if self.is_root else mean
+
+
+def divided(numerators: Any, denominators: Any) -> DoubleArray:
+    """The quotients, NaN where there is nothing to divide by."""
+    denominators = np.asarray(denominators, np.float64)
+    quotients: DoubleArray = np.full(denominators.shape, np.nan)
+    np.divide(numerators, denominators, out=quotients, where=denominators > 0)
+    return quotients
 
 
 def bootstrap(

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tastespace.evaluation.groups import Group
 from tastespace.evaluation.resampling import Interval, display_name
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import INK, PALE, Look, Picture
-from tastespace.selection.comparison import SMALLER_IS_BETTER, Entry, ModelComparison, Moment
+from tastespace.selection.comparison import SMALLER_IS_BETTER, Entry, ModelComparison
+from tastespace.selection.trials import Moment
 
 # Told apart by those who see few colours, too: shapes differ as well, and every line has its name at its end.
 COLOURS = ("#0f7b8a", "#b5562b", INK, "#5b7f3a", "#8a4f9e", "#a87b00", "#2f74c0", "#77858e")
@@ -65,9 +68,8 @@ def learning_picture(comparison: ModelComparison) -> Picture | None:
     entries = [entry for entry in entries if entry not in far]
     figure, (left, right) = plot.new_figure(2, (12.4, 4.8))
     stepping = [entry for entry in entries if entry.trace[-1].step is not None]
-    left_names = [_draw_trace(left, entry, looks[entry.model], in_seconds=False) for entry in stepping]
-    right_names = [_draw_trace(right, entry, looks[entry.model], in_seconds=True) for entry in entries]
-    for axes, names in ((left, left_names), (right, right_names)):
+    for axes, shown in ((left, stepping), (right, entries)):
+        names = [_draw_trace(axes, entry, looks[entry.model], in_seconds=axes is right) for entry in shown]
         axes.set_ylim(*limits)
         _name_ends(axes, names)
     left.set_xlim(left=0)
@@ -186,17 +188,14 @@ def _tell_outside(axes: plot.Axes, points: Sequence[Named]) -> None:
 
 def _spread(heights: Sequence[float]) -> list[float]:
     """Ascending heights moved as little as keeps them apart, within the panel where there is room."""
+    from scipy.optimize import isotonic_regression
+
+    if not heights:
+        return []
     # Less the gaps they need, heights must only not fall: those that do share their mean.
-    pools: list[tuple[float, int]] = []
-    for place, height in enumerate(heights):
-        mean, n = height - place * GAP, 1
-        while pools and pools[-1][0] > mean:
-            before, m = pools.pop()
-            mean, n = (m * before + n * mean) / (m + n), m + n
-        pools.append((mean, n))
-    most = 1 - (len(heights) - 1) * GAP
-    together = [max(min(mean, most), min(0.0, most)) for mean, n in pools for _ in range(n)]
-    return [height + place * GAP for place, height in enumerate(together)]
+    gaps, most = GAP * np.arange(len(heights)), 1 - (len(heights) - 1) * GAP
+    together = np.clip(isotonic_regression(heights - gaps).x, min(0.0, most), most)
+    return [float(height) for height in together + gaps]
 
 
 def _looks(comparison: ModelComparison) -> dict[str, Look]:

@@ -305,8 +305,9 @@ def draw_globe(
         _shade(axes, log_density, radius, frame)
     _grid(axes, frame)
     seen = places @ frame.T / radius  # right, up, towards us
-    for side, strength in ((seen[path:, 2] < 0, BEHIND), (seen[path:, 2] >= 0, 0.75)):
-        axes.scatter(*seen[path:][side, :2].T, s=9, color=INK, alpha=strength, linewidths=0, zorder=2)
+    right, up, near = seen[path:].T
+    for side, strength in ((near < 0, BEHIND), (near >= 0, 0.75)):
+        axes.scatter(right[side], up[side], s=9, color=INK, alpha=strength, linewidths=0, zorder=2)
     if path:
         _line(axes, seen[:path])
     angles = np.linspace(0, 2 * np.pi, 200)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, DoubleArray
-from tastespace.evaluation.metrics.order import divided
+from tastespace.evaluation.metrics.order import pairwise_accuracy
 from tastespace.evaluation.metrics.rating import Loss, Metric, Predicted
 from tastespace.evaluation.resampling import EMPTY, Interval, Sums, figure, jackknife
 from tastespace.tables import TextTable
@@ -38,23 +38,14 @@ def calibration_error(predicted: NDArray[Any], true: NDArray[Any]) -> float:
 
 def yes_no_auc(predicted: NDArray[Any], true: NDArray[Any]) -> float:
     """How often a yes is predicted above a no, over all pairs of ratings; a tie counts one half. NaN without both."""
-    return float(auc_by_group(predicted, true, np.zeros(len(true), np.int64), 1)[0])
+    predicted, yes = np.asarray(predicted), is_yes(true)
+    n_pairs = np.count_nonzero(yes) * np.count_nonzero(~yes)
+    return float(_n_below(predicted[yes], predicted[~yes]).sum() / n_pairs) if n_pairs else float("nan")
 
 
 def auc_by_group(predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int) -> DoubleArray:
     """The AUC among the ratings of each group, such as a user, one value each; NaN for those without a yes and a no."""
-    order = np.lexsort((predicted, groups))
-    group, value, yes = groups[order], np.asarray(predicted)[order], is_yes(true)[order]
-    starts = np.searchsorted(group, np.arange(n_groups))
-    # Equal predictions of a group share the mean of their ranks.
-    is_first = np.append(True, (group[1:] != group[:-1]) | (value[1:] != value[:-1]))[: len(group)]
-    begins = np.flatnonzero(is_first)
-    middles = (begins + np.append(begins[1:], len(group)) + 1) / 2
-    ranks = middles[np.cumsum(is_first) - 1] - starts[group]
-    n_yes = np.bincount(group[yes], minlength=n_groups)
-    n_no = np.bincount(group[~yes], minlength=n_groups)
-    above = np.bincount(group[yes], ranks[yes], n_groups) - n_yes * (n_yes + 1) / 2
-    return divided(above, n_yes * n_no)
+    return pairwise_accuracy(predicted, is_yes(true), groups, n_groups)
 
 
 def auc_influence(predicted: NDArray[Any], true: NDArray[Any], users: NDArray[Any], n_users: int) -> DoubleArray:
@@ -123,8 +114,8 @@ class Reliability:
         def entry(place: int) -> Bin:
             here = bins == place
             n, low, high = int(np.count_nonzero(here)), float(bounds[place]), float(bounds[place + 1])
-            means = (float(np.mean(values[here], dtype=np.float64)) if n else None for values in both)
-            return Bin(low, high, n, *means, interval=intervals.get(("bin", place)))
+            said, came = (float(np.mean(values[here], dtype=np.float64)) if n else None for values in both)
+            return Bin(low, high, n, said, came, intervals.get(("bin", place)))
 
         return cls(tuple(map(entry, range(BINS))))
 

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, DoubleArray, FloatMatrix, IntArray
-from tastespace.evaluation.resampling import Sums
+from tastespace.evaluation.resampling import Sums, divided
 
 
 def precision(hits: BoolArray) -> DoubleArray:
@@ -92,14 +92,6 @@ def auc(scores: FloatMatrix, rows: IntArray, columns: IntArray, n_relevant: NDAr
         wins[user] = (below + up_to).sum() / 2 - count * n_others - count**2 / 2
         n_candidates[user] = len(line) - n_others
     return divided(wins, np.asarray(n_relevant) * (n_candidates - counts))
-
-
-def divided(numerators: NDArray[Any], denominators: NDArray[Any]) -> DoubleArray:
-    """The quotients, NaN where there is nothing to divide by."""
-    denominators = np.asarray(denominators, np.float64)
-    quotients: DoubleArray = np.full(len(denominators), np.nan)
-    np.divide(numerators, denominators, out=quotients, where=denominators > 0)
-    return quotients
 
 
 TAU, ACCURACY, NDCG = "kendall_tau", "pairwise_accuracy", "ndcg_rated"
