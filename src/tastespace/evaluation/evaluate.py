@@ -16,8 +16,8 @@ from tastespace.evaluation.groups import Grouping
 from tastespace.evaluation.lists import LIST_METRICS, ListMaker, ListMeasures, ListMetric, measure_lists
 from tastespace.evaluation.metrics.binary import BY_USER, YES_NO, Reliability, auc_sums, reliability_sums
 from tastespace.evaluation.metrics.order import OF_ORDER, order_sums
-from tastespace.evaluation.metrics.rating import STANDARD, Loss, Metric, Predicted
-from tastespace.evaluation.predictions import predict_all, unasked
+from tastespace.evaluation.metrics.rating import STANDARD, Loss, Metric, Predicted, losses_of
+from tastespace.evaluation.predictions import Answers, predict_all
 from tastespace.evaluation.relevance import EvaluationTask, Matched, Relevance, Relevant, relevance_of, task_of
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import Sums, intervals, those_of
@@ -118,7 +118,8 @@ def evaluate(
     # In the order of the ids, whatever the order of the file: so that reports can be compared user by user.
     asked = recommender.about(part.users.ids.sort(), history=history)
     matched = Matched.of(trained, part, asked)
-    listed, answers = ListMeasures(), unasked(asked.people.cold[matched.users] | (matched.items < 0))
+    listed, nothing = ListMeasures(), np.zeros(len(part), np.float32)
+    answers = Answers(nothing, nothing, asked.people.cold[matched.users] | (matched.items < 0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # What is to be said of the history has been said just now.
         if chosen or not task.is_of_lists:
@@ -135,7 +136,8 @@ def evaluate(
         warn(f"{seen:,} of {len(part):,} test ratings are of pairs that the model was fitted on: they are no test")
     scored = () if answers.outcomes is None else OF_UNCERTAIN
     scores = {name: Loss(getattr(answers.outcomes, name)) for name in scored}
-    predicted = Predicted.of(matched.users, len(asked.people), answers.mean, part.values, chosen, scores)
+    losses = losses_of(chosen, answers.mean, part.values) | scores
+    predicted = Predicted(matched.users, len(asked.people), answers.mean, part.values, chosen, losses)
     measured, groupings = predicted, list[Grouping]()
     if groups and predicted.names:
         groupings = _groupings(trained, part, asked, matched)
@@ -215,7 +217,7 @@ def _found(
     which = np.flatnonzero(matched.is_relevant(relevance))
     places, true = listed.places[which], matched.values[which]
     held = {f"found@{k}": Loss((places >= 0) & (places < k)) for k in listed.made.k}
-    measured = Predicted.of(matched.users[which], len(asked.people), true, true, {}, held)
+    measured = Predicted(matched.users[which], len(asked.people), true, true, {}, held)
     return measured, _groupings(trained, test, asked, matched, which)
 
 

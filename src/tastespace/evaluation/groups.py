@@ -82,12 +82,6 @@ def group_of(counts: NDArray[Any]) -> NDArray[np.int64]:
     return np.searchsorted(STARTS, counts, side="right") - 1
 
 
-GROUP_SCHEMA = {
-    **{"training_ratings": pl.String, "members": pl.Int64, "n": pl.Int64, "measure": pl.String},
-    **{"value": pl.Float64, "low": pl.Float64, "high": pl.Float64},
-}
-
-
 def groups_frame(
     column: str, groups: Mapping[str, Iterable[Group]], names: Iterable[str] | None = None, above: Any = ()
 ) -> pl.DataFrame:
@@ -99,7 +93,9 @@ def groups_frame(
         for group in theirs
         for name in (group.measures if names is None else names)
     ]
-    return frame_of([*above, *records], {column: pl.String} | GROUP_SCHEMA)
+    schema = {column: pl.String, "training_ratings": pl.String, "members": pl.Int64, "n": pl.Int64}
+    figures = dict.fromkeys(("value", "low", "high"), pl.Float64)
+    return frame_of([*above, *records], {**schema, "measure": pl.String, **figures})
 
 
 def measure_record(name: str, value: float | None, interval: Interval | None) -> dict[str, Any]:

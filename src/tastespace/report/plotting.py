@@ -180,8 +180,13 @@ def name_groups(axes: Axes, groups: Sequence[Group], side: str) -> None:
 def add_legend(figure: Figure, axes: Axes, models: Iterable[str]) -> None:
     """Which model is which, above everything, where it covers nothing; not needed for one alone."""
     if (n := len(list(models))) > 1:
-        handles, labels = axes.get_legend_handles_labels()
-        legend_above(figure, dict(zip(labels, handles, strict=True)), n)
+        legend_above(figure, named_handles(axes), n)
+
+
+def named_handles(*panels: Axes) -> dict[str, Any]:
+    """What is drawn in panels, by the name it has."""
+    found = (zip(*axes.get_legend_handles_labels(), strict=True) for axes in panels)
+    return {name: handle for pairs in found for handle, name in pairs}
 
 
 def legend_above(figure: Figure, entries: Mapping[str, Any], columns: int) -> None:

@@ -33,11 +33,7 @@ def retrieval_figure(tuned: Tuned) -> plot.Figure:
     acceptance = f"acceptance: share of lists within the true best {target.n_th}"
     plot.set_title(middle, "Speed-up against acceptance", x=acceptance)
     _draw_worst(right, tuned)
-    entries: dict[str, Any] = {}
-    for axes in (left, middle):
-        handles, labels = axes.get_legend_handles_labels()
-        entries |= dict(zip(labels, handles, strict=True))
-    plot.legend_above(figure, entries, 8)
+    plot.legend_above(figure, plot.named_handles(left, middle), 8)
     return figure
 
 

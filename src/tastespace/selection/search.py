@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
@@ -70,19 +69,14 @@ def rungs_of(split: Split, n: int, seed: int) -> tuple[Rung, ...]:
     found = []
     for place in range(affordable):
         share = GROWTH ** (place + 1 - affordable)
-        users = order[: max(1, round(share * split.train.n_users))]
-        found.append(Rung(GROWTH**place, float(share), split if share == 1 else _part(split, users)))
+        users = Vocabulary(split.train.users.at(np.sort(order[: max(1, round(share * split.train.n_users))])))
+        theirs = (_of_users(ratings, users) for ratings in (split.train, split.test))
+        found.append(Rung(GROWTH**place, float(share), split if share == 1 else Split(*theirs)))
     return tuple(found)
 
 
-def _part(split: Split, user_rows: NDArray[np.int64]) -> Split:
-    """What these users have on either side."""
-    users = Vocabulary(split.train.users.at(np.sort(user_rows)))
-
-    def theirs(ratings: Ratings) -> Ratings:
-        return ratings.take(np.flatnonzero(users.rows_of(ratings.users.ids)[ratings.user_rows] >= 0))
-
-    return Split(theirs(split.train), theirs(split.test))
+def _of_users(ratings: Ratings, users: Vocabulary) -> Ratings:
+    return ratings.take(np.flatnonzero(users.rows_of(ratings.users.ids)[ratings.user_rows] >= 0))
 
 
 def require_optuna() -> None:
