@@ -207,10 +207,8 @@ def retrieval(
     Strangers are other users with a random part of their ratings. `seconds` is how long searches are timed, single
     ones and batched ones each. The tuner draws its queries with the seed 0: another one here gives other queries.
     """
-    check_int("k", k, least=1)
-    check_int("n_th", n_th, least=1)
-    check_int("users", users, least=1)
-    check_int("strangers", strangers, least=0)
+    for name, count, least in (("k", k, 1), ("n_th", n_th, 1), ("users", users, 1), ("strangers", strangers, 0)):
+        check_int(name, count, least=least)
     check_number("seconds", seconds, above=0)
     vectors = contiguous(item_vectors(recommender), np.float32)
     index = _stored(recommender) if index is None else index

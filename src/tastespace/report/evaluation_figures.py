@@ -25,23 +25,16 @@ MAIN = 0.9  # the coverage that is shown by groups
 BETTER, WORSE, UNSURE = "better", "worse", "not sure"
 
 
-def errors_picture(reports: Mapping[str, Report], side: str, looks: Mapping[str, int] | None = None) -> Picture:
-    """The error of each model by the number of training ratings of the users, or of the items."""
-    measure = next(iter(reports.values())).group_measures[0]
-    return _groups_picture(reports, side, looks, measure, display_name(measure), f"errors-by-{side}")
+def groups_picture(reports: Mapping[str, Report], side: str, looks: Mapping[str, int] | None = None) -> Picture:
+    """The error of each model by the number of training ratings of the users, or of the items.
 
-
-def found_picture(reports: Mapping[str, Report], side: str, looks: Mapping[str, int] | None = None) -> Picture:
-    """The share of choices that the lists of each model hold, by the number of training ratings."""
-    names = next(iter(reports.values())).group_measures
-    measure = names[(len(names) - 1) // 2]
-    what = f"Share of the relevant test ratings in lists of {measure.partition('@')[2]}"
-    return _groups_picture(reports, side, looks, measure, what, f"found-by-{side}")
-
-
-def _groups_picture(
-    reports: Mapping[str, Report], side: str, looks: Mapping[str, int] | None, measure: str, what: str, name: str
-) -> Picture:
+    Of models of choices, it is the share of them that lists hold.
+    """
+    first = next(iter(reports.values()))
+    measure, what, kind = first.group_measures[0], display_name(first.group_measures[0]), "errors"
+    if not first.rating:
+        measure, kind = first.group_measures[(len(first.group_measures) - 1) // 2], "found"
+        what = f"Share of the relevant test ratings in lists of {measure.partition('@')[2]}"
     groups = {name: report.groups[side] for name, report in reports.items()}
     figure, (axes,) = plot.new_figure(1, (9.2, 3.9))
     plot.draw_groups(axes, groups, measure, looks)
@@ -49,7 +42,7 @@ def _groups_picture(
     title = f"{what} by the number of training ratings of the {side}"
     plot.set_title(axes, title, y=display_name(measure))
     plot.add_legend(figure, axes, looks or groups)
-    return Picture.of(figure, name, title, _describe_groups(groups, measure))
+    return Picture.of(figure, f"{kind}-by-{side}", title, _describe_groups(groups, measure))
 
 
 def lists_picture(reports: Mapping[str, Report]) -> Picture:

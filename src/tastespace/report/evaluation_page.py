@@ -78,10 +78,10 @@ def _pictures(reports: Mapping[str, Report], comparisons: Comparisons | None) ->
     for side in ("users", "items"):
         grouped = {name: report for name, report in reports.items() if side in report.groups and report.group_measures}
         # Errors, and what lists hold, are different things: models are drawn beside those of their kind.
-        for picture_of, is_of_errors in ((draw.errors_picture, True), (draw.found_picture, False)):
+        for is_of_errors in (True, False):
             similar = {name: report for name, report in grouped.items() if bool(report.rating) == is_of_errors}
             tables = {name: [report.groups_table(side)] for name, report in similar.items()}
-            add(tables, picture_of, similar, side, looks)
+            add(tables, draw.groups_picture, similar, side, looks)
     ranked = {name: report for name, report in reports.items() if report.lists is not None and report.lists.users}
     add({name: [report.lists_table()] for name, report in ranked.items()}, draw.lists_picture, ranked)
     # Those of the models that say how sure they are.

@@ -217,10 +217,8 @@ class _Chooser:
     def choice(self, method: RankMethod) -> RankChoice:
         """The choice of a method, and how long it took."""
         begun, observer = time.perf_counter(), renamed(method, self.observer)
-        if method == "reversible-jump":
-            found = self._by_jumps(observer)
-        else:
-            found = self._by_grid(observer) if method == "grid" else self._by_shrinkage(method, observer)
+        others = {"reversible-jump": self._by_jumps, "grid": self._by_grid}
+        found = others[method](observer) if method in others else self._by_shrinkage(method, observer)
         return replace(found, seconds=time.perf_counter() - begun)
 
     def _by_jumps(self, observer: Observer) -> RankChoice:
@@ -275,9 +273,8 @@ def _trace(outcome: Outcome, rank: int) -> RankTrace | None:
     if trace is None:
         return None
     loss = _mean_over_chains(trace.quantities[NOISE] ** 2)
-    ranks = np.full(len(loss), float(rank))
-    if ACTIVE in trace.quantities:
-        ranks = _mean_over_chains(trace.quantities[ACTIVE])
+    active = trace.quantities.get(ACTIVE)
+    ranks = np.full(len(loss), float(rank)) if active is None else _mean_over_chains(active)
     return RankTrace(loss, ranks, first=trace.warmup)
 
 

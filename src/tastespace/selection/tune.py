@@ -338,10 +338,7 @@ def _check(ratings: Any, model: Any, trials: Any, seconds: Any, share: Any, rung
 
 
 def space_of(
-    model: str,
-    ratings: Ratings,
-    fixed: Mapping[str, Any],
-    ranges: Mapping[str, tuple[float, float]] | None = None,
+    model: str, ratings: Ratings, fixed: Mapping[str, Any], ranges: Mapping[str, tuple[float, float]] | None = None
 ) -> SearchSpace:
     """What is searched of a model: its space, less what is fixed, with other ends where they are given."""
     usual = MODELS[model].search_space
@@ -409,8 +406,6 @@ class _Run:
 
     def _trial(self, search: Search) -> FrozenTrial | None:
         """One trial, rung by rung; None if the time is up before it has ended: then it is as if it had not begun."""
-        if time.monotonic() >= self.until:
-            return None
         began, trial, warned = time.monotonic(), search.ask(), dict[str, None]()
         for rung in self.rungs:
             if time.monotonic() >= self.until:
@@ -439,12 +434,6 @@ class _Run:
     def trial_of(self, trial: FrozenTrial) -> TuneTrial:
         """A trial of Optuna as people read it."""
         kept, values = trial.user_attrs, trial.intermediate_values
-        return TuneTrial(
-            number=trial.number + 1,
-            settings={name: part.value(trial.params[name], self.ratings) for name, part in self.space.items()},
-            value=None if kept["error"] is not None else values[max(values)],
-            users=kept["users"],
-            seconds=kept["seconds"],
-            warnings=tuple(kept["warnings"]),
-            error=kept["error"],
-        )
+        settings = {name: part.value(trial.params[name], self.ratings) for name, part in self.space.items()}
+        value = None if kept["error"] is not None else values[max(values)]
+        return TuneTrial(trial.number + 1, settings, value, **kept | {"warnings": tuple(kept["warnings"])})
