@@ -36,12 +36,8 @@ class Group:
 
     def to_dict(self) -> dict[str, Any]:
         """The content for JSON; an empty group has nulls."""
-        return {
-            "training_ratings": self.label,
-            "members": self.members,
-            "n": self.n,
-            **plain_measures(self.measures, self.intervals),
-        }
+        group = {"training_ratings": self.label, "members": self.members, "n": self.n}
+        return group | plain_measures(self.measures, self.intervals)
 
 
 @dataclass(frozen=True, eq=False)

@@ -156,18 +156,11 @@ class RelevantItems:
         findable = used[matched.items[used] >= 0]
         keys = _keys(users[findable], matched.items[findable], n_items)
         order = np.argsort(keys)
+        found = findable[order]
         best = used[np.lexsort((-gains[used], users[used]))]
         offsets = np.concatenate([[0], np.cumsum(np.bincount(users[used], minlength=len(positions)))])
-        return cls(
-            positions=positions,
-            n_relevant=counts[positions],
-            n_items=n_items,
-            keys=keys[order],
-            gains=gains[findable][order],
-            is_relevant=is_relevant[findable][order],
-            offsets=offsets,
-            best_gains=gains[best],
-        )
+        of_keys = keys[order], gains[found], is_relevant[found]
+        return cls(positions, counts[positions], n_items, *of_keys, offsets, best_gains=gains[best])
 
     def __len__(self) -> int:
         return len(self.positions)

@@ -110,21 +110,13 @@ def compare_reports(first: Report, second: Report, *, resamples: int = RESAMPLES
     both = {(which, name): sums[name] for which, sums in (("one", one), ("other", other)) for name in able}
     drawn = bootstrap(both, resamples, seed) if able else {}
     p_values = _p_values(one, other, resamples, seed)
-    return Comparisons(
-        tuple(
-            Comparison(
-                measure=name,
-                first=first[name],
-                second=second[name],
-                difference=first[name] - second[name],
-                interval=middle(drawn["one", name] - drawn["other", name]),
-                p_value=p_values[name],
-                users=one[name].n_users,
-                resamples=resamples,
-            )
-            for name in able
-        )
-    )
+
+    def compared(name: str) -> Comparison:
+        interval, users = middle(drawn["one", name] - drawn["other", name]), one[name].n_users
+        values = first[name], second[name], first[name] - second[name]
+        return Comparison(name, *values, interval, p_values[name], users, resamples)
+
+    return Comparisons(tuple(map(compared, able)))
 
 
 def _p_values(one: dict[str, Sums], other: dict[str, Sums], resamples: int, seed: int) -> dict[str, float]:

@@ -175,13 +175,8 @@ class ModelComparison(TableResult[Entry]):
 
     def to_dict(self) -> dict[str, Any]:
         """The content for JSON: `rows`, one a model, the best first, and the `split`."""
-        return {
-            **super().to_dict(),
-            "split": asdict(self.parts),
-            "measure": self.measure,
-            "k": self.k,
-            "interrupted": self.is_interrupted,
-        }
+        more = {"split": asdict(self.parts), "measure": self.measure, "k": self.k, "interrupted": self.is_interrupted}
+        return super().to_dict() | more
 
     def trace_to_polars(self) -> pl.DataFrame:
         """Held-out errors during the fits: model, step, seconds, rmse."""

@@ -223,14 +223,9 @@ class _Chooser:
 
     def _by_jumps(self, observer: Observer) -> RankChoice:
         train, test = self.split.train, self.split.test
-        made = self.jumps.run(
-            train,
-            self.max_rank,
-            seed=self.seed,
-            asked=(train.users.rows_of(test.user_ids()), train.items.rows_of(test.item_ids())),
-            threads=thread_counts.resolve(self.threads),
-            observer=observer,
-        )
+        asked = train.users.rows_of(test.user_ids()), train.items.rows_of(test.item_ids())
+        threads = thread_counts.resolve(self.threads)
+        made = self.jumps.run(train, self.max_rank, seed=self.seed, asked=asked, threads=threads, observer=observer)
         assert made.predicted is not None
         path, plan = made.trace, made.plan
         trace = RankTrace(path["loss"], path["rank"], path["temperature"], plan.before_draws, plan.until_quench)

@@ -16,7 +16,7 @@ from tastespace.data.kinds import CHOICES
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split, random_split
 from tastespace.errors import InvalidParameterError, TastespaceWarning
-from tastespace.evaluation.evaluate import evaluate
+from tastespace.evaluation.evaluate import OF_UNCERTAIN, evaluate
 from tastespace.evaluation.metrics import binary, order
 from tastespace.evaluation.resampling import UNDEFINED, counted, display_name, figure
 from tastespace.models import MODELS, Recommender
@@ -61,14 +61,9 @@ class Goal:
 
     def value(self, recommender: Recommender, split: Split, observer: Observer = silent) -> float:
         """The measure of a fitted model on the held-out part."""
+        lists, uncertainty = self.name in OF_LISTS, self.name in OF_UNCERTAIN
         report = evaluate(
-            recommender,
-            split,
-            k=self.k,
-            ranking=self.name in OF_LISTS,
-            groups=False,
-            calibration=self.name in ("crps", "log_score"),
-            bootstrap=0,
+            recommender, split, k=self.k, ranking=lists, groups=False, calibration=uncertainty, bootstrap=0
         )
         if self.measure not in report.measures:
             raise InvalidParameterError(
