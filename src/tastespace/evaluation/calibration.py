@@ -234,11 +234,8 @@ class Assessment:
 
     @classmethod
     def of(cls, outcomes: Outcomes, predicted: Predicted, groupings: Sequence[Grouping]) -> Assessment:
-        squares = {
-            "belief_sd": outcomes.belief_sd.astype(np.float64) ** 2,
-            "rating_sd": outcomes.rating_sd.astype(np.float64) ** 2,
-            "rmse": squared_errors(predicted.predicted, predicted.true),
-        }
+        squares = {name: getattr(outcomes, name).astype(np.float64) ** 2 for name in OF_TENTHS[:2]}
+        squares["rmse"] = squared_errors(predicted.predicted, predicted.true)
         errors = {name: Loss(values, is_root=True) for name, values in squares.items()}
         said, wrong = (replace(predicted, metrics={}, losses=losses) for losses in (_losses(outcomes), errors))
         return cls(outcomes, said, wrong, tenths(outcomes.belief_sd), groupings)

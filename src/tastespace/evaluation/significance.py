@@ -44,9 +44,12 @@ class Comparison:
 
     def __str__(self) -> str:
         values = f"{display_name(self.measure)} {self.first:.4f} against {self.second:.4f}"
-        span = f"{self.interval.low:+.4f}…{self.interval.high:+.4f}"
         p = self.p_text()
-        return f"{values}: {self.difference:+.4f} ({span}), p {p if p.startswith('≤') else f'= {p}'}"
+        return f"{values}: {self.difference:+.4f} ({self.interval_text()}), p {p if p.startswith('≤') else f'= {p}'}"
+
+    def interval_text(self) -> str:
+        """The interval as shown."""
+        return f"{self.interval.low:+.4f}…{self.interval.high:+.4f}"
 
     def p_text(self) -> str:
         """The p-value as shown: one that more resamples might make smaller says so."""
@@ -75,16 +78,13 @@ class Comparisons(TableResult[Comparison]):
 
     def table(self, first: str = "first", second: str = "second") -> TextTable:
         """The differences, under the names of the two."""
-        rows = tuple(
-            (
-                display_name(entry.measure),
-                *(f"{entry.first:.4f}", f"{entry.second:.4f}", f"{entry.difference:+.4f}"),
-                *(f"{entry.interval.low:+.4f}…{entry.interval.high:+.4f}", entry.p_text()),
-            )
-            for entry in self
-        )
-        title = f"{first} less {second}, user by user"
-        return TextTable(title, ("", first, second, "difference", "95 % interval", "p"), rows)
+
+        def row(entry: Comparison) -> tuple[str, ...]:
+            values = f"{entry.first:.4f}", f"{entry.second:.4f}", f"{entry.difference:+.4f}"
+            return display_name(entry.measure), *values, entry.interval_text(), entry.p_text()
+
+        columns = ("", first, second, "difference", "95 % interval", "p")
+        return TextTable(f"{first} less {second}, user by user", columns, tuple(map(row, self)))
 
 
 def compare_reports(first: Report, second: Report, *, resamples: int = RESAMPLES, seed: int = 0) -> Comparisons:

@@ -114,16 +114,13 @@ class RankChoices(TableResult[RankChoice]):
 
     def table(self) -> TextTable:
         """Chosen rank, how likely that is, error, seconds."""
-        rows = tuple(
-            (
-                *(entry.method, str(entry.rank)),
-                UNDEFINED if entry.probability is None else f"{entry.probability:.2f}",
-                *(figure(entry.rmse), f"{entry.seconds:.1f}"),
-            )
-            for entry in self
-        )
+
+        def row(entry: RankChoice) -> tuple[str, ...]:
+            likely = UNDEFINED if entry.probability is None else f"{entry.probability:.2f}"
+            return entry.method, str(entry.rank), likely, figure(entry.rmse), f"{entry.seconds:.1f}"
+
         title = f"the number of factors, chosen on {self.n_train:,} ratings; errors on {self.n_test:,} others"
-        return TextTable(title, ("method", "rank", "probability", "RMSE", "seconds"), rows)
+        return TextTable(title, ("method", "rank", "probability", "RMSE", "seconds"), tuple(map(row, self)))
 
 
 def choose_rank(

@@ -209,24 +209,20 @@ class TuneResult(TableResult[TuneTrial]):
     def table(self, n: int | None = None) -> TextTable:
         """One row a setting, the best first, and the model as it is; the first n of them."""
         names, tried = self._names(), self.ranked[:n]
-        rows = [
-            (
-                *(str(trial.number), *(_text(trial.settings.get(name)) for name in names)),
-                *(UNDEFINED if trial.value is None else figure(trial.value), f"{trial.users:.0%}"),
-            )
-            for trial in tried
-        ]
+
+        def row(trial: TuneTrial) -> tuple[str, ...]:
+            value = UNDEFINED if trial.value is None else figure(trial.value)
+            return str(trial.number), *(_text(trial.settings.get(name)) for name in names), value, f"{trial.users:.0%}"
+
+        rows = [row(trial) for trial in tried]
         place = sum(map(self._beats_defaults, tried))
         rows.insert(place, (AS_IT_IS, *([""] * len(names)), figure(self.defaults), "100%"))
         left = len(self.trials) - len(tried)
         measure = display_name(self.goal.measure)
-        return TextTable(
-            f"Settings of {self.model}, best first: {counted(len(self.trials), 'trial')}, judged by {measure} of "
-            f"{self.held_out:,} of {counted(self.ratings, 'rating')}",
-            ("trial", *names, measure, "users"),
-            tuple(rows),
-            f"and {left} more" if left else "",
-        )
+        judged = f"judged by {measure} of {self.held_out:,} of {counted(self.ratings, 'rating')}"
+        title = f"Settings of {self.model}, best first: {counted(len(self.trials), 'trial')}, {judged}"
+        note = f"and {left} more" if left else ""
+        return TextTable(title, ("trial", *names, measure, "users"), tuple(rows), note)
 
     def __repr__(self) -> str:
         return f"<TuneResult of {self.model}: {display_name(self.goal.measure)} {figure(self.value)}, {self.settings}>"

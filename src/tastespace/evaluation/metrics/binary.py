@@ -125,16 +125,15 @@ class Reliability:
 
     def table(self) -> TextTable:
         """One row a bin."""
-        rows = tuple(
-            (
-                *(entry.label, f"{entry.n:,}"),
-                EMPTY if entry.predicted is None else f"{entry.predicted:.4f}",
-                EMPTY if entry.yes is None else figure(entry.yes, entry.interval),
-            )
-            for entry in self.bins
-        )
+
+        def row(entry: Bin) -> tuple[str, ...]:
+            said = EMPTY if entry.predicted is None else figure(entry.predicted)
+            came = EMPTY if entry.yes is None else figure(entry.yes, entry.interval)
+            return entry.label, f"{entry.n:,}", said, came
+
         title = "Reliability: how often yes came, by its predicted probability"
-        return TextTable(title, ("predicted", "test ratings", "mean prediction", "share of yes"), rows)
+        columns = ("predicted", "test ratings", "mean prediction", "share of yes")
+        return TextTable(title, columns, tuple(map(row, self.bins)))
 
 
 def auc_sums(predicted: Predicted) -> tuple[dict[str, Sums], dict[str, Interval]]:
