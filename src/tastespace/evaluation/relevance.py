@@ -65,18 +65,12 @@ def task_of(recommender: Recommender, test: Ratings) -> EvaluationTask:
     trained = recommender.ratings_
     # Without the ratings, all that is known of them is their range.
     kind = kind_of(trained, test, None if len(trained) else np.array(recommender.rating_range_, np.float32))
-    if kind == "stars" and _learned_from_choices(recommender):
+    # What it was fitted on was declared to be choices, or is all 1.
+    declared = trained.declared_kind
+    if kind == "stars" and (declared in CHOICES or (declared is None and len(trained) and trained.range == (1, 1))):
         kind = "counts"
     # To a model of choices it says something that a thing was not rated.
     return EvaluationTask(kind, predicts_ratings=recommender.not_rated is None)
-
-
-def _learned_from_choices(recommender: Recommender) -> bool:
-    """Whether the training ratings were declared to be choices, or are all 1."""
-    trained = recommender.ratings_
-    if trained.declared_kind is not None:
-        return trained.declared_kind in CHOICES
-    return bool(len(trained)) and trained.range == (1, 1)
 
 
 # From which test rating on an item is relevant; None for what makes task.

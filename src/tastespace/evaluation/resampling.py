@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray
@@ -120,7 +119,7 @@ def _resampled(
     columns: DoubleArray,  # users x sums
     resamples: int,
     seed: int,
-    weights: Callable[[int, int, Generator], DoubleArray],  # of n resamples of so many users: n x users
+    weights: Callable[[int, int, np.random.Generator], DoubleArray],  # of n resamples of so many users: n x users
     observer: Observer = silent,
 ) -> DoubleArray:  # resamples x sums
     """Columns added up with random weights of the users, some resamples at a time."""
@@ -133,12 +132,12 @@ def _resampled(
     return drawn
 
 
-def _signs(n: int, n_users: int, rng: Generator) -> DoubleArray:
+def _signs(n: int, n_users: int, rng: np.random.Generator) -> DoubleArray:
     """Which users have the models the other way round, in each of n resamples."""
     return np.asarray(1.0 - 2.0 * rng.integers(0, 2, (n, n_users), dtype=np.int8))
 
 
-def _weights(n: int, n_users: int, rng: Generator) -> DoubleArray:
+def _weights(n: int, n_users: int, rng: np.random.Generator) -> DoubleArray:
     """How often each user is in each of n resamples."""
     drawn = rng.integers(0, n_users, (n, n_users)) + n_users * np.arange(n)[:, None]
     return np.bincount(drawn.reshape(-1), minlength=n * n_users).reshape(n, n_users).astype(np.float64)

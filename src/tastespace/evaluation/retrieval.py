@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
 from tastespace import threads as thread_counts
 from tastespace.arrays import FloatMatrix, IntArray, contiguous
@@ -130,7 +129,7 @@ def _blocks(rows: IntArray, n_dimensions: int) -> list[IntArray]:
     return [rows[start : start + step] for start in range(0, len(rows), step)]
 
 
-def _part_of(ratings: CSR, rng: Generator) -> CSR:
+def _part_of(ratings: CSR, rng: np.random.Generator) -> CSR:
     """A random part of each row, some users' small and others' large."""
     rows = ratings.rows()
     shares = rng.uniform(*KNOWN_SHARE, len(ratings))

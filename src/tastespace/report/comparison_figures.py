@@ -128,7 +128,8 @@ def cost_picture(comparison: ModelComparison) -> Picture | None:
     low, high = _limits([point.y for point in named], smaller=smaller)
     near = [point for point in named if low <= point.y <= high]
     figure, (axes,) = plot.new_figure(1, (9.2, 4.8))
-    best = _frontier(near, smaller)
+    # Models that no faster one equals, from the fastest on.
+    best = plot.frontier(near, lambda one: (one.x, one.y), lambda one, other: (one.y < other.y) == smaller)
     line: dict[str, Any] = {"color": PALE, "linewidth": 6, "alpha": 0.35, "drawstyle": "steps-post", "zorder": 1}
     axes.plot([point.x for point in best], [point.y for point in best], **line)
     for point in near:
@@ -235,15 +236,6 @@ def _learning_limits(entries: Sequence[Entry]) -> tuple[float, float]:
 def _padded(low: float, high: float) -> tuple[float, float]:
     room = 0.08 * (high - low) or 0.05 * abs(high) or 0.1
     return low - room, high + room
-
-
-def _frontier(points: Sequence[Named], smaller: bool) -> list[Named]:
-    """Models that no faster one equals, from the fastest on."""
-    best: list[Named] = []
-    for point in sorted(points, key=lambda point: (point.x, point.y)):
-        if not best or (point.y < best[-1].y) == smaller:
-            best.append(point)
-    return best
 
 
 def _span(entry: Entry, measure: str, value: float) -> Interval | None:

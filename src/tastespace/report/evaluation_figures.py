@@ -35,13 +35,14 @@ def groups_picture(reports: Mapping[str, Report], side: str, looks: Mapping[str,
     if not first.rating:
         measure, kind = first.group_measures[(len(first.group_measures) - 1) // 2], "found"
         what = f"Share of the relevant test ratings in lists of {measure.partition('@')[2]}"
+    looks = looks or {name: place for place, name in enumerate(reports)}
     groups = {name: report.groups[side] for name, report in reports.items()}
     figure, (axes,) = plot.new_figure(1, (9.2, 3.9))
     plot.draw_groups(axes, groups, measure, looks)
     plot.name_groups(axes, next(iter(groups.values())), side)
     title = f"{what} by the number of training ratings of the {side}"
     plot.set_title(axes, title, y=display_name(measure))
-    plot.add_legend(figure, axes, looks or groups)
+    plot.add_legend(figure, axes, looks)
     return Picture.of(figure, f"{kind}-by-{side}", title, _describe_groups(groups, measure))
 
 
@@ -51,10 +52,10 @@ def lists_picture(reports: Mapping[str, Report]) -> Picture:
     figure, panels = plot.new_figure(len(CURVES), (10.2, 3.5))
     for axes, curve in zip(panels, CURVES, strict=True):
         for place, (name, report) in enumerate(reports.items()):
-            there = [at for at, k in enumerate(ks) if not math.isnan(report.ranking.get(f"{curve}@{k}", math.nan))]
-            names = [f"{curve}@{ks[at]}" for at in there]
-            spans = [report.intervals.get(entry) for entry in names]
-            plot.draw_points(axes, there, [report.ranking[entry] for entry in names], spans, place, name)
+            values = [report.ranking.get(f"{curve}@{k}", math.nan) for k in ks]
+            spans = [report.intervals.get(f"{curve}@{k}") for k in ks]
+            points = [(at, *pair) for at, pair in enumerate(zip(values, spans, strict=True)) if not math.isnan(pair[0])]
+            plot.draw_points(axes, points, place, name)
         axes.set_title(display_name(curve), loc="left", color=INK)
         axes.set_xticks(range(len(ks)), [str(k) for k in ks])
         axes.set(xlim=(-0.4, len(ks) - 0.6), xlabel="length of the list, k")
@@ -95,9 +96,9 @@ def coverage_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]
     axes = panels[0]
     axes.plot([0.4, 1], [0.4, 1], color=PALE, linewidth=1, zorder=1)
     for name, found in models.items():
-        names = [f"coverage_{share}" for share in SHARES.values()]
-        spans = [found.intervals.get(entry) for entry in names]
-        plot.draw_points(axes, list(SHARES), [found[entry] for entry in names], spans, looks[name], name)
+        names = {coverage: f"coverage_{share}" for coverage, share in SHARES.items()}
+        points = [(place, found[entry], found.intervals.get(entry)) for place, entry in names.items()]
+        plot.draw_points(axes, points, looks[name], name)
         if found.levels is not None:
             expected = [found[f"expected_{share}"] for share in SHARES.values()]
             colour = plot.colour_of(looks[name])
@@ -139,7 +140,7 @@ def confidence_picture(models: Mapping[str, Calibration], looks: Mapping[str, in
     """The error of each tenth of the ratings, the most certain first."""
     figure, (axes,) = plot.new_figure(1, (9.2, 3.6))
     tenths = {name: found.confidence for name, found in models.items()}
-    plot.draw_groups(axes, tenths, "rmse", looks, apart=0.12, joined=True)
+    plot.draw_groups(axes, tenths, "rmse", looks, joined=True)
     labels = [tenth.label for tenth in next(iter(models.values())).confidence]
     axes.set_xticks(range(len(labels)), labels, fontsize=9)
     axes.set_xlim(-0.5, len(labels) - 0.5)
@@ -160,8 +161,7 @@ def reliability_picture(models: Mapping[str, Reliability], looks: Mapping[str, i
             for entry in found.bins
             if entry.predicted is not None and entry.yes is not None
         ]
-        places, shares, spans = zip(*filled, strict=True)
-        plot.draw_points(axes, places, shares, spans, looks[name], name)
+        plot.draw_points(axes, filled, looks[name], name)
         parts = [f"predicted {predicted:.3f}, came {yes:.3f}" for predicted, yes, _ in (filled[0], filled[-1])]
         sentences.append(f"{name}: at the least likely {parts[0]}; at the most likely {parts[1]}.")
     axes.set(xlim=(0, 1), ylim=(0, 1))

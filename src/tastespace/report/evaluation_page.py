@@ -100,7 +100,8 @@ def _pictures(reports: Mapping[str, Report], comparisons: Comparisons | None) ->
 
 def _summary(reports: Mapping[str, Report]) -> TextTable:
     """One row a model: the main measures, those of lists at the middle length."""
-    measures = list(dict.fromkeys(name for report in reports.values() for name in (*report.rating, *_of_order(report))))
+    names = (name for report in reports.values() for name in (*report.rating, *report.order) if "@" not in name)
+    measures = list(dict.fromkeys(names))
     made = next((report.lists for report in reports.values() if report.lists is not None), None)
     if made is not None:
         measures += [f"ndcg@{made.middle}", f"recall@{made.middle}", "auc"]
@@ -110,10 +111,6 @@ def _summary(reports: Mapping[str, Report]) -> TextTable:
 
     rows = tuple((name, *(cell(report, each) for each in measures)) for name, report in reports.items())
     return TextTable("Main measures", ("model", *map(display_name, measures)), rows)
-
-
-def _of_order(report: Report) -> list[str]:
-    return [name for name in report.order if "@" not in name]
 
 
 def _notes(reports: Mapping[str, Report], notes: Mapping[str, Any]) -> str:

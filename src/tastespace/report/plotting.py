@@ -21,6 +21,7 @@ from tastespace.arrays import DoubleArray
 from tastespace.artifact import FORMAT, MANIFEST
 from tastespace.errors import DataError, InvalidParameterError, MissingExtraError
 from tastespace.evaluation.groups import Group
+from tastespace.evaluation.resampling import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -129,41 +130,28 @@ def colour_of(place: int) -> str:
     return LOOKS[place % len(LOOKS)][0]
 
 
-def draw_points(
-    axes: Axes,
-    places: Sequence[float],
-    values: Sequence[float],
-    intervals: Sequence[Any],
-    look: int,
-    label: str,
-    *,
-    joined: bool = True,
-) -> None:
+Point = tuple[float, float, Interval | None]  # place, value and interval
+
+
+def draw_points(axes: Axes, points: Sequence[Point], look: int, label: str, *, joined: bool = True) -> None:
     """Dots with whiskers, in the colour and shape of a model."""
     colour, marker = LOOKS[look % len(LOOKS)]
-    for place, interval in zip(places, intervals, strict=True):
+    for place, _, interval in points:
         if interval is not None:
             axes.vlines(place, *interval, color=colour, linewidth=1.5, alpha=0.75)
-    style = "-" if joined else "none"
+    places, values, style = [point[0] for point in points], [point[1] for point in points], "-" if joined else "none"
     axes.plot(places, values, marker=marker, markersize=6, color=colour, linestyle=style, linewidth=1.3, label=label)
 
 
 def draw_groups(
-    axes: Axes,
-    models: Mapping[str, Sequence[Any]],  # groups, or anything with n, measures and intervals
-    measure: str,
-    looks: Mapping[str, int] | None = None,
-    *,
-    apart: float = 0.18,
-    joined: bool = False,
+    axes: Axes, models: Mapping[str, Sequence[Any]], measure: str, looks: Mapping[str, int], *, joined: bool = False
 ) -> None:
-    """A measure of each group that is not empty, the models side by side; `looks` where not in their order."""
+    """A measure of each group, or anything with n, measures and intervals, that is not empty; models side by side."""
     for place, (name, groups) in enumerate(models.items()):
-        filled = [x for x, group in enumerate(groups) if group.n]
-        values = [groups[x].measures[measure] for x in filled]
-        spans = [groups[x].intervals.get(measure) for x in filled]
-        shift, look = (place - (len(models) - 1) / 2) * apart, place if looks is None else looks[name]
-        draw_points(axes, [x + shift for x in filled], values, spans, look, name, joined=joined)
+        shift = (place - (len(models) - 1) / 2) * (0.12 if joined else 0.18)
+        filled = [(x + shift, group) for x, group in enumerate(groups) if group.n]
+        points = [(x, group.measures[measure], group.intervals.get(measure)) for x, group in filled]
+        draw_points(axes, points, looks[name], name, joined=joined)
 
 
 def name_groups(axes: Axes, groups: Sequence[Group], side: str) -> None:
@@ -193,6 +181,15 @@ def legend_above(figure: Figure, entries: Mapping[str, Any], columns: int) -> No
     """A legend above everything, of what is drawn by the name it has."""
     style: dict[str, Any] = {"loc": "outside upper left", "frameon": False, "labelcolor": INK}
     figure.legend(list(entries.values()), list(entries), ncols=columns, **style)
+
+
+def frontier(points: Iterable[T], order: Callable[[T], Any], is_better: Callable[[T, T], bool]) -> list[T]:
+    """Points in an order, as far as each is better than all before it."""
+    best: list[T] = []
+    for point in sorted(points, key=order):
+        if not best or is_better(point, best[-1]):
+            best.append(point)
+    return best
 
 
 def to_svg(figure: Figure) -> bytes:

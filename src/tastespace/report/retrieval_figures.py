@@ -44,7 +44,11 @@ def _draw_curves(axes: plot.Axes, tuned: Tuned, measure: Callable[[Trial], float
         axes.axvline(least, color=RUST, linewidth=1, linestyle=(0, (4, 3)), zorder=1, label="target")
     for structure in dict.fromkeys(trial.structure for trial in tuned.trials):
         trials = [trial for trial in tuned.trials if trial.structure == structure]
-        look, best = _look(structure), _frontier(trials, measure)
+        look = _look(structure)
+        # Those that no other of the structure beats in both, from the fastest on.
+        best = plot.frontier(
+            trials, lambda one: (-one.speedup, -measure(one)), lambda one, other: measure(one) > measure(other)
+        )
         style = look.line | look.point | {"markersize": 6}
         places, speeds = [measure(trial) for trial in trials], [trial.speedup for trial in trials]
         axes.scatter(places, speeds, s=10, color=look.colour, alpha=0.35, linewidth=0, zorder=2)
@@ -91,15 +95,6 @@ def _draw_worst(axes: plot.Axes, tuned: Tuned) -> None:
     title = f"Worst suggestions: 99 % up to {tuned.chosen.worst_99:,}, the largest {high:,}"
     position = f"true position of the worst of {k} suggestions ({k} is best)"
     plot.set_title(axes, title, x=position, y=f"of {len(worst):,} lists")
-
-
-def _frontier(trials: Sequence[Trial], measure: Callable[[Trial], float]) -> list[Trial]:
-    """Those that no other of the structure beats in both, from the fastest on."""
-    best: list[Trial] = []
-    for trial in sorted(trials, key=lambda one: (-one.speedup, -measure(one))):
-        if not best or measure(trial) > measure(best[-1]):
-            best.append(trial)
-    return best
 
 
 def _look(structure: str) -> plot.Look:

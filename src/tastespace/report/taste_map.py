@@ -7,7 +7,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import polars as pl
-from numpy.random import Generator
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.errors import InvalidParameterError, MissingExtraError
@@ -86,7 +85,7 @@ def user_place(shown: TasteMap, query: Query) -> UserPlace:
     return UserPlace(middles.mean(axis=0, dtype=np.float64), middles if len(middles) > 1 else None)
 
 
-def _scores(belief: Belief, rows: IntArray, n: int, rng: Generator) -> FloatMatrix:
+def _scores(belief: Belief, rows: IntArray, n: int, rng: np.random.Generator) -> FloatMatrix:
     """What the items would score for the user of a belief, in each draw; one row for a model of points."""
     if belief.uncertainty is not None:
         return belief.uncertainty.draw_scores(0, n, rng, rows)
@@ -147,13 +146,12 @@ def map_content(recommender: Recommender, shown: TasteMap) -> dict[str, Any]:
     """One list a property, each with an entry for every item shown."""
     ratings, rows = recommender.ratings_, shown.item_rows
     counts = np.bincount(ratings.item_rows, minlength=ratings.n_items)
-    titles = None if ratings.item_titles is None else ratings.title_of(rows).to_list()
     return {
         "method": shown.method,
         "total": ratings.n_items,
         "explained": plain(shown.explained),
         "items": ratings.items.at(rows).cast(pl.String).to_list(),
-        "titles": titles,
+        "titles": None if ratings.item_titles is None else ratings.title_of(rows).to_list(),
         "x": [round(float(x), 4) for x in shown.places[:, 0]],
         "y": [round(float(y), 4) for y in shown.places[:, 1]],
         "ratings": counts[rows].tolist(),
