@@ -64,7 +64,8 @@ def taste_map(recommender: Recommender, method: str = "pca", *, max_items: int =
             f"{type(recommender).__name__} has no taste space to draw a map of; expected a model with factors, such as "
             "BPMF"
         )
-    rows = _most_rated(np.bincount(ratings.item_rows, minlength=ratings.n_items), max_items)
+    counts = np.bincount(ratings.item_rows, minlength=ratings.n_items)
+    rows = np.sort(np.argsort(-counts, kind="stable")[:max_items]).astype(np.int32)  # the most rated
     if len(rows) < MIN_ITEMS:
         raise InvalidParameterError(f"there are {len(rows)} items; expected at least {MIN_ITEMS} for a map")
     with one_thread():  # The same numbers on every machine, and a service has other things to do meanwhile.
@@ -80,8 +81,10 @@ def user_place(shown: TasteMap, query: Query) -> UserPlace:
     In each draw of what is believed, items are put in order of what the user would give them beyond what anybody would;
     their place is the middle of the best. What they have rated themselves counts as well.
     """
-    own = _scores(query.belief, shown.item_rows, DRAWS, query.rng_of("place")(0))
-    middles = _middles(shown, own - shown.usual)
+    own = _scores(query.belief, shown.item_rows, DRAWS, query.rng_of("place")(0)) - shown.usual
+    n = min(BEST, own.shape[1])
+    best = np.argpartition(-own, n - 1, axis=1)[:, :n]
+    middles = contiguous(shown.places[best].mean(axis=1), np.float32)
     return UserPlace(middles.mean(axis=0, dtype=np.float64), middles if len(middles) > 1 else None)
 
 
@@ -90,11 +93,6 @@ def _scores(belief: Belief, rows: IntArray, n: int, rng: np.random.Generator) ->
     if belief.uncertainty is not None:
         return belief.uncertainty.draw_scores(0, n, rng, rows)
     return belief.mean(Pairs.of_one(0, rows))[np.newaxis]
-
-
-def _most_rated(counts: Any, n: int) -> IntArray:
-    """The rows of the items most rated, in ascending order."""
-    return np.sort(np.argsort(-counts, kind="stable")[:n]).astype(np.int32)
 
 
 def _principal(places: FloatMatrix) -> tuple[DoubleArray, float | None]:
@@ -130,13 +128,6 @@ def _scaled(places: DoubleArray) -> FloatMatrix:
     centred = places - places.mean(axis=0)
     farthest = float(np.linalg.norm(centred, axis=1).max())
     return contiguous(centred / farthest if farthest > 0 else centred, np.float32)
-
-
-def _middles(shown: TasteMap, scores: FloatMatrix) -> FloatMatrix:
-    """The middle of the best items of each row of scores."""
-    n = min(BEST, scores.shape[1])
-    best = np.argpartition(-scores, n - 1, axis=1)[:, :n]
-    return contiguous(shown.places[best].mean(axis=1), np.float32)
 
 
 MAX_COLOURS = 60  # values of an attribute that can be chosen
