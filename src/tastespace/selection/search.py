@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -158,22 +158,23 @@ def _direction(is_smaller_better: bool) -> Literal["minimize", "maximize"]:
     return "minimize" if is_smaller_better else "maximize"
 
 
-@contextmanager
-def journal(folder: Path | None, *, resume: bool, is_smaller_better: bool, run: Mapping[str, Any]) -> Iterator[Study]:
-    """The trials of a run that have ended, in a folder that nobody else writes to meanwhile, or in memory without one.
+def begin_run(
+    folder: Path | None, held: ExitStack, *, resume: bool, is_smaller_better: bool, run: Mapping[str, Any]
+) -> Study:
+    """The trials of a run that have ended, in a folder or, without one, in memory.
 
-    `run` is what makes a run this one, by name: a folder of another is refused.
+    Nobody else writes to the folder until `held` is left. `run` is what makes a run this one, by name: a folder of
+    another is refused.
     """
     if folder is None:
-        yield _study(None, is_smaller_better)
-        return
+        return _study(None, is_smaller_better)
     file, run = folder / FILE, json.loads(json.dumps(run))
     check_folder(folder, resume=resume)
     if resume and not file.exists():
         warn(f"there is no search in {folder} yet: it starts from the beginning", CheckpointWarning)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = Lock(folder / LOCK)
+        held.callback(Lock(folder / LOCK).release)
         _check_lines(file)
     except CheckpointError:
         raise
@@ -185,15 +186,12 @@ def journal(folder: Path | None, *, resume: bool, is_smaller_better: bool, run: 
         raise CheckpointError(
             f"{folder} cannot be written to ({error.strerror or error}); expected a folder for the search"
         ) from error
-    try:
-        study = _study(file, is_smaller_better)
-        if RUN not in study.user_attrs:
-            with quiet():
-                study.set_user_attr(RUN, run)
-        _require_same(study.user_attrs[RUN], run, folder)
-        yield study
-    finally:
-        lock.release()
+    study = _study(file, is_smaller_better)
+    if RUN not in study.user_attrs:
+        with quiet():
+            study.set_user_attr(RUN, run)
+    _require_same(study.user_attrs[RUN], run, folder)
+    return study
 
 
 def check_folder(folder: Path, *, resume: bool) -> None:

@@ -6,6 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -24,7 +25,7 @@ from tastespace.models.base.parameters import Choice, Range, SearchSpace, check_
 from tastespace.models.registry import suited
 from tastespace.progress import Observer, Progress, silent
 from tastespace.randomness import resolve
-from tastespace.selection.search import DEFAULTS, Rung, Search, check_folder, journal, quiet, require_optuna, rungs_of
+from tastespace.selection.search import DEFAULTS, Rung, Search, begin_run, check_folder, quiet, require_optuna, rungs_of
 from tastespace.selection.trials import Task, attempt, run
 from tastespace.tables import TableResult, TextTable
 
@@ -297,7 +298,8 @@ def tune(
         "rungs": len(parts),
         "seed": seed,
     }
-    with journal(where, resume=resume, is_smaller_better=goal.is_smaller_better, run=same) as kept:
+    with ExitStack() as held:
+        kept = begin_run(where, held, resume=resume, is_smaller_better=goal.is_smaller_better, run=same)
         began = time.monotonic()
         defaults, found, ended_by = search.all_trials(kept, trials, seed)
     return TuneResult(
