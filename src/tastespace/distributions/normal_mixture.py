@@ -212,16 +212,17 @@ class NormalRatings(ratings.RatingDistribution):
         """P(rating <= value), one value a rating, of the normal before it is cut to range and levels."""
         return self.mixture.cdf(values)
 
-    def at_least(self, threshold: float) -> DoubleArray:
+    def at_least(self, threshold: float | NDArray[Any]) -> DoubleArray:
         slack = SAME_LEVEL * max(abs(self.low), abs(self.high)) if self.levels is None else self._scale.slack
-        if threshold <= self.low + slack:
-            return np.ones(len(self))
-        if threshold > self.high + slack:
-            return np.zeros(len(self))
-        if self.levels is not None:
-            above = min(max(int(self._scale.first_reaching(threshold)), 1), len(self.levels) - 1)
-            threshold = float(self._scale.midpoints[above - 1])
-        return 1 - self.mixture.cdf(np.full(len(self), threshold))
+        thresholds = np.broadcast_to(np.asarray(threshold, np.float64), len(self))
+        reached = thresholds
+        if self.levels is not None and len(self.levels) > 1:
+            above = np.clip(self._scale.first_reaching(thresholds), 1, len(self.levels) - 1)
+            reached = self._scale.midpoints[above - 1]
+        found = 1 - self.mixture.cdf(contiguous(reached, np.float64))
+        found[thresholds <= self.low + slack] = 1
+        found[thresholds > self.high + slack] = 0
+        return found
 
     def level_probabilities(self) -> DoubleArray:
         # Each is right to 1e-6, so that of two that hardly differ the second may come out as the smaller one.

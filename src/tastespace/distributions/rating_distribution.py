@@ -116,8 +116,8 @@ class RatingDistribution(ABC):
         """P(rating <= value), one value a rating."""
 
     @abstractmethod
-    def at_least(self, threshold: float) -> DoubleArray:
-        """P(rating >= threshold); between two levels it is the higher one that has to be reached."""
+    def at_least(self, threshold: float | NDArray[Any]) -> DoubleArray:
+        """P(rating >= threshold), one for all or one a rating; between two levels it is the higher one that counts."""
 
     @abstractmethod
     def level_probabilities(self) -> DoubleArray:
@@ -216,11 +216,9 @@ class LevelRatings(RatingDistribution):
     def cdf(self, values: NDArray[Any]) -> DoubleArray:
         return np.asarray(self._edges[np.arange(len(self)), self._scale.first_above(values)])
 
-    def at_least(self, threshold: float) -> DoubleArray:
-        first = int(self._scale.first_reaching(threshold))
-        if first == 0:
-            return np.ones(len(self))
-        return np.asarray(np.minimum(self.probabilities[:, first:].sum(1), 1.0))
+    def at_least(self, threshold: float | NDArray[Any]) -> DoubleArray:
+        first = np.broadcast_to(self._scale.first_reaching(threshold), len(self))
+        return np.asarray(1 - self._edges[np.arange(len(self)), first])
 
     def level_probabilities(self) -> DoubleArray:
         return self.probabilities

@@ -61,6 +61,7 @@ MODELS = ModelTable(
         "implicit-als": "factorization.implicit.implicit_als:ImplicitALS",
         "logistic": "factorization.implicit.logistic_mf:LogisticMF",
         "ease": "linear.ease:EASE",
+        "joint": "composed.joint:Joint",
         "monotone": "factorization.monotone.monotone:MonotoneMF",
     }
 )

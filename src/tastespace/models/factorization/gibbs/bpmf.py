@@ -249,9 +249,7 @@ class BPMF(Recommender):
     @property
     def rank_(self) -> column_search.FoundRank:
         """The number of factors that are of use, how sure that is, and how it was found."""
-        self.require_fitted()
-        posterior = self.posterior_
-        assert isinstance(posterior, DrawsPosterior)
+        posterior = self.rating_posterior
         return column_search.found_rank(posterior.draws.n_factors, posterior.trace)
 
     @property
@@ -309,9 +307,13 @@ class BPMF(Recommender):
     @property
     def _took_choices(self) -> bool:
         """Whether it was fitted on choices."""
-        posterior = self.posterior_
-        assert isinstance(posterior, DrawsPosterior)
-        return posterior.draws.likelihood.takes_choices
+        return self.rating_posterior.draws.likelihood.takes_choices
+
+    @property
+    def rating_posterior(self) -> DrawsPosterior:
+        """What was concluded of ratings: all that a BPMF concludes."""
+        self.require_fitted()
+        return self.posterior_  # type: ignore[return-value]
 
     @property
     def not_rated(self) -> float | None:
@@ -322,8 +324,7 @@ class BPMF(Recommender):
         return CHOICES_RANGE if self._took_choices else super().history_range
 
     def check_ratings(self, ratings: Ratings) -> None:
-        posterior = self.posterior_
-        assert isinstance(posterior, DrawsPosterior)
+        posterior = self.rating_posterior
         if self._took_choices:
             require_choices(ratings, type(self).__name__)
         elif posterior.is_latent and posterior.units.levels is not None:
@@ -386,8 +387,7 @@ class BPMF(Recommender):
         """The noise of each user or item, where it differs."""
         self.require_fitted()
         check_int("n", n, least=1)
-        posterior = self.posterior_
-        noise = posterior.draws.noise.get(f"{side}_noise") if isinstance(posterior, DrawsPosterior) else None
+        noise = self.rating_posterior.draws.noise.get(f"{side}_noise")
         if noise is None:
             raise InvalidParameterError(
                 f"{asked} was asked of a model whose noise is the same for all; expected one fitted with "
