@@ -21,10 +21,12 @@ from tastespace.evaluation.significance import Comparisons as Comparisons
 from tastespace.evaluation.significance import compare_reports as compare_reports
 from tastespace.inference.checkpoints import Checkpoints as Checkpoints
 from tastespace.models.base.attribution import Explanation as Explanation
+from tastespace.models.base.policies import Best as Best
 from tastespace.models.base.policies import Cautious as Cautious
 from tastespace.models.base.policies import Curious as Curious
 from tastespace.models.base.policies import Likely as Likely
 from tastespace.models.base.policies import Mean as Mean
+from tastespace.models.base.policies import Rating as Rating
 from tastespace.models.base.policies import Thompson as Thompson
 from tastespace.models.base.recommender import Recommender as Recommender
 from tastespace.models.base.results import Prediction as Prediction

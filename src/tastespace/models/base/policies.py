@@ -1,10 +1,15 @@
 """How a belief becomes a ranking: by what is expected, or by how sure it is.
 
-mean       the expected rating
+best       what the model orders by: the expected rating, or for `Joint` what is chosen and liked
+rating     the expected rating
 cautious   mean - c sd: rather something that is surely good
 curious    mean + c sd: rather something that may turn out very good, and teaches more
 likely     P(rating >= at_least)
 thompson   one draw from the posterior: what could well be the truth, another one for every request
+
+Where a model has a belief about choices, too, the score is C P(liked)^weight, with P(liked) = P(rating >= liked_from).
+Then "cautious" and "curious" take P(rating -+ c sd >= liked_from) in its place, "thompson" that of one draw, and
+"likely" orders by P(liked) alone. Candidates are the best by score.
 """
 
 from __future__ import annotations
@@ -56,10 +61,20 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class Mean(Settings):
-    """Best first by the expected rating: the default."""
+class Best(Settings):
+    """Best first by what the model orders by: the default."""
 
-    name: ClassVar[str] = "mean"
+    name: ClassVar[str] = "best"
+
+
+@dataclass(frozen=True)
+class Rating(Settings):
+    """Best first by the expected rating; "mean" is another name for it."""
+
+    name: ClassVar[str] = "rating"
+
+
+Mean = Rating  # its first name
 
 
 @dataclass(frozen=True)
@@ -74,6 +89,9 @@ class Cautious(Settings):
         check_number("c", self.c, least=0, below=MOST_SDS)
 
     def scores(self, belief: Belief, uncertainty: ScoreUncertainty, some: Candidates, rng_of: RngOf) -> FloatMatrix:
+        if (chosen := belief.chosen) is not None:
+            pairs = some.pairs()
+            return some.shaped(chosen.scores(pairs, chosen.liked(pairs, self.sign * self.c)))
         mean, sd = uncertainty.summary(some.pairs())
         return some.shaped(mean + np.float32(self.sign * self.c) * sd)
 
@@ -98,6 +116,10 @@ class Likely(Settings):
             check_number("at_least", self.at_least)
 
     def scores(self, belief: Belief, uncertainty: ScoreUncertainty, some: Candidates, rng_of: RngOf) -> FloatMatrix:
+        if (chosen := belief.chosen) is not None and self.at_least is None:
+            pairs = some.pairs()
+            # Where probabilities are equal, the score decides.
+            return some.shaped(chosen.liked(pairs) + 1e-6 * belief.listed(pairs))
         threshold = uncertainty.usual_rating if self.at_least is None else self.at_least
         low, high = uncertainty.rating_range
         if threshold > high or (threshold <= low < high):
@@ -132,13 +154,21 @@ class Thompson(Settings):
         scores = np.full(some.items.shape, -np.inf, np.float32)
         for place, user in enumerate(some.users):
             there = np.flatnonzero(some.items[place] >= 0)
+            if belief.chosen is not None:
+                pairs = Pairs.of_one(int(user), some.items[place, there])
+                drawn = belief.chosen.drawn_liked(int(user), pairs.items, rng_of(int(user)))
+                scores[place, there] = belief.chosen.scores(pairs, drawn)
+                continue
             items = None if some.are_all else some.items[place, there]
             scores[place, there] = uncertainty.draw_scores(int(user), 1, rng_of(int(user)), items)[0]
         return scores
 
 
-Policy = Mean | Cautious | Curious | Likely | Thompson
-POLICIES: dict[str, type[Policy]] = {kind.name: kind for kind in (Mean, Cautious, Curious, Likely, Thompson)}
+Policy = Best | Rating | Cautious | Curious | Likely | Thompson
+POLICIES: dict[str, type[Policy]] = {
+    **{kind.name: kind for kind in (Best, Rating, Cautious, Curious, Likely, Thompson)},
+    "mean": Rating,
+}
 
 
 @dataclass(frozen=True, eq=False)

@@ -138,6 +138,31 @@ class Inquiry:
     variance: float  # before the first
 
 
+class Choices(Protocol):
+    """What people would choose, and what is liked of it: where a model has a belief about both.
+
+    The score of an item is that of choosing it and of liking it, combined.
+    """
+
+    base_rate: float  # the probability of a choice, averaged over all items
+
+    @property
+    def liked_from(self) -> DoubleArray:
+        """What each person has to rate something to have liked it."""
+
+    def probabilities(self, pairs: Pairs) -> FloatArray:
+        """How likely each item is among the next choices of a person."""
+
+    def liked(self, pairs: Pairs, sds: float = 0.0) -> DoubleArray:
+        """How likely each rating is to be at least `liked_from`, if the expected one were so many sds higher."""
+
+    def scores(self, pairs: Pairs, liked: DoubleArray) -> FloatArray:
+        """What lists are ordered by, given how likely each item is to be liked."""
+
+    def drawn_liked(self, row: int, items: IntArray, rng: Generator) -> DoubleArray:
+        """How likely items are to be liked by one person, in one draw from the posterior."""
+
+
 class Information(Protocol):
     """How much an answer would tell, which is known before it is given."""
 
@@ -186,9 +211,13 @@ class Belief(ABC):
     def is_latent(self) -> bool:
         """Whether scores are no ratings, which follow from them and not as a straight line.
 
-        Items are searched by score. What is shown, and decides between the best found, is the expected rating.
+        Items are searched by score. What is shown, and decides between the best found, is what `listed` gives.
         """
         return False
+
+    def listed(self, pairs: Pairs) -> FloatArray:
+        """What is shown of items found by score, and decides between them: the expected rating."""
+        return self.mean(pairs)
 
     @property
     def queries(self) -> Queries | None:
@@ -204,6 +233,16 @@ class Belief(ABC):
     def uncertainty(self) -> ScoreUncertainty | None:
         """How uncertain scores are."""
         return None
+
+    @property
+    def chosen(self) -> Choices | None:
+        """What people would choose."""
+        return None
+
+    @property
+    def rated(self) -> Belief:
+        """The belief about ratings alone: that of a model that has no other."""
+        return self
 
     @property
     def information(self) -> Information | None:

@@ -27,7 +27,7 @@ from tastespace.models.base import update as updates
 from tastespace.models.base.active_learning import AMONG, Goal, QuestionOptions, Questions, QuestionSearch
 from tastespace.models.base.attribution import Explanation, explain
 from tastespace.models.base.parameters import SearchSpace, check_declared, check_int
-from tastespace.models.base.policies import Mean, Policy, policy_of, uncertainty_of
+from tastespace.models.base.policies import Best, Policy, policy_of, uncertainty_of
 from tastespace.models.base.posterior import Pairs, Posterior, score_blocks
 from tastespace.models.base.results import Prediction, Ranking, Table
 from tastespace.models.base.similarity import Similar, similar_items, similar_users
@@ -268,7 +268,7 @@ class Recommender(ABC):
         n: int = 10,
         *,
         history: Any = None,
-        policy: Policy | str = "mean",
+        policy: Policy | str = "best",
         exclude: Any = "seen",
         include_seen: bool = False,
         only: Any = None,
@@ -286,9 +286,10 @@ class Recommender(ABC):
         but counts add up, and where all values were 1 in training they are here. Without `user_ids` the users of the
         history are meant.
 
-        `policy` is how a belief becomes a ranking: "mean", "cautious", "curious", "likely" or "thompson", or one of
-        these with its parameter, such as ``Cautious(c=2)`` or "cautious:c=2" (see `tastespace.models.base.policies`). A
-        model that does not know how sure it is has "mean" only.
+        `policy` is how a belief becomes a ranking: "best", "rating", "cautious", "curious", "likely" or "thompson", or
+        one of these with its parameter, such as ``Cautious(c=2)`` or "cautious:c=2" (see
+        `tastespace.models.base.policies`). "best" is the order of the model: by the expected rating, which is "rating",
+        or for `Joint` by what the user would choose and like. A model that does not know how sure it is has these only.
 
         All filters hold together. `exclude="seen"` leaves out what a user has rated, None nothing, items (a list,
         or a table with a column item) these and the seen ones; a table with the columns user and item leaves out
@@ -307,7 +308,7 @@ class Recommender(ABC):
         expected rating in order. "thompson" searches its own draw: by the index where items are the same in all draws
         (`ImplicitALS`, `LogisticMF`), or else all items of the draw are looked at, which no index over the mean could
         find the best of. Every item is also looked at where each user has a list of their own to choose from, and where
-        damping meets another policy than "mean". `found_by` says how it was.
+        damping meets another policy than "best". `found_by` says how it was.
 
         If the model knows how sure it is, each entry says so: an interval that holds a rating with a probability of
         90 %, and the probability that the item is one of the user's true best n of all that were allowed (with an
@@ -316,7 +317,7 @@ class Recommender(ABC):
         for `BPMF` with its 100 draws, or 2 with an index; `uncertainty=False` leaves it out.
         """
         self.require_fitted()
-        options = ListOptions(n, Mean() if policy == "mean" else policy_of(policy), diversity, popularity_damping)
+        options = ListOptions(n, Best() if policy == "best" else policy_of(policy), diversity, popularity_damping)
         query = self._query(user_ids, history, "recommend")
         belief, n_items = query.belief, len(self.ratings_.items.ids)
         filters, doubts = self._filters(query, exclude, only, where, include_seen=include_seen)

@@ -40,7 +40,7 @@ from tastespace.index.trials import StoredIndex
 from tastespace.models.base import posterior as posteriors
 from tastespace.models.base import similarity
 from tastespace.models.base.parameters import check_int
-from tastespace.models.base.policies import Candidates, Likely, Mean, Policy, PolicyScores, RngOf, Thompson
+from tastespace.models.base.policies import Best, Candidates, Likely, Policy, PolicyScores, Rating, RngOf, Thompson
 from tastespace.models.base.query import Filters
 
 MOST_DAMPING = 1000  # popularity alone decides long before; far beyond, the values would overflow
@@ -52,7 +52,7 @@ class ListOptions:
     """How long the lists are to be, and in what order."""
 
     n: int
-    policy: Policy = Mean()
+    policy: Policy = Best()
     diversity: float = 0.0
     popularity_damping: float = 0.0
 
@@ -154,6 +154,8 @@ class TopN:
                 f"the index has {self.index.n_items_} items, and the model {self.n_items}; expected an index built "
                 "over the item vectors of this model: build it again after an update"
             )
+        if isinstance(options.policy, Rating) and self.belief.rated is not self.belief:
+            return replace(self, belief=self.belief.rated).lists(options, with_pool=with_pool)
         n = min(options.n, max(self.n_items, 1))
         compared = self.prepared.lists if options.diversity > 0 else None
         size = n if compared is None else pool_size(n, self.n_items)
@@ -180,14 +182,16 @@ class TopN:
         if not self.belief.is_latent:
             return self._best(self.belief, size, searched)
         # Order by score is almost that by expected rating: the best of more than are wanted, put in order here.
-        found = self._best(self.belief, pool_size(size, self.n_items), searched)
+        count = pool_size if self.belief.chosen is None else candidate_count
+        found = self._best(self.belief, count(size, self.n_items), searched)
         return best_by(self._shown(found), found, size)
 
     def _by_values(self, by_policy: PolicyScores, size: int) -> Neighbours:
         """The best by what a policy goes by: of all items, or of those that an index finds."""
-        if not self._is_indexed or self._looks_at_draws(by_policy.policy):
+        has_candidates = self._is_indexed or self.belief.chosen is not None
+        if not has_candidates or self._looks_at_draws(by_policy.policy):
             return self._best(by_policy, size, None)
-        if isinstance(by_policy.policy, Thompson):
+        if isinstance(by_policy.policy, Thompson) and self.belief.chosen is None:
             return self._best(self._drawn_queries(by_policy), size, self.index)
         candidates = self._best_by_mean(size)
         return best_by(by_policy.of(Candidates.of(candidates.items)), candidates, size)
@@ -210,7 +214,7 @@ class TopN:
         five. So all items of the draw are looked at.
         """
         uncertainty = self.belief.uncertainty
-        return isinstance(policy, Thompson) and not (uncertainty is not None and uncertainty.items_are_certain)
+        return isinstance(policy, Thompson) and self.belief.chosen is None and not (uncertainty is not None and uncertainty.items_are_certain)
 
     def _best_by_mean(self, size: int) -> Neighbours:
         """The best by expected rating, among which are nearly all of the best by any policy that minds the mean."""
@@ -241,13 +245,13 @@ class TopN:
         return f"the best {n} by {by}; put in order one by one"
 
     def _shown(self, found: Neighbours) -> FloatMatrix:
-        """What a list shows of items: their expected ratings."""
-        score = self.belief.mean if self.belief.is_latent else lambda pairs: pair_scores(self.belief, pairs)
+        """What a list shows of items: their expected ratings, or what else the model orders by."""
+        score = self.belief.listed if self.belief.is_latent else lambda pairs: pair_scores(self.belief, pairs)
         return _of_found(found, score)
 
     def _by_policy(self, policy: Policy) -> PolicyScores | None:
         """What the policy orders by; None for the mean, which has faster ways."""
-        if isinstance(policy, Mean):
+        if isinstance(policy, Best | Rating):
             return None
         if self.belief.uncertainty is None:
             raise InvalidParameterError(
