@@ -34,7 +34,7 @@ def recommend(
     history: History = None,
     policy: Annotated[
         str, Option(help=f"How to rank under uncertainty: {', '.join(POLICIES)}; with a parameter as in cautious:c=2.")
-    ] = "mean",
+    ] = "best",
     only: Annotated[list[str] | None, Option(help="Item to choose from; can be repeated.")] = None,
     only_file: Annotated[Path | None, Option(help="File of items to choose from: item; or user, item.")] = None,
     exclude: Exclude = None,

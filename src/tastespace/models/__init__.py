@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tastespace.models.baselines.baselines import GlobalMean as GlobalMean
     from tastespace.models.baselines.baselines import ItemMean as ItemMean
     from tastespace.models.baselines.baselines import Popular as Popular
+    from tastespace.models.composed.joint import Joint as Joint
     from tastespace.models.factorization.als.als import ALS as ALS
     from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes as EmpiricalBayes
     from tastespace.models.factorization.gibbs.bpmf import BPMF as BPMF

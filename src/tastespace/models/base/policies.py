@@ -91,7 +91,7 @@ class Cautious(Settings):
     def scores(self, belief: Belief, uncertainty: ScoreUncertainty, some: Candidates, rng_of: RngOf) -> FloatMatrix:
         if (chosen := belief.chosen) is not None:
             pairs = some.pairs()
-            return some.shaped(chosen.scores(pairs, chosen.liked(pairs, self.sign * self.c)))
+            return some.shaped(chosen.scored(pairs, chosen.liked(pairs, self.sign * self.c)))
         mean, sd = uncertainty.summary(some.pairs())
         return some.shaped(mean + np.float32(self.sign * self.c) * sd)
 
@@ -157,7 +157,7 @@ class Thompson(Settings):
             if belief.chosen is not None:
                 pairs = Pairs.of_one(int(user), some.items[place, there])
                 drawn = belief.chosen.drawn_liked(int(user), pairs.items, rng_of(int(user)))
-                scores[place, there] = belief.chosen.scores(pairs, drawn)
+                scores[place, there] = belief.chosen.scored(pairs, drawn)
                 continue
             items = None if some.are_all else some.items[place, there]
             scores[place, there] = uncertainty.draw_scores(int(user), 1, rng_of(int(user)), items)[0]

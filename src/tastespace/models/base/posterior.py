@@ -144,7 +144,9 @@ class Choices(Protocol):
     The score of an item is that of choosing it and of liking it, combined.
     """
 
-    base_rate: float  # the probability of a choice, averaged over all items
+    @property
+    def base_rate(self) -> float:
+        """The probability of a choice, averaged over all items."""
 
     @property
     def liked_from(self) -> DoubleArray:
@@ -156,7 +158,7 @@ class Choices(Protocol):
     def liked(self, pairs: Pairs, sds: float = 0.0) -> DoubleArray:
         """How likely each rating is to be at least `liked_from`, if the expected one were so many sds higher."""
 
-    def scores(self, pairs: Pairs, liked: DoubleArray) -> FloatArray:
+    def scored(self, pairs: Pairs, liked: DoubleArray) -> FloatArray:
         """What lists are ordered by, given how likely each item is to be liked."""
 
     def drawn_liked(self, row: int, items: IntArray, rng: Generator) -> DoubleArray:

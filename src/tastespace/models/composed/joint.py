@@ -20,7 +20,7 @@ read beside its average over all items, the base rate.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import inf
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -40,7 +40,7 @@ from tastespace.models.base import posterior as base
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.resuming import Start
 from tastespace.models.base.update import Merged, TrainingSummary
-from tastespace.models.composed.choice import ChoiceModel, PairWeights, inverse_of, propensities, without
+from tastespace.models.composed.choice import LEAST_PROPENSITY, ChoiceModel, PairWeights, inverse_of, propensities, without
 from tastespace.models.factorization.gibbs.bpmf import BPMF
 from tastespace.models.factorization.gibbs.posterior import DrawsBelief, DrawsPosterior
 from tastespace.progress import Observer, Progress, silent
@@ -331,10 +331,9 @@ class JointBelief(base.Belief):
     posterior: JointPosterior
     rating: DrawsBelief
     history: CSR
+    _latest: tuple[IntArray, FloatMatrix] | None = field(default=None, repr=False)
 
-    def __post_init__(self) -> None:
-        self.liked_from = self.posterior.choice.pairs.liked_from(self.history)
-        self._latest: tuple[int, int, FloatMatrix] | None = None
+    is_latent = True  # Items are found by an approximation of the score.
 
     def __len__(self) -> int:
         return len(self.rating)
@@ -345,7 +344,23 @@ class JointBelief(base.Belief):
     def predictive(self, pairs: base.Pairs) -> base.PredictiveDistribution:
         return self.rating.predictive(pairs)
 
-    def scores(self, rows: IntArray) -> FloatMatrix:
+    @property
+    def rated(self) -> DrawsBelief:
+        return self.rating
+
+    @property
+    def chosen(self) -> Self:
+        return self
+
+    @cached_property
+    def liked_from(self) -> DoubleArray:
+        return self.posterior.choice.pairs.liked_from(self.history)
+
+    @property
+    def base_rate(self) -> float:
+        return self.posterior.curve.base_rate
+
+    def scores(self, rows: IntArray) -> FloatMatrix:  # type: ignore[override]
         """The logarithm of the score, with probabilities of liking as `LikedProbabilities` tells them."""
         log_choice, weight = self._log_choice(rows), self.posterior.found.weight
         if weight == 0:
@@ -354,13 +369,43 @@ class JointBelief(base.Belief):
         log_liked = LikedProbabilities.of(self.rating, rows, scores, self.liked_from[rows]).log(scores)
         return np.asarray(combined(log_choice, log_liked, weight), np.float32)
 
+    def listed(self, pairs: base.Pairs) -> FloatArray:
+        """The score: C P(liked)^weight."""
+        return self.scored(pairs, self.liked(pairs))
+
+    def scored(self, pairs: base.Pairs, liked: DoubleArray) -> FloatArray:
+        """The score of pairs, given how likely each is to be liked."""
+        log_liked = np.log(np.maximum(liked, LEAST_LIKED)).astype(np.float32)
+        return np.exp(combined(self._log_choices(pairs), log_liked, self.posterior.found.weight))
+
+    def probabilities(self, pairs: base.Pairs) -> FloatArray:
+        return self.posterior.curve.of_logs(self._log_choices(pairs))
+
+    def liked(self, pairs: base.Pairs, sds: float = 0.0) -> DoubleArray:
+        thresholds = self.liked_from[pairs.rows]
+        if sds:
+            thresholds = thresholds - sds * self.rating.summary(pairs)[1]
+        return liked_probabilities(self.rating, pairs, thresholds)
+
+    def drawn_liked(self, row: int, items: IntArray, rng: Generator) -> DoubleArray:
+        rows = np.array([row], np.int32)
+        usual = LikedProbabilities.of(self.rating, rows, self.rating.scores(rows), self.liked_from[rows])
+        return np.exp(usual.log(self.rating.draw_scores(row, 1, rng, items)))[0].astype(np.float64)
+
+    def _log_choices(self, pairs: base.Pairs) -> FloatArray:
+        """log C of pairs; that of an item never seen is the least there is."""
+        rows, places = np.unique(pairs.rows, return_inverse=True)
+        found = np.full(len(pairs), np.log(np.float32(LEAST_PROPENSITY)), np.float32)
+        for some in row_blocks(len(rows), self.posterior.choice.n_items):
+            here = np.flatnonzero((places >= some.start) & (places < some.stop) & (pairs.items >= 0))
+            found[here] = self._log_choice(rows[some].astype(np.int32))[places[here] - some.start, pairs.items[here]]
+        return found
+
     def _log_choice(self, rows: IntArray) -> FloatMatrix:
-        """One row a person; the latest are kept, since those listed are asked about again."""
-        first, last = int(rows[0]), int(rows[-1])
-        if self._latest is None or (first, last) != self._latest[:2] or len(self._latest[2]) != len(rows):
-            found = np.log(self.posterior.choice.propensities(self.history.take(rows)))
-            self._latest = first, last, found
-        return self._latest[2]
+        """log C, one row a person; the latest are kept, since those listed are asked about again."""
+        if self._latest is None or not np.array_equal(self._latest[0], rows):
+            self._latest = rows, np.log(self.posterior.choice.propensities(self.history.take(rows)))
+        return self._latest[1]
 
     @property
     def uncertainty(self) -> DrawsBelief:
