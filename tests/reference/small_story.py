@@ -9,6 +9,7 @@ from tastespace.distributions.conjugate import NormalGamma
 from tastespace.models.factorization.gibbs.generative_model import scores
 from tastespace.models.factorization.gibbs.sweep import GibbsSweep
 from tastespace.models.factorization.priors.normal_wishart import NormalWishartPrior
+from tastespace.models.factorization.rows import Factors
 
 N_FACTORS = 2
 PAIRS = np.array([(0, 0), (0, 1), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2), (3, 0)])
@@ -86,6 +87,13 @@ def functionals(biases):
         chosen[f"users: {name}"] = lambda params, _, of=function: of(params.users, params.user_population)
         chosen[f"items: {name}"] = lambda params, _, of=function: of(params.items, params.item_population)
     return chosen
+
+
+def rows_of(moments):
+    """Rows of which nothing is known but their moments."""
+    rows = Factors(np.zeros((moments.n, len(moments.total))), np.zeros(moments.n) if moments.has_bias else None)
+    vars(rows)["moments"] = moments
+    return rows
 
 
 class Silent(GibbsSweep):

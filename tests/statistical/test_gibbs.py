@@ -46,7 +46,8 @@ def story(*, biases=True, likelihood=LEARNED, prior=PRIOR):
 
 def sampler(parameters, observed, *, kind=Silent, moves=NORMAL_ROWS, **options):
     """The transition of the story with these parameters."""
-    return kind(**vars(story(**parameters).bind(observed, **options)) | {"user_moves": moves, "item_moves": moves})
+    model = replace(story(**parameters), user_moves=moves, item_moves=moves)
+    return kind(**vars(model.bind(observed, **options)))
 
 
 # Broken twins
@@ -56,7 +57,7 @@ class InNumpy(NormalRows):
     """Rows drawn by the book: right itself, and the frame for rows drawn wrongly."""
 
     def drawn(self, given, population, rng):
-        side, alpha, other = given.responses.side, given.responses.alpha, given.other
+        side, alpha, other = given.side, given.alpha, given.other
         n_rows, n_others = len(side.offsets) - 1, len(other.factors)
         (rng,) = rng.spawn(1)  # of the one block of rows
         noise, design = rng.standard_normal((n_rows, N_FACTORS)), other.factors
@@ -106,12 +107,12 @@ class StaleMoments(Silent):
     def step(self, state, rng):
         users, items = state.users, state.items
         user_population, item_population = state.user_population, state.item_population
-        moved = replace(self, user_prior=_Given(user_population), item_prior=_Given(item_population))
-        new, _ = Silent.step(moved, state, rng)
+        model = replace(self.model, user_prior=_Given(user_population), item_prior=_Given(item_population))
+        new, _ = Silent.step(replace(self, model=model), state, rng)
         return replace(
             new,
-            user_population=self.user_prior.draw(users.moments, None, rng),
-            item_population=self.item_prior.draw(items.moments, None, rng),
+            user_population=self.model.user_prior.draw(users, None, rng),
+            item_population=self.model.item_prior.draw(items, None, rng),
         ), {}
 
 

@@ -28,7 +28,6 @@ from tastespace.models.factorization.likelihoods.heteroscedastic import (
 from tastespace.models.factorization.likelihoods.logistic import Logistic
 from tastespace.models.factorization.likelihoods.ordinal import CutPoints, Ordinal
 from tastespace.models.factorization.likelihoods.probit import Probit
-from tastespace.models.factorization.rows import RatingBlock, Responses, row_scores
 from tastespace.randomness import generator
 from tastespace.testing.calibration import simulation_based_calibration
 from tastespace.testing.geweke import geweke
@@ -171,8 +170,8 @@ def test_the_log_joint_is_that_of_the_story(name):
         rest = model.user_prior.log_density(params.user_population) + model.item_prior.log_density(
             params.item_population
         )
-        rest += params.user_population.log_density(params.users.moments)
-        rest += params.item_population.log_density(params.items.moments)
+        rest += params.user_population.log_density(params.users)
+        rest += params.item_population.log_density(params.items)
         expected = log_likelihood_by_the_book(params, ratings, likelihood) + rest
         assert model.log_joint(params, ratings) == pytest.approx(expected, rel=1e-6, abs=1e-5)
 
@@ -242,9 +241,9 @@ class NotRedrawn(Ordinal):
         moved = super().settle(observed, users, items, CutPoints(1.0, noise.cuts), rng, threads)
         return Stale(1.0, moved.cuts, noise.cuts)
 
-    def augment(self, axis, side, rows, other, noise, rng, threads):
+    def augment(self, given, noise, rng):
         before = CutPoints(1.0, noise.before) if isinstance(noise, Stale) else noise
-        return super().augment(axis, side, rows, other, before, rng, threads)
+        return super().augment(given, before, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,31 +256,30 @@ class Stale(CutPoints):
 class NotTruncated(Probit):
     """Latent responses that do not know their label."""
 
-    def augment(self, axis, side, rows, other, noise, rng, threads):
-        responses = row_scores(side, rows, other, self.offset) + rng.standard_normal(len(side.columns))
-        return Responses(RatingBlock(side.offsets, side.columns, responses, offset=self.offset), 1.0)
+    def augment(self, given, noise, rng):
+        responses = given.scores(self.offset) + rng.standard_normal(len(given.side.columns))
+        return given.responding(responses, self.offset)
 
 
 class OneTail(Ordinal):
     """The upper end of a level forgotten."""
 
-    def augment(self, axis, side, rows, other, noise, rng, threads):
-        score = row_scores(side, rows, other)
-        level = np.searchsorted(self.edges, side.targets)
+    def augment(self, given, noise, rng):
+        score = given.scores()
+        level = np.searchsorted(self.edges, given.side.targets)
         low = np.append(-np.inf, noise.cuts)[level]
         below = ndtr(low - score)
         drawn = score + ndtri(below + (1 - below) * rng.random(len(score)))
-        return Responses(RatingBlock(side.offsets, side.columns, drawn), 1.0)
+        return given.responding(drawn, 0.0)
 
 
 class IgnoresScore(Logistic):
     """Weights drawn as if every score were 0."""
 
-    def augment(self, axis, side, rows, other, noise, rng, threads):
-        weights = np.zeros(len(side.columns))
+    def augment(self, given, noise, rng):
+        weights = np.zeros(len(given.side.columns))
         _native.draw_polya_gamma(weights, int(rng.integers(1 << 63)), weights, 1)
-        targets = (side.targets - 0.5) / weights
-        return Responses(RatingBlock(side.offsets, side.columns, targets, weights=weights, offset=self.offset), 1.0)
+        return given.responding((given.side.targets - 0.5) / weights, self.offset, weights)
 
 
 class WrongShape(HeteroscedasticGaussian):

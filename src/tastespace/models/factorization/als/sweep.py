@@ -27,7 +27,6 @@ from tastespace.models.factorization.rows import (
     Factors,
     GivenRows,
     RatingBlock,
-    Responses,
     RowMoves,
     RowPrior,
     solve_rows,
@@ -202,7 +201,7 @@ class AlternatingLeastSquares:
         return self.from_items(Factors(factors, (given.points.bias / unit).astype(dtype) if self.has_biases else None))
 
     def step(self, state: ALSState, rng: Generator) -> tuple[ALSState, Stats]:
-        given = GivenRows(Responses(self.by_item, 1.0), state.items, state.users, "item", self.threads)
+        given = GivenRows("item", self.by_item, state.items, state.users, self.threads)
         items = self.item_moves.solved(given, self.item_prior)
         users = solve_rows(self.by_user, items, self.user_prior, name="user", threads=self.threads)
         # The users' minima hold the errors and their own penalty; only that of the items is missing.

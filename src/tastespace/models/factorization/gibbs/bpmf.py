@@ -28,12 +28,13 @@ from tastespace.models.factorization.gibbs.generative_model import FactorModel
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
-from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, likelihood_of
+from tastespace.models.factorization.likelihoods.base import Likelihood, likelihood_of
 from tastespace.models.factorization.likelihoods.gaussian import EXTREME
 from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives
 from tastespace.models.factorization.priors.normal_wishart import NormalWishart, NormalWishartPrior, prior_of
 from tastespace.models.factorization.priors.shrinkage import Shrinkage
 from tastespace.models.factorization.rank import column_search
+from tastespace.models.factorization.rows import Axis
 from tastespace.models.factorization.watch import Watch, Watched, trace_of
 from tastespace.models.implicit_feedback import CHOICES_RANGE, NOT_CHOSEN, require_choices
 from tastespace.progress import Observer
@@ -238,9 +239,7 @@ class BPMF(Recommender):
         sweep = self._bind(model, observed, given, threads.resolve(self.threads))
         # Its checkpoints are beside those of the chains that count.
         checkpoints = None if checkpoints is None else checkpoints.beside(self.chains)
-        return column_search.search(
-            column_search.SettledSweep.of(sweep, model), model.n_factors, rng, observer, checkpoints
-        )
+        return column_search.search(sweep, model.n_factors, rng, observer, checkpoints)
 
     def _bind(self, model: FactorModel, observed: Ratings, given: Start | None, n_threads: int) -> GibbsSweep:
         inner, starts_from_als = self.inner_sweeps, self.start == "als"
@@ -279,9 +278,8 @@ class BPMF(Recommender):
         watches = [Watch(watched, schedule.warmup) for _ in range(schedule.chains)]
         stored = np.float16 if self.storage == "float16" else np.float32
         kept = KeptItems(schedule, observed.n_items, model.n_factors + bool(self.biases), stored)
-        sweep = self._bind(model, observed, given, max(1, n_threads // self.chains))
         chains = sample(
-            sweep if model.settling is None else column_search.SettledSweep.of(sweep, model),
+            self._bind(model, observed, given, max(1, n_threads // self.chains)),
             rng,
             schedule,
             keeps=kept.keepers,

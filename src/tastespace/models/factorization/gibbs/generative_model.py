@@ -40,6 +40,7 @@ class FactorModel:
     offset: float = 0.0  # g
     scale: float = 1.0
     dtype: Any = np.float32
+    user_moves: RowMoves = NORMAL_ROWS
     item_moves: RowMoves = NORMAL_ROWS
     settling: tuple[FactorPrior, FactorPrior] | None = None  # of users and items, while a chain looks for a start
 
@@ -83,21 +84,8 @@ class FactorModel:
         by_item = RatingBlock.of(observed.by_item, self.dtype, self.offset, self.scale)
         # Grouped again if somebody asks: a hundred million ratings are not kept twice over for that.
         observed.__dict__.pop("by_item", None)
-        return GibbsSweep(
-            observed=Observations(RatingBlock.of(observed.by_user, self.dtype, self.offset, self.scale), by_item),
-            likelihood=self.likelihood,
-            user_prior=self.user_prior,
-            item_prior=self.item_prior,
-            n_factors=self.n_factors,
-            has_biases=self.has_biases,
-            inner_sweeps=inner_sweeps,
-            starts_from_als=starts_from_als,
-            unit=self.scale,
-            dtype=self.dtype,
-            threads=threads,
-            item_moves=self.item_moves,
-            given=given,
-        )
+        by_user = RatingBlock.of(observed.by_user, self.dtype, self.offset, self.scale)
+        return GibbsSweep(self, Observations(by_user, by_item), inner_sweeps, starts_from_als, given, threads)
 
 
 def scores(params: GibbsState, user_rows: IntArray, item_rows: IntArray) -> DoubleArray:

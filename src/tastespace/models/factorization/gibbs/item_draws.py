@@ -14,7 +14,7 @@ from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, contiguous
 from tastespace.inference.drivers import Schedule
 from tastespace.models.factorization.gibbs.sweep import GibbsState
 from tastespace.models.factorization.likelihoods.base import Arrays, Noise, ServedLikelihood
-from tastespace.models.factorization.priors.normal_wishart import Population, Sphere
+from tastespace.models.factorization.priors.normal_wishart import NormalPopulation, Population, Sphere
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.generative_model import FactorModel
@@ -76,6 +76,11 @@ class Populations:
             root[n, n] = self.bias_precisions[draw] ** -0.5
         return root
 
+    def at(self, draw: int) -> NormalPopulation:
+        """That of one draw."""
+        of_bias = float(self.bias_means[draw]), float(self.bias_precisions[draw])
+        return NormalPopulation(self.means[draw], self.precisions[draw], *of_bias)
+
     # As the kernels take them.
     @cached_property
     def precision(self) -> FloatArray:
@@ -84,10 +89,6 @@ class Populations:
     @cached_property
     def linear(self) -> FloatMatrix:
         return contiguous(np.einsum("sij,sj->si", self.precisions, self.means), np.float32)
-
-    @cached_property
-    def bias_precision(self) -> DoubleArray:
-        return self.bias_precisions
 
     @cached_property
     def bias_linear(self) -> DoubleArray:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.random import Generator
@@ -33,7 +33,7 @@ from tastespace.errors import NonFiniteStateError
 from tastespace.inference.transition import Stats
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import LIKELIHOODS
-from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_scores
+from tastespace.models.factorization.rows import Axis, Factors, GivenRows, RatingBlock, row_scores
 from tastespace.settings import Settings, settings_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 
 FIRST_PRECISION = 2.0  # where a chain starts: half of the ratings' variance is noise, as is usual
-Axis = Literal["user", "item"]
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -202,10 +201,8 @@ class Likelihood(Settings, ServedLikelihood, Generic[N]):
         return noise
 
     @abstractmethod
-    def augment(
-        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: N, rng: Generator, threads: int
-    ) -> Responses:
-        """What the rows of this side are drawn from."""
+    def augment(self, given: GivenRows, noise: N, rng: Generator) -> GivenRows:
+        """The rows with the responses that they are drawn from; those given are the ratings."""
 
     def learn(self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: N, rng: Generator) -> N:
         """The noise given the squared errors (weighted, but not with the row's own precision) of the rows drawn."""
@@ -253,7 +250,7 @@ class Likelihood(Settings, ServedLikelihood, Generic[N]):
         """The noise with that of single rows drawn from their population, for so many new rows."""
         return noise
 
-    def approach(self, side: RatingBlock, rows: Factors, other: Factors, noise: N, threads: int) -> RatingBlock | None:
+    def approach(self, given: GivenRows, noise: N) -> GivenRows | None:
         """Weighted responses whose squared errors are parabolas that touch the log likelihood at the scores.
 
         None where rows are drawn from anywhere.
@@ -384,7 +381,7 @@ def _arguments(
         "prior_precision": draws.users.precision,
         "prior_linear": draws.users.linear,
         "alpha": draws.alpha,
-        "bias_precision": draws.users.bias_precision if draws.has_biases else None,
+        "bias_precision": draws.users.bias_precisions if draws.has_biases else None,
         "bias_linear": draws.users.bias_linear if draws.has_biases else None,
         "roots": roots,
         "threads": threads,

@@ -25,8 +25,8 @@ from tastespace.inference.transition import Stats
 from tastespace.models.base.parameters import check_number, check_option
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base
-from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, N, Noise, Observations
-from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, sum_of_rows
+from tastespace.models.factorization.likelihoods.base import Likelihood, N, Noise, Observations
+from tastespace.models.factorization.rows import Axis, Factors, GivenRows, RatingBlock, sum_of_rows
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
@@ -99,10 +99,8 @@ class Gaussian(NormalNoise[Noise]):
     def sample(self, n_users: int, n_items: int, rng: Generator) -> Noise:
         return Noise(self.first_alpha(rng))
 
-    def augment(
-        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
-    ) -> Responses:
-        return Responses(side, noise.alpha)
+    def augment(self, given: GivenRows, noise: Noise, rng: Generator) -> GivenRows:
+        return replace(given, alpha=noise.alpha)
 
     def learn(self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: Noise, rng: Generator) -> Noise:
         if axis == "item" or self.prior is None:

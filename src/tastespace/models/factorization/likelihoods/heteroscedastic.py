@@ -25,9 +25,9 @@ from tastespace.inference.transition import Stats
 from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base
-from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, Noise, Observations
+from tastespace.models.factorization.likelihoods.base import Likelihood, Noise, Observations
 from tastespace.models.factorization.likelihoods.gaussian import NormalNoise
-from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_blocks, sum_of_rows
+from tastespace.models.factorization.rows import Axis, Factors, GivenRows, RatingBlock, row_blocks, sum_of_rows
 from tastespace.randomness import generator
 
 if TYPE_CHECKING:
@@ -89,19 +89,11 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
         factor = share(prior, noise.alpha, noise.items, noise.item_concentration, rng)
         return replace(noise, alpha=noise.alpha * factor, items=noise.items / factor)
 
-    def augment(
-        self,
-        axis: Axis,
-        side: RatingBlock,
-        rows: Factors,
-        other: Factors,
-        noise: RowPrecisions,
-        rng: Generator,
-        threads: int,
-    ) -> Responses:
-        dtype = other.factors.dtype
-        own, others = (noise.users, noise.items) if axis == "user" else (noise.items, noise.users)
-        return Responses(replace(side, column_weights=others.astype(dtype)), noise.alpha, own.astype(dtype))
+    def augment(self, given: GivenRows, noise: RowPrecisions, rng: Generator) -> GivenRows:
+        dtype = given.other.factors.dtype
+        own, others = (noise.users, noise.items) if given.axis == "user" else (noise.items, noise.users)
+        side = replace(given.side, column_weights=others.astype(dtype))
+        return replace(given, side=side, alpha=noise.alpha, row_precision=own.astype(dtype))
 
     def learn(
         self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: RowPrecisions, rng: Generator

@@ -36,11 +36,11 @@ from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence
 from tastespace.models.factorization.implicit.negatives import Panel
 from tastespace.models.factorization.likelihoods import base
-from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, Noise
+from tastespace.models.factorization.likelihoods.base import Likelihood, Noise
 from tastespace.models.factorization.likelihoods.binary import EDGE, Binary
 from tastespace.models.factorization.likelihoods.ordinal import LEAST_CURVATURE, parabolas
 from tastespace.models.factorization.likelihoods.sampled_negatives import chosen_only
-from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_scores
+from tastespace.models.factorization.rows import GivenRows
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
@@ -67,27 +67,22 @@ class Logistic(Binary):
     def score_of(self, share: float) -> float:
         return float(special.logit(share))
 
-    def augment(
-        self, axis: Axis, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, rng: Generator, threads: int
-    ) -> Responses:
-        weights = row_scores(side, rows, other, self._offset, threads)
-        _native.draw_polya_gamma(weights, int(rng.integers(1 << 63)), weights, threads)
-        targets = (side.targets - weights.dtype.type(0.5)) / weights
-        return Responses(RatingBlock(side.offsets, side.columns, targets, weights=weights, offset=self._offset), 1.0)
+    def augment(self, given: GivenRows, noise: Noise, rng: Generator) -> GivenRows:
+        weights = given.scores(self._offset)
+        _native.draw_polya_gamma(weights, int(rng.integers(1 << 63)), weights, given.threads)
+        return given.responding((given.side.targets - weights.dtype.type(0.5)) / weights, self._offset, weights)
 
     def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
         return self, Noise(1.0)
 
-    def approach(
-        self, side: RatingBlock, rows: Factors, other: Factors, noise: Noise, threads: int
-    ) -> RatingBlock | None:
-        scores = row_scores(side, rows, other, self._offset, threads).astype(np.float64)
-        is_yes = side.targets > EDGE
+    def approach(self, given: GivenRows, noise: Noise) -> GivenRows | None:
+        scores = given.scores(self._offset).astype(np.float64)
+        is_yes = given.side.targets > EDGE
         chance, half = special.expit(scores), np.maximum(0.5 * np.abs(scores), 1e-4)
         # On the wrong side of 0 the curvature of a bound from below, as the true one is next to nothing.
         curvature = np.where((scores > 0) == is_yes, chance * (1 - chance), np.tanh(half) / (4 * half))
         curvature = np.maximum(curvature, LEAST_CURVATURE)
-        return parabolas(side, scores, is_yes - chance, curvature, self._offset, other.factors.dtype)
+        return parabolas(given, scores, is_yes - chance, curvature, self._offset)
 
     def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
         how = {

@@ -28,8 +28,8 @@ from tastespace.lazy import special
 from tastespace.models.base.parameters import check_ascending
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base, cut_points
-from tastespace.models.factorization.likelihoods.base import Axis, Likelihood, Noise, Observations
-from tastespace.models.factorization.rows import Factors, RatingBlock, Responses, row_scores
+from tastespace.models.factorization.likelihoods.base import Likelihood, Noise, Observations
+from tastespace.models.factorization.rows import Factors, GivenRows, RatingBlock, row_scores
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
@@ -111,17 +111,8 @@ class Ordinal(Likelihood[CutPoints]):
             cuts=cut_points.draw_cuts(cut_points.ScoreGrid.of(scores, side.targets, edges, threads), noise.cuts, rng),
         )
 
-    def augment(
-        self,
-        axis: Axis,
-        side: RatingBlock,
-        rows: Factors,
-        other: Factors,
-        noise: CutPoints,
-        rng: Generator,
-        threads: int,
-    ) -> Responses:
-        return Responses(latent(side, rows, other, self.edges, noise.cuts, 0.0, rng, threads), 1.0)
+    def augment(self, given: GivenRows, noise: CutPoints, rng: Generator) -> GivenRows:
+        return latent(given, self.edges, noise.cuts, 0.0, rng)
 
     def simulate(
         self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: CutPoints, rng: Generator
@@ -153,14 +144,12 @@ class Ordinal(Likelihood[CutPoints]):
     def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
         return self, CutPoints(1.0, draws.noise["cuts"][s])
 
-    def approach(
-        self, side: RatingBlock, rows: Factors, other: Factors, noise: CutPoints, threads: int
-    ) -> RatingBlock | None:
-        scores = row_scores(side, rows, other, 0.0, threads).astype(np.float64)
+    def approach(self, given: GivenRows, noise: CutPoints) -> GivenRows | None:
+        scores = given.scores().astype(np.float64)
         ends = np.concatenate([[-np.inf], noise.cuts, [np.inf]])
-        level = np.searchsorted(self.edges, side.targets)
+        level = np.searchsorted(self.edges, given.side.targets)
         slope, curvature = _between(ends[level] - scores, ends[level + 1] - scores)
-        return parabolas(side, scores, slope, curvature, 0.0, other.factors.dtype)
+        return parabolas(given, scores, slope, curvature, 0.0)
 
     def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
         return fold_in_levels(draws, ratings, draws.noise["cuts"], self.edges, roots, threads)
@@ -179,21 +168,11 @@ class Ordinal(Likelihood[CutPoints]):
         return cls(tuple(arrays["levels"].tolist())), {"cuts": contiguous(arrays["cuts"], np.float64)}
 
 
-def latent(
-    side: RatingBlock,
-    rows: Factors,
-    other: Factors,
-    edges: DoubleArray,
-    cuts: DoubleArray,
-    offset: float,
-    rng: Generator,
-    threads: int,
-) -> RatingBlock:
-    """The same ratings with latent responses for targets, drawn from normals between cut-points."""
-    scores = row_scores(side, rows, other, offset, threads)
-    key = int(rng.integers(1 << 63))
-    _native.draw_truncated(scores, side.targets, edges.astype(scores.dtype), cuts, key, scores, threads)
-    return RatingBlock(side.offsets, side.columns, scores, offset=offset)
+def latent(given: GivenRows, edges: DoubleArray, cuts: DoubleArray, offset: float, rng: Generator) -> GivenRows:
+    """The same rows with latent responses for ratings, drawn from normals between cut-points."""
+    scores, key = given.scores(offset), int(rng.integers(1 << 63))
+    _native.draw_truncated(scores, given.side.targets, edges.astype(scores.dtype), cuts, key, scores, given.threads)
+    return given.responding(scores, offset)
 
 
 def standardised(side: RatingBlock) -> RatingBlock:
@@ -217,11 +196,11 @@ def level_information(scores: FloatArray, cuts: DoubleArray, units: base.Units) 
 
 
 def parabolas(
-    side: RatingBlock, scores: DoubleArray, slope: DoubleArray, curvature: DoubleArray, offset: float, dtype: Any
-) -> RatingBlock:
+    given: GivenRows, scores: DoubleArray, slope: DoubleArray, curvature: DoubleArray, offset: float
+) -> GivenRows:
     """Weighted responses with this slope and curvature of the log likelihood at the scores."""
-    targets = (scores + slope / curvature).astype(dtype)
-    return RatingBlock(side.offsets, side.columns, targets, weights=curvature.astype(dtype), offset=offset)
+    dtype = given.other.factors.dtype
+    return given.responding((scores + slope / curvature).astype(dtype), offset, curvature.astype(dtype))
 
 
 def _between(low: DoubleArray, high: DoubleArray) -> tuple[DoubleArray, DoubleArray]:

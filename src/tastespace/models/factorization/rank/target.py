@@ -27,7 +27,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.samplers.target import positive
 from tastespace.models.factorization.likelihoods.base import Observations, row_sums, squared_errors
-from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, row_noise, row_scores, solve_rows
+from tastespace.models.factorization.rows import Axis, Factors, GivenRows, RatingBlock, RowPrior, draw_rows, row_scores
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ Which = Literal["users", "items"]
 class Side:
     """One side of a state, as its rows are given the other."""
 
-    name: str
+    axis: Axis
     block: RatingBlock
     rows: Factors
     other: Factors
@@ -180,20 +180,9 @@ class Side:
 
     def draw(self, rng: Generator, threads: int) -> Factors:
         """Rows from their conditional distribution."""
-        n, rank = len(self.block.offsets) - 1, self.other.factors.shape[1]
-        has_bias = self.other.bias is not None
-        noise, bias_noise = row_noise(rng, n, rank, np.float64, has_bias=has_bias)
+        rank, has_bias = self.other.factors.shape[1], self.other.bias is not None
         prior = RowPrior(self.precision * np.eye(rank), np.zeros((1, rank)), self.bias_precision if has_bias else 0.0)
-        return solve_rows(
-            self.block,
-            self.other,
-            prior,
-            name=self.name,
-            alpha=self.noise,
-            noise=noise,
-            bias_noise=bias_noise,
-            threads=threads,
-        ).points
+        return draw_rows(GivenRows(self.axis, self.block, self.rows, self.other, threads, self.noise), prior, rng)[0]
 
     def spread(self) -> DoubleArray:
         """About the conditional standard deviation of an entry of each row."""
