@@ -35,7 +35,9 @@ from tastespace.evaluation.resampling import Sums, bootstrap, middle
 from tastespace.inference.diagnostics import correlations, effective_for_mean
 from tastespace.inference.samplers.hamiltonian import DualAveraging
 from tastespace.models.factorization.als.posterior import PointPosterior
+from tastespace.models.factorization.gibbs.item_draws import Watched
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
+from tastespace.models.factorization.likelihoods.base import Observations
 from tastespace.models.factorization.rows import (
     NORMAL_ROWS,
     Factors,
@@ -47,7 +49,6 @@ from tastespace.models.factorization.rows import (
 )
 from tastespace.models.factorization.sphere.moves import SPHERE_SAMPLERS, SphereMoves
 from tastespace.models.factorization.sphere.moves import STEPS as DEFAULT_STEPS
-from tastespace.models.factorization.watch import Watched
 from tastespace.randomness import generator
 
 FREE, SPHERE = "BPMF", "sphere"
@@ -274,6 +275,10 @@ def measure_radii(options: Any) -> list[str]:
 # Cost
 
 
+def _sweep(model: Any, ratings: ts.Ratings) -> GibbsSweep:
+    return GibbsSweep(model, Observations.of(ratings, model.dtype, model.offset, model.scale))
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """An item step, and all that it needs besides where items are."""
@@ -286,7 +291,7 @@ class Step:
     def after_warmup(cls, ratings: ts.Ratings, n_factors: int, sweeps: int) -> Step:
         """Warmed up by slices, which have nothing to be tuned."""
         estimator: Any = ts.SphereBPMF(n_factors=n_factors, sampler="slice", radius=RADIUS, threads=1)
-        sweep, rng = estimator.story(ratings).bind(ratings), generator(0)
+        sweep, rng = _sweep(estimator.story(ratings), ratings), generator(0)
         state = sweep.init(rng)
         for _ in range(sweeps):
             state, _ = sweep.step(state, rng)
@@ -432,7 +437,7 @@ def mixing_of_sampler(data: Path | None, name: str, model: str, steps: int, quic
         estimator = ts.SphereBPMF(**common, radius=RADIUS, sampler=model, item_steps=steps)
     ratings, rng = parts_of(data, name).train, generator(0)
     story = estimator.story(ratings)
-    sweep, watched = story.bind(ratings), Watched.of(ratings, None, story, generator(1))
+    sweep, watched = _sweep(story, ratings), Watched.of(ratings, None, story, generator(1))
     state = sweep.init(rng)
     for _ in range(estimator.warmup):
         state, _ = sweep.step(state, rng)

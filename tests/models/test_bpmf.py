@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from reference.small_story import sampler_of
 from scipy import stats
 
 from tastespace import BPMF, Gaussian, Ratings, load, save
@@ -16,6 +17,7 @@ from tastespace.errors import ConvergenceWarning, InvalidParameterError, NonFini
 from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.factorization import rows
 from tastespace.models.factorization.gibbs.posterior import evidence
+from tastespace.models.factorization.gibbs.sweep import GibbsSweep
 from tastespace.models.factorization.likelihoods.base import Noise
 from tastespace.models.factorization.rows import Factors, row_noise
 from tastespace.randomness import generator
@@ -255,7 +257,7 @@ def test_saved_without_ratings_it_knows_only_what_a_history_says(ratings, fitted
 
 
 def test_a_chain_that_explodes_says_where(ratings):
-    transition = BPMF(**SMALL).story(ratings).bind(ratings)
+    transition = sampler_of(BPMF(**SMALL).story(ratings), ratings, GibbsSweep)
     state = transition.init(generator(0))
     for alpha in (float("inf"), float("nan")):
         with pytest.raises(NonFiniteStateError, match="precision of the noise"):

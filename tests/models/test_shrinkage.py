@@ -8,13 +8,14 @@ from functools import partial
 
 import numpy as np
 import pytest
+from reference.small_story import sampler_of
 
 from tastespace import ALS, BPMF, VB, Checkpoints, Ratings, Shrinkage, load, save
 from tastespace.errors import ConvergenceWarning, InvalidParameterError
 from tastespace.inference.transition import ACTIVE
 from tastespace.models import MODELS
 from tastespace.models.factorization.als.sweep import ALSState
-from tastespace.models.factorization.gibbs.sweep import in_columns
+from tastespace.models.factorization.gibbs.sweep import GibbsSweep, in_columns
 from tastespace.models.factorization.priors.shrinkage import CumulativePrior, shrinking_prior, unit_of
 from tastespace.models.factorization.rank import column_search as searching
 from tastespace.models.factorization.rank.column_search import ColumnSearch, RankSearch, most_frequent
@@ -72,7 +73,7 @@ def test_without_shrinkage_they_are_not():
     sampler = BPMF(n_factors="auto", prior="ard:max_factors=16", threads=1)
     model = sampler.story(observed)
     model = replace(model, item_prior=replace(model.item_prior, shape=1.0, least=1e-9))
-    found = searching.search(model.bind(observed), 16, generator(0), silent)
+    found = searching.search(sampler_of(model, observed, GibbsSweep), 16, generator(0), silent)
     assert found.n_factors > 10
 
 
@@ -143,7 +144,7 @@ def test_columns_come_and_go(ratings):
     """With all of them slabs one is added, next to nothing; with several spikes all but one are dropped."""
     sampler = BPMF(n_factors="auto", prior="cumulative:max_factors=6", threads=1)
     model = sampler.story(ratings)
-    search = ColumnSearch(model.bind(ratings), 6)
+    search = ColumnSearch(sampler_of(model, ratings, GibbsSweep), 6)
     rng = generator(3)
     state = search.init(rng)
     columns = []

@@ -8,6 +8,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import NormalGamma
 from tastespace.models.factorization.gibbs.generative_model import scores
 from tastespace.models.factorization.gibbs.sweep import GibbsSweep
+from tastespace.models.factorization.likelihoods.base import Observations
 from tastespace.models.factorization.priors.normal_wishart import NormalWishartPrior
 from tastespace.models.factorization.rows import Factors
 
@@ -101,6 +102,11 @@ class Silent(GibbsSweep):
 
     def _figures(self, state, squares):
         return {}
+
+
+def sampler_of(model, ratings, kind=Silent, **options):
+    """The sampler of the posterior of a model given ratings."""
+    return kind(model, Observations.of(ratings, model.dtype, model.offset, model.scale), **options)
 
 
 def is_broken(result):

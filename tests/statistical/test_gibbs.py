@@ -23,10 +23,11 @@ from functools import partial
 
 import numpy as np
 import pytest
-from reference.small_story import N_FACTORS, PRIOR, WHERE, Silent, functionals, is_broken
+from reference.small_story import N_FACTORS, PRIOR, WHERE, Silent, functionals, is_broken, sampler_of
 from scipy import stats
 
 from tastespace.models.factorization.gibbs.generative_model import FactorModel, scores
+from tastespace.models.factorization.gibbs.sweep import GibbsSweep
 from tastespace.models.factorization.likelihoods.base import Noise
 from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.priors.normal_wishart import NormalWishartPrior, Population
@@ -47,7 +48,7 @@ def story(*, biases=True, likelihood=LEARNED, prior=PRIOR):
 def sampler(parameters, observed, *, kind=Silent, moves=NORMAL_ROWS, **options):
     """The transition of the story with these parameters."""
     model = replace(story(**parameters), user_moves=moves, item_moves=moves)
-    return kind(**vars(model.bind(observed, **options)))
+    return sampler_of(model, observed, kind, **options)
 
 
 # Broken twins
@@ -375,7 +376,7 @@ def test_the_frame_of_the_broken_twins_is_right():
     model = story()
     state = model.sample_prior(WHERE, generator(1))
     ratings = model.simulate(state, WHERE, generator(2))
-    kernel, _ = model.bind(ratings).step(state, generator(3))
+    kernel, _ = sampler_of(model, ratings, GibbsSweep).step(state, generator(3))
     silent, _ = sampler({}, ratings).step(state, generator(3))
     numpy, _ = sampler({}, ratings, moves=InNumpy()).step(state, generator(3))
     for block in ("users", "items"):

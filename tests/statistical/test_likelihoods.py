@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from reference.small_story import N_FACTORS, PRIOR, WHERE, Silent, functionals, is_broken
+from reference.small_story import N_FACTORS, PRIOR, WHERE, functionals, is_broken, sampler_of
 from scipy import stats
 from scipy.special import expit, ndtr, ndtri
 
@@ -53,7 +53,7 @@ def story(likelihood):
 
 
 def sampler(likelihood, observed, **options):
-    return Silent(**vars(story(likelihood).bind(observed, **options)))
+    return sampler_of(story(likelihood), observed, **options)
 
 
 def errors_in_their_units(params, ratings):

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from reference.small_story import N_FACTORS, WHERE, Silent, functionals, is_broken, rows_of
+from reference.small_story import N_FACTORS, WHERE, functionals, is_broken, rows_of, sampler_of
 from scipy import integrate, stats
 
 from tastespace.distributions.conjugate import Gamma, NormalGamma
@@ -381,7 +381,7 @@ def looked_at(prior, biases, sphere):
 
 
 def binding(model):
-    return lambda observed: Silent(**vars(model.bind(observed)))
+    return lambda observed: sampler_of(model, observed)
 
 
 @pytest.mark.parametrize(

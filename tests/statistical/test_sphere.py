@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from reference.small_story import N_FACTORS, PRIOR, WHERE, Silent, functionals, is_broken, rows_of
+from reference.small_story import N_FACTORS, PRIOR, WHERE, functionals, is_broken, rows_of, sampler_of
 from scipy import integrate, stats
 from scipy.special import iv
 
@@ -56,7 +56,7 @@ def story(*, moves=SphereMoves, sampler="geodesic", steps=4, likelihood=NOISE, h
 
 
 def bound(model, observed):
-    return Silent(**vars(model.bind(observed)))
+    return sampler_of(model, observed)
 
 
 def whole(params):

@@ -25,17 +25,16 @@ from tastespace.models.base.resuming import Start
 from tastespace.models.base.update import Merged, TrainingSummary, check_levels
 from tastespace.models.factorization.gibbs import update
 from tastespace.models.factorization.gibbs.generative_model import FactorModel
-from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems
+from tastespace.models.factorization.gibbs.item_draws import ItemDraws, KeptItems, Watch, Watched, trace_of
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
-from tastespace.models.factorization.likelihoods.base import Likelihood, likelihood_of
+from tastespace.models.factorization.likelihoods.base import Likelihood, Observations, likelihood_of
 from tastespace.models.factorization.likelihoods.gaussian import EXTREME
 from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives
 from tastespace.models.factorization.priors.normal_wishart import NormalWishart, NormalWishartPrior, prior_of
 from tastespace.models.factorization.priors.shrinkage import Shrinkage
 from tastespace.models.factorization.rank import column_search
 from tastespace.models.factorization.rows import Axis
-from tastespace.models.factorization.watch import Watch, Watched, trace_of
 from tastespace.models.implicit_feedback import CHOICES_RANGE, NOT_CHOSEN, require_choices
 from tastespace.progress import Observer
 from tastespace.randomness import derive
@@ -242,8 +241,8 @@ class BPMF(Recommender):
         return column_search.search(sweep, model.n_factors, rng, observer, checkpoints)
 
     def _bind(self, model: FactorModel, observed: Ratings, given: Start | None, n_threads: int) -> GibbsSweep:
-        inner, starts_from_als = self.inner_sweeps, self.start == "als"
-        return model.bind(observed, inner_sweeps=inner, starts_from_als=starts_from_als, given=given, threads=n_threads)
+        ratings = Observations.of(observed, model.dtype, model.offset, model.scale)
+        return GibbsSweep(model, ratings, self.inner_sweeps, self.start == "als", given, n_threads)
 
     @property
     def rank_(self) -> column_search.FoundRank:

@@ -20,12 +20,11 @@ from numpy.random import Generator
 
 from tastespace.arrays import DoubleArray, IntArray
 from tastespace.data.ratings import Ratings
-from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
 from tastespace.models.factorization.likelihoods.base import Likelihood, Observations
 from tastespace.models.factorization.likelihoods.gaussian import Gaussian
 from tastespace.models.factorization.priors.normal_wishart import FactorPrior, NormalWishartPrior
-from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RatingBlock, RowMoves
+from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, RowMoves
 
 
 @dataclass(frozen=True)
@@ -64,28 +63,13 @@ class FactorModel:
 
     def log_joint(self, params: GibbsState, observed: Ratings) -> float:
         """Log density of parameters and ratings, the latter in units of `scale`."""
-        return self.bind(observed).log_joint(params, None)
+        ratings = Observations.of(observed, self.dtype, self.offset, self.scale)
+        return GibbsSweep(self, ratings).log_joint(params, None)
 
     def expected_value(self, params: GibbsState, user_rows: IntArray, item_rows: IntArray) -> DoubleArray:
         """The mean rating of each pair."""
         expected = self.likelihood.expected(scores(params, user_rows, item_rows), params.noise)
         return np.asarray(self.offset + self.scale * expected)
-
-    def bind(
-        self,
-        observed: Ratings,
-        *,
-        inner_sweeps: int = 1,
-        starts_from_als: bool = True,
-        given: Start | None = None,
-        threads: int = 1,
-    ) -> GibbsSweep:
-        """The sampler of the posterior given these ratings."""
-        by_item = RatingBlock.of(observed.by_item, self.dtype, self.offset, self.scale)
-        # Grouped again if somebody asks: a hundred million ratings are not kept twice over for that.
-        observed.__dict__.pop("by_item", None)
-        by_user = RatingBlock.of(observed.by_user, self.dtype, self.offset, self.scale)
-        return GibbsSweep(self, Observations(by_user, by_item), inner_sweeps, starts_from_als, given, threads)
 
 
 def scores(params: GibbsState, user_rows: IntArray, item_rows: IntArray) -> DoubleArray:

@@ -52,6 +52,14 @@ class Observations:
     by_user: RatingBlock
     by_item: RatingBlock
 
+    @classmethod
+    def of(cls, ratings: Ratings, dtype: Any, offset: float, scale: float) -> Observations:
+        """These ratings, in this type and in these units."""
+        by_item = RatingBlock.of(ratings.by_item, dtype, offset, scale)
+        # Grouped again if someone asks: a hundred million ratings are not kept twice over for that.
+        ratings.__dict__.pop("by_item", None)
+        return cls(RatingBlock.of(ratings.by_user, dtype, offset, scale), by_item)
+
     def __len__(self) -> int:
         return len(self.by_user.columns)
 

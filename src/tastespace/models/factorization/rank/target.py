@@ -103,8 +103,7 @@ class RankTarget:
     def of(cls, ratings: Ratings, max_rank: int) -> RankTarget:
         """In double, centred, in units of the standard deviation of the ratings."""
         offset, scale = ratings.mean, ratings.standard_deviation or 1.0
-        sides = (RatingBlock.of(side, np.float64, offset, scale) for side in (ratings.by_user, ratings.by_item))
-        return cls(Observations(*sides), max_rank)
+        return cls(Observations.of(ratings, np.float64, offset, scale), max_rank)
 
     @property
     def n_users(self) -> int:
