@@ -237,8 +237,8 @@ def test_posteriors_of_broken_twins_are_not(twin):
 class NotRedrawn(Ordinal):
     """Cut-points move with the latent responses integrated out, and these stay where they were: of the old levels."""
 
-    def settle(self, observed, users, items, noise, rng, threads):
-        moved = super().settle(observed, users, items, CutPoints(1.0, noise.cuts), rng, threads)
+    def settle(self, users, noise, rng):
+        moved = super().settle(users, CutPoints(1.0, noise.cuts), rng)
         return Stale(1.0, moved.cuts, noise.cuts)
 
     def augment(self, given, noise, rng):
@@ -307,12 +307,12 @@ class UnweightedErrors(HeteroscedasticGaussian):
 class SharedWithoutVolume(HeteroscedasticGaussian):
     """alpha c and factors / c with the volume of the change of scale left out."""
 
-    def settle(self, observed, users, items, noise, rng, threads):
+    def settle(self, users, noise, rng):
         shape = len(noise.users) * (noise.user_concentration - 1) - self.shape
         if shape > 0:
             factor = noise.user_concentration * float(noise.users.sum()) / rng.gamma(shape)
             noise = replace(noise, alpha=noise.alpha * factor, users=noise.users / factor)
-        return super().settle(observed, users, items, noise, rng, threads)
+        return super().settle(users, noise, rng)
 
 
 TWINS = {

@@ -188,13 +188,13 @@ class BPMF(Recommender):
         given: Start | None = None,
         checkpoints: RunCheckpoints | None = None,
     ) -> DrawsPosterior:
+        known, searched = self.known(observed, rng), None
         negatives = likelihood_of(self.likelihood).sample_negatives(observed, type(self).__name__, rng)
         if negatives is not None:  # What is held out are choices, too: how far they are from 1 would say nothing.
             observed, held_out = negatives.yes_and_no(observed), None
-        searched = None
-        if self.n_factors == "auto":
-            searched = self.search_rank(observed, rng, observer, checkpoints=checkpoints, given=given)
-        known = self._with_columns(self._columns(observed) if searched is None else searched.wanted_columns)
+        if known.n_factors == "auto":
+            searched = known.search_rank(observed, rng, observer, checkpoints=checkpoints, given=given)
+        known = known._with_columns(known._columns(observed) if searched is None else searched.wanted_columns)
         model, schedule = known.story(observed), known.schedule(self.warmup, self.thin)
         found = known._sampled(
             model,
@@ -208,6 +208,15 @@ class BPMF(Recommender):
             searched=searched,
         )
         return _taking_choices(found, negatives)
+
+    def known(self, observed: Ratings, rng: Generator) -> Self:
+        """The same model with all that is found from ratings before chains are begun."""
+        return self
+
+    def known_from(self, posterior: DrawsPosterior, sweeps: int) -> Self:
+        """The same model with all that the posterior has found, for chains that warm up for so many sweeps."""
+        likelihood = likelihood_of(self.likelihood).keep_levels(posterior.units.levels)
+        return replace(self, likelihood=likelihood)._with_columns(posterior.draws.n_factors)
 
     def _columns(self, observed: Ratings) -> int:
         """Of factors; where their number is to be found, the most that there can be."""
@@ -248,9 +257,7 @@ class BPMF(Recommender):
     def rank_(self) -> column_search.FoundRank:
         """The number of factors that are of use, how sure that is, and how it was found."""
         self.require_fitted()
-        posterior = self.posterior_
-        assert isinstance(posterior, DrawsPosterior)
-        return column_search.found_rank(posterior.draws.n_factors, posterior.trace)
+        return column_search.found_rank(self._concluded.draws.n_factors, self._concluded.trace)
 
     @property
     def n_factors_(self) -> int:
@@ -304,11 +311,15 @@ class BPMF(Recommender):
         )
 
     @property
-    def _took_choices(self) -> bool:
-        """Whether it was fitted on choices."""
+    def _concluded(self) -> DrawsPosterior:
         posterior = self.posterior_
         assert isinstance(posterior, DrawsPosterior)
-        return posterior.draws.likelihood.takes_choices
+        return posterior
+
+    @property
+    def _took_choices(self) -> bool:
+        """Whether it was fitted on choices."""
+        return self._concluded.draws.likelihood.takes_choices
 
     @property
     def not_rated(self) -> float | None:
@@ -319,8 +330,7 @@ class BPMF(Recommender):
         return CHOICES_RANGE if self._took_choices else super().history_range
 
     def check_ratings(self, ratings: Ratings) -> None:
-        posterior = self.posterior_
-        assert isinstance(posterior, DrawsPosterior)
+        posterior = self._concluded
         if self._took_choices:
             require_choices(ratings, type(self).__name__)
         elif posterior.is_latent and posterior.units.levels is not None:
@@ -359,8 +369,7 @@ class BPMF(Recommender):
         negatives = posterior.draws.likelihood.sampled
         if negatives is not None:
             observed = negatives.yes_and_no(observed)
-        likelihood = likelihood_of(self.likelihood).keep_levels(posterior.units.levels)
-        known = replace(self, likelihood=likelihood)._with_columns(posterior.draws.n_factors)
+        known = self.known_from(posterior, sweeps)
         model, rng = known.story(observed), derive(seed, "restart", seen.updates)
         starts = update.warm_states(posterior, observed, model, rng, threads.resolve(self.threads))
         schedule = self.schedule(sweeps, update.RESTART_THIN)
@@ -384,8 +393,7 @@ class BPMF(Recommender):
         """The noise of each user or item, where it differs."""
         self.require_fitted()
         check_int("n", n, least=1)
-        posterior = self.posterior_
-        noise = posterior.draws.noise.get(f"{side}_noise") if isinstance(posterior, DrawsPosterior) else None
+        noise = self._concluded.draws.noise.get(f"{side}_noise")
         if noise is None:
             raise InvalidParameterError(
                 f"{asked} was asked of a model whose noise is the same for all; expected one fitted with "

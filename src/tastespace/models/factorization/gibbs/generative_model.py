@@ -58,7 +58,7 @@ class FactorModel:
     def simulate(self, params: GibbsState, where: Ratings, rng: Generator) -> Ratings:
         """Ratings of the same pairs."""
         score = scores(params, where.user_rows, where.item_rows)
-        simulated = self.likelihood.simulate(score, where.user_rows, where.item_rows, params.noise, rng)
+        simulated = self.likelihood.simulate(score, where, params.noise, rng)
         return replace(where, values=(self.offset + self.scale * simulated).astype(np.float32))
 
     def log_joint(self, params: GibbsState, observed: Ratings) -> float:

@@ -97,22 +97,25 @@ class GibbsSweep:
         # The place of an effect (time): drawn here given the errors, its offsets taken from the ratings below. Their
         # blocks would carry times in the order of their columns.
         for _ in range(self.inner_sweeps):
-            noise = likelihood.settle(self.observed, users, items, noise, rng, threads)
+            noise = likelihood.settle(self._users(users, items), noise, rng)
             given = likelihood.augment(GivenRows("item", by_item, items, users, threads), noise, rng)
             moved = model.item_moves.moved(given, item_population, tuning, rng)
             items, tuning, of_moves = moved.points, moved.tuning, moved.stats
             noise = likelihood.learn("item", by_item, moved.squares, noise, rng)
-            given = likelihood.augment(GivenRows("user", by_user, users, items, threads), noise, rng)
+            given = likelihood.augment(self._users(users, items), noise, rng)
             users, squares = model.user_moves.drawn(given, user_population, rng)
             noise = likelihood.learn("user", by_user, squares, noise, rng)
             require_finite("precision of the noise", noise.alpha)
         state = GibbsState(users, items, user_population, item_population, noise, tuning)
         return state, {**self._figures(state, squares), **of_moves}
 
+    def _users(self, users: Factors, items: Factors) -> GivenRows:
+        return GivenRows("user", self.observed.by_user, users, items, self.threads)
+
     def log_joint(self, state: GibbsState, squares: DoubleArray | None) -> float:
         """Of everything; `squares` are the squared errors of the users at this state, if they are known."""
         return (
-            self.model.likelihood.log_density(self.observed, state.users, state.items, squares, state.noise)
+            self.model.likelihood.log_density(self._users(state.users, state.items), squares, state.noise)
             + state.user_population.log_density(state.users)
             + state.item_population.log_density(state.items)
             + self.model.user_prior.log_density(state.user_population)

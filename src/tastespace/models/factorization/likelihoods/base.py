@@ -202,10 +202,8 @@ class Likelihood(Settings, ServedLikelihood, Generic[N]):
     def sample(self, n_users: int, n_items: int, rng: Generator) -> N:
         """The noise before any rating is known."""
 
-    def settle(
-        self, observed: Observations, users: Factors, items: Factors, noise: N, rng: Generator, threads: int
-    ) -> N:
-        """Draw what is better drawn with latent responses integrated out, given the scores."""
+    def settle(self, users: GivenRows, noise: N, rng: Generator) -> N:
+        """Draw what is better drawn with latent responses integrated out, given the scores; rows are the users."""
         return noise
 
     @abstractmethod
@@ -217,19 +215,15 @@ class Likelihood(Settings, ServedLikelihood, Generic[N]):
         return noise
 
     @abstractmethod
-    def simulate(
-        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: N, rng: Generator
-    ) -> DoubleArray:
-        """Ratings with these scores."""
+    def simulate(self, scores: DoubleArray, where: Ratings, noise: N, rng: Generator) -> DoubleArray:
+        """Ratings of the same pairs, with these scores."""
 
     def expected(self, scores: AnyFloats, noise: N) -> AnyFloats:
         """The mean rating at each score."""
         return scores
 
     @abstractmethod
-    def log_density(
-        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: N
-    ) -> float:
+    def log_density(self, users: GivenRows, squares: DoubleArray | None, noise: N) -> float:
         """Density of the ratings given the scores, and of the noise. `squares` are those of the users, if known."""
 
     def figures(self, noise: N, unit: float) -> Stats:
@@ -348,9 +342,7 @@ def fold_in_normal(
     draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int, **outputs: DoubleArray
 ) -> FloatArray:
     """The means of users with one noise for all; fills the roots, and `energy` and `log_determinant` where given."""
-    means, arguments = _means(draws, ratings), _arguments(draws, ratings, roots, threads)
-    arguments |= {"means": means, **outputs}
-    return _checked(means, _native.fold_in(**arguments))
+    return _folded(_native.fold_in, draws, ratings, roots, threads, outputs, is_standard=True)
 
 
 def fold_in_latent(
@@ -359,44 +351,44 @@ def fold_in_latent(
     roots: FloatArray | None,
     threads: int,
     latent: dict[str, Any],
-    *,
     is_standard: bool = True,
 ) -> FloatArray:
     """The means of users by a few steps, of which `latent` says the kind; fills the roots."""
-    means, arguments = _means(draws, ratings), _arguments(draws, ratings, roots, threads, is_standard)
-    return _checked(
-        means, _native.fold_in_latent(means=means, steps=STEPS, keys=keys_of(ratings), **arguments, **latent)
-    )
+    latent = {**latent, "steps": STEPS, "keys": keys_of(ratings)}
+    return _folded(_native.fold_in_latent, draws, ratings, roots, threads, latent, is_standard=is_standard)
 
 
-def _means(draws: ItemDraws, ratings: CSR) -> FloatArray:
+def _folded(
+    kernel: Callable[..., int],
+    draws: ItemDraws,
+    ratings: CSR,
+    roots: FloatArray | None,
+    threads: int,
+    more: Mapping[str, Any],
+    *,
+    is_standard: bool,
+) -> FloatArray:
+    """What both ways of folding in share; ratings in units of the model, or as they are."""
     _, n_draws, width = draws.items.shape
-    return np.empty((len(ratings), n_draws, width), np.float32)
-
-
-def _arguments(
-    draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int, is_standard: bool = True
-) -> dict[str, Any]:
-    """What both ways of folding in take; ratings in units of the model, or as they are."""
+    means: FloatArray = np.empty((len(ratings), n_draws, width), np.float32)
     values = contiguous(ratings.values, np.float32)
     if is_standard:
         values = (values - np.float32(draws.offset)) / np.float32(draws.scale)
-    return {
-        "offsets": contiguous(ratings.offsets, np.int64),
-        "columns": contiguous(ratings.columns, np.int32),
-        "targets": values,
-        "items": draws.items,
-        "prior_precision": draws.users.precision,
-        "prior_linear": draws.users.linear,
-        "alpha": draws.alpha,
-        "bias_precision": draws.users.bias_precisions if draws.has_biases else None,
-        "bias_linear": draws.users.bias_linear if draws.has_biases else None,
-        "roots": roots,
-        "threads": threads,
-    }
-
-
-def _checked(means: FloatArray, failed: int) -> FloatArray:
+    failed = kernel(
+        offsets=contiguous(ratings.offsets, np.int64),
+        columns=contiguous(ratings.columns, np.int32),
+        targets=values,
+        items=draws.items,
+        prior_precision=draws.users.precision,
+        prior_linear=draws.users.linear,
+        alpha=draws.alpha,
+        bias_precision=draws.users.bias_precisions if draws.has_biases else None,
+        bias_linear=draws.users.bias_linear if draws.has_biases else None,
+        means=means,
+        roots=roots,
+        threads=threads,
+        **more,
+    )
     if failed >= 0:
         raise NonFiniteStateError(
             f"the belief about user {failed} of the request has no finite spread; expected finite ratings, of the "

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tastespace.arrays import DoubleArray, FloatArray, IntArray
+from tastespace.arrays import DoubleArray, FloatArray
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import Gamma
@@ -26,7 +26,7 @@ from tastespace.models.base.parameters import check_number, check_option
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base
 from tastespace.models.factorization.likelihoods.base import Likelihood, N, Noise, Observations
-from tastespace.models.factorization.rows import Axis, Factors, GivenRows, RatingBlock, sum_of_rows
+from tastespace.models.factorization.rows import Axis, GivenRows, RatingBlock, sum_of_rows
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
@@ -107,21 +107,17 @@ class Gaussian(NormalNoise[Noise]):
             return noise
         return Noise(self.prior.posterior(len(side.columns), sum_of_rows(squares)).draw(rng))
 
-    def simulate(
-        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: Noise, rng: Generator
-    ) -> DoubleArray:
+    def simulate(self, scores: DoubleArray, where: Ratings, noise: Noise, rng: Generator) -> DoubleArray:
         simulated: DoubleArray = scores + rng.standard_normal(len(scores)) / noise.alpha**0.5
         return simulated
 
-    def log_density(
-        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: Noise
-    ) -> float:
+    def log_density(self, users: GivenRows, squares: DoubleArray | None, noise: Noise) -> float:
         alpha = noise.alpha
         if alpha <= 0:  # rounded to nothing
             return -inf
         prior = 0.0 if self.prior is None else self.prior.log_density(alpha)
-        total = sum_of_rows(base.squared_errors(observed.by_user, users, items) if squares is None else squares)
-        return prior + (len(observed) * log(alpha / (2 * pi)) - alpha * total) / 2
+        total = sum_of_rows(base.squared_errors(users.side, users.rows, users.other) if squares is None else squares)
+        return prior + (len(users.side.columns) * log(alpha / (2 * pi)) - alpha * total) / 2
 
     def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
         alpha = float(draws.alpha[s])

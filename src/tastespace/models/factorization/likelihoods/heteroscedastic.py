@@ -18,8 +18,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
+from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, FloatMatrix, contiguous
 from tastespace.data.csr import CSR
+from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import Gamma
 from tastespace.inference.transition import Stats
 from tastespace.lazy import special
@@ -27,7 +28,7 @@ from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base
 from tastespace.models.factorization.likelihoods.base import Likelihood, Noise, Observations
 from tastespace.models.factorization.likelihoods.gaussian import NormalNoise
-from tastespace.models.factorization.rows import Axis, Factors, GivenRows, RatingBlock, row_blocks, sum_of_rows
+from tastespace.models.factorization.rows import Axis, GivenRows, RatingBlock, row_blocks, sum_of_rows
 from tastespace.randomness import generator
 
 if TYPE_CHECKING:
@@ -72,9 +73,7 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
         users, items = rng.gamma(of_users, size=n_users) / of_users, rng.gamma(of_items, size=n_items) / of_items
         return RowPrecisions(alpha, users, items, of_users, of_items)
 
-    def settle(
-        self, observed: Observations, users: Factors, items: Factors, noise: RowPrecisions, rng: Generator, threads: int
-    ) -> RowPrecisions:
+    def settle(self, users: GivenRows, noise: RowPrecisions, rng: Generator) -> RowPrecisions:
         """The spreads, and how alpha shares with the factors, which the errors do not tell."""
         noise = replace(
             noise,
@@ -107,21 +106,18 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
         alpha = self.prior.posterior(len(side.columns), sum_of_rows(users * squares)).draw(rng)
         return replace(noise, users=users, alpha=alpha)
 
-    def simulate(
-        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: RowPrecisions, rng: Generator
-    ) -> DoubleArray:
-        precision = noise.alpha * noise.users[user_rows] * noise.items[item_rows]
+    def simulate(self, scores: DoubleArray, where: Ratings, noise: RowPrecisions, rng: Generator) -> DoubleArray:
+        precision = noise.alpha * noise.users[where.user_rows] * noise.items[where.item_rows]
         return np.asarray(scores + rng.standard_normal(len(scores)) / np.sqrt(precision))
 
-    def log_density(
-        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: RowPrecisions
-    ) -> float:
-        by_user = observed.by_user
+    def log_density(self, users: GivenRows, squares: DoubleArray | None, noise: RowPrecisions) -> float:
+        side = users.side
         if squares is None:
-            squares = base.squared_errors(replace(by_user, column_weights=noise.items), users, items)
-        n_rated, n_raters = np.diff(by_user.offsets), np.diff(observed.by_item.offsets)
+            squares = base.squared_errors(replace(side, column_weights=noise.items), users.rows, users.other)
+        n_rated = np.diff(side.offsets)
+        n_raters = np.bincount(side.columns, minlength=len(noise.items)).astype(np.float64)
         # Sums, not products of matrices: those depend on the threads of their library.
-        normal = len(observed) * log(noise.alpha / (2 * pi)) + sum_of_rows(n_rated * np.log(noise.users))
+        normal = len(side.columns) * log(noise.alpha / (2 * pi)) + sum_of_rows(n_rated * np.log(noise.users))
         normal += sum_of_rows(n_raters * np.log(noise.items)) - noise.alpha * sum_of_rows(noise.users * squares)
         prior = 0.0 if self.prior is None else self.prior.log_density(noise.alpha)
         prior += log_density_of(noise.users, noise.user_concentration)

@@ -17,7 +17,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import _native
-from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, IntArray, contiguous
+from tastespace.arrays import AnyFloats, DoubleArray, FloatArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.data.kinds import MOST_LEVELS, distinct, strange
 from tastespace.data.ratings import Ratings
@@ -29,7 +29,7 @@ from tastespace.models.base.parameters import check_ascending
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base, cut_points
 from tastespace.models.factorization.likelihoods.base import Likelihood, Noise, Observations
-from tastespace.models.factorization.rows import Factors, GivenRows, RatingBlock, row_scores
+from tastespace.models.factorization.rows import GivenRows, RatingBlock
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
@@ -100,23 +100,17 @@ class Ordinal(Likelihood[CutPoints]):
     def sample(self, n_users: int, n_items: int, rng: Generator) -> CutPoints:
         return CutPoints(1.0, cut_points.sample_cuts(len(self._known) - 1, rng))
 
-    def settle(
-        self, observed: Observations, users: Factors, items: Factors, noise: CutPoints, rng: Generator, threads: int
-    ) -> CutPoints:
-        side = observed.by_user
-        scores = row_scores(side, users, items, threads=threads)
-        edges = self.edges.astype(scores.dtype)
-        return replace(
-            noise,
-            cuts=cut_points.draw_cuts(cut_points.ScoreGrid.of(scores, side.targets, edges, threads), noise.cuts, rng),
-        )
+    def settle(self, users: GivenRows, noise: CutPoints, rng: Generator) -> CutPoints:
+        return replace(noise, cuts=cut_points.draw_cuts(self._grid(users), noise.cuts, rng))
+
+    def _grid(self, users: GivenRows) -> cut_points.ScoreGrid:
+        scores = users.scores()
+        return cut_points.ScoreGrid.of(scores, users.side.targets, self.edges.astype(scores.dtype), users.threads)
 
     def augment(self, given: GivenRows, noise: CutPoints, rng: Generator) -> GivenRows:
         return latent(given, self.edges, noise.cuts, 0.0, rng)
 
-    def simulate(
-        self, scores: DoubleArray, user_rows: IntArray, item_rows: IntArray, noise: CutPoints, rng: Generator
-    ) -> DoubleArray:
+    def simulate(self, scores: DoubleArray, where: Ratings, noise: CutPoints, rng: Generator) -> DoubleArray:
         responses = scores + rng.standard_normal(len(scores))
         return np.asarray(np.array(self._known)[np.searchsorted(noise.cuts, responses)])
 
@@ -127,13 +121,8 @@ class Ordinal(Likelihood[CutPoints]):
             total += step * special.ndtr(scores - cut)
         return total.astype(scores.dtype)
 
-    def log_density(
-        self, observed: Observations, users: Factors, items: Factors, squares: DoubleArray | None, noise: CutPoints
-    ) -> float:
-        side = observed.by_user
-        scores = row_scores(side, users, items)
-        grid = cut_points.ScoreGrid.of(scores, side.targets, self.edges.astype(scores.dtype), 1)
-        return grid.log_likelihood(noise.cuts) + cut_points.log_prior(cut_points.coordinates(noise.cuts))
+    def log_density(self, users: GivenRows, squares: DoubleArray | None, noise: CutPoints) -> float:
+        return self._grid(users).log_likelihood(noise.cuts) + cut_points.log_prior(cut_points.coordinates(noise.cuts))
 
     def figures(self, noise: CutPoints, unit: float) -> Stats:
         return {f"cut {place}": float(cut) for place, cut in enumerate(noise.cuts, 1)}

@@ -15,9 +15,10 @@ The normalisers depend on k: without them each new factor is a gift, or a fine, 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from math import log, pi
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -42,8 +43,7 @@ class Precisions:
 
     def at(self, temperature: float) -> Precisions:
         """All of them divided by the temperature."""
-        t = temperature
-        return Precisions(self.users / t, self.items / t, self.noise / t, self.user_biases / t, self.item_biases / t)
+        return Precisions(**{name: value / temperature for name, value in vars(self).items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,10 +172,8 @@ class Side:
         """Given the other side of the state, or another one in its place."""
         own, observed, users, items = state.tempered, target.observed, state.users, state.items
         if which == "users":
-            given = items if other is None else other
-            return cls("user", observed.by_user, users, given, own.users, own.user_biases, own.noise)
-        given = users if other is None else other
-        return cls("item", observed.by_item, items, given, own.items, own.item_biases, own.noise)
+            return cls("user", observed.by_user, users, other or items, own.users, own.user_biases, own.noise)
+        return cls("item", observed.by_item, items, other or users, own.items, own.item_biases, own.noise)
 
     def draw(self, rng: Generator, threads: int) -> Factors:
         """Rows from their conditional distribution."""
@@ -204,25 +202,30 @@ class Side:
         return np.asarray(np.where(np.isfinite(energy), -0.5 * energy, -np.inf))
 
 
-class WithinMove(Protocol):
-    """A move that leaves the density of a state alone, and its rank."""
+class WithinMove(ABC):
+    """A move that leaves the density of a state alone, and its rank: all items given the users, then all users."""
 
-    def moved(self, target: RankTarget, state: RankState, rng: Generator) -> RankState: ...
+    def moved(self, target: RankTarget, state: RankState, rng: Generator) -> RankState:
+        state = replace(state, items=self.rows(Side.of(target, state, "items"), rng))
+        return replace(state, users=self.rows(Side.of(target, state, "users"), rng))
+
+    @abstractmethod
+    def rows(self, side: Side, rng: Generator) -> Factors:
+        """New rows of one side."""
 
 
 @dataclass(frozen=True)
-class GibbsRows:
-    """All items given the users, then all users given the items: at temperature T with every precision over T."""
+class GibbsRows(WithinMove):
+    """Rows from their conditional distribution: at temperature T with every precision over T."""
 
     threads: int = 1
 
-    def moved(self, target: RankTarget, state: RankState, rng: Generator) -> RankState:
-        state = replace(state, items=Side.of(target, state, "items").draw(rng, self.threads))
-        return replace(state, users=Side.of(target, state, "users").draw(rng, self.threads))
+    def rows(self, side: Side, rng: Generator) -> Factors:
+        return side.draw(rng, self.threads)
 
 
 @dataclass(frozen=True)
-class HeavyTailedWalk:
+class HeavyTailedWalk(WithinMove):
     """Each row proposes a step with Student's t tails (1 degree of freedom: Cauchy), and takes or leaves it alone.
 
     The step does not depend on where the row is, so that it is as likely back: the ratio is that of the densities. Rows
@@ -237,16 +240,11 @@ class HeavyTailedWalk:
         positive("degrees", self.degrees)
         positive("scale", self.scale)
 
-    def moved(self, target: RankTarget, state: RankState, rng: Generator) -> RankState:
-        state = replace(state, items=self._walked(target, state, "items", rng))
-        return replace(state, users=self._walked(target, state, "users", rng))
-
-    def _walked(self, target: RankTarget, state: RankState, which: Which, rng: Generator) -> Factors:
-        walk = Side.of(target, state, which)
-        steps = self.steps(walk.spread(), walk.rows.factors.shape[1] + (walk.rows.bias is not None), rng)
-        proposed = walk.stepped(steps)
-        log_ratio = walk.log_density(proposed) - walk.log_density(walk.rows)
-        return proposed.where(np.log(rng.random(len(log_ratio))) < log_ratio, walk.rows)
+    def rows(self, side: Side, rng: Generator) -> Factors:
+        now = side.rows
+        proposed = side.stepped(self.steps(side.spread(), now.factors.shape[1] + (now.bias is not None), rng))
+        log_ratio = side.log_density(proposed) - side.log_density(now)
+        return proposed.where(np.log(rng.random(len(log_ratio))) < log_ratio, now)
 
     def steps(self, spread: DoubleArray, n_columns: int, rng: Generator) -> DoubleArray:
         """A multivariate t a row: a normal over the root of a chi-square that all entries of the row share."""

@@ -10,13 +10,10 @@ from numpy.random import Generator
 
 from tastespace import _native
 from tastespace.arrays import DoubleArray, contiguous
-from tastespace.data.ratings import Ratings
 from tastespace.errors import NonFiniteStateError
-from tastespace.inference.drivers import ascend
 from tastespace.inference.samplers import hamiltonian
 from tastespace.inference.samplers.hamiltonian import DualAveraging
 from tastespace.inference.transition import ACCEPTANCE, ENERGY_ERROR
-from tastespace.models.factorization.als.sweep import AlternatingLeastSquares, Penalty
 from tastespace.models.factorization.priors.normal_wishart import Population, Sphere, on_sphere
 from tastespace.models.factorization.rows import Factors, GivenRows, Moved, RowPrior, kernel_arguments
 
@@ -119,21 +116,3 @@ class SphereMoves:
                 "size; try precision='float64'"
             )
         return done
-
-
-SWEEPS = 15
-EXTREME_RADIUS = 1e3  # beyond that, or below its inverse, single precision has too few digits for users and items
-
-
-def median_length(items: Factors) -> float:
-    """Of items that are free; 1 where these are hardly more than nothing, as few ratings leave them."""
-    median = float(np.median(np.linalg.norm(items.factors.astype(np.float64), axis=1)))
-    return median if median > 1 / EXTREME_RADIUS else 1.0
-
-
-def free_length(
-    observed: Ratings, n_factors: int, penalty: Penalty, *, biases: bool, dtype: Any, rng: Generator, threads: int
-) -> float:
-    """The median length of the items of a few sweeps of alternating least squares."""
-    ascent = AlternatingLeastSquares.bind(observed, n_factors, penalty, biases=biases, dtype=dtype, threads=threads)
-    return median_length(ascend(ascent, None, rng, steps=SWEEPS)[0].items)
