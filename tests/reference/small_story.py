@@ -55,7 +55,7 @@ def bias_mean_in_units(points, population):
 
 def squared_errors(params, ratings):
     errors = ratings.values - scores(params, ratings.user_rows, ratings.item_rows)
-    return np.cbrt(params.alpha * np.sum(errors**2))
+    return np.cbrt(params.noise.alpha * np.sum(errors**2))
 
 
 def agreement(params, ratings):
@@ -63,7 +63,7 @@ def agreement(params, ratings):
 
 
 OF_NOISE = {
-    "log noise precision": lambda params, ratings: np.log(params.alpha),
+    "log noise precision": lambda params, ratings: np.log(params.noise.alpha),
     "squared errors": squared_errors,
     "ratings with scores": agreement,
 }

@@ -135,10 +135,10 @@ class _Given:
 class HalfShape(Gaussian):
     """The shape of the noise precision off by one half."""
 
-    def learn(self, axis, side, squares, noise, rng):
-        if axis == "item":
+    def learn(self, given, squares, noise, rng):
+        if given.axis == "item":
             return noise
-        return Noise(self.prior.posterior(len(side.columns) + 1, float(squares.sum())).draw(rng))
+        return Noise(self.prior.posterior(len(given.side.columns) + 1, float(squares.sum())).draw(rng))
 
 
 class WishartOffByOne(NormalWishartPrior):
@@ -187,9 +187,9 @@ def log_joint_by_the_book(params, ratings, model):
         + (params.users.bias[i] + params.items.bias[j] if model.has_biases else 0.0)
         for i, j in zip(ratings.user_rows, ratings.item_rows, strict=True)
     ]
-    total = normal_logpdf(ratings.values.astype(np.float64), score, params.alpha)
+    total = normal_logpdf(ratings.values.astype(np.float64), score, params.noise.alpha)
     if model.likelihood is LEARNED:
-        total += stats.gamma.logpdf(params.alpha, 5.0, scale=1 / 5.0)
+        total += stats.gamma.logpdf(params.noise.alpha, 5.0, scale=1 / 5.0)
     for points, population in (
         (params.users, params.user_population),
         (params.items, params.item_population),
@@ -295,7 +295,7 @@ class Conditionals:
     def log_density(self, block, state):
         """Of this block of a state."""
         if block == "noise":
-            return stats.gamma.logpdf(state.alpha, self.shapes[block], scale=self.base.alpha)
+            return stats.gamma.logpdf(state.noise.alpha, self.shapes[block], scale=self.base.noise.alpha)
         if block in ("users", "items"):
             return self._rows(block, state)
         name = "user_population" if block.startswith("user") else "item_population"
@@ -382,8 +382,8 @@ def test_the_frame_of_the_broken_twins_is_right():
     for block in ("users", "items"):
         np.testing.assert_array_equal(whole(getattr(silent, block)), whole(getattr(kernel, block)))
         np.testing.assert_allclose(whole(getattr(numpy, block)), whole(getattr(kernel, block)), rtol=1e-9)
-    assert silent.alpha == kernel.alpha
-    assert numpy.alpha == pytest.approx(kernel.alpha, rel=1e-9)
+    assert silent.noise.alpha == kernel.noise.alpha
+    assert numpy.noise.alpha == pytest.approx(kernel.noise.alpha, rel=1e-9)
 
 
 ROWS = {"users", "items"}

@@ -69,7 +69,7 @@ def first_user_error(params, ratings):
 
 
 OF_UNEVEN = {
-    "log alpha": lambda params, ratings: np.log(params.alpha),
+    "log alpha": lambda params, ratings: np.log(params.noise.alpha),
     "log user precisions": lambda params, ratings: np.log(params.noise.users).mean(),
     "log item precisions": lambda params, ratings: np.log(params.noise.items).mean(),
     "of the user without ratings": lambda params, ratings: np.log(params.noise.users[3]),
@@ -285,11 +285,11 @@ class IgnoresScore(Logistic):
 class WrongShape(HeteroscedasticGaussian):
     """The precision of a user with n ratings drawn from Gamma(k + n, ...) for Gamma(k + n / 2, ...)."""
 
-    def learn(self, axis, side, squares, noise, rng):
-        drawn = super().learn(axis, side, squares, noise, rng)
-        if axis == "item":
+    def learn(self, given, squares, noise, rng):
+        drawn = super().learn(given, squares, noise, rng)
+        if given.axis == "item":
             return drawn
-        shape = noise.user_concentration + np.diff(side.offsets)
+        shape = noise.user_concentration + np.diff(given.side.offsets)
         users = rng.gamma(shape) / (noise.user_concentration + noise.alpha * squares / 2)
         return replace(drawn, users=users)
 
@@ -297,11 +297,11 @@ class WrongShape(HeteroscedasticGaussian):
 class UnweightedErrors(HeteroscedasticGaussian):
     """alpha learned from errors that are not weighted with the users' precisions."""
 
-    def learn(self, axis, side, squares, noise, rng):
-        drawn = super().learn(axis, side, squares, noise, rng)
-        if axis == "item":
+    def learn(self, given, squares, noise, rng):
+        drawn = super().learn(given, squares, noise, rng)
+        if given.axis == "item":
             return drawn
-        return replace(drawn, alpha=self.prior.posterior(len(side.columns), float(squares.sum())).draw(rng))
+        return replace(drawn, alpha=self.prior.posterior(len(given.side.columns), float(squares.sum())).draw(rng))
 
 
 class SharedWithoutVolume(HeteroscedasticGaussian):

@@ -178,7 +178,7 @@ def score_of(user, item):
 
 def calibration(model, n):
     ranked = {
-        "noise": lambda params, _: params.alpha,
+        "noise": lambda params, _: params.noise.alpha,
         "rated pair": score_of(0, 0),
         "unrated pair": score_of(0, 2),
         "user without ratings": score_of(3, 1),

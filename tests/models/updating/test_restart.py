@@ -32,7 +32,7 @@ def test_a_restart_begins_where_the_chains_ended(model):
         scores = np.einsum("nd,nd->n", state.users.factors[ratings.user_rows], state.items.factors[ratings.item_rows])
         scores += state.users.bias[ratings.user_rows] + state.items.bias[ratings.item_rows]
         errors = (ratings.values - draws.offset) / draws.scale - scores
-        assert np.mean(errors**2) < 2 / state.alpha
+        assert np.mean(errors**2) < 2 / state.noise.alpha
 
 
 def test_a_restart_never_begins_afresh(model, late, monkeypatch):

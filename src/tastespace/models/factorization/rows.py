@@ -98,12 +98,7 @@ class Factors:
 
     def averaged(self, where: BoolArray, others: Factors) -> Factors:
         """These rows, and those of a mask as the average of others."""
-        if not where.any():
-            return self
-        bias = self.bias
-        if bias is not None and others.average.bias is not None:
-            bias = np.where(where, others.average.bias, bias)
-        return Factors(np.where(where[:, None], others.average.factors, self.factors), bias)
+        return self.where(~where, others.average) if where.any() else self
 
     def masked(self, keep: BoolArray) -> Factors:
         """Some of the rows."""

@@ -31,7 +31,7 @@ from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
 from tastespace.models.factorization.likelihoods.base import Likelihood, Observations, likelihood_of
 from tastespace.models.factorization.likelihoods.gaussian import EXTREME
 from tastespace.models.factorization.likelihoods.sampled_negatives import SampledNegatives
-from tastespace.models.factorization.priors.normal_wishart import NormalWishart, NormalWishartPrior, prior_of
+from tastespace.models.factorization.priors.normal_wishart import BiasPrior, NormalWishart, NormalWishartPrior, prior_of
 from tastespace.models.factorization.priors.shrinkage import Shrinkage
 from tastespace.models.factorization.rank import column_search
 from tastespace.models.factorization.rows import Axis
@@ -197,15 +197,7 @@ class BPMF(Recommender):
         known = known._with_columns(known._columns(observed) if searched is None else searched.wanted_columns)
         model, schedule = known.story(observed), known.schedule(self.warmup, self.thin)
         found = known._sampled(
-            model,
-            observed,
-            rng,
-            observer,
-            schedule,
-            held_out=held_out,
-            checkpoints=checkpoints,
-            given=given,
-            searched=searched,
+            model, observed, rng, observer, schedule, held_out, checkpoints, given=given, searched=searched
         )
         return _taking_choices(found, negatives)
 
@@ -271,9 +263,9 @@ class BPMF(Recommender):
         rng: Generator,
         observer: Observer,
         schedule: Schedule,
-        *,
         held_out: Ratings | None = None,
         checkpoints: RunCheckpoints | None = None,
+        *,
         starts: Sequence[GibbsState] | None = None,
         given: Start | None = None,
         searched: column_search.RankSearch | None = None,
@@ -402,18 +394,13 @@ class BPMF(Recommender):
         return noise
 
     def _prior(self, n_rows: int, n_factors: int, likelihood: Likelihood[Any]) -> NormalWishartPrior:
-        rows = max(LEAST_PRIOR_ROWS, min(PRIOR_ROWS, PRIOR_SHARE * n_rows))
-        if self.prior_degrees is not None:
-            rows = self.prior_degrees
-        return NormalWishartPrior(
-            strength=self.prior_strength,
-            degrees=n_factors + rows,
-            scale=self.prior_scale,
-            # Cut-points say where scores are: the biases of levels have no mean of their own.
-            bias=KnownMean(0.0, BIAS_SHAPE, BIAS_RATE)
-            if likelihood.places_scores
-            else NormalGamma(0.0, self.prior_strength, BIAS_SHAPE, BIAS_RATE),
-        )
+        rows, strength = self.prior_degrees, self.prior_strength
+        if rows is None:
+            rows = max(LEAST_PRIOR_ROWS, min(PRIOR_ROWS, PRIOR_SHARE * n_rows))
+        bias: BiasPrior = NormalGamma(0.0, strength, BIAS_SHAPE, BIAS_RATE)
+        if likelihood.places_scores:  # Cut-points say where scores are: the biases of levels have no mean of their own.
+            bias = KnownMean(0.0, BIAS_SHAPE, BIAS_RATE)
+        return NormalWishartPrior(strength, n_factors + rows, self.prior_scale, bias)
 
 
 def _taking_choices(posterior: DrawsPosterior, negatives: SampledNegatives | None) -> DrawsPosterior:

@@ -52,11 +52,6 @@ class GibbsState:
     noise: Noise
     tuning: DualAveraging | None = None  # of moves that have something to be tuned
 
-    @property
-    def alpha(self) -> float:
-        """The precision of the noise."""
-        return self.noise.alpha
-
 
 @dataclass(frozen=True, eq=False)
 class GibbsSweep:
@@ -88,7 +83,7 @@ class GibbsSweep:
 
     def step(self, state: GibbsState, rng: Generator) -> tuple[GibbsState, Stats]:
         users, items, noise, model, threads = state.users, state.items, state.noise, self.model, self.threads
-        likelihood, by_user, by_item = model.likelihood, self.observed.by_user, self.observed.by_item
+        likelihood, by_item = model.likelihood, self.observed.by_item
         require_finite("precision of the noise", noise.alpha)
         user_population = model.user_prior.draw(users, state.user_population, rng)
         item_population = model.item_prior.draw(items, state.item_population, rng)
@@ -101,10 +96,10 @@ class GibbsSweep:
             given = likelihood.augment(GivenRows("item", by_item, items, users, threads), noise, rng)
             moved = model.item_moves.moved(given, item_population, tuning, rng)
             items, tuning, of_moves = moved.points, moved.tuning, moved.stats
-            noise = likelihood.learn("item", by_item, moved.squares, noise, rng)
+            noise = likelihood.learn(given, moved.squares, noise, rng)
             given = likelihood.augment(self._users(users, items), noise, rng)
             users, squares = model.user_moves.drawn(given, user_population, rng)
-            noise = likelihood.learn("user", by_user, squares, noise, rng)
+            noise = likelihood.learn(given, squares, noise, rng)
             require_finite("precision of the noise", noise.alpha)
         state = GibbsState(users, items, user_population, item_population, noise, tuning)
         return state, {**self._figures(state, squares), **of_moves}

@@ -126,7 +126,7 @@ class KeptDraw:
             given = replace(given, rows=rows)
         for _ in range(likelihood.row_steps):
             rows, squares = moves.drawn(likelihood.augment(given, noise, rng), population, rng)
-            given, noise = replace(given, rows=rows), likelihood.learn(axis, side, squares, noise, rng)
+            given, noise = replace(given, rows=rows), likelihood.learn(given, squares, noise, rng)
         return rows, noise
 
 

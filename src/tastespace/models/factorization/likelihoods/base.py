@@ -210,7 +210,7 @@ class Likelihood(Settings, ServedLikelihood, Generic[N]):
     def augment(self, given: GivenRows, noise: N, rng: Generator) -> GivenRows:
         """The rows with the responses that they are drawn from; those given are the ratings."""
 
-    def learn(self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: N, rng: Generator) -> N:
+    def learn(self, given: GivenRows, squares: DoubleArray, noise: N, rng: Generator) -> N:
         """The noise given the squared errors (weighted, but not with the row's own precision) of the rows drawn."""
         return noise
 

@@ -26,7 +26,7 @@ from tastespace.models.base.parameters import check_number, check_option
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base
 from tastespace.models.factorization.likelihoods.base import Likelihood, N, Noise, Observations
-from tastespace.models.factorization.rows import Axis, GivenRows, RatingBlock, sum_of_rows
+from tastespace.models.factorization.rows import GivenRows, sum_of_rows
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
@@ -102,10 +102,10 @@ class Gaussian(NormalNoise[Noise]):
     def augment(self, given: GivenRows, noise: Noise, rng: Generator) -> GivenRows:
         return replace(given, alpha=noise.alpha)
 
-    def learn(self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: Noise, rng: Generator) -> Noise:
-        if axis == "item" or self.prior is None:
+    def learn(self, given: GivenRows, squares: DoubleArray, noise: Noise, rng: Generator) -> Noise:
+        if given.axis == "item" or self.prior is None:
             return noise
-        return Noise(self.prior.posterior(len(side.columns), sum_of_rows(squares)).draw(rng))
+        return Noise(self.prior.posterior(len(given.side.columns), sum_of_rows(squares)).draw(rng))
 
     def simulate(self, scores: DoubleArray, where: Ratings, noise: Noise, rng: Generator) -> DoubleArray:
         simulated: DoubleArray = scores + rng.standard_normal(len(scores)) / noise.alpha**0.5

@@ -28,7 +28,7 @@ from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base
 from tastespace.models.factorization.likelihoods.base import Likelihood, Noise, Observations
 from tastespace.models.factorization.likelihoods.gaussian import NormalNoise
-from tastespace.models.factorization.rows import Axis, GivenRows, RatingBlock, row_blocks, sum_of_rows
+from tastespace.models.factorization.rows import Axis, GivenRows, row_blocks, sum_of_rows
 from tastespace.randomness import generator
 
 if TYPE_CHECKING:
@@ -75,17 +75,13 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
 
     def settle(self, users: GivenRows, noise: RowPrecisions, rng: Generator) -> RowPrecisions:
         """The spreads, and how alpha shares with the factors, which the errors do not tell."""
-        noise = replace(
-            noise,
-            user_concentration=draw_concentration(noise.users, rng),
-            item_concentration=draw_concentration(noise.items, rng),
-        )
-        prior = self.prior
+        of_users, of_items = draw_concentration(noise.users, rng), draw_concentration(noise.items, rng)
+        noise, prior = replace(noise, user_concentration=of_users, item_concentration=of_items), self.prior
         if prior is None:
             return noise
-        factor = share(prior, noise.alpha, noise.users, noise.user_concentration, rng)
+        factor = share(prior, noise.alpha, noise.users, of_users, rng)
         noise = replace(noise, alpha=noise.alpha * factor, users=noise.users / factor)
-        factor = share(prior, noise.alpha, noise.items, noise.item_concentration, rng)
+        factor = share(prior, noise.alpha, noise.items, of_items, rng)
         return replace(noise, alpha=noise.alpha * factor, items=noise.items / factor)
 
     def augment(self, given: GivenRows, noise: RowPrecisions, rng: Generator) -> GivenRows:
@@ -94,16 +90,14 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
         side = replace(given.side, column_weights=others.astype(dtype))
         return replace(given, side=side, alpha=noise.alpha, row_precision=own.astype(dtype))
 
-    def learn(
-        self, axis: Axis, side: RatingBlock, squares: DoubleArray, noise: RowPrecisions, rng: Generator
-    ) -> RowPrecisions:
-        counts = np.diff(side.offsets)
-        if axis == "item":
+    def learn(self, given: GivenRows, squares: DoubleArray, noise: RowPrecisions, rng: Generator) -> RowPrecisions:
+        counts = np.diff(given.side.offsets)
+        if given.axis == "item":
             return replace(noise, items=draw_precisions(noise.item_concentration, counts, noise.alpha * squares, rng))
         users = draw_precisions(noise.user_concentration, counts, noise.alpha * squares, rng)
         if self.prior is None:
             return replace(noise, users=users)
-        alpha = self.prior.posterior(len(side.columns), sum_of_rows(users * squares)).draw(rng)
+        alpha = self.prior.posterior(len(given.side.columns), sum_of_rows(users * squares)).draw(rng)
         return replace(noise, users=users, alpha=alpha)
 
     def simulate(self, scores: DoubleArray, where: Ratings, noise: RowPrecisions, rng: Generator) -> DoubleArray:

@@ -60,29 +60,26 @@ class Leftover:
 
     errors: Any  # a sparse matrix
     mask: Any  # 1 where there is an error
-    by_column: Any  # both transposed
-    column_mask: Any
 
     @classmethod
     def of(cls, errors: DoubleArray, columns: IntArray, offsets: OffsetArray, n_columns: int) -> Leftover:
         shape = (len(offsets) - 1, n_columns)
-        matrix = sparse.csr_matrix((errors, columns, offsets), shape)
-        mask = sparse.csr_matrix((np.ones(len(errors)), columns, offsets), shape)
-        return cls(matrix, mask, matrix.T, mask.T)
+        return cls(*(sparse.csr_matrix((values, columns, offsets), shape) for values in (errors, np.ones(len(errors)))))
 
     @property
     def transposed(self) -> Leftover:
-        return Leftover(self.by_column, self.column_mask, self.errors, self.mask)
+        return Leftover(self.errors.T, self.mask.T)
 
     def guide(self, a_precision: float, b_precision: float, noise: float) -> Guide:
         """What is known of b, a being unknown as well."""
-        mean, variance = _leading(self.errors, self.by_column), np.zeros(self.errors.shape[1])
+        by_column, column_mask = self.errors.T, self.mask.T
+        mean, variance = _leading(self.errors, by_column), np.zeros(self.errors.shape[1])
         precision = np.full(self.errors.shape[1], b_precision)
         for _ in range(ITERATIONS):
             of_a = a_precision + noise * (self.mask @ (mean**2 + variance))
             a = noise * (self.errors @ mean) / of_a
-            precision = b_precision + noise * (self.column_mask @ (a**2 + 1 / of_a))
-            mean, variance = noise * (self.by_column @ a) / precision, 1 / precision
+            precision = b_precision + noise * (column_mask @ (a**2 + 1 / of_a))
+            mean, variance = noise * (by_column @ a) / precision, 1 / precision
         return Guide(mean, precision)
 
     def given(self, b: DoubleArray, a_precision: float, noise: float) -> tuple[DoubleArray, DoubleArray]:

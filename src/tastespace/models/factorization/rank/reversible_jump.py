@@ -285,14 +285,9 @@ class ReversibleJump:
         last, cooled = chain.last, list[Stats]()
         if plan.quench:
             last, cooled = ascend(sampler, last, rng, steps=plan.quench, phase="cooling", observer=observer)
-        return JumpRun(
-            ranks=np.array(chain.draws),
-            max_rank=max_rank,
-            trace=_by_name([*chain.trace, *cooled]),
-            plan=plan,
-            precisions=last.state.precisions,
-            predicted=kept.mean(),
-        )
+        steps = [*chain.trace, *cooled]
+        trace = {name: np.array([stats[name] for stats in steps]) for name in steps[0]}
+        return JumpRun(np.array(chain.draws), max_rank, trace, plan, last.state.precisions, kept.mean())
 
     def _pairs(self, target: rank_target.RankTarget) -> Sequence[MovePair[rank_target.RankState, Any, Any]]:
         if self.births != "blind":
@@ -355,7 +350,3 @@ class _Predictions:
             return None
         mean = self.observed.mean + self.observed.standard_deviation * self.total / self.n
         return np.clip(mean, *self.observed.range).astype(np.float32)
-
-
-def _by_name(trace: Sequence[Stats]) -> dict[str, DoubleArray]:
-    return {name: np.array([stats[name] for stats in trace]) for name in trace[0]}

@@ -126,8 +126,10 @@ class RankTarget:
 
     def log_density(self, state: RankState) -> float:
         """log p_T of the state."""
-        precisions = state.tempered
-        density = self._log_likelihood(precisions.noise, state)
+        precisions, density = state.tempered, 0.0
+        if precisions.noise:
+            n, noise = len(self.observed), precisions.noise
+            density = (n * log(noise / (2 * pi)) - noise * self.squares(state)) / 2
         for precision, values in state.blocks(precisions):
             density += log_normal(values, precision)
         return density - log(self.max_rank)
@@ -136,11 +138,6 @@ class RankTarget:
         """The energy: what a cooling chain brings down, the same at every temperature."""
         parts = [precision * _square(values) for precision, values in state.blocks(state.precisions)]
         return 0.5 * sum(parts, state.precisions.noise * self.squares(state))
-
-    def _log_likelihood(self, noise: float, state: RankState) -> float:
-        if noise == 0:
-            return 0.0
-        return (len(self.observed) * log(noise / (2 * pi)) - noise * self.squares(state)) / 2
 
 
 def log_normal(values: AnyFloats, precision: float) -> float:
