@@ -446,7 +446,7 @@ def mixing_of_sampler(data: Path | None, name: str, model: str, steps: int, quic
         start = time.process_time()
         state, stats = sweep.step(state, rng)
         seconds += time.process_time() - start
-        predictions.append(watched.predict(state, watched.user_rows, watched.item_rows))
+        predictions.append(watched.predict(state, *watched.pairs))
         figures.append([stats[key] for key in WATCHED])
     n, of_pairs = len(predictions), np.array(predictions, np.float64).T[:, None]
     effective = effective_for_mean(of_pairs)

@@ -262,20 +262,15 @@ TRIES = 20  # for each pair: where almost everything is rated, a rated one will 
 class Watched:
     """The pairs that all chains of a run are watched by."""
 
-    user_rows: IntArray
-    item_rows: IntArray
-    held_out_users: IntArray
-    held_out_items: IntArray
-    held_out_values: FloatArray
+    pairs: tuple[IntArray, IntArray]  # users and items
+    held_out: tuple[IntArray, IntArray, FloatArray]  # users, items and values
     model: FactorModel
     rating_range: tuple[float, float]
 
     @classmethod
     def of(cls, observed: Ratings, held_out: Ratings | None, model: FactorModel, rng: Generator) -> Watched:
         """Users and items as often as they rate and are rated, paired at random; unrated pairs where there are any."""
-        user_rows, item_rows = _unrated_pairs(observed, rng)
-        users, items, values = aligned(observed, held_out)
-        return cls(user_rows, item_rows, users, items, values, model, observed.range)
+        return cls(_unrated_pairs(observed, rng), aligned(observed, held_out), model, observed.range)
 
     def predict(self, state: GibbsState, user_rows: IntArray, item_rows: IntArray) -> FloatArray:
         """Expected ratings of a state."""
@@ -295,18 +290,18 @@ class Watch:
     n: int = 0
 
     def __call__(self, state: GibbsState, step: int) -> Stats:
-        watched = self.watched
-        self.predictions.append(watched.predict(state, watched.user_rows, watched.item_rows))
-        if not len(watched.held_out_values):
+        watched, (users, items, values) = self.watched, self.watched.held_out
+        self.predictions.append(watched.predict(state, *watched.pairs))
+        if not len(values):
             return {}
-        now = watched.predict(state, watched.held_out_users, watched.held_out_items).astype(np.float64)
+        now = watched.predict(state, users, items).astype(np.float64)
         if step <= self.warmup:
             mean = now
         else:
             self.total = now if self.total is None else self.total + now
             self.n += 1
             mean = self.total / self.n
-        errors = np.clip(mean, *watched.rating_range) - watched.held_out_values
+        errors = np.clip(mean, *watched.rating_range) - values
         return {"held-out rmse": sqrt(float(np.mean(errors**2)))}
 
     def saved(self) -> dict[str, Any]:

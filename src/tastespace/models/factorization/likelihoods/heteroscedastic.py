@@ -26,7 +26,6 @@ from tastespace.inference.transition import Stats
 from tastespace.lazy import special
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base
-from tastespace.models.factorization.likelihoods.base import Likelihood, Noise, Observations
 from tastespace.models.factorization.likelihoods.gaussian import NormalNoise
 from tastespace.models.factorization.rows import Axis, GivenRows, row_blocks, sum_of_rows
 from tastespace.randomness import generator
@@ -41,7 +40,7 @@ BLOCK_ROWS = 4096  # whose noise is summarised together
 
 
 @dataclass(frozen=True, eq=False)
-class RowPrecisions(Noise):
+class RowPrecisions(base.Noise):
     """alpha, and the factors of users and items."""
 
     users: AnyFloats  # a, one a user
@@ -63,7 +62,7 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
 
     name: ClassVar[str] = "heteroscedastic"
 
-    def init(self, observed: Observations) -> RowPrecisions:
+    def init(self, observed: base.Observations) -> RowPrecisions:
         users, items = (np.ones(len(side.offsets) - 1) for side in (observed.by_user, observed.by_item))
         return RowPrecisions(self.first_alpha(), users, items, FIRST_CONCENTRATION, FIRST_CONCENTRATION)
 
@@ -134,7 +133,7 @@ class HeteroscedasticGaussian(NormalNoise[RowPrecisions]):
             "item_noise": _summary_by_block(items, alpha, scale),  # M x 4
         }
 
-    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
+    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[base.Likelihood[Any], base.Noise]:
         alpha = float(draws.alpha[s])
         of_users, of_items = (float(concentration) for concentration in draws.noise["concentrations"][s])
         items: DoubleArray = draws.noise["item_precision"][:n_items, s].astype(np.float64)

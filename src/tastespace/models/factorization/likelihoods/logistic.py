@@ -36,7 +36,6 @@ from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.implicit.cells import GROWTHS, Confidence
 from tastespace.models.factorization.implicit.negatives import Panel
 from tastespace.models.factorization.likelihoods import base
-from tastespace.models.factorization.likelihoods.base import Likelihood, Noise
 from tastespace.models.factorization.likelihoods.binary import EDGE, Binary
 from tastespace.models.factorization.likelihoods.ordinal import LEAST_CURVATURE, parabolas
 from tastespace.models.factorization.likelihoods.sampled_negatives import chosen_only
@@ -67,15 +66,15 @@ class Logistic(Binary):
     def score_of(self, share: float) -> float:
         return float(special.logit(share))
 
-    def augment(self, given: GivenRows, noise: Noise, rng: Generator) -> GivenRows:
+    def augment(self, given: GivenRows, noise: base.Noise, rng: Generator) -> GivenRows:
         weights = given.scores(self._offset)
         _native.draw_polya_gamma(weights, int(rng.integers(1 << 63)), weights, given.threads)
         return given.responding((given.side.targets - weights.dtype.type(0.5)) / weights, self._offset, weights)
 
-    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
-        return self, Noise(1.0)
+    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[base.Likelihood[Any], base.Noise]:
+        return self, base.Noise(1.0)
 
-    def approach(self, given: GivenRows, noise: Noise) -> GivenRows | None:
+    def approach(self, given: GivenRows, noise: base.Noise) -> GivenRows | None:
         scores = given.scores(self._offset).astype(np.float64)
         is_yes = given.side.targets > EDGE
         chance, half = special.expit(scores), np.maximum(0.5 * np.abs(scores), 1e-4)
@@ -85,12 +84,8 @@ class Logistic(Binary):
         return parabolas(given, scores, is_yes - chance, curvature, self._offset)
 
     def fold_in(self, draws: ItemDraws, ratings: CSR, roots: FloatArray | None, threads: int) -> base.Folded:
-        how = {
-            "kind": "logistic",
-            "approach": base.APPROACH,
-            "edges": EDGE.astype(np.float32),
-            "latent_offset": self._offset,
-        }
+        offset, edges = self._offset, EDGE.astype(np.float32)
+        how = {"kind": "logistic", "approach": base.APPROACH, "edges": edges, "latent_offset": offset}
         return base.Folded(base.fold_in_latent(draws, ratings, roots, threads, how, is_standard=False))
 
     def predictive(self, draws: ItemDraws, scores: base.ScoreDraws, units: base.Units) -> PredictiveDistribution:

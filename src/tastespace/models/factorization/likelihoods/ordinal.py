@@ -28,7 +28,6 @@ from tastespace.lazy import special
 from tastespace.models.base.parameters import check_ascending
 from tastespace.models.base.posterior import PredictiveDistribution
 from tastespace.models.factorization.likelihoods import base, cut_points
-from tastespace.models.factorization.likelihoods.base import Likelihood, Noise, Observations
 from tastespace.models.factorization.rows import GivenRows, RatingBlock
 
 if TYPE_CHECKING:
@@ -38,14 +37,14 @@ LEAST_CURVATURE, LEAST_CHANCE = 1e-4, 1e-280
 
 
 @dataclass(frozen=True, eq=False)
-class CutPoints(Noise):
+class CutPoints(base.Noise):
     """The cut-points between levels; alpha is 1."""
 
     cuts: DoubleArray
 
 
 @dataclass(frozen=True)
-class Ordinal(Likelihood[CutPoints]):
+class Ordinal(base.Likelihood[CutPoints]):
     """Ratings are levels, such as stars, between learned cut-points.
 
     `levels` are all levels there are, ascending, at any distances; None for those in use.
@@ -65,17 +64,17 @@ class Ordinal(Likelihood[CutPoints]):
         if self.levels is not None:
             check_ascending("levels", self.levels, least=2, most=MOST_LEVELS)
 
-    def bind(self, observed: Ratings) -> tuple[Likelihood[CutPoints], float, float]:
+    def bind(self, observed: Ratings) -> tuple[base.Likelihood[CutPoints], float, float]:
         return Ordinal(tuple(_levels_of(observed.values, self.levels).tolist())), 0.0, 1.0
 
     def units(self, observed: Ratings) -> base.Units:
         return base.Units.of_levels(self._known, observed.mean)
 
-    def keep_levels(self, levels: DoubleArray | None) -> Likelihood[CutPoints]:
+    def keep_levels(self, levels: DoubleArray | None) -> base.Likelihood[CutPoints]:
         # A level stays one though nobody uses it any longer: the cut-points beside it are there.
         return self if levels is None else Ordinal(tuple(levels.tolist()))
 
-    def matches(self, asked: Likelihood[Any]) -> bool:
+    def matches(self, asked: base.Likelihood[Any]) -> bool:
         # Draws of yes and no by a normal response are saved as those of two levels.
         return asked.name == self.name or (len(self._known) == 2 and asked.name == "probit" and not asked.takes_choices)
 
@@ -90,7 +89,7 @@ class Ordinal(Likelihood[CutPoints]):
         levels = np.array(self._known)
         return np.asarray((levels[1:] + levels[:-1]) / 2)
 
-    def init(self, observed: Observations) -> CutPoints:
+    def init(self, observed: base.Observations) -> CutPoints:
         counts = np.bincount(np.searchsorted(self.edges, observed.by_user.targets), minlength=len(self._known))
         return CutPoints(1.0, cut_points.likely_cuts(counts.astype(np.float64), 0.0, 1.0))
 
@@ -130,7 +129,7 @@ class Ordinal(Likelihood[CutPoints]):
     def stack(self, noises: Sequence[CutPoints], scale: float) -> base.Arrays:
         return {"cuts": np.stack([noise.cuts for noise in noises])}  # S x (K - 1)
 
-    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[Likelihood[Any], Noise]:
+    def at(self, draws: ItemDraws, s: int, n_users: int, n_items: int) -> tuple[base.Likelihood[Any], base.Noise]:
         return self, CutPoints(1.0, draws.noise["cuts"][s])
 
     def approach(self, given: GivenRows, noise: CutPoints) -> GivenRows | None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tastespace.arrays import AnyFloats, BoolArray, DoubleArray, contiguous
+from tastespace.arrays import AnyFloats, DoubleArray, contiguous
 from tastespace.distributions.conjugate import KnownMean, NormalGamma
 from tastespace.distributions.conjugate import NormalWishart as NormalWishartDistribution
 from tastespace.errors import InvalidParameterError
@@ -27,7 +27,7 @@ from tastespace.models.factorization.rows import Factors, Moments, RowPrior
 from tastespace.settings import settings_of
 
 if TYPE_CHECKING:
-    from tastespace.models.factorization.priors.shrinkage import Shrinkage
+    from tastespace.models.factorization.priors.shrinkage import Shrinkage, ShrinkingPrior
 
 
 @dataclass(frozen=True)
@@ -169,32 +169,14 @@ class FactorPrior(Protocol):
         """Hyper-parameters before any row is known."""
 
     @property
-    def columns(self) -> ShrinkingColumns | None:
-        """How columns shrink that are of no use; None where they do not."""
+    def columns(self) -> ShrinkingPrior | None:
+        """Itself, where columns shrink that are of no use; else None."""
 
     def draw(self, rows: Factors, current: Population | None, rng: Generator) -> Population:
         """Hyper-parameters given the rows and, for those that are drawn in turn, where they are; None for anywhere."""
 
     def log_density(self, population: Population) -> float:
         """Log density of the hyper-parameters."""
-
-
-class ShrinkingColumns(Protocol):
-    """A prior under which columns that are of no use shrink, and the others can be counted."""
-
-    @property
-    def least(self) -> float:
-        """The variance of a column that is as good as nothing."""
-
-    @property
-    def adds_columns(self) -> bool:
-        """Whether one more is to be tried where all that there are are of use."""
-
-    def active(self, population: Population) -> BoolArray:
-        """Which columns are of use."""
-
-    def in_units(self, unit: float) -> FactorPrior:
-        """The same for columns whose variances are all times this."""
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,7 @@ class CumulativePrior:
     strength: float  # how many rows the mean 0 is worth
     bias: normal.BiasPrior
 
-    adds_columns = True
+    adds_columns = True  # one more is tried where all that there are are of use
 
     @property
     def columns(self) -> Self:
@@ -236,6 +236,9 @@ class CumulativePrior:
     def _variances(self, labels: Labels, squares: DoubleArray, n: int, rng: Generator) -> DoubleArray:
         slabs = (self.rate + squares / 2) / rng.gamma(self.shape + n / 2, size=len(labels))
         return np.where(labels > np.arange(len(labels)), slabs, self.spike)
+
+
+ShrinkingPrior = CumulativePrior | RelevancePrior  # columns that are of no use shrink, and the others can be counted
 
 
 def _bounded(sticks: DoubleArray) -> DoubleArray:
@@ -335,7 +338,7 @@ def unit_of(observed: Ratings) -> float:
 
 def shrinking_prior(
     kind: ShrinkageKind, unit: float, n_rows: int, n_factors: int, like: NormalWishartPrior
-) -> CumulativePrior | RelevancePrior:
+) -> ShrinkingPrior:
     """That of a side with so many rows, held back as by another prior; means and biases are as that has them."""
     held_back = 0.0 if like.degrees is None else (like.degrees - n_factors) / 2
     if kind == "cumulative":

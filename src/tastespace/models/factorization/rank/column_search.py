@@ -25,6 +25,7 @@ from tastespace.inference.drivers import Schedule, sample
 from tastespace.inference.transition import ACTIVE, Stats, Trace
 from tastespace.models.factorization.gibbs.sweep import GibbsState, GibbsSweep
 from tastespace.models.factorization.priors import normal_wishart as populations
+from tastespace.models.factorization.priors.shrinkage import ShrinkingPrior
 from tastespace.models.factorization.rows import Factors
 from tastespace.progress import Observer
 
@@ -138,7 +139,7 @@ def most_frequent(counts: NDArray[np.int64]) -> int:
     return int(values[np.argmax(times)])
 
 
-def _shrinking(sweep: GibbsSweep, state: GibbsState) -> tuple[populations.ShrinkingColumns, populations.Population]:
+def _shrinking(sweep: GibbsSweep, state: GibbsState) -> tuple[ShrinkingPrior, populations.Population]:
     """The prior of the side whose columns shrink, and what it has drawn."""
     of_users, of_items = sweep.model.user_prior.columns, sweep.model.item_prior.columns
     if of_users is not None:
