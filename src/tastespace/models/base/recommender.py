@@ -143,7 +143,7 @@ class Recommender(ABC):
         self.posterior_ = posterior
         self.seed_ = seed
         self.rating_range_ = rating_range
-        self.seen_ = updates.TrainingSummary.of(observed) if seen is None else seen
+        self.seen_ = seen or updates.TrainingSummary(len(observed), observed.n_users, observed.n_items)
         self.news_: updates.UpdateSummary | None = None  # what an update brought
         self.index_: StoredIndex | None = None  # the one chosen for these items
         self._prepared, self._expected = Prepared(posterior, observed), self._expected_of(observed)

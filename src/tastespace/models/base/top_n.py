@@ -72,11 +72,12 @@ class Lists:
     pool: IntArray | None  # the best by expected rating, more than are listed; None where every item was looked at
 
 
+@dataclass(eq=False)
 class Prepared:
     """What a fitted recommender makes once, when it is first needed, and keeps for all requests."""
 
-    def __init__(self, posterior: posteriors.Posterior, ratings: Ratings) -> None:
-        self._posterior, self._ratings = posterior, ratings
+    _posterior: posteriors.Posterior
+    _ratings: Ratings
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy makes its own."""

@@ -221,16 +221,19 @@ class NormalWishartPrior:
     columns: ClassVar[None] = None
 
     def sample(self, n_factors: int, biases: bool, rng: Generator) -> Population:
-        return NormalPopulation(*self._factors(n_factors).draw(rng), *drawn_bias(self.bias, biases, rng))
+        return NormalPopulation(*self._factors(n_factors).draw(rng), *(self.bias.draw(rng) if biases else ()))
 
     def draw(self, rows: Factors, current: Population | None, rng: Generator) -> Population:
         of_rows = rows.moments
         factors = self._factors(len(of_rows.total)).posterior(of_rows.n, of_rows.total, of_rows.gram)
-        return NormalPopulation(*factors.draw(rng), *bias_given(self.bias, of_rows, rng))
+        bias = self.bias.posterior(of_rows.n, of_rows.bias_total, of_rows.bias_squares)
+        return NormalPopulation(*factors.draw(rng), *(bias.draw(rng) if of_rows.has_bias else ()))
 
     def log_density(self, population: Population) -> float:
         density = self._factors(len(population.mean)).log_density(population.mean, population.precision)
-        return density + bias_log_density(self.bias, population)
+        if population.bias_precision:
+            density += self.bias.log_density(population.bias_mean, population.bias_precision)
+        return density
 
     def _factors(self, n_factors: int) -> NormalWishartDistribution:
         degrees = float(n_factors) if self.degrees is None else self.degrees
