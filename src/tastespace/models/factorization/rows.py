@@ -325,16 +325,9 @@ def require_finite(what: str, figure: float) -> None:
 def row_scores(side: RatingBlock, rows: Factors, other: Factors, offset: float = 0.0, threads: int = 1) -> AnyFloats:
     """offset + biases + inner product of each rating, in the order and type of the side."""
     out = np.empty(len(side.columns), rows.factors.dtype)
+    biases: dict[str, Any] = {"row_bias": rows.bias, "other_bias": other.bias}
     _native.score_rows(
-        side.offsets,
-        side.columns,
-        rows.factors,
-        other.factors,
-        out,
-        row_bias=rows.bias,
-        other_bias=other.bias,
-        offset=offset,
-        threads=threads,
+        side.offsets, side.columns, rows.factors, other.factors, out, **biases, offset=offset, threads=threads
     )
     return out
 
@@ -345,17 +338,8 @@ def score_pairs(
     """offset + biases + inner product of each pair, in single precision; row -1 contributes nothing."""
     out = np.empty(len(user_rows), np.float32)
     users, items = _single(users), _single(items)
-    _native.score_pairs(
-        np.ascontiguousarray(user_rows, np.int32),
-        np.ascontiguousarray(item_rows, np.int32),
-        users.factors,
-        items.factors,
-        users.bias,
-        items.bias,
-        offset,
-        out,
-        threads,
-    )
+    pairs = np.ascontiguousarray(user_rows, np.int32), np.ascontiguousarray(item_rows, np.int32)
+    _native.score_pairs(*pairs, users.factors, items.factors, users.bias, items.bias, offset, out, threads)
     return out
 
 

@@ -129,17 +129,6 @@ class BPMF(Recommender):
     def check(self) -> None:
         super().check()
         check_int_or_auto("n_factors", self.n_factors, least=1)
-        self._check_axes()
-        check_int_or_auto("draws", self.draws, least=1)
-        for name, least in (("chains", 1), ("warmup", 0), ("thin", 1), ("inner_sweeps", 1)):
-            check_int(name, getattr(self, name), least=least)
-        for name in ("prior_strength", "prior_scale"):
-            check_number(name, getattr(self, name), above=1 / EXTREME, below=EXTREME)
-        if self.prior_degrees is not None:
-            check_number("prior_degrees", self.prior_degrees, least=0, below=EXTREME)
-
-    def _check_axes(self) -> None:
-        """Likelihood and prior, and what goes with them."""
         prior, likelihood = prior_of(self.prior, self.n_factors), likelihood_of(self.likelihood)
         if isinstance(prior, Shrinkage) and self.n_factors != "auto" and prior.max_factors != Shrinkage.max_factors:
             raise InvalidParameterError(
@@ -151,6 +140,13 @@ class BPMF(Recommender):
                 "weights is 'evidence', which is known in closed form for constant Gaussian noise only; expected "
                 "weights='equal'"
             )
+        check_int_or_auto("draws", self.draws, least=1)
+        for name, least in (("chains", 1), ("warmup", 0), ("thin", 1), ("inner_sweeps", 1)):
+            check_int(name, getattr(self, name), least=least)
+        for name in ("prior_strength", "prior_scale"):
+            check_number(name, getattr(self, name), above=1 / EXTREME, below=EXTREME)
+        if self.prior_degrees is not None:
+            check_number("prior_degrees", self.prior_degrees, least=0, below=EXTREME)
 
     def story(self, observed: Ratings) -> FactorModel:
         """The model of these ratings: what is believed before their values are seen, but for mean and scale.
@@ -212,11 +208,11 @@ class BPMF(Recommender):
 
     def _columns(self, observed: Ratings) -> int:
         """Of factors; where their number is to be found, the most that there can be."""
+        if not isinstance(self.n_factors, str):
+            return self.n_factors
         prior = prior_of(self.prior, self.n_factors)
-        if isinstance(self.n_factors, str) and isinstance(prior, Shrinkage):
-            return column_search.most_columns(prior.max_factors, observed)
-        assert not isinstance(self.n_factors, str)
-        return self.n_factors
+        assert isinstance(prior, Shrinkage)
+        return column_search.most_columns(prior.max_factors, observed)
 
     def _with_columns(self, n: int) -> Self:
         """The same model with a known number of factors."""

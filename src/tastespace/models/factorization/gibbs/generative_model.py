@@ -47,13 +47,10 @@ class FactorModel:
         """Parameters for as many users and items as these ratings have."""
         user_population = self.user_prior.sample(self.n_factors, self.has_biases, rng)
         item_population = self.item_prior.sample(self.n_factors, self.has_biases, rng)
-        return GibbsState(
-            users=user_population.draw_rows(where.n_users, self.dtype, rng),
-            items=item_population.draw_rows(where.n_items, self.dtype, rng),
-            user_population=user_population,
-            item_population=item_population,
-            noise=self.likelihood.sample(where.n_users, where.n_items, rng),
-        )
+        users = user_population.draw_rows(where.n_users, self.dtype, rng)
+        items = item_population.draw_rows(where.n_items, self.dtype, rng)
+        noise = self.likelihood.sample(where.n_users, where.n_items, rng)
+        return GibbsState(users, items, user_population, item_population, noise)
 
     def simulate(self, params: GibbsState, where: Ratings, rng: Generator) -> Ratings:
         """Ratings of the same pairs."""

@@ -41,9 +41,6 @@ class UserDraws:
     weights: FloatMatrix  # B x S: what each draw counts for a user; rows sum to 1
     precision: FloatMatrix | None = None  # B x S: of the users' own noise, where they have one
 
-    def __len__(self) -> int:
-        return len(self.means)
-
 
 @dataclass(frozen=True, eq=False)
 class Populations:
@@ -106,9 +103,8 @@ class Populations:
     @cached_property
     def log_determinant(self) -> DoubleArray:
         """Of the precision of factors and bias together."""
-        of_bias = np.where(
-            self.bias_precisions > 0, np.log(np.where(self.bias_precisions > 0, self.bias_precisions, 1)), 0
-        )
+        precisions = self.bias_precisions
+        of_bias = np.log(precisions, out=np.zeros_like(precisions), where=precisions > 0)
         return np.asarray(np.linalg.slogdet(self.precisions)[1] + of_bias)
 
     @cached_property

@@ -41,8 +41,7 @@ def check_parameters(posterior: DrawsPosterior, parameters: Mapping[str, Any]) -
     """Refuse to go on with parameters that are not those of the fit."""
     draws, trace = posterior.draws, posterior.trace
     assert trace is not None
-    is_joint = draws.sphere is not None and draws.sphere.has_joint_bias
-    biases = "on-sphere" if is_joint else draws.has_biases
+    biases = "on-sphere" if draws.sphere is not None and draws.sphere.has_joint_bias else draws.has_biases
     found: dict[str, Any] = {"biases": biases, "chains": trace.chains}
     if parameters["n_factors"] != "auto":
         found["n_factors"] = draws.n_factors

@@ -84,12 +84,8 @@ class SpherePopulation:
 
     def prior(self, dtype: Any) -> RowPrior:
         n, linear = self._n_factors, self.concentration / self.sphere.radius * self.direction
-        return RowPrior(
-            precision=np.zeros((n, n), dtype),
-            linear=linear.astype(dtype)[None],
-            bias_precision=self.own_bias_precision,
-            bias_linear=self.own_bias_precision * self.own_bias_mean,
-        )
+        of_bias = self.own_bias_precision, self.own_bias_precision * self.own_bias_mean
+        return RowPrior(np.zeros((n, n), dtype), linear.astype(dtype)[None], *of_bias)
 
     def draw_rows(self, n: int, dtype: Any, rng: Generator) -> Factors:
         around = np.broadcast_to(self.direction, (n, len(self.direction)))

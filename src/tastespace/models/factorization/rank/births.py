@@ -66,10 +66,6 @@ class Leftover:
         shape = (len(offsets) - 1, n_columns)
         return cls(*(sparse.csr_matrix((values, columns, offsets), shape) for values in (errors, np.ones(len(errors)))))
 
-    @property
-    def transposed(self) -> Leftover:
-        return Leftover(self.errors.T, self.mask.T)
-
     def guide(self, a_precision: float, b_precision: float, noise: float) -> Guide:
         """What is known of b, a being unknown as well."""
         by_column, column_mask = self.errors.T, self.mask.T
@@ -295,7 +291,7 @@ class InformedBirth(_OneFactor):
             leftover = Leftover.of(self.target.errors(state), side.columns, side.offsets, self.target.n_items)
             long, short = own.users, own.items
             if not self._items_are_shorter:
-                leftover, long, short = leftover.transposed, short, long
+                leftover, long, short = Leftover(leftover.errors.T, leftover.mask.T), short, long
             self.known[state] = Knowledge(leftover, leftover.guide(long, short, own.noise), long, own.noise)
         return self.known[state]
 
