@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -19,7 +19,8 @@ from tastespace.models.factorization import rows
 from tastespace.models.factorization.gibbs.posterior import evidence
 from tastespace.models.factorization.gibbs.sweep import GibbsSweep
 from tastespace.models.factorization.likelihoods.base import Noise
-from tastespace.models.factorization.rows import Factors, row_noise
+from tastespace.models.factorization.priors.normal_wishart import NormalPopulation
+from tastespace.models.factorization.rows import NORMAL_ROWS, Factors, GivenRows, RatingBlock, row_noise
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed
 from tastespace.testing.toys import gaussian
@@ -399,3 +400,29 @@ def test_many_blocks_are_the_same_for_any_number_of_threads(ratings, likelihood,
     one, two = (BPMF(**{**SMALL, "threads": n}, likelihood=likelihood).fit(ratings) for n in (1, 2))
     np.testing.assert_array_equal(one.posterior_.draws.items, two.posterior_.draws.items)
     assert (one.posterior_.draws.items != whole.posterior_.draws.items).any()  # blocks have noise of their own
+
+
+@dataclass(frozen=True, eq=False)
+class OwnMeans(NormalPopulation):
+    """Rows with a mean each, as features would have it."""
+
+    own: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    @property
+    def row_means(self):
+        return self.own
+
+
+def test_rows_may_have_means_of_their_own():
+    """One override; with the mean of all in its place the draws would be elsewhere."""
+    own, precision = generator(3).standard_normal((5000, 2)), np.array([[400.0, 30.0], [30.0, 100.0]])
+    population = OwnMeans(np.zeros(2), precision, own=own)
+    side = RatingBlock(np.zeros(5001, np.int64), np.zeros(0, np.int32), np.zeros(0))
+    given = GivenRows("user", side, Factors(own), Factors(np.zeros((1, 2))))
+    drawn, _ = NORMAL_ROWS.drawn(given, population, generator(4))
+    for points in (drawn, population.draw_rows(5000, np.float64, generator(5))):
+        apart = points.factors - own
+        assert_allclose(apart.mean(0), 0, atol=6 * np.sqrt(np.diag(np.linalg.inv(precision)) / 5000).max())
+        assert_allclose(np.cov(apart.T) @ precision, np.eye(2), atol=0.15)
+    plain = NormalPopulation(np.zeros(2), precision)
+    assert np.abs(NORMAL_ROWS.drawn(given, plain, generator(4))[0].factors - own).mean() > 0.5

@@ -89,8 +89,8 @@ class GibbsSweep:
         item_population = model.item_prior.draw(items, state.item_population, rng)
         squares, tuning = np.zeros(0), state.tuning
         of_moves: Stats = {}
-        # The place of an effect (time): drawn here given the errors, its offsets taken from the ratings below. Their
-        # blocks would carry times in the order of their columns.
+        # The place of an effect (time): drawn here given the errors. Its offsets are taken from the ratings that rows
+        # are given below, before these are augmented; their blocks would carry times in the order of their columns.
         for _ in range(self.inner_sweeps):
             noise = likelihood.settle(self._users(users, items), noise, rng)
             given = likelihood.augment(GivenRows("item", by_item, items, users, threads), noise, rng)

@@ -4,7 +4,9 @@
     c_i ~ N(mu_c, 1/lambda_c),   (mu_c, lambda_c) ~ NormalGamma
 
 A `FactorPrior` is all that a Gibbs sweep needs to know of one side; another one (on a sphere, with features, with
-shrinking columns) takes its place without a change elsewhere.
+shrinking columns) takes its place without a change elsewhere. It sees the rows themselves. Where each row has a mean of
+its own, `row_means` of the population says so: the row kernel takes one for the factors of each row, but a single one
+for all biases.
 """
 
 from __future__ import annotations
