@@ -85,7 +85,7 @@ class Factors:
 
     @cached_property
     def average(self) -> Factors:
-        """One row: what to think of somebody of whom nothing is known, where zero would be no answer."""
+        """One row: what to think of a user of whom nothing is known, where zero would be no answer."""
         bias = None if self.bias is None else self.bias.mean(keepdims=True, dtype=np.float64).astype(self.bias.dtype)
         return Factors(self.factors.mean(axis=0, keepdims=True, dtype=np.float64).astype(self.factors.dtype), bias)
 

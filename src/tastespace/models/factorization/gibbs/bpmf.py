@@ -332,11 +332,11 @@ class BPMF(Recommender):
         observed = merged.ratings
         negatives = posterior.draws.likelihood.sampled
         if negatives is not None:
-            # New items can be drawn, too: without anybody who did not choose them they would seem to be for everybody.
+            # New items can be drawn, too: without users who did not choose them they would seem to be for all.
             negatives = negatives.for_items(observed.by_item.counts)
             posterior, observed = _taking_choices(posterior, negatives), negatives.yes_and_no(observed)
         extended = update.with_new_items(posterior, observed, seen.learned_items, dtype, seed, n_threads)
-        # New items are drawn anew with each update: that moves the noise of all who rated one.
+        # New items are drawn again with each update: that moves the noise of all who rated one.
         is_touched = merged.is_touched.copy()
         is_touched[observed.user_rows[observed.item_rows >= seen.learned_items]] = True
         extended = update.with_noise_of_users(extended, observed.by_user, is_touched, n_threads)

@@ -33,7 +33,7 @@ from tastespace.randomness import generator
 if TYPE_CHECKING:
     from tastespace.models.factorization.gibbs.item_draws import ItemDraws
 
-# From everybody their own (half of the precisions beyond a factor of 5) to all the same (within 10 %).
+# From each user their own (half of the precisions beyond a factor of 5) to all the same (within 10 %).
 CONCENTRATIONS = np.geomspace(0.5, 100.0, 60)
 FIRST_CONCENTRATION = 10.0
 BLOCK_ROWS = 4096  # whose noise is summarised together

@@ -5,15 +5,15 @@ A latent weight makes it normal: given w ~ PG(1, score), (r - 1/2) / w is normal
 
 A logistic factorization of implicit feedback with its items: how users are folded in by them.
 
-Given the items, the energy of a user is convex, and he is believed to be
+Given the items, the energy of a user is convex, and they are believed to be
 
-    x = (u, c) ~ N(x*, H^-1),   x* the least of E in his row,   H its second derivatives there (Laplace)
+    x = (u, c) ~ N(x*, H^-1),   x* the least of E in their row,   H its second derivatives there (Laplace)
 
     H = l + sum_k b_k p_k (1 - p_k) z_k z_k^T + sum_j w_j p_j (1 - p_j) z_j z_j^T,   z = (v, 1)
 
-over what he chose (k) and what he did not (j), of which a panel stands for all. So the prior of training, N(0, 1/l), is
-his before he has chosen anything, and the more he chooses the less is left open. Somebody of whom nothing is known at
-all is anybody of the audience.
+over what they chose (k) and what they did not (j), of which a panel stands for all. So the prior of training,
+N(0, 1/l), is theirs before they have chosen anything, and the more they choose the less is left open. A user of whom
+nothing is known at all is anyone of the audience.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ STEPS = 30  # of Newton, at most; it takes about five
 
 @dataclass(frozen=True)
 class NegativeWeight:
-    """What all that a user did not choose counts: so much a choice, or the same for everybody."""
+    """What all that a user did not choose counts: so much a choice, or the same for all users."""
 
     a_choice: float
     anyway: float

@@ -50,7 +50,7 @@ class SphereALS(ALS):
 
     As `ALS`, but every item vector has the length `radius` ("auto" for the median of the items of ALS). Then the
     penalty of items is a constant, and each half-sweep still minimises the loss exactly: over a sphere that is a
-    trust-region problem (More and Sorensen 1983). Without biases the items nearest to a user are the best for him.
+    trust-region problem (More and Sorensen 1983). Without biases the items nearest to a user are the best for them.
 
     All penalties are those that ALS has or finds, but that of the users is half of it, and goes with the square of the
     radius, so that the radius is a unit and no more.
@@ -106,7 +106,7 @@ class SphereBPMF(BPMF):
     von Mises-Fisher proposals. None is for 10, 20 and 20 steps.
 
     Biases are beside the sphere. With `biases="on-sphere"` factors and bias of an item lie on one sphere together, and
-    a user asks with his factors and a 1: then trees find the best items, bias and all. No bias is above the radius.
+    a user asks with their factors and a 1: then trees find the best items, bias and all. No bias is above the radius.
     """
 
     biases: bool | Literal["on-sphere"] = True  # type: ignore[assignment]  # one more than BPMF has
