@@ -159,13 +159,10 @@ def of_printed(options: argparse.Namespace) -> list[str]:
         RatingBlock.of(side, np.float64, train.mean, train.standard_deviation)
         for side in (train.by_user, train.by_item)
     )
-    weighting = WEIGHTINGS["plain"]
-    sweep = FactorSweep.bind(
-        Observations(*sides), weighting, N_FACTORS, has_biases=True, move=GibbsMove(), dtype=np.float64, threads=1
-    )
+    sweep = FactorSweep(Observations(*sides), WEIGHTINGS["plain"], N_FACTORS, True, GibbsMove(), threads=1)
     paths: dict[str, list[float]] = {}
     for name, kind in (("with the normaliser", FactorEvidence), ("as printed", AsPrinted)):
-        evidence = kind(sweep, weighting, Coordinates(is_tied=True, has_biases=True))
+        evidence = kind(sweep, Coordinates(is_tied=True, has_biases=True))
         transition = StochasticApproximation(evidence, RobbinsMonro(), float(np.log(1e-6)), float(np.log(1e6)))
         rng = generator(0)
         _, trace = ascend(transition, transition.init(rng), rng, steps=60, stop=never, phase="", observer=silent)

@@ -298,12 +298,12 @@ def sweep_times(data: Path | None, name: str, n_factors: int, threads: int, roun
     rng = np.random.default_rng(0)
     start = [0.01 * rng.random((n, n_factors), dtype=np.float32) for n in chosen.shape]
     users, items = ratings.users.ids.to_numpy(), ratings.items.ids.to_numpy()
-    sweep = AlternatingChoices.bind(
+    sweep = AlternatingChoices(
         ratings,
         Confidence(strength),
         Ridge(ridge, False),
         n_factors=n_factors,
-        biases=False,
+        has_biases=False,
         solver="conjugate",
         steps=3,
         threads=threads,

@@ -17,7 +17,7 @@ import movielens
 import numpy as np
 
 from tastespace import ALS
-from tastespace.index.index import Excluded
+from tastespace.index.search import Excluded
 from tastespace.index.structures.exact import Exact
 
 N_FACTORS, N_ITEMS, AGAIN = 32, 10, 5

@@ -18,7 +18,6 @@ import numpy as np
 import retrieval_worlds as worlds
 
 from tastespace.evaluation.retrieval import tune_index
-from tastespace.index.index import set_threads
 from tastespace.index.reduction import Vote
 from tastespace.index.search import best_of
 from tastespace.index.structures.exact import Exact
@@ -233,7 +232,6 @@ def policies(options: argparse.Namespace) -> list[str]:
 def measure_filter(n_items: int, share: float, rounds: int) -> dict[str, harness.Timing]:
     vectors, queries = worlds.any_number(n_items)
     index = InvertedFile(probes=16, threads=1).build(vectors)
-    set_threads(index, 1)
     allowed = np.random.default_rng(1).random(n_items) < share
 
     def each(search: Any) -> Any:
@@ -244,7 +242,7 @@ def measure_filter(n_items: int, share: float, rounds: int) -> dict[str, harness
         return rows[numpy_scan(vectors[rows], query[0], K)]
 
     def subset(query: np.ndarray) -> Any:
-        return best_of(np.flatnonzero(allowed).astype(np.int32), vectors, query, K, None, 1)
+        return best_of(np.flatnonzero(allowed).astype(np.int32), vectors, query, K, 1)
 
     return harness.alternate(
         {

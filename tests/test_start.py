@@ -80,7 +80,7 @@ def test_listing_models_imports_none_and_names_are_found_again():
 
 @pytest.mark.parametrize("verb", main.VERBS)
 def test_the_sentence_of_a_verb_is_the_first_of_its_help(verb):
-    sentence = main.VERBS[verb][1]
+    sentence = main.VERBS[verb]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         function = main.function_of(verb)

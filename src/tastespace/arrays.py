@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,17 @@ if TYPE_CHECKING:
 
 else:
     contiguous = np.ascontiguousarray  # itself: a request calls it dozens of times
+
+
+def blocks(n: int, width: int, most: int) -> Iterator[slice]:
+    """Parts of n rows of this width, one after another, with at most so many numbers in each: in bounded memory."""
+    step = max(1, most // max(width, 1))
+    return (slice(start, min(start + step, n)) for start in range(0, n, step))
+
+
+def row_blocks(n: int, width: int, most: int) -> Iterator[IntArray]:
+    """The same, as the rows themselves."""
+    return (np.arange(part.start, part.stop, dtype=np.int32) for part in blocks(n, width, most))
 
 
 # The smallest number that single precision, in which ratings are kept, rounds to infinity.

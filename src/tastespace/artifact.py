@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from polars.exceptions import PanicException, PolarsError
 
 from tastespace import storage
 from tastespace.data.csr import CSR
@@ -56,16 +57,7 @@ _FILE = re.compile(r"posterior(-\w+)?\.safetensors|(ratings|index)\.safetensors|
 # How the binding of the kernels (nanobind) complains of arguments.
 _KERNEL_REFUSES = "incompatible function arguments"
 # What comes of files with other content than was saved; what else can be wrong then, `_fault` tells.
-_BAD_CONTENT = (
-    AttributeError,
-    IndexError,
-    KeyError,
-    TypeError,
-    ValueError,
-    OSError,
-    pl.exceptions.PolarsError,
-    pl.exceptions.PanicException,
-)
+_BAD_CONTENT = (AttributeError, LookupError, TypeError, ValueError, OSError, PolarsError, PanicException)
 
 Arrays = Mapping[str, NDArray[Any]]
 Models = Sequence[type[Recommender]]
@@ -220,10 +212,8 @@ def _is_replaceable(path: Path) -> bool:
     if not path.is_dir():
         return False
     there = {entry.name for entry in path.iterdir()}
-    if not there:
-        return True
     if MANIFEST not in there or not all(_FILE.fullmatch(name) for name in there - {MANIFEST}):
-        return False
+        return not there
     # A damaged artifact may be replaced as well; a manifest of another program does not speak of us.
     return FORMAT in (path / MANIFEST).read_text(errors="replace")
 
@@ -292,7 +282,7 @@ def _fault(error: BaseException, manifest: Mapping[str, Any]) -> str:
 
 def _restored(path: Path, manifest: Mapping[str, Any], models: Models) -> Recommender:
     """What the files say, tried out."""
-    name, data, seen = manifest["model"], manifest["data"], manifest.get("seen")
+    name, data = manifest["model"], manifest["data"]
     model = _names_of(models).get(name) or MODELS[name]
     known = {field.name for field in fields(model)}
     parameters = translated(model, manifest["parameters"], warns=False)
@@ -303,12 +293,9 @@ def _restored(path: Path, manifest: Mapping[str, Any], models: Models) -> Recomm
         for name, array in storage.read_arrays(path / file).items()
     }
     posterior = model.posterior_class.from_arrays(arrays)
-    # Older artifacts do not say: all was learned from what there is.
-    seen = (
-        TrainingSummary(data["n_ratings"], data["n_users"], data["n_items"])
-        if seen is None
-        else TrainingSummary.from_dict(seen)
-    )
+    # Older artifacts do not say what was seen: all was learned from what there is.
+    learned = {f"learned_{side}": data[f"n_{side}"] for side in ("ratings", "users", "items")}
+    seen = TrainingSummary.from_dict(manifest.get("seen") or learned)
     rating_range = (float(data["minimum"]), float(data["maximum"]))
     ratings = _read_ratings(path, data, has_ratings=RATINGS in manifest["files"])
     recommender.restore(ratings, posterior, manifest["seed"], rating_range, seen)
@@ -340,11 +327,7 @@ def _write_posterior(folder: Path, arrays: Arrays) -> dict[str, str]:
 
 def _write_ratings(folder: Path, ratings: Ratings) -> None:
     by_user = ratings.by_user_with_times
-    arrays: dict[str, NDArray[Any]] = {
-        "offsets": by_user.offsets,
-        "columns": by_user.columns,
-        "values": by_user.values,
-    }
+    arrays: dict[str, NDArray[Any]] = {"offsets": by_user.offsets, "columns": by_user.columns, "values": by_user.values}
     if by_user.times is not None:
         arrays["times"] = by_user.times.astype("datetime64[s]").view(np.int64)
     storage.write_arrays(folder / RATINGS, arrays)
@@ -426,9 +409,8 @@ def _read_by_user(file: Path, n_users: int, n_items: int) -> CSR:
     by_user = CSR(**arrays, times=None if times is None else times.view("datetime64[s]"))
     n = len(by_user.columns)
     types = [by_user.offsets.dtype, by_user.columns.dtype, by_user.values.dtype]
-    if types != [np.int64, np.int32, np.float32] or (
-        times is not None and (times.dtype != np.int64 or len(times) != n)
-    ):
+    times_fit = times is None or (times.dtype == np.int64 and len(times) == n)
+    if types != [np.int64, np.int32, np.float32] or not times_fit:
         raise ValueError("the ratings are of other types, or their times do not fit")
     if len(by_user) != n_users or not int(by_user.offsets[-1]) == n == len(by_user.values):
         raise ValueError("the ratings do not fit the users")

@@ -10,7 +10,9 @@ import sys
 import warnings
 from collections.abc import Iterable
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 
 class TastespaceError(Exception):
@@ -42,6 +44,12 @@ class DataError(TastespaceError, ValueError):
             message += f"; expected {expected}"
         super().__init__(message)
 
+    def in_file(self, file: Path | str | None) -> DataError:
+        """The same with the file in which it was found, unless it names one already."""
+        if self.file is not None:
+            return self
+        return DataError(self.problem, file=file, line=self.line, text=self.text, expected=self.expected)
+
 
 class UnknownIdError(DataError, KeyError):
     """A user or item was asked for by name, and the model has never seen it."""
@@ -61,15 +69,9 @@ class NonFiniteStateError(TastespaceError, ArithmeticError):
 class ArtifactError(TastespaceError, OSError):
     """A saved recommender is missing, damaged, foreign, or from a newer version."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 class CheckpointError(TastespaceError, OSError):
     """A checkpoint cannot be written, is damaged, or belongs to another run."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 class MissingExtraError(TastespaceError, ImportError):
@@ -105,6 +107,12 @@ def warn(message: str, category: type[TastespaceWarning] = DataWarning) -> None:
     while sys._getframe(level).f_globals.get("__name__", "").startswith("tastespace."):
         level += 1
     warnings.warn(message, category, stacklevel=level + 1)
+
+
+def check_int(name: str, value: Any, *, least: int) -> None:
+    """Refuse a parameter that is no integer of at least this size."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least {least}")
 
 
 def shortened(text: str, length: int = 80) -> str:

@@ -48,10 +48,7 @@ def restored(rng: Generator, state: Mapping[str, Any]) -> Generator:
     """A generator of the same origin as this one, moved to where that of the state stood."""
     seeds = _seeds(rng)
     origin = np.random.SeedSequence(
-        seeds.entropy,
-        spawn_key=seeds.spawn_key,
-        pool_size=seeds.pool_size,
-        n_children_spawned=int(state["children"]),
+        seeds.entropy, spawn_key=seeds.spawn_key, pool_size=seeds.pool_size, n_children_spawned=int(state["children"])
     )
     bits = type(rng.bit_generator)(origin)
     bits.state = dict(state["bits"])

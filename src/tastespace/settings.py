@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
@@ -45,11 +45,11 @@ def settings_of(given: Any, kinds: Kinds, what: str, base: Any = Settings) -> An
     `what` is the parameter that was given, for messages.
     """
     if isinstance(given, str):
-        name, _, parameters = given.partition(":")
+        name, parameters = split_settings(given)
         if name in kinds:
-            given = read_settings(kind_of(kinds[name]), name, parameters)
+            given = _read(kind_of(kinds[name]), name, parameters)
     if not isinstance(given, base):
-        names = ", ".join(repr(name) for name in kinds)
+        names = ", ".join(map(repr, kinds))
         raise InvalidParameterError(
             f"{what} is {given!r}; expected one of {names}, such a name with its parameters, or an object of that kind"
         )
@@ -66,22 +66,24 @@ def kind_of(kind: type[Any] | str) -> type[Any]:
     return found
 
 
-def read_settings(kind: type[Any], name: str, text: str) -> Any:
-    """Read `key=value,key=value` as an object; what has no = belongs to the value before it, as in a list."""
+def _read(kind: type[Any], name: str, parameters: Mapping[str, str | None]) -> Any:
+    """Read the parameters of an object."""
     known = [field.name for field in fields(kind)]
     hints, read = get_type_hints(kind), {}
-    for key, value in split_settings(f"{name}:{text}")[1].items():
+    for key, value in parameters.items():
         if key not in known or value is None:
+            said = key if value is None else f"{key}={value}"
             expected = f"key=value, with a key among {', '.join(known)}" if known else "the name alone"
-            raise InvalidParameterError(
-                f"{name} has {key if value is None else f'{key}={value}'!r}; expected {expected}"
-            )
+            raise InvalidParameterError(f"{name} has {said!r}; expected {expected}")
         read[key] = _value(key, value, hints[key])
     return kind(**read)
 
 
 def split_settings(text: str) -> tuple[str, dict[str, str | None]]:
-    """Split a text into its name and its parameters; one without = has no value, and is a mistake."""
+    """Split `name:key=value,key=value` into the name and the parameters.
+
+    What has no = belongs to the value before it, as in a list; else it has no value, and is a mistake.
+    """
     name, _, rest = text.partition(":")
     found: dict[str, str | None] = {}
     last = None
@@ -95,6 +97,14 @@ def split_settings(text: str) -> tuple[str, dict[str, str | None]]:
     return name, found
 
 
+# The first type that a parameter may have decides how its text is read.
+_READERS: Mapping[type[Any], tuple[Callable[[str], Any], str]] = {
+    tuple: (lambda text: tuple(map(float, text.split(","))), "numbers"),
+    int: (int, "a whole number"),
+    float: (float, "a number"),
+}
+
+
 def _value(key: str, text: str, hint: Any) -> Any:
     """Read a value as its type says."""
     kinds = _kinds(hint)
@@ -105,18 +115,14 @@ def _value(key: str, text: str, hint: Any) -> Any:
         if word not in ("true", "false"):
             raise InvalidParameterError(f"{key} is {text!r}; expected one of 'true', 'false'")
         return word == "true"
-    try:
-        if tuple in kinds:
-            return tuple(float(part) for part in text.split(","))
-        if int in kinds:
-            return int(text)
-        if float in kinds:
-            return float(text)
-    except ValueError:
-        if str in kinds:
-            return text
-        expected = "numbers" if tuple in kinds else "a whole number" if int in kinds else "a number"
-        raise InvalidParameterError(f"{key} is {text!r}; expected {expected}") from None
+    for kind, (read, expected) in _READERS.items():
+        if kind in kinds:
+            try:
+                return read(text)
+            except ValueError:
+                if str in kinds:
+                    return text
+                raise InvalidParameterError(f"{key} is {text!r}; expected {expected}") from None
     return text
 
 
@@ -159,10 +165,7 @@ PARAMETERS: Mapping[str, Mapping[str, Moved | Decides]] = {
     "BPMF": {
         "noise": Decides(
             "likelihood",
-            {
-                "constant": {"heteroscedastic": "gaussian"},
-                "per-user-and-item": {"gaussian": "heteroscedastic"},
-            },
+            {"constant": {"heteroscedastic": "gaussian"}, "per-user-and-item": {"gaussian": "heteroscedastic"}},
         ),
         "noise_precision": Moved("likelihood", "precision", "learned"),
         "noise_shape": Moved("likelihood", "shape", 1.0),
@@ -171,7 +174,7 @@ PARAMETERS: Mapping[str, Mapping[str, Moved | Decides]] = {
         "negatives": Moved("likelihood", "negatives", None),
         "n_negatives": Moved("likelihood", "n_negatives", 10),
         "most_factors": Moved("prior", "max_factors", 64),
-    },
+    }
 }
 # "auto" has no parameters of its own: what it means where it had some.
 AUTO = {"prior": "ard"}
@@ -190,10 +193,8 @@ def renamed_attribute(owner: object, name: str) -> str:
 
 def old_parameters(model: type[Any]) -> dict[str, Moved | Decides]:
     """The old parameters of a model, by name."""
-    found: dict[str, Moved | Decides] = {}
-    for kind in model.__mro__:
-        found |= PARAMETERS.get(kind.__name__, {})
-    return found
+    tables = (PARAMETERS.get(kind.__name__, {}) for kind in model.__mro__)
+    return {name: where for table in tables for name, where in table.items()}
 
 
 def translated(

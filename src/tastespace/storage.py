@@ -114,18 +114,17 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         if length > size - 8:
             raise damaged
         header = json.loads(file.read(length))
-    data: NDArray[Any] = np.zeros(0, np.uint8)
-    if size > 8 + length:
-        data = np.memmap(path, np.uint8, "r", offset=8 + length)
+    start = 8 + length
+    data: NDArray[Any] = np.memmap(path, np.uint8, "r", offset=start) if size > start else np.zeros(0, np.uint8)
     arrays: dict[str, NDArray[Any]] = {}
     for name, entry in header.items():
         if name == "__metadata__":
             continue
-        dtype, shape, (start, stop) = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
+        dtype, shape, (first, stop) = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
         is_shape = all(isinstance(length, int) and length >= 0 for length in shape)
-        if not is_shape or not 0 <= start <= stop <= len(data) or stop - start != math.prod(shape) * dtype.itemsize:
+        if not is_shape or not 0 <= first <= stop <= len(data) or stop - first != math.prod(shape) * dtype.itemsize:
             raise damaged
-        arrays[name] = np.asarray(data[start:stop]).view(dtype).reshape(shape)
+        arrays[name] = np.asarray(data[first:stop]).view(dtype).reshape(shape)
     return arrays
 
 
@@ -161,9 +160,7 @@ def changed_files(digests: Mapping[Path, str], *, always: bool = False) -> list[
 
 def cache_folder(chosen: Path | None = None) -> Path:
     """The folder that was chosen, or `$TASTESPACE_CACHE`, or the usual place of the platform."""
-    if chosen is not None:
-        return Path(chosen).expanduser()
-    if named := os.environ.get("TASTESPACE_CACHE"):
+    if named := chosen or os.environ.get("TASTESPACE_CACHE"):
         return Path(named).expanduser()
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "tastespace" / "cache"
@@ -193,9 +190,8 @@ class Lock:
                 raise
 
     def release(self) -> None:
-        if self._file is not None:
+        if self._file is not None:  # None where it could not be opened
             self._file.close()
-            self._file = None
 
     def __del__(self) -> None:
         self.release()
@@ -217,10 +213,8 @@ def locked(file: Path, observer: Observer = silent) -> Iterator[None]:
                 observer(Progress("waiting for another process", int(time.monotonic() - began)))
                 time.sleep(POLL)
     except OSError as error:
-        raise DataError(
-            f"{problem} ({error.strerror or error})",
-            expected="a folder that can be written and locked; choose one with --cache or TASTESPACE_CACHE",
-        ) from error
+        expected = "a folder that can be written and locked; choose one with --cache or TASTESPACE_CACHE"
+        raise DataError(f"{problem} ({error.strerror or error})", expected=expected) from error
     try:
         yield
     finally:
@@ -260,17 +254,15 @@ def _exchange(new: Path, path: Path) -> None:
     """Put a folder in the place of another, which gets its name."""
     if not path.exists():
         new.rename(path)
-        return
-    if _exchange_names(new, path):
-        return
-    old = _beside(path)
-    path.rename(old)
-    try:
-        new.rename(path)
-    except BaseException:  # Also when interrupted: the old folder goes back to its place.
-        old.rename(path)
-        raise
-    old.rename(new)
+    elif not _exchange_names(new, path):
+        old = _beside(path)
+        path.rename(old)
+        try:
+            new.rename(path)
+        except BaseException:  # Also when interrupted: the old folder goes back to its place.
+            old.rename(path)
+            raise
+        old.rename(new)
 
 
 def _exchange_names(one: Path, other: Path) -> bool:

@@ -22,16 +22,7 @@ from tastespace.models import Recommender
 
 SAMPLE = 1000  # item vectors that tell those of one model from those of another
 # What comes of an index with other content than was saved, of a newer version, or that needs what is not installed.
-BAD_INDEX = (
-    ArithmeticError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+BAD_INDEX = (ArithmeticError, AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 
 
 def index_entry(stored: StoredIndex, recommender: Recommender) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -9,14 +11,12 @@ from scipy.integrate import quad
 from scipy.special import expit, ndtr
 from scipy.stats import norm
 
-from tastespace.distributions import latent_levels
+from tastespace.distributions import rating_distribution
 from tastespace.distributions.latent_levels import (
     LOGISTIC_SCALES,
     LOGISTIC_WEIGHTS,
     LatentScores,
     RatingCurves,
-    logistic_probabilities,
-    ordinal_probabilities,
 )
 
 # Stars, half stars, uneven levels, yes and no: each with where its cut-points lie about.
@@ -87,7 +87,7 @@ def test_probabilities_by_integration(scores):
 
 def test_logistic_probabilities_by_integration(yes_no):
     expected = averaged(yes_no, by_draw(yes_no, lambda p: p[1]))
-    found = logistic_probabilities(yes_no.means, yes_no.sds)
+    found = yes_no.ratings.probabilities
     assert_allclose(found[:, 1], expected, atol=3e-7)
     assert_allclose(found.sum(1), 1, rtol=1e-14)
     # What a narrow belief would say: far from it, so that the test sees whether the spread counts.
@@ -102,9 +102,8 @@ def test_the_mixture_of_normals_is_logistic_everywhere():
 
 
 def test_two_levels_are_the_other_way_round_for_the_opposite_score(yes_no):
-    there = logistic_probabilities(yes_no.means, yes_no.sds)
-    back = logistic_probabilities(-yes_no.means, yes_no.sds)
-    assert_allclose(there, back[:, ::-1], rtol=1e-12)
+    back = replace(yes_no, means=-yes_no.means)
+    assert_allclose(yes_no.ratings.probabilities, back.ratings.probabilities[:, ::-1], rtol=1e-12)
 
 
 def test_expected_ratings_and_their_spread_by_integration(scores):
@@ -142,18 +141,18 @@ def test_a_simulation_of_the_whole_story(scores, rng):
 def test_both_tails_are_right():
     """Far below and far above all cut-points: by symmetry the same, not rounded to nothing."""
     means, sds, cuts = np.array([[-20.0], [20.0]]), np.zeros((2, 1)), np.array([[-1.0, 1.0]])
-    below, above = ordinal_probabilities(means, sds, cuts)
+    below, above = LatentScores(means, sds, cuts, np.arange(3.0)).ratings.probabilities
     assert_allclose(below, above[::-1], rtol=1e-12)
     assert below[2] == pytest.approx(ndtr(-21.0), rel=1e-12)
     assert below[1] == pytest.approx(ndtr(-19.0), rel=1e-8)
-    low, high = logistic_probabilities(np.array([[-25.0], [25.0]]), sds)
+    low, high = LatentScores(np.array([[-25.0], [25.0]]), sds, None, np.array([0.0, 1.0])).ratings.probabilities
     assert 0 < low[1] == high[0] < 1e-8
 
 
 def test_cut_points_of_all_draws_together(scores):
-    shared = ordinal_probabilities(scores.means, scores.sds, scores.cuts[:1], scores.weights)
-    apart = ordinal_probabilities(scores.means, scores.sds, np.repeat(scores.cuts[:1], S, axis=0), scores.weights)
-    assert_array_equal(shared, apart)
+    shared = replace(scores, cuts=scores.cuts[:1])
+    apart = replace(scores, cuts=np.repeat(scores.cuts[:1], S, axis=0))
+    assert_array_equal(shared.ratings.probabilities, apart.ratings.probabilities)
     curves = RatingCurves.of(scores.cuts[:1], scores.levels)
     assert_array_equal(
         curves.at(scores.means), RatingCurves.of(np.repeat(scores.cuts[:1], S, 0), scores.levels).at(scores.means)
@@ -194,7 +193,7 @@ def test_blocks_make_no_difference(scores, yes_no, monkeypatch):
         ]
 
     whole = everything()
-    monkeypatch.setattr(latent_levels, "BLOCK", 2 * S)
+    monkeypatch.setattr(rating_distribution, "BLOCK", 2 * S)
     for one, other in zip(whole, everything(), strict=True):
         assert_array_equal(one, other)
 

@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 
 from tastespace.errors import InvalidParameterError, MissingExtraError
 from tastespace.index import described, restored
-from tastespace.index.index import Excluded
+from tastespace.index.search import Excluded
 from tastespace.index.structures import graph as graph_module
 from tastespace.index.structures.graph import Graph
 from tastespace.randomness import generator

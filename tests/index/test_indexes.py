@@ -15,8 +15,8 @@ from numpy.testing import assert_array_equal
 from tastespace import ALS
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
 from tastespace.index import described, restored
-from tastespace.index.index import Excluded
 from tastespace.index.reduction import Reduced, Vote
+from tastespace.index.search import Excluded
 from tastespace.index.structures.exact import Exact
 from tastespace.index.structures.graph import Graph
 from tastespace.index.structures.inverted_file import InvertedFile

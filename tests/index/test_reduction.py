@@ -69,8 +69,8 @@ def test_no_other_coordinates_keep_more():
 def test_fewer_coordinates_are_the_first_of_more():
     """So that several structures can share what takes long to find."""
     more, fewer = (Whitened.of(ITEMS, KNOWN, n, generator(0)) for n in (30, 7))
-    for name, array in more.first(7).arrays().items():
-        assert_array_equal(array, fewer.arrays()[name])
+    for name, array in vars(more.first(7)).items():
+        assert_array_equal(array, vars(fewer)[name])
     design = Reduced(inner=InvertedFile(n_cells=10), n_coordinates=7, candidates=20)
     shared, _ = SharedReductions().build(replace(design), ITEMS, KNOWN)
     alone = replace(design, inner=InvertedFile(n_cells=10)).build(ITEMS, KNOWN)

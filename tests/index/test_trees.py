@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
 from tastespace.index import described, restored
-from tastespace.index.index import Excluded
+from tastespace.index.search import Excluded
 from tastespace.index.structures.exact import Exact
 from tastespace.index.structures.kd_forest import KdForest, lifted
 from tastespace.index.structures.kmeans_tree import PANEL, KMeansTree

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 
 from tastespace.errors import InvalidParameterError, MissingExtraError
 from tastespace.index import structure_type, tuner
-from tastespace.index.index import set_threads
+from tastespace.index.index import unbuilt, with_threads
 from tastespace.index.structures import graph
 from tastespace.index.structures.exact import Exact
 from tastespace.index.structures.inverted_file import InvertedFile
@@ -152,7 +152,7 @@ def test_a_shared_reduction_is_that_of_a_build_alone():
     found = [one for one in designs(items, queries, 10, structures=["reduced"], seed=2, threads=1)]
     ours = next(one for one in found if one.structure == "reduced inverted-file")
     built = [ours.build(items, queries)[0] for _ in range(2)]
-    alone = ours.make().build(items, queries)
+    alone = unbuilt(ours.prototype).build(items, queries)
     for index in built:
         assert_array_equal(index.search(queries, 5).scores, alone.search(queries, 5).scores)
         assert index.arrays().keys() == alone.arrays().keys()
@@ -342,8 +342,7 @@ def test_timing_gives_threads_back():
 
 def test_threads_of_structures_inside():
     nested = structure_type("reduced")(inner=InvertedFile(n_cells=3))
-    set_threads(nested, 5)
-    assert nested.inner.threads == 5
+    assert with_threads(nested, 5).inner.threads == 5
 
 
 def test_target_and_trial_as_json():

@@ -55,7 +55,7 @@ def cells(ratings, confidence):
 def bound(ratings=RATINGS, *, biases=False, is_weighted=False, growth="log", solver="conjugate", **more):
     settings = {"n_factors": 3, "steps": 3, "threads": 1, **more}
     confidence, ridge = Confidence(4.0, growth), Ridge(0.7, is_weighted)
-    return AlternatingChoices.bind(ratings, confidence, ridge, biases=biases, solver=solver, **settings), confidence
+    return AlternatingChoices(ratings, confidence, ridge, has_biases=biases, solver=solver, **settings), confidence
 
 
 def scores(state, biases):
@@ -90,15 +90,15 @@ def test_both_solvers_find_the_least_energy_of_each_row(biases, is_weighted):
     items = generator(2).standard_normal((N_ITEMS, 3 + biases), np.float32)
     weights, chosen = cells(RATINGS, confidence)
     others = Others.of(items, biases, 1)
-    found = solve(sweep.by_user, others, sweep.user_ridge, 1)
+    found = solve(sweep.by_user, others, sweep.ridges[0], 1)
     start = np.zeros_like(found)
-    gone = descend(sweep.by_user, others, sweep.user_ridge, start, 40, 1)
+    gone = descend(sweep.by_user, others, sweep.ridges[0], start, 40, 1)
     points = items.astype(float)
     targets = chosen - (points[:, -1] if biases else 0)
     if biases:
         points = np.hstack([points[:, :-1], np.ones((N_ITEMS, 1))])
     for user in range(N_USERS):
-        matrix = points.T @ (weights[user][:, None] * points) + sweep.user_ridge[user] * np.eye(3 + biases)
+        matrix = points.T @ (weights[user][:, None] * points) + sweep.ridges[0][user] * np.eye(3 + biases)
         expected = np.linalg.solve(matrix, points.T @ (weights[user] * targets[user]))
         assert_allclose(found[user], expected, rtol=1e-3, atol=1e-4)
         assert_allclose(gone[user], expected, rtol=1e-3, atol=1e-4)

@@ -68,8 +68,8 @@ def test_the_loss_is_that_over_all_cells(law):
     """On average over what is drawn; choices with weights."""
     confidence = Confidence(0.7, "log")
     unchosen = Unchosen.of(law, 4, RATINGS.by_user.counts, RATINGS.by_item.counts)
-    settings = {"ridge": 0.8, "rate": 0.1, "n_factors": 3, "biases": True, "threads": 1}
-    transition = LogisticDescent.bind(RATINGS, confidence, unchosen, **settings)
+    settings = {"ridge": 0.8, "rate": 0.1, "n_factors": 3, "has_biases": True, "threads": 1}
+    transition = LogisticDescent(RATINGS, confidence, unchosen, **settings)
     state = transition.init(generator(0))
     for _ in range(5):
         state, _ = transition.step(state, generator(1))

@@ -53,7 +53,7 @@ def expected_weights(drawing, chosen, *, forgets=False):
 
 @pytest.mark.parametrize("law", LAWS)
 def test_both_sides_draw_for_the_same_weights(chosen, law):
-    of_users, of_items = unchosen(chosen, law).drawings()
+    of_users, of_items = unchosen(chosen, law).drawings
     wanted = wanted_weights(chosen, law)
     assert_allclose(expected_weights(of_users, chosen), wanted, rtol=1e-6)
     assert_allclose(expected_weights(of_items, chosen.T), wanted.T, rtol=1e-6)
@@ -61,14 +61,14 @@ def test_both_sides_draw_for_the_same_weights(chosen, law):
 
 def test_the_weighted_law_has_the_total_that_was_asked_for(chosen):
     assert wanted_weights(chosen, "weighted").sum() == pytest.approx(K * chosen.sum())
-    drawing, _ = unchosen(chosen, "weighted").drawings()
+    drawing, _ = unchosen(chosen, "weighted").drawings
     assert expected_weights(drawing, chosen).sum() == pytest.approx(K * chosen.sum())
     assert drawing.column_weights.max() <= 2
     assert drawing.column_weights.min() < 1  # popular columns come up more often, and count less
 
 
 def test_weights_that_are_forgotten_would_be_noticed(chosen):
-    drawing, _ = unchosen(chosen, "weighted").drawings()
+    drawing, _ = unchosen(chosen, "weighted").drawings
     broken = expected_weights(drawing, chosen, forgets=True)
     assert np.abs(broken / np.where(chosen, 1, wanted_weights(chosen, "weighted")) - 1)[~chosen].max() > 0.3
 
@@ -83,7 +83,7 @@ def test_the_gradient_of_what_is_drawn_is_that_of_all(chosen, law):
     users, items = factors(chosen.shape, generator(1))
     slopes = expit(users @ items.T)  # of log(1 + exp(s))
     for side, rows, other, own in ((0, users, items, chosen), (1, items, users, chosen.T)):
-        drawing = unchosen(chosen, law).drawings()[side]
+        drawing = unchosen(chosen, law).drawings[side]
         of_all = (wanted_weights(chosen, law).T if side else wanted_weights(chosen, law)) * (
             slopes.T if side else slopes
         )
@@ -108,24 +108,26 @@ def test_what_the_kernel_draws_is_unbiased(chosen, law):
     ratings = Ratings.from_arrays(users, items, np.ones(len(users)))
     order = ratings.users.ids.to_numpy(), ratings.items.ids.to_numpy()
     mine = chosen[order[0]][:, order[1]]
-    transition = LogisticDescent.bind(
+    transition = LogisticDescent(
         ratings,
         Confidence(0.0),
         unchosen(mine, law),
         ridge=0.5,
         rate=1e-3,
         n_factors=2,
-        biases=True,
+        has_biases=True,
         threads=1,
     )
     state = transition.init(rng)
-    state.users.factors[:], state.items.factors[:] = (side.astype(np.float32) for side in factors(mine.shape, rng))
+    state.users.at.factors[:], state.items.at.factors[:] = (
+        side.astype(np.float32) for side in factors(mine.shape, rng)
+    )
     losses, gradients = [], []
     for key in range(n_keys):
         after, loss = transition.moved(transition.by_user, state.users, state.items, key)
         losses.append(loss)
         # From sums of squares that were 0, and the way that each coordinate went.
-        gradients.append(np.sqrt(after.squares) * np.sign(state.users.factors - after.factors))
+        gradients.append(np.sqrt(after.squares.factors) * np.sign(state.users.at.factors - after.at.factors))
     weights = wanted_weights(mine, law)
     expected_loss, expected = brute_force(state, mine, weights, transition.offset, 0.5)
     for found, exact in ((np.array(losses), expected_loss), (np.array(gradients, np.float64), expected)):
@@ -137,7 +139,7 @@ def test_what_the_kernel_draws_is_unbiased(chosen, law):
 
 def brute_force(state: LogisticState, chosen, weights, offset, ridge):
     """The loss over all cells, and its gradient by the users' factors."""
-    users, items = (side.factors.astype(np.float64) for side in (state.users, state.items))
+    users, items = (side.at.factors.astype(np.float64) for side in (state.users, state.items))
     scores = offset + users @ items.T
     loss = np.logaddexp(0, -scores)[chosen].sum() + (weights * np.logaddexp(0, scores)).sum()
     loss += 0.5 * ridge * ((users**2).sum() + (items**2).sum())
@@ -155,7 +157,7 @@ def test_popularity_grows_more_slowly_than_the_counts():
 def test_where_everything_was_chosen_nothing_is_left_to_draw():
     everything = np.ones((4, 5), bool)
     for law in LAWS:
-        for drawing, own in zip(unchosen(everything, law).drawings(), (everything, everything.T), strict=True):
+        for drawing, own in zip(unchosen(everything, law).drawings, (everything, everything.T), strict=True):
             assert np.isfinite(drawing.row_weights).all()
             assert expected_weights(drawing, own).sum() == 0
 

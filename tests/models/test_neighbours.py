@@ -15,7 +15,7 @@ from reference import neighbours as reference
 from tastespace import ItemKNN, Ratings, UserKNN, evaluate, load, random_split, save
 from tastespace.errors import ArtifactError, InvalidParameterError
 from tastespace.models.base.posterior import Pairs, People, abilities_of
-from tastespace.models.neighbors import kernels, knn
+from tastespace.models.neighbors import knn
 from tastespace.models.neighbors.knn import ItemNeighbours, UserNeighbours
 from tastespace.testing.conformance import believed
 from tastespace.testing.toys import tastes
@@ -226,7 +226,7 @@ def test_blocks_change_nothing(monkeypatch):
     ratings, _ = tastes(40, 30, rng=np.random.default_rng(2))
     item, user = ItemKNN(seed=0).fit(ratings), UserKNN(seed=0).fit(ratings)
     whole = [all_scores(item, ratings), all_scores(user, ratings), all_pairs(user, ratings)]
-    monkeypatch.setattr(kernels, "BLOCK_NEIGHBOURS", 7 * 29)
+    monkeypatch.setattr(knn, "BLOCK_NEIGHBOURS", 7 * 29)
     monkeypatch.setattr(knn, "BLOCK_SIMILARITIES", 7 * 40)
     events = []
     item, user = ItemKNN(seed=0).fit(ratings, observer=events.append), UserKNN(seed=0).fit(ratings)

@@ -19,7 +19,7 @@ from tastespace.models.base.posterior import Pairs
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.sgd.best_epoch import KeepingBest, diverged, run
 from tastespace.models.factorization.sgd.blocks import Source, triples_of
-from tastespace.models.factorization.sgd.descent import AdaptivePrior, Descent, Rate, Steps
+from tastespace.models.factorization.sgd.descent import AdaptivePrior, Descent, Steps
 from tastespace.progress import silent
 from tastespace.randomness import generator
 from tastespace.testing.conformance import believed
@@ -45,7 +45,7 @@ def descent_on(source, *, form="centred", method="stochastic", rate=0.05, schedu
         n_factors=options["n_factors"],
         penalty=Penalty(options["strengths"], WEIGHTINGS[options["weighting"]]),
         form=made,
-        steps=Steps(method, Rate(rate, schedule, options["decay"]), 0.9, options["batch_size"]),
+        steps=Steps(method, rate, schedule, options["decay"], 0.9, options["batch_size"]),
         has_biases=True,
         dtype=np.float64,
         threads=2,
@@ -277,8 +277,7 @@ def keeping_loss(descent):
 def run_for(keeping, descent, epochs):
     return run(
         keeping,
-        keeping.init(generator(1)),
-        generator(2),
+        generator(1),
         loss=lambda state: descent.loss(state, generator(0)),
         epochs=epochs,
         stop=lambda trace: False,
@@ -291,19 +290,17 @@ def run_for(keeping, descent, epochs):
 def test_what_grows_slowly_is_noticed_and_earlier_epochs_are_kept(ratings, method, batch_size, first):
     """A rate that rises until it is too large: the epochs before that are good, and the best of them is kept."""
 
-    class Rising(Rate):
-        def at(self, visits, boldness):
-            return self.first * 1.6 ** (visits / 26)
+    class Rising(Steps):
+        def rate(self, visits, boldness):
+            return self.first_rate * 1.6 ** (visits / 26)
 
     descent = descent_on(Source.of(ratings), method=method, batch_size=batch_size)
-    descent = dataclasses.replace(
-        descent, steps=dataclasses.replace(descent.steps, rate=Rising(first, "constant", 0.0))
-    )
+    descent = dataclasses.replace(descent, steps=Rising(**vars(descent.steps) | {"first_rate": first}))
     ran = run_for(keeping_loss(descent), descent, 100)
     assert ran.has_diverged
     assert len(ran.trace) < 100
     measured = [stats["here"] for stats in ran.trace]
-    assert 0 < ran.best_epoch == 1 + int(np.nanargmin(measured)) < len(measured)
+    assert 0 < ran.last.best_epoch == 1 + int(np.nanargmin(measured)) < len(measured)
     # The figure is that of the very state that is kept.
     best = ran.last.best
     assert_allclose(loss_of(ratings, descent, best.users, best.items), min(measured), rtol=1e-9)
@@ -346,7 +343,6 @@ def test_the_start_counts_and_figures_belong_to_states(values, best, has_diverge
     )
     ran = run(
         keeping,
-        keeping.init(generator(0)),
         generator(0),
         loss=lambda state: state.value,
         epochs=len(values) - 1,
@@ -354,7 +350,7 @@ def test_the_start_counts_and_figures_belong_to_states(values, best, has_diverge
         phase="",
         observer=silent,
     )
-    assert (ran.best_epoch, ran.last.best.value) == (best, values[best])
+    assert (ran.last.best_epoch, ran.last.best.value) == (best, values[best])
     assert ran.has_diverged == has_diverged
 
 

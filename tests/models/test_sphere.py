@@ -245,7 +245,8 @@ def test_only_the_sphere_has_biases_on_it():
 def descent(*, biases, radius=1.2, dtype=np.float64, moves=None):
     penalty = Penalty(Strengths.tied(0.05), WEIGHTINGS["blended"])
     moves = SphereMoves(Sphere(radius)) if moves is None else moves
-    return AlternatingLeastSquares.bind(RATINGS, 5, penalty, biases=biases, dtype=dtype, threads=1, item_moves=moves)
+    free = AlternatingLeastSquares.bind(RATINGS, 5, penalty, biases=biases, dtype=dtype, threads=1)
+    return replace(free, item_moves=moves)
 
 
 def losses(transition, n=25):

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from reference import scan as reference
 
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.index.index import Excluded
-from tastespace.index.search import panels_of
+from tastespace.index.search import Excluded, panels_of
 from tastespace.index.structures.exact import Exact
 
 

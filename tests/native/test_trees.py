@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from reference import trees
 
 from tastespace import _native
-from tastespace.index.index import Excluded
+from tastespace.index.search import Excluded
 from tastespace.index.structures.kd_forest import KdForest
 from tastespace.index.structures.kmeans_tree import KMeansTree
 from tastespace.randomness import generator

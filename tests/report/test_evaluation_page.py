@@ -28,7 +28,7 @@ from tastespace.evaluation.resampling import Interval, display_name
 from tastespace.evaluation.significance import Comparison, Comparisons
 from tastespace.randomness import generator
 from tastespace.report import plotting
-from tastespace.report.evaluation_figures import differences_picture, errors_picture, lists_picture
+from tastespace.report.evaluation_figures import differences_picture, groups_picture, lists_picture
 from tastespace.testing.toys import tastes
 
 pytestmark = pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the extra plot")
@@ -200,7 +200,7 @@ def test_the_same_bytes_every_time(reports, comparisons, written, tmp_path):
 
 @pytest.mark.usefixtures("_unrendered")
 def test_words_say_what_is_to_be_seen(reports, comparisons):
-    alt = errors_picture(reports, "users").alt
+    alt = groups_picture(reports, "users").alt
     groups = [group for group in reports["bias"].groups["users"] if group.n]
     worst = max(groups, key=lambda group: group.measures["rmse"])
     assert f"bias: largest with {worst.label} training ratings ({worst.measures['rmse']:.3f})" in alt

@@ -206,19 +206,19 @@ PIECE = b"x" * 4096
 
 
 def response_to(port, pieces):
-    """The response to these pieces until the connection ends, or half a second has passed."""
+    """The response to these pieces until the server ends the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         try:
             for piece in pieces:
                 connection.sendall(piece)
         except (BrokenPipeError, ConnectionResetError):
             pass  # It was closed while we were sending.
-        connection.settimeout(0.5)
+        connection.settimeout(60)  # a busy machine; a server that never ends the connection is a failure
         answer = b""
         try:
             while piece := connection.recv(65536):
                 answer += piece
-        except (TimeoutError, ConnectionResetError):
+        except ConnectionResetError:
             pass
         return answer
 
@@ -235,7 +235,8 @@ def test_headers_must_end(server):
     whole = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
     assert len(whole) > 3 * MAX_HEADER_BYTES
     short = b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    assert response_to(server.port, [whole + short + short]).count(b"HTTP/1.1 ") == 3
+    last = short.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    assert response_to(server.port, [whole + short + last]).count(b"HTTP/1.1 ") == 3
 
 
 PROGRAM = """

@@ -147,7 +147,7 @@ def test_other_machines_need_keys(host, is_local, monkeypatch):
 
 
 def test_a_key_expires_at_its_moment():
-    key = read_keys(None, {"TASTESPACE_API_KEYS": f"a:read:{READ}"}).keys[0]
+    key = read_keys(None, {"TASTESPACE_API_KEYS": f"a:read:{READ}"})[0]
     key = replace(key, expires=datetime(2027, 1, 31, tzinfo=UTC))
     assert not key.has_expired(datetime(2027, 1, 30, 23, tzinfo=UTC))
     assert key.has_expired(datetime(2027, 1, 31, tzinfo=UTC))

@@ -134,7 +134,7 @@ def small_sweep(move, weighting=WEIGHTINGS["plain"], kind=FactorSweep):
     values = np.array([1.2, -0.4, 0.3, -1.1, 0.8, 0.1, -0.6])
     ratings = Ratings.from_arrays(users, items, values)
     sides = (RatingBlock.of(side, np.float64, 0.0) for side in (ratings.by_user, ratings.by_item))
-    return kind.bind(Observations(*sides), weighting, 1, has_biases=True, move=move, dtype=np.float64, threads=1)
+    return kind(Observations(*sides), weighting, 1, has_biases=True, move=move, threads=1)
 
 
 PRECISIONS = Precisions(1.1, 0.7, 2.0, 1.5, 1.4)
@@ -226,7 +226,7 @@ def test_the_gradient_is_that_of_the_log_joint(weighting):
     )
     for is_tied, sizes in ((False, [4, 3, 4, 3, 7]), (True, [7, 4, 3, 7])):
         coordinates = Coordinates(is_tied, has_biases=True)
-        evidence, place = FactorEvidence(sweep, WEIGHTINGS[weighting], coordinates), coordinates.logarithms(PRECISIONS)
+        evidence, place = FactorEvidence(sweep, coordinates), coordinates.logarithms(PRECISIONS)
         slopes = []
         for change in 1e-5 * np.eye(len(place)):
             up, down = (sweep.log_joint(state, coordinates.precisions(place + sign * change)) for sign in (1, -1))
@@ -267,16 +267,15 @@ class World:
 
 def learned(world, weighting, kind=FactorEvidence, *, steps=80, move=None, is_tied=True):
     sides = (RatingBlock.of(side, np.float64, 0.0) for side in (world.ratings.by_user, world.ratings.by_item))
-    sweep = FactorSweep.bind(
+    sweep = FactorSweep(
         Observations(*sides),
         weighting,
         2,
         has_biases=True,
         move=GibbsMove() if move is None else move,
-        dtype=np.float64,
         threads=1,
     )
-    evidence = kind(sweep, weighting, Coordinates(is_tied, has_biases=True))
+    evidence = kind(sweep, Coordinates(is_tied, has_biases=True))
     transition = StochasticApproximation(evidence, RobbinsMonro(), log(1e-6), log(1e6))
     rng = generator(6)
     _, trace = ascend(transition, transition.init(rng), rng, steps=steps, stop=never, phase="", observer=silent)

@@ -7,14 +7,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-import typer
+from typer import Exit, Option
 
 from tastespace.cli import console, options
 from tastespace.cli.data import SHARED, WAYS
-from tastespace.cli.evaluate import print_written, read_relevant, with_figures
-from tastespace.cli.options import Bootstrap, Json, RatingsFile, ReadOptions, Relevance, Threads, read_settings
+from tastespace.cli.evaluate import read_relevant, with_figures
+from tastespace.cli.options import Bootstrap, Json, RatingsFile, ReadOptions, Relevance, Threads
 from tastespace.data.formats.files import read
-from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
 from tastespace.errors import InvalidParameterError
 from tastespace.models import MODELS, Recommender
@@ -29,7 +28,6 @@ from tastespace.selection.select_rank import GRID, MAX_RANK, METHODS, RANK_SHARE
 from tastespace.selection.trials import order_of_starts
 from tastespace.settings import old_parameters, translated
 
-FAILED, INTERRUPTED = 1, 130
 SHARE = 0.1
 
 
@@ -38,57 +36,68 @@ def compare(
     ratings: RatingsFile,
     models: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help=f"Models separated by commas: {', '.join(MODELS)}; NAME=MODEL for a variant.",
             show_default="all that suit the ratings",
         ),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A parameter of one model, as model.key=value; can be repeated.")
+        list[str] | None, Option("--set", help="A parameter of one model, as model.key=value; can be repeated.")
     ] = None,
     starts: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--start",
             help="NAME=OTHER: model NAME begins from the items of OTHER, both names of --models; can be repeated.",
         ),
     ] = None,
     n_factors: Annotated[
-        int | None, typer.Option(help="Dimensions of the taste space, for all models that have one.")
+        int | None, Option(help="Dimensions of the taste space, for all models that have one.")
     ] = None,
     holdout: Annotated[
-        float | None, typer.Option(help="Share of the ratings, or users, to test on.", show_default=str(SHARE))
+        float | None, Option(help="Share of the ratings, or users, to test on.", show_default=str(SHARE))
     ] = None,
     by: Annotated[
         str,
-        typer.Option(
+        Option(
             help="What to test on. random: a share of the ratings; time: the latest share of them; last: the last of "
             "each user; one: one of each user at random; users: a share of the users, known by half of their ratings."
         ),
     ] = "random",
-    test: Annotated[Path | None, typer.Option(help="File of test ratings, instead of a split.")] = None,
-    k: Annotated[int, typer.Option(help="Length of the lists.")] = 10,
+    test: Annotated[Path | None, Option(help="File of test ratings, instead of a split.")] = None,
+    k: Annotated[int, Option(help="Length of the lists.")] = 10,
     relevant: Relevance = None,
     no_ranking: Annotated[
-        bool, typer.Option("--no-ranking", help="Measure predicted ratings only, no lists; not of choices.")
+        bool, Option("--no-ranking", help="Measure predicted ratings only, no lists; not of choices.")
     ] = False,
-    figures: Annotated[Path | None, typer.Option(help="Folder to write figures and comparison.json to.")] = None,
+    figures: Annotated[Path | None, Option(help="Folder to write figures and comparison.json to.")] = None,
     bootstrap: Bootstrap = 1000,
-    seed: Annotated[int, typer.Option(help="Same seed, same split, models and intervals.")] = 0,
+    seed: Annotated[int, Option(help="Same seed, same split, models and intervals.")] = 0,
     *,
     reading: ReadOptions,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Fit all models that suit the ratings on the same split, and say which is best, at what cost."""
-    _check_usage(holdout, by, test)
+    options.check_known(by, WAYS, f"--by is {by!r}")
+    no_split = "--test has the test ratings already; expected no --holdout and no --by"
+    options.require(test is None or (holdout is None and by == "random"), no_split)
+    no_share = f"--by {by} takes no --holdout; expected --by {' or '.join(SHARED)}"
+    options.require(holdout is None or by in SHARED, no_share)
     threshold = read_relevant(relevant)
     wanted = None if models is None else _wanted(models)
     own = _settings(settings or [], MODELS if wanted is None else wanted)
     begins_from = _starts(starts or [], MODELS if wanted is None else wanted)
     if figures is not None:
         prepare_folder(figures)
-    split, how = _split(options.observe(ratings, reading)[0], holdout, by, test, seed, reading)
+    observed = options.observe(ratings, reading)[0]
+    share = SHARE if holdout is None else holdout
+    how: dict[str, Any] = {"by": by, "seed": seed} | ({"share": share} if by in SHARED else {})
+    if test is None:
+        split = WAYS[by](observed, share, 1, seed)
+    else:
+        columns = {key: value for key, value in reading.items() if key != "items"}
+        split, how = Split(observed, read(test, **columns)), {"by": "file", "test": str(test)}
     if wanted is None:
         chosen = suitable_models(split.train)
     else:
@@ -115,23 +124,13 @@ def compare(
         console.print_json(with_figures(content, figures, paths))
     else:
         _show(found)
-        print_written(paths)
+        console.print_line(*(f"written: {path}" for path in paths))
     if found.is_interrupted:
         console.print_error("interrupted: the models that had not ended are not measured")
-        raise typer.Exit(INTERRUPTED)
+        raise Exit(console.INTERRUPTED)
     if found.best is None:
         console.print_error("error: no model could be measured; the rows say why")
-        raise typer.Exit(FAILED)
-
-
-def _check_usage(holdout: float | None, by: str, test: Path | None) -> None:
-    """Options that do not go together."""
-    if by not in WAYS:
-        raise InvalidParameterError(f"--by is {by!r}; expected one of {', '.join(WAYS)}")
-    if test is not None and (holdout is not None or by != "random"):
-        raise typer.BadParameter("--test has the test ratings already; expected no --holdout and no --by")
-    if holdout is not None and by not in SHARED:
-        raise typer.BadParameter(f"--by {by} takes no --holdout; expected --by {' or '.join(SHARED)}")
+        raise Exit(console.BAD_INPUT)
 
 
 def _wanted(typed: str) -> dict[str, type[Recommender]]:
@@ -159,18 +158,11 @@ def _settings(typed: list[str], models: Mapping[str, type[Recommender]]) -> dict
         name, dot, rest = setting.partition(".")
         if not dot or "=" in name:
             raise InvalidParameterError(f"--set got {setting!r}; expected model.key=value, such as als.n_factors=32")
-        if name not in models:
-            raise InvalidParameterError(
-                f"--set got {setting!r}, and no model {name!r} takes part; expected one of {', '.join(models)}"
-            )
-        values = translated(models[name], read_settings([rest]))
-        known = [field.name for field in fields(models[name])]
+        options.check_known(name, models, f"--set got {setting!r}, and no model {name!r} takes part")
+        values = translated(models[name], options.read_settings([rest]))
+        known = options.parameters_of(models[name])
         for key in values:
-            if key not in known:
-                raise InvalidParameterError(
-                    f"--set is for {name}.{key}, and that model has no such parameter; expected one of "
-                    f"{', '.join(known)}"
-                )
+            options.check_known(key, known, f"--set is for {name}.{key}, and that model has no such parameter")
         found[name] = found.get(name, {}) | values
     return found
 
@@ -190,18 +182,6 @@ def _starts(typed: list[str], models: Mapping[str, type[Recommender]]) -> dict[s
     return found
 
 
-def _split(
-    observed: Ratings, holdout: float | None, by: str, test: Path | None, seed: int, reading: ReadOptions
-) -> tuple[Split, dict[str, Any]]:
-    """Both parts, and how they came about."""
-    if test is not None:
-        columns = {key: value for key, value in reading.items() if key != "items"}
-        return Split(observed, read(test, **columns)), {"by": "file", "test": str(test)}
-    share = SHARE if holdout is None else holdout
-    how: dict[str, Any] = {"by": by, "seed": seed}
-    return WAYS[by](observed, share, 1, seed), how | ({"share": share} if by in SHARED else {})
-
-
 def _set(models: Mapping[str, Recommender], common: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> None:
     """Give each model what is for all that have such a parameter, and then what is its own."""
     for name in own:
@@ -211,8 +191,7 @@ def _set(models: Mapping[str, Recommender], common: Mapping[str, Any], own: Mapp
                 f"{', '.join(models)}, or to name it in --models"
             )
     for name, model in models.items():
-        known = [field.name for field in fields(model)]
-        known += old_parameters(type(model))
+        known = [*options.parameters_of(model), *old_parameters(type(model))]
         model.set_params(**{key: value for key, value in common.items() if key in known})
         model.set_params(**own.get(name, {}))
 
@@ -221,11 +200,10 @@ def _show(found: ModelComparison) -> None:
     console.print_table(found.table())
     if any(entry.groups for entry in found):
         console.print_table(found.groups_table())
-    failed = [(entry.model, entry.error) for entry in found if entry.error is not None]
+    failed = [f"{entry.model}: {entry.error}" for entry in found if entry.error is not None]
     if failed:
         console.out.print("\nnot measured", style="bold")
-        for name, error in failed:
-            console.print_line(f"{name}: {error}")
+        console.print_line(*failed)
     for entry in found:
         for warning in entry.warnings:
             console.print_error(f"warning: {entry.model}: {warning}")
@@ -242,25 +220,23 @@ SETTINGS = tuple(field.name for field in fields(ReversibleJump) if field.name !=
 def select_rank(
     ratings: RatingsFile,
     methods: Annotated[
-        str | None, typer.Option(help=f"Some of {', '.join(METHODS)}, separated by commas.", show_default="all")
+        str | None, Option(help=f"Some of {', '.join(METHODS)}, separated by commas.", show_default="all")
     ] = None,
-    max_rank: Annotated[int, typer.Option(help="The most factors that there may be.")] = MAX_RANK,
+    max_rank: Annotated[int, Option(help="The most factors that there may be.")] = MAX_RANK,
     ranks: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Ranks of the grid, separated by commas.",
             show_default=f"{', '.join(map(str, GRID))}, as far as --max-rank goes",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", help=f"A parameter of reversible-jump, as key=value; can be repeated: {', '.join(SETTINGS)}."
-        ),
+        Option("--set", help=f"A parameter of reversible-jump, as key=value; can be repeated: {', '.join(SETTINGS)}."),
     ] = None,
-    holdout: Annotated[float, typer.Option(help="Share of the ratings to measure the error on.")] = RANK_SHARE,
-    figures: Annotated[Path | None, typer.Option(help="Folder to write loss.svg and posterior.svg to.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same split and ranks.")] = 0,
+    holdout: Annotated[float, Option(help="Share of the ratings to measure the error on.")] = RANK_SHARE,
+    figures: Annotated[Path | None, Option(help="Folder to write loss.svg and posterior.svg to.")] = None,
+    seed: Annotated[int, Option(help="Same seed, same split and ranks.")] = 0,
     *,
     reading: ReadOptions,
     threads: Threads = None,
@@ -268,7 +244,16 @@ def select_rank(
 ) -> None:
     """Say how many factors ratings have use for: by reversible jumps, by shrinking priors, by a grid."""
     wanted = None if methods is None else [cast(RankMethod, name.strip()) for name in methods.split(",")]
-    grid, jumps = _numbers(ranks), _jumps(settings or [])
+    grid = None if ranks is None else [part.strip() for part in ranks.split(",")]
+    if grid is not None and not all(part.isdecimal() for part in grid):
+        raise InvalidParameterError(
+            f"--ranks got {ranks!r}; expected whole numbers separated by commas, such as 4,8,16"
+        )
+    given = options.read_settings(settings or [])
+    for key in given:
+        options.check_known(key, SETTINGS, f"--set is for {key}, and reversible-jump has no such parameter")
+    jumps = replace(ReversibleJump(), **given)
+    jumps.check()
     if figures is not None:
         prepare_folder(figures)
     observed = options.observe(ratings, reading)[0]
@@ -277,7 +262,7 @@ def select_rank(
             observed,
             wanted,
             max_rank=max_rank,
-            ranks=grid,
+            ranks=None if grid is None else [int(part) for part in grid],
             jumps=jumps,
             share=holdout,
             seed=seed,
@@ -289,27 +274,4 @@ def select_rank(
         console.print_json(with_figures(found.to_dict(), figures, paths))
         return
     console.print_table(found.table())
-    print_written(paths)
-
-
-def _numbers(typed: str | None) -> list[int] | None:
-    if typed is None:
-        return None
-    parts = [part.strip() for part in typed.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        raise InvalidParameterError(
-            f"--ranks got {typed!r}; expected whole numbers separated by commas, such as 4,8,16"
-        )
-    return [int(part) for part in parts]
-
-
-def _jumps(typed: list[str]) -> ReversibleJump:
-    read = read_settings(typed)
-    for key in read:
-        if key not in SETTINGS:
-            raise InvalidParameterError(
-                f"--set is for {key}, and reversible-jump has no such parameter; expected one of {', '.join(SETTINGS)}"
-            )
-    jumps = replace(ReversibleJump(), **read)
-    jumps.check()
-    return jumps
+    console.print_line(*(f"written: {path}" for path in paths))

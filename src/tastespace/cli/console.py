@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from tastespace.tables import TextTable
 
+BAD_INPUT, INTERRUPTED = 1, 130  # exit codes
 # Lines are wrapped for a terminal only; a file or another program gets them whole.
 UNBROKEN = 10_000
 _NUMBERS = {"", "score", "mean", "rmse", "mae", "ratings", "cold ratings", "seconds"}  # right-aligned columns
@@ -100,11 +101,7 @@ def print_result(as_json: bool, content: dict[str, Any], *lines: str) -> None:
 
 
 def print_rows(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    numbers: Collection[str] = _NUMBERS,
-    in_box: bool = False,
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[str] = _NUMBERS, in_box: bool = False
 ) -> None:
     """Print a table; columns of numbers, known by their names, are right-aligned."""
     shown = RichTable() if in_box else RichTable(box=None, header_style="bold", pad_edge=False)

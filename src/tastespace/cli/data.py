@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
-from tastespace.cli import console
+from tastespace.cli import console, options
 from tastespace.cli.options import OPTIONS, Json, RatingsFile, ReadOptions, observe, reads, sizes_of, sizes_text
 from tastespace.data.formats.writers import writer_of
 from tastespace.data.kinds import Kind
@@ -34,27 +34,31 @@ SHARED = ("random", "time", "users")
 @reads("user", "item", "rating", "time", "separator", "header", "duplicates", "bad_lines")
 def split(
     ratings: RatingsFile,
-    train: Annotated[Path, typer.Option(help="File to write the training part to.")],
-    test: Annotated[Path, typer.Option(help="File to write the test part to.")],
+    train: Annotated[Path, Option(help="File to write the training part to.")],
+    test: Annotated[Path, Option(help="File to write the test part to.")],
     by: Annotated[
         str,
-        typer.Option(
+        Option(
             help="random: a share of the ratings; time: the latest share of them; last: the last of each user; "
             "one: one of each user at random; users: a share of the users."
         ),
     ] = "random",
     share: Annotated[
-        float | None, typer.Option(help="Share of the test part, for random, time and users.", show_default="0.1")
+        float | None, Option(help="Share of the test part, for random, time and users.", show_default="0.1")
     ] = None,
-    last: Annotated[int | None, typer.Option(help="How many of each user, for last.", show_default="1")] = None,
-    history: Annotated[Path | None, typer.Option(help="For users: file to write half of their ratings to.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same split.")] = 0,
+    last: Annotated[int | None, Option(help="How many of each user, for last.", show_default="1")] = None,
+    history: Annotated[Path | None, Option(help="For users: file to write half of their ratings to.")] = None,
+    seed: Annotated[int, Option(help="Same seed, same split.")] = 0,
     *,
     reading: ReadOptions,
     json: Json = False,
 ) -> None:
     """Write a training part and a test part of ratings to two files (.csv, .tsv, .parquet, also .gz and .zst)."""
-    _check(by, share, last, history)
+    options.check_known(by, WAYS, f"--by is {by!r}")
+    options.require(share is None or by in SHARED, f"--by {by} takes no --share; expected --by {' or '.join(SHARED)}")
+    options.require(last is None or by == "last", f"--by {by} takes no --last; expected --by last")
+    together = "--history FILE and --by users go together: it is what those users are known by"
+    options.require((history is None) == (by != "users"), together)
     outputs = [train, test] if history is None else [train, test, history]
     for file in outputs:
         writer_of(file)  # says now, before anything is read, if a name is none that can be written
@@ -73,23 +77,7 @@ def split(
     console.print_result(json, content, *lines)
 
 
-def _check(by: str, share: float | None, last: int | None, history: Path | None) -> None:
-    """Refuse options that do not go together."""
-    if by not in WAYS:
-        raise InvalidParameterError(f"--by is {by!r}; expected one of {', '.join(WAYS)}")
-    if share is not None and by not in SHARED:
-        raise typer.BadParameter(f"--by {by} takes no --share; expected --by {' or '.join(SHARED)}")
-    if last is not None and by != "last":
-        raise typer.BadParameter(f"--by {by} takes no --last; expected --by last")
-    if (history is None) == (by == "users"):
-        raise typer.BadParameter("--history FILE and --by users go together: it is what those users are known by")
-
-
-INTERRUPTED = 130
-
-Cache = Annotated[
-    Path | None, typer.Option("--cache", help="Folder to keep data sets in.", show_default="TASTESPACE_CACHE")
-]
+Cache = Annotated[Path | None, Option("--cache", help="Folder to keep data sets in.", show_default="TASTESPACE_CACHE")]
 
 
 def list_sources(cache: Cache = None, json: Json = False) -> None:
@@ -111,31 +99,42 @@ def list_sources(cache: Cache = None, json: Json = False) -> None:
 
 
 def get(
-    name: Annotated[str, typer.Argument(help="Name of a data set, as `data list` has it.", metavar="NAME")],
+    name: Annotated[str, Argument(help="Name of a data set, as `data list` has it.", metavar="NAME")],
     given: Annotated[
-        Path | None, typer.Option("--from", help="Archive or unpacked folder that you have; nothing is downloaded.")
+        Path | None, Option("--from", help="Archive or unpacked folder that you have; nothing is downloaded.")
     ] = None,
     cache: Cache = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Also write the ratings to this file: .csv, .tsv, .parquet.")
+        Path | None, Option("--out", "-o", help="Also write the ratings to this file: .csv, .tsv, .parquet.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Fetch a data set into the cache, once, and say what may be done with it."""
     source = source_of(name)
-    if out is not None:
-        _check_out(out)
+    if out is not None:  # Refused before much is downloaded.
+        writer_of(out)
+        if not out.parent.is_dir():
+            raise DataError("the folder does not exist", file=out, expected="a folder to write to")
     if not json:
         console.print_line(f"{source.name}: {source.description}", f"terms: {source.terms}", f"more: {source.home}")
     ratings = _obtained(source, given, cache)
     if out is not None:
         ratings.write(out)
-    _report(source, ratings, cache, out, json)
+    folder = None if source.archive is None else str(files_folder(source.name, cache))
+    content = _facts(source, cache) | {"files": folder, "ratings": ratings.describe().to_dict()}
+    chosen = "" if cache is None else f"TASTESPACE_CACHE={cache} "
+    console.print_result(
+        json,
+        content | {"out": None if out is None else str(out)},
+        sizes_text(sizes_of(ratings)) + ("" if folder is None else f" in {folder}"),
+        *([] if out is None else [f"ratings without titles written to {out}"]),
+        f"next: {chosen}tastespace fit {source.name} --out MODEL",
+    )
 
 
 @reads(*OPTIONS)
 def describe(
-    ratings: Annotated[str, typer.Argument(help="File of ratings, or name of a data set.", metavar="FILE_OR_NAME")],
+    ratings: Annotated[str, Argument(help="File of ratings, or name of a data set.", metavar="FILE_OR_NAME")],
     cache: Cache = None,
     *,
     reading: ReadOptions,
@@ -192,27 +191,7 @@ def _obtained(source: Source, given: Path | None, cache: Path | None) -> Ratings
         return ratings
     except KeyboardInterrupt as error:
         console.print_error("interrupted; what has come so far is kept, run it again to continue")
-        raise typer.Exit(INTERRUPTED) from error
-
-
-def _check_out(out: Path) -> None:
-    """Complain about the file to write before much is downloaded."""
-    writer_of(out)
-    if not out.parent.is_dir():
-        raise DataError("the folder does not exist", file=out, expected="a folder to write to")
-
-
-def _report(source: Source, ratings: Ratings, cache: Path | None, out: Path | None, json: bool) -> None:
-    folder = None if source.archive is None else str(files_folder(source.name, cache))
-    content = _facts(source, cache) | {"files": folder, "ratings": ratings.describe().to_dict()}
-    chosen = "" if cache is None else f"TASTESPACE_CACHE={cache} "
-    console.print_result(
-        json,
-        content | {"out": None if out is None else str(out)},
-        sizes_text(sizes_of(ratings)) + ("" if folder is None else f" in {folder}"),
-        *([] if out is None else [f"ratings without titles written to {out}"]),
-        f"next: {chosen}tastespace fit {source.name} --out MODEL",
-    )
+        raise Exit(console.INTERRUPTED) from error
 
 
 def _describe_source(source: Source, cache: Path | None, kind: Kind | None, json: bool) -> None:
@@ -221,14 +200,14 @@ def _describe_source(source: Source, cache: Path | None, kind: Kind | None, json
     observed = source.load(cache=cache) if is_here else None
     if observed is not None and kind is not None:
         observed = observed.with_kind(kind)
+    described = None if observed is None else observed.describe()
     facts = {"what": source.description, "terms": source.terms, "more": source.home}
     if source.archive is not None and source.archive.hint:
         facts["note"] = source.archive.hint
     lines = [f"{label:<7}  {text}" for label, text in facts.items()]
-    if observed is None:
-        lines.append(f"size     {sizes_text(vars(source))}")
-        lines.append(f"not here yet; next: tastespace data get {source.name}")
+    if described is None:
+        lines += [f"size     {sizes_text(vars(source))}", f"not here yet; next: tastespace data get {source.name}"]
     else:
-        lines.append(str(observed.describe()))
-    described = None if observed is None else observed.describe().to_dict()
-    console.print_result(json, _facts(source, cache) | {"ratings": described}, *lines)
+        lines.append(str(described))
+    content = _facts(source, cache) | {"ratings": None if described is None else described.to_dict()}
+    console.print_result(json, content, *lines)

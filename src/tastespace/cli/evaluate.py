@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from tastespace import artifact
 from tastespace.cli import console
@@ -17,7 +17,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.evaluation import evaluate as measure
 from tastespace.evaluation.relevance import Relevant
 from tastespace.evaluation.report import Report
-from tastespace.evaluation.significance import RESAMPLES, Comparisons, compare_reports
+from tastespace.evaluation.significance import RESAMPLES, compare_reports
 from tastespace.models import Recommender
 from tastespace.report.evaluation_page import write_evaluation
 from tastespace.report.plotting import prepare_folder
@@ -27,19 +27,17 @@ from tastespace.version import __version__
 @reads("user", "item", "rating", "separator", "header", "kind")
 def evaluate(
     model: Model,
-    test: Annotated[Path, typer.Argument(help="File of test ratings.")],
+    test: Annotated[Path, Argument(help="File of test ratings.")],
     k: Annotated[
-        list[int] | None, typer.Option(help="Length of the lists; can be repeated.", show_default="5, 10, 20")
+        list[int] | None, Option(help="Length of the lists; can be repeated.", show_default="5, 10, 20")
     ] = None,
     relevant: Relevance = None,
-    against: Annotated[Path | None, typer.Option(help="Another model to compare with, user by user.")] = None,
-    history: Annotated[
-        Path | None, typer.Option(help="File of ratings that the test users are known by, besides.")
-    ] = None,
-    figures: Annotated[Path | None, typer.Option(help="Folder to write figures and evaluation.html to.")] = None,
-    no_ranking: Annotated[bool, typer.Option("--no-ranking", help="Measure predicted ratings only, no lists.")] = False,
+    against: Annotated[Path | None, Option(help="Another model to compare with, user by user.")] = None,
+    history: Annotated[Path | None, Option(help="File of ratings that the test users are known by, besides.")] = None,
+    figures: Annotated[Path | None, Option(help="Folder to write figures and evaluation.html to.")] = None,
+    no_ranking: Annotated[bool, Option("--no-ranking", help="Measure predicted ratings only, no lists.")] = False,
     bootstrap: Bootstrap = 1000,
-    seed: Annotated[int, typer.Option(help="Same seed, same intervals and p-values.")] = 0,
+    seed: Annotated[int, Option(help="Same seed, same intervals and p-values.")] = 0,
     *,
     reading: ReadOptions,
     threads: Threads = None,
@@ -72,7 +70,10 @@ def evaluate(
         notes = _notes(paths, {"test file": test, "history": history}, seed, bootstrap)
         page = write_evaluation(reports, figures, comparisons=comparisons, notes=notes)
     if json:
-        console.print_json(_content(reports, comparisons, page))
+        content = first.to_dict()
+        if comparisons is not None:
+            content |= {"against": others[0].to_dict(), "comparison": comparisons.to_dict()}
+        console.print_json(content if page is None else content | {"figures": str(page)})
         return
     _show_first_lines(reports, recommenders)
     if comparisons is not None:
@@ -91,7 +92,7 @@ def names_of(paths: list[Path]) -> list[str]:
     names = [path.resolve().name for path in paths]
     names = names if len(set(names)) == len(names) else [str(path) for path in paths]
     if len(set(names)) < len(names):
-        raise typer.BadParameter(f"the same model is there twice, {names[0]}; expected another one")
+        raise BadParameter(f"the same model is there twice, {names[0]}; expected another one")
     return names
 
 
@@ -113,23 +114,13 @@ def _agreed(reports: dict[str, Report]) -> Relevant:
     return "all" if lists.relevant is None else lists.relevant
 
 
-def _content(reports: dict[str, Report], comparisons: Comparisons | None, page: Path | None) -> dict[str, Any]:
-    content = next(iter(reports.values())).to_dict()
-    if comparisons is not None:
-        content["against"] = list(reports.values())[1].to_dict()
-        content["comparison"] = comparisons.to_dict()
-    return content if page is None else {**content, "figures": str(page)}
-
-
 def _notes(paths: list[Path], files: dict[str, Path | None], seed: int, bootstrap: int) -> dict[str, str]:
     """What the page says of how it came about."""
-    notes = {"models" if len(paths) > 1 else "model": ", ".join(map(str, paths))}
-    notes |= {name: str(file) for name, file in files.items() if file is not None}
-    notes["seed"] = str(seed)
-    notes["resamples"] = f"{bootstrap:,} for intervals"
+    which, resamples = "model", f"{bootstrap:,} for intervals"
     if len(paths) > 1:
-        notes["resamples"] += f", {RESAMPLES:,} for differences"
-    return notes | {"tastespace": __version__}
+        which, resamples = "models", f"{resamples}, {RESAMPLES:,} for differences"
+    notes = {which: ", ".join(map(str, paths))} | {name: str(file) for name, file in files.items() if file is not None}
+    return notes | {"seed": str(seed), "resamples": resamples, "tastespace": __version__}
 
 
 def _show_first_lines(reports: dict[str, Report], recommenders: dict[str, Recommender]) -> None:
@@ -144,9 +135,3 @@ def _show_first_lines(reports: dict[str, Report], recommenders: dict[str, Recomm
 def with_figures(content: dict[str, Any], folder: Path | None, paths: list[Path]) -> dict[str, Any]:
     """The content for JSON, with the files that were written, if a folder for them was named."""
     return content if folder is None else content | {"figures": [str(path) for path in paths]}
-
-
-def print_written(paths: list[Path]) -> None:
-    """One line a file."""
-    for path in paths:
-        console.print_line(f"written: {path}")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from tastespace import artifact
 from tastespace.cli import console, options
-from tastespace.cli.options import OPTIONS, Json, Model, Pick, RatingsFile, ReadOptions, Threads, reads
+from tastespace.cli.options import OPTIONS, Json, Model, Pick, RatingsFile, ReadOptions, Threads, reads, require
 from tastespace.data.formats.files import read
 from tastespace.data.formats.layout import Layout
 from tastespace.data.ratings import Ratings
@@ -26,22 +26,23 @@ from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models import MODELS, PMF, Recommender
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.resuming import check_resumable
-from tastespace.models.base.update import UpdateSummary
 from tastespace.randomness import resolve
 
 
-def _check_streamed(pick: Pick | None, reading: ReadOptions, unused: Mapping[str, Any]) -> PMF:
-    """The model to fit; whatever does not go with --stream is refused before anything is read.
+def _fit_streamed(
+    ratings: Path, pick: Pick | None, reading: ReadOptions, unused: Mapping[str, Any], out: Path | None, json: bool
+) -> None:
+    """Fit block by block, and save; whatever does not go with --stream is refused before anything is read.
 
     `unused` are options of the command that need all ratings, and `reading` is how to read a file.
     """
     for option, value in unused.items():
         if value is not None and value is not False:
-            raise typer.BadParameter(
+            raise BadParameter(
                 f"--stream never has all ratings in memory, as {option} would need; expected no {option}"
             )
     if reading:
-        raise typer.BadParameter(
+        raise BadParameter(
             "--stream finds the columns of a Parquet file by their usual names, user, item and rating; got options for "
             f"reading a file ({', '.join(reading)}), expected none of them"
         )
@@ -50,11 +51,8 @@ def _check_streamed(pick: Pick | None, reading: ReadOptions, unused: Mapping[str
         raise InvalidParameterError(
             f"--stream got {got}; expected --model pmf, the only model that learns from ratings that are not in memory"
         )
-    return pick.recommender
-
-
-def _fit_streamed(ratings: Path, recommender: PMF, out: Path, json: bool) -> None:
-    """Fit block by block, and save."""
+    recommender = pick.recommender
+    assert out is not None
     with console.progress() as observer:
         seconds = _time(lambda: recommender.fit_parquet(ratings, observer=observer))
     artifact.save(recommender, out)
@@ -77,115 +75,103 @@ def _fit_streamed(ratings: Path, recommender: PMF, out: Path, json: bool) -> Non
     )
 
 
-Stages = tuple[Checkpoints | None, Checkpoints | None]  # of the fit, and of the second one with --refit
+Stages = tuple[Checkpoints, ...]  # of the fit, and of the second one with --refit; none without --checkpoint
 
 
-@dataclass(frozen=True)
-class Saving:
-    """Where the model and its checkpoints are written to."""
+def _stages(folder: Path | None, every: int | None, resume: bool) -> Stages:
+    """Checkpoints of both fits; the second is on other ratings and has a folder inside that of the first."""
+    if folder is None:
+        return ()
+    first = Checkpoints(folder, Checkpoints.every if every is None else every, resume=resume)
+    return first, replace(first, folder=folder / "refit")
 
-    out: Path | None
-    without_ratings: bool
-    checkpoint: Path | None
-    every: int | None
-    resume: bool
 
-    def check(self, recommender: Recommender | None) -> None:
-        """Refuse early what would fail after a long fit; `recommender` is None until the model is known."""
-        if self.out is not None:
-            artifact.check_writable(self.out)
-        if recommender is not None:
-            self.stages(recommender)
-            if self.without_ratings:
-                artifact.check_separable(recommender)
-
-    def stages(self, recommender: Recommender) -> Stages:
-        """Checkpoints of both fits; the second is on other ratings and has a folder inside that of the first."""
-        if self.checkpoint is None:
-            return None, None
-        every = Checkpoints.every if self.every is None else self.every
-        first = Checkpoints(self.checkpoint, every, resume=self.resume)
-        check_resumable(recommender, first)
-        second = replace(first, folder=self.checkpoint / "refit")
-        second.check()
-        return first, second
+def _check_early(pick: Pick | None, out: Path | None, stages: Stages, without_ratings: bool) -> None:
+    """Refuse what would fail after a long fit; `pick` is None until the model is known."""
+    if out is not None:
+        artifact.check_writable(out)
+    if pick is None:
+        return
+    for stage in stages:
+        check_resumable(pick.recommender, stage)
+    if without_ratings:
+        artifact.check_separable(pick.recommender)
 
 
 @reads(*OPTIONS)
 def fit(
     ratings: RatingsFile,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write the model to.")] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="Folder to write the model to.")] = None,
     model: Annotated[
-        str | None, typer.Option(help=f"One of {', '.join(MODELS)}.", show_default="chosen from the feedback type")
+        str | None, Option(help=f"One of {', '.join(MODELS)}.", show_default="chosen from the feedback type")
     ] = None,
     n_factors: Annotated[
-        Any,
-        typer.Option(help="Number of latent factors, or auto to estimate it.", metavar="N", parser=options.factors_of),
+        Any, Option(help="Number of latent factors, or auto to estimate it.", metavar="N", parser=options.factors_of)
     ] = None,
     regularisation: Annotated[
-        str | None, typer.Option(help="A number, auto, empirical-bayes, or another value of the model.")
+        str | None, Option(help="A number, auto, empirical-bayes, or another value of the model.")
     ] = None,
-    test: Annotated[Path | None, typer.Option(help="File of test ratings to evaluate on.")] = None,
-    holdout: Annotated[float | None, typer.Option(help="Share of the ratings to hold out and evaluate on.")] = None,
+    test: Annotated[Path | None, Option(help="File of test ratings to evaluate on.")] = None,
+    holdout: Annotated[float | None, Option(help="Share of the ratings to hold out and evaluate on.")] = None,
     refit: Annotated[
-        bool, typer.Option("--refit", help="After --holdout, fit again on all ratings and save that model.")
+        bool, Option("--refit", help="After --holdout, fit again on all ratings and save that model.")
     ] = False,
-    seed: Annotated[int | None, typer.Option(help="Random seed of the model and the split.", show_default="0")] = None,
+    seed: Annotated[int | None, Option(help="Random seed of the model and the split.", show_default="0")] = None,
     threads: Threads = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file with tables [model] and [data].")] = None,
+    config: Annotated[Path | None, Option(help="TOML file with tables [model] and [data].")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Model parameter as key=value; can be repeated.")
+        list[str] | None, Option("--set", help="Model parameter as key=value; can be repeated.")
     ] = None,
     *,
     reading: ReadOptions,
-    half_life: Annotated[float | None, typer.Option(help="Days after which feedback counts half; needs times.")] = None,
+    half_life: Annotated[float | None, Option(help="Days after which feedback counts half; needs times.")] = None,
     without_ratings: Annotated[
-        bool, typer.Option("--without-ratings", help="Do not store the training ratings with the model.")
+        bool, Option("--without-ratings", help="Do not store the training ratings with the model.")
     ] = False,
-    checkpoint: Annotated[Path | None, typer.Option(help="Folder for checkpoints to resume from.")] = None,
+    checkpoint: Annotated[Path | None, Option(help="Folder for checkpoints to resume from.")] = None,
     every: Annotated[
-        int | None, typer.Option(help="Sweeps between checkpoints.", show_default=str(Checkpoints.every))
+        int | None, Option(help="Sweeps between checkpoints.", show_default=str(Checkpoints.every))
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Resume an interrupted run from its last checkpoint.")
-    ] = False,
+    resume: Annotated[bool, Option("--resume", help="Resume an interrupted run from its last checkpoint.")] = False,
     start: Annotated[
-        Path | None, typer.Option(help="Folder of a fitted model whose item factors are the starting point.")
+        Path | None, Option(help="Folder of a fitted model whose item factors are the starting point.")
     ] = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Read a Parquet file block by block: more ratings than memory. pmf only.")
+        bool, Option("--stream", help="Read a Parquet file block by block: more ratings than memory. pmf only.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and stop.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print what would be done, and stop.")] = False,
     json: Json = False,
 ) -> None:
     """Fit a model to a file of ratings."""
-    if out is None and not dry_run:
-        raise typer.BadParameter("expected --out FOLDER (or --dry-run)")
-    _check_usage(holdout, test, refit, checkpoint, every, resume)
-    if start is not None and checkpoint is not None:
-        raise typer.BadParameter("expected --start or --checkpoint, not both")
+    require(out is not None or dry_run, "expected --out FOLDER (or --dry-run)")
+    require(holdout is None or test is None, "expected --holdout or --test, not both")
+    alone = "--refit expects --holdout: without it the model is fitted on all ratings anyway"
+    require(not refit or holdout is not None, alone)
+    if checkpoint is None and (resume or every is not None):
+        raise BadParameter(f"{'--resume' if resume else '--every'} expects --checkpoint FOLDER")
+    if holdout is not None and not 0 < holdout < 1:
+        raise InvalidParameterError(f"--holdout is {holdout:g}; expected a share between 0 and 1, both excluded")
+    require(start is None or checkpoint is None, "expected --start or --checkpoint, not both")
     other = None if start is None else artifact.load(start)
     if half_life is not None:
         check_number("--half-life", half_life, above=0)
     settled = options.read_config(config)
-    table = dict(settled.get("model", {}))
-    named = table.pop("name", None) if model is None else model
-    table.pop("name", None)
-    flags = {"n_factors": n_factors, "threads": threads, "seed": seed}
+    parameters: dict[str, Any] = {"seed": 0, **settled.get("model", {})}
+    configured = parameters.pop("name", None)
+    named = configured if model is None else model
     strength = [] if regularisation is None else [f"regularisation={regularisation}"]
-    parameters: dict[str, Any] = {"seed": 0, **table, **options.read_settings([*(settings or []), *strength])}
+    parameters |= options.read_settings([*(settings or []), *strength])
+    flags = {"n_factors": n_factors, "threads": threads, "seed": seed}
     parameters |= {key: value for key, value in flags.items() if value is not None}
-    saving = Saving(out, without_ratings, checkpoint, every, resume)
     # A named model is checked before ratings are read; otherwise the model depends on them.
     pick = None if named is None else Pick(named, options.make_model(named, parameters))
-    saving.check(None if pick is None else pick.recommender)
+    stages = _stages(checkpoint, every, resume)
+    _check_early(pick, out, stages, without_ratings)
     reading = options.check_table(settled.get("data", {})) | reading
     if stream:
         unused = {"--test": test, "--holdout": holdout, "--half-life": half_life, "--start": start}
         unused |= {"--checkpoint": checkpoint, "--dry-run": dry_run}
-        streaming = _check_streamed(pick, reading, unused)
-        assert out is not None
-        _fit_streamed(ratings, streaming, out, json)
+        _fit_streamed(ratings, pick, reading, unused, out, json)
         return
     observed, layout = options.observe(ratings, reading)
     tested = None if test is None else read(test, **{key: value for key, value in reading.items() if key != "items"})
@@ -193,43 +179,57 @@ def fit(
         observed = observed.decayed(half_life)
     if pick is None:
         pick = options.pick_suitable(observed, parameters)
-        saving.check(pick.recommender)
+        _check_early(pick, out, stages, without_ratings)
     for doubt in pick.doubts(observed, fades=half_life is not None):
         warn(doubt)
     if dry_run:
         _describe(observed, layout, pick, json)
         return
-    stages = saving.stages(pick.recommender)
-    with _resume_hint(stages):
-        _fit(observed, tested, holdout, refit, pick, saving, stages, other, json)
-
-
-def _check_usage(
-    holdout: float | None, test: Path | None, refit: bool, checkpoint: Path | None, every: int | None, resume: bool
-) -> None:
-    """Refuse options that do not go together."""
-    if holdout is not None and test is not None:
-        raise typer.BadParameter("expected --holdout or --test, not both")
-    if refit and holdout is None:
-        raise typer.BadParameter("--refit expects --holdout: without it the model is fitted on all ratings anyway")
-    if checkpoint is None and (resume or every is not None):
-        raise typer.BadParameter(f"{'--resume' if resume else '--every'} expects --checkpoint FOLDER")
-    if holdout is not None and not 0 < holdout < 1:
-        raise InvalidParameterError(f"--holdout is {holdout:g}; expected a share between 0 and 1, both excluded")
+    assert out is not None
+    recommender = pick.recommender
+    with _checkpointed(stages):
+        seconds, reports = _fit(recommender, observed, tested, holdout, refit, stages, other)
+        measures = {key: report.to_dict() for key, report in reports.items()}
+        artifact.save(recommender, out, with_ratings=not without_ratings, measures=measures)
+    sizes = options.sizes_of(recommender.ratings_)
+    content = {
+        "model": pick.name,
+        "because": pick.reason,
+        "kind": recommender.ratings_.kind,
+        "out": str(out),
+        **measures,
+        "fit_seconds": round(seconds, 3),
+        "refitted": refit,
+        **sizes,
+        "parameters": recommender.get_params(),
+    }
+    feedback = "ratings" if recommender.not_rated is None else "interactions"
+    example = f"--user {observed.users.ids[0]}"
+    if without_ratings and not recommender.posterior_.keeps_users:
+        example = "--history FILE (without ratings this model knows no users)"
+    console.print_result(
+        json,
+        content,
+        *([] if pick.reason is None else [f"model: {pick}"]),
+        f"{pick.name} fitted on {options.sizes_text(sizes, feedback)} in {seconds:.1f} s",
+        *(f"{key}: {report}" for key, report in reports.items()),
+        f"saved to {out}; next: tastespace recommend {out} {example}",
+    )
 
 
 @contextmanager
-def _resume_hint(stages: Stages) -> Iterator[None]:
-    """Say how to resume a run with checkpoints that is interrupted."""
+def _checkpointed(stages: Stages) -> Iterator[None]:
+    """Say how to resume a run with checkpoints that is interrupted; at its end they are deleted."""
     try:
         yield
     except KeyboardInterrupt as error:
-        first = stages[0]
-        if first is None or not any(stage is not None and stage.exists for stage in stages):
+        if not any(stage.exists for stage in stages):
             raise
         raise KeyboardInterrupt(
-            f"interrupted; {first.folder} has the checkpoints of the run: repeat the command with --resume"
+            f"interrupted; {stages[0].folder} has the checkpoints of the run: repeat the command with --resume"
         ) from error
+    for stage in reversed(stages):  # The inner folder first.
+        stage.clear()
 
 
 def _describe(observed: Ratings, layout: Layout | None, pick: Pick, json: bool) -> None:
@@ -253,62 +253,32 @@ def _describe(observed: Ratings, layout: Layout | None, pick: Pick, json: bool) 
 
 
 def _fit(
+    recommender: Recommender,
     observed: Ratings,
     tested: Ratings | None,
     holdout: float | None,
     refit: bool,
-    pick: Pick,
-    saving: Saving,
     stages: Stages,
     other: Recommender | None,
-    json: bool,
-) -> None:
-    recommender, train, label = pick.recommender, observed, "test"
+) -> tuple[float, dict[str, Report]]:
+    """Fit, evaluate and fit again, as far as it is wanted; the seconds of the fits, and what was measured."""
+    first, second = stages or (None, None)
+    train, label = observed, "test"
     if holdout is not None:
         split = random_split(observed, holdout, seed=resolve(recommender.seed))
         train, tested, label = split.train, split.test, "holdout"
     reports: dict[str, Report] = {}
     with console.progress() as observer:
         seconds = _time(
-            lambda: recommender.fit(train, held_out=tested, observer=observer, checkpoints=stages[0], start=other)
+            lambda: recommender.fit(train, held_out=tested, observer=observer, checkpoints=first, start=other)
         )
         if tested is not None:
             # Lists take time, and are evaluated only where there is nothing else to measure.
             lists = task_of(recommender, tested).is_of_lists
             reports[label] = evaluate(recommender, tested, ranking=lists, bootstrap=0)
         if refit:
-            seconds += _time(lambda: recommender.fit(observed, observer=observer, checkpoints=stages[1], start=other))
-    measures = {key: report.to_dict() for key, report in reports.items()}
-    assert saving.out is not None
-    artifact.save(recommender, saving.out, with_ratings=not saving.without_ratings, measures=measures)
-    for stage in reversed(stages):  # The inner folder first.
-        if stage is not None:
-            stage.clear()
-    ratings = recommender.ratings_
-    sizes = options.sizes_of(ratings)
-    content = {
-        "model": pick.name,
-        "because": pick.reason,
-        "kind": ratings.kind,
-        "out": str(saving.out),
-        **measures,
-        "fit_seconds": round(seconds, 3),
-        "refitted": refit,
-        **sizes,
-        "parameters": recommender.get_params(),
-    }
-    feedback = "ratings" if recommender.not_rated is None else "interactions"
-    example = f"--user {observed.users.ids[0]}"
-    if saving.without_ratings and not recommender.posterior_.keeps_users:
-        example = "--history FILE (without ratings this model knows no users)"
-    console.print_result(
-        json,
-        content,
-        *([] if pick.reason is None else [f"model: {pick}"]),
-        f"{pick.name} fitted on {options.sizes_text(sizes, feedback)} in {seconds:.1f} s",
-        *(f"{key}: {report}" for key, report in reports.items()),
-        f"saved to {saving.out}; next: tastespace recommend {saving.out} {example}",
-    )
+            seconds += _time(lambda: recommender.fit(observed, observer=observer, checkpoints=second, start=other))
+    return seconds, reports
 
 
 def _time(work: Callable[[], Any]) -> float:
@@ -318,13 +288,21 @@ def _time(work: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
+HOW = {  # a model was updated, in words
+    "warm restart": "warm restart: {sweeps} sweeps of warm-up, then new draws of everything,",
+    "kept draws": "draws kept: users and new items use their new ratings, old items are unchanged;",
+    "fitted again": "{name} has no draws to keep: fitted again on all ratings",
+    "nothing new": "nothing new: the model is unchanged;",
+}
+
+
 @reads(*OPTIONS)
 def update(
     model: Model,
-    new_ratings: Annotated[Path, typer.Argument(help="File of new ratings.", metavar="NEW_RATINGS")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write the new model to; may be MODEL itself.")],
+    new_ratings: Annotated[Path, Argument(help="File of new ratings.", metavar="NEW_RATINGS")],
+    out: Annotated[Path, Option("--out", "-o", help="Folder to write the new model to; may be MODEL itself.")],
     sweeps: Annotated[
-        str, typer.Option(help="Warm-up sweeps of a restart; 0 for no restart, auto to restart if it pays.")
+        str, Option(help="Warm-up sweeps of a restart; 0 for no restart, auto to restart if it pays.")
     ] = "auto",
     threads: Threads = None,
     *,
@@ -365,19 +343,8 @@ def update(
         content,
         f"{news.ratings:,} new ratings: {news.replaced:,} {effect} older ones, {news.unchanged:,} more were known "
         f"already; {news.new_users:,} new users, {news.new_items:,} new items",
-        f"{_method(news, name)} in {seconds:.1f} s",
+        f"{HOW[news.how].format(sweeps=news.sweeps, name=name)} in {seconds:.1f} s",
         f"seen: {updated.seen_}",
         f"saved to {out}",
         *([f"the index was of the old items: run tastespace index {out} again"] if index == "dropped" else []),
     )
-
-
-def _method(news: UpdateSummary, name: str) -> str:
-    """How the model was updated, in words."""
-    if news.how == "warm restart":
-        return f"warm restart: {news.sweeps} sweeps of warm-up, then new draws of everything,"
-    if news.how == "kept draws":
-        return "draws kept: users and new items use their new ratings, old items are unchanged;"
-    if news.how == "fitted again":
-        return f"{name} has no draws to keep: fitted again on all ratings"
-    return "nothing new: the model is unchanged;"

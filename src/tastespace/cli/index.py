@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from tastespace import artifact
 from tastespace.cli import console
@@ -32,25 +32,23 @@ def index(
     model: Model,
     accuracy: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="Minimum share of the true best items that lists find, on average.",
             show_default="0.95, if there is no --acceptance",
         ),
     ] = None,
     acceptance: Annotated[
         float | None,
-        typer.Option(
-            help=f"Minimum share of lists whose worst item is one of the true best {N_TH}.", show_default=False
-        ),
+        Option(help=f"Minimum share of lists whose worst item is one of the true best {N_TH}.", show_default=False),
     ] = None,
-    latency_ms: Annotated[float | None, typer.Option(help="Maximum time per list (ms).", show_default=False)] = None,
-    k: Annotated[int, typer.Option("-k", help="Length of the lists.")] = 10,
-    seconds: Annotated[float, typer.Option(help="Time budget for trials (s).")] = 60.0,
+    latency_ms: Annotated[float | None, Option(help="Maximum time per list (ms).", show_default=False)] = None,
+    k: Annotated[int, Option("-k", help="Length of the lists.")] = 10,
+    seconds: Annotated[float, Option(help="Time budget for trials (s).")] = 60.0,
     structures: Annotated[
-        str | None, typer.Option(help="Index structures to try, separated by commas.", show_default="all")
+        str | None, Option(help="Index structures to try, separated by commas.", show_default="all")
     ] = None,
-    figure: Annotated[Path | None, typer.Option(help="File for a plot of all trials: .png, .svg or .pdf.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of the queries and the index.")] = 0,
+    figure: Annotated[Path | None, Option(help="File for a plot of all trials: .png, .svg or .pdf.")] = None,
+    seed: Annotated[int, Option(help="Random seed of the queries and the index.")] = 0,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -111,16 +109,12 @@ def _print_trials(tuned: Tuned) -> None:
 
 def _best_of_each(tuned: Tuned) -> list[Trial]:
     """The fastest trial of each structure that reaches the target; if none does, the most accurate one."""
-    best = []
-    for structure in dict.fromkeys(trial.structure for trial in tuned.trials):
-        trials = [trial for trial in tuned.trials if trial.structure == structure]
-        reaching = [trial for trial in trials if tuned.target.is_reached_by(trial)]
-        best.append(
-            max(reaching, key=lambda trial: trial.speedup)
-            if reaching
-            else max(trials, key=lambda trial: (trial.accuracy, trial.acceptance))
-        )
-    return best
+
+    def merit(trial: Trial) -> tuple[float, ...]:
+        return (1, trial.speedup) if tuned.target.is_reached_by(trial) else (0, trial.accuracy, trial.acceptance)
+
+    structures = dict.fromkeys(trial.structure for trial in tuned.trials)
+    return [max((trial for trial in tuned.trials if trial.structure == each), key=merit) for each in structures]
 
 
 def _sentences(tuned: Tuned) -> list[str]:
@@ -130,28 +124,25 @@ def _sentences(tuned: Tuned) -> list[str]:
     scan = f"the exact scan takes {exact.microseconds:,.0f} µs, {exact.speedup:.1f} times as fast as numpy's"
     found = f"finds {100 * chosen.accuracy:.1f} % of the true best {target.k} in {chosen.microseconds:,.0f} µs"
     if tuned.nearest is not None:
-        nearest = tuned.nearest
-        lines = [
-            f"not reached: {target}. The fastest that is accurate enough, {nearest.description}, "
-            f"takes {nearest.microseconds / 1000:.3g} ms; the exact scan is used."
-        ]
+        outcome = (
+            f"not reached: {target}. The fastest that is accurate enough, {tuned.nearest.description}, takes "
+            f"{tuned.nearest.microseconds / 1000:.3g} ms; the exact scan is used."
+        )
     elif not tuned.reached:
-        lines = [f"not reached: {target}, not even by the exact scan, which is used; it {found}."]
+        outcome = f"not reached: {target}, not even by the exact scan, which is used; it {found}."
     elif chosen.structure == EXACT:
-        lines = [
+        outcome = (
             f"chosen: the exact scan, because nothing that reached {target} was at least {NOT_WORTH_IT:g} times as "
             f"fast; it {found}."
-        ]
+        )
     else:
-        lines = [
+        outcome = (
             f"chosen: {chosen.description}, the fastest that reached {target}. It {found}, {chosen.speedup:.1f} times "
             f"as fast as numpy's scan; {scan}."
-        ]
-    lines.append(
+        )
+    measured = (
         f"* on {tuned.n_held_out:,} held-out queries; the others on {tuned.n_choosing:,} used for choosing. worst: "
         "true position of the worst item, 99th percentile; single queries on one thread."
     )
-    lines += tuned.notes
-    if not tuned.is_complete:
-        lines.append("the time budget ended before everything was tried; increase --seconds")
-    return lines
+    ended = "the time budget ended before everything was tried; increase --seconds"
+    return [outcome, measured, *tuned.notes, *([] if tuned.is_complete else [ended])]

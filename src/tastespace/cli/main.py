@@ -18,43 +18,34 @@ from tastespace.version import __version__
 if TYPE_CHECKING:
     import typer
 
-BAD_INPUT, INTERRUPTED = 1, 130
 ABOUT = "Bayesian recommender systems: point it at a file of ratings, ask for recommendations."
-# Each verb with its module and the first sentence of its help; a test compares these with the verbs themselves.
+# Each verb with the first sentence of its help; a test compares these with the verbs themselves.
 VERBS = {
-    "fit": ("fit", "Fit a model to a file of ratings."),
-    "update": ("fit", "Update a model with new ratings."),
-    "predict": ("recommend", "Predict the ratings of pairs of users and items."),
-    "recommend": ("recommend", "Recommend items to users of the training ratings, or to new users with a history."),
-    "similar": ("recommend", "Find the items most similar to an item, or the users most similar to a user."),
-    "explain": ("recommend", "Explain a recommendation by the ratings of the user that raise or lower it."),
-    "ask": ("recommend", "Choose the items that a user should rate next; without a user or a history, a new user."),
-    "evaluate": ("evaluate", "Measure a model on a file of test ratings, as far as it makes sense for what they say."),
-    "compare": (
-        "compare",
-        "Fit all models that suit the ratings on the same split, and say which is best, at what cost.",
-    ),
-    "tune": ("tune", "Search the settings of a model on a held-out part of the ratings, by successive halving."),
-    "select-rank": (
-        "compare",
-        "Say how many factors ratings have use for: by reversible jumps, by shrinking priors, by a grid.",
-    ),
-    "diagnose": (
-        "report",
-        "Say whether the chains of a model have run long enough: R-hat, effective draws, Monte Carlo errors.",
-    ),
-    "noise": ("report", "List the users whose ratings are the most erratic, or the items that divide opinion most."),
-    "curves": ("report", "Show the curves that ratings are understood by, and how many users have each."),
-    "index": ("index", "Choose the fastest index that is accurate enough, and save it with the model."),
-    "report": (
-        "report",
-        "Write one HTML page about one or several models: measures, calibration, chains, noise, map, some lists.",
-    ),
-    "serve": ("serve", "Serve recommendations, predictions and questions over HTTP, and store new ratings."),
-    "retrain": ("serve", "Fit again on the ratings of a database, starting from MODEL; a worse model is not written."),
-    "demo": ("report", "Fit on the embedded movielens-demo, print measures and a user's top 10, and write a picture."),
-    "doctor": ("doctor", "Print versions, threads, the instruction set and the installed extras."),
+    "fit": "Fit a model to a file of ratings.",
+    "update": "Update a model with new ratings.",
+    "predict": "Predict the ratings of pairs of users and items.",
+    "recommend": "Recommend items to users of the training ratings, or to new users with a history.",
+    "similar": "Find the items most similar to an item, or the users most similar to a user.",
+    "explain": "Explain a recommendation by the ratings of the user that raise or lower it.",
+    "ask": "Choose the items that a user should rate next; without a user or a history, a new user.",
+    "evaluate": "Measure a model on a file of test ratings, as far as it makes sense for what they say.",
+    "compare": "Fit all models that suit the ratings on the same split, and say which is best, at what cost.",
+    "tune": "Search the settings of a model on a held-out part of the ratings, by successive halving.",
+    "select-rank": "Say how many factors ratings have use for: by reversible jumps, by shrinking priors, by a grid.",
+    "diagnose": "Say whether the chains of a model have run long enough: R-hat, effective draws, Monte Carlo errors.",
+    "noise": "List the users whose ratings are the most erratic, or the items that divide opinion most.",
+    "curves": "Show the curves that ratings are understood by, and how many users have each.",
+    "index": "Choose the fastest index that is accurate enough, and save it with the model.",
+    "report": "Write one HTML page about one or several models: measures, calibration, chains, noise, map, some lists.",
+    "serve": "Serve recommendations, predictions and questions over HTTP, and store new ratings.",
+    "retrain": "Fit again on the ratings of a database, starting from MODEL; a worse model is not written.",
+    "demo": "Fit on the embedded movielens-demo, print measures and a user's top 10, and write a picture.",
+    "doctor": "Print versions, threads, the instruction set and the installed extras.",
 }
+# Modules of verbs that have none of their own.
+MODULES = {"update": "fit", "select-rank": "compare", "retrain": "serve"}
+MODULES |= dict.fromkeys(("predict", "similar", "explain", "ask"), "recommend")
+MODULES |= dict.fromkeys(("diagnose", "noise", "curves", "demo"), "report")
 FORMERLY = {"rank": "select-rank"}  # names of the first edition, which still work
 DATA = "data"  # a group of verbs
 ABOUT_DATA = "Data sets by name, and what is in a file of ratings."
@@ -76,14 +67,14 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
         except TastespaceError as error:
             if options.get("json"):
                 console.print_json({"error": {"type": type(error).__name__, "message": str(error)}})
-            console.err.print(f"error: {error}", markup=False, soft_wrap=True)
-            raise typer.Exit(BAD_INPUT) from error
+            console.print_error(f"error: {error}")
+            raise typer.Exit(console.BAD_INPUT) from error
         except MemoryError as error:
-            console.err.print("error: out of memory; try fewer factors or fewer ratings", markup=False)
-            raise typer.Exit(BAD_INPUT) from error
+            console.print_error("error: out of memory; try fewer factors or fewer ratings")
+            raise typer.Exit(console.BAD_INPUT) from error
         except KeyboardInterrupt as error:
-            console.err.print(str(error) or "interrupted; nothing was written", markup=False, soft_wrap=True)
-            raise typer.Exit(INTERRUPTED) from error
+            console.print_error(str(error) or "interrupted; nothing was written")
+            raise typer.Exit(console.INTERRUPTED) from error
 
     return run_verb
 
@@ -94,30 +85,20 @@ def program(verb: str | None = None) -> typer.Typer:
 
     from tastespace.cli.console import Command, Group
 
-    app = typer.Typer(
-        name="tastespace",
-        cls=Group,
-        help=ABOUT,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        add_completion=False,
-    )
+    plain: Any = {"add_completion": False, "pretty_exceptions_enable": False}
+    app = typer.Typer(name="tastespace", cls=Group, help=ABOUT, no_args_is_help=True, **plain)
 
     @app.callback()
     def common(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
         pass
 
     common.__doc__ = ABOUT
-    for name, (_, sentence) in VERBS.items():
-        if verb is None or name == verb:
-            app.command(name, cls=Command)(guarded(function_of(name)))
-        else:
-            app.command(name, help=sentence)(_not_imported)
-    for old, name in FORMERLY.items():
-        app.command(old, cls=Command, hidden=True)(
-            guarded(function_of(name)) if verb is None or verb == old else _not_imported
-        )
-    if verb is None or verb == DATA:
+    for name in (*VERBS, *FORMERLY):
+        now = FORMERLY.get(name, name)
+        is_wanted = verb in (None, name)
+        command = app.command(name, cls=Command, help=None if is_wanted else VERBS[now], hidden=name in FORMERLY)
+        command(guarded(function_of(now)) if is_wanted else _not_imported)
+    if verb in (None, DATA):
         group = typer.Typer(cls=Group, help=ABOUT_DATA, no_args_is_help=True)
         for name, function in import_module("tastespace.cli.data").VERBS.items():
             group.command(name, cls=Command)(guarded(function))
@@ -129,7 +110,8 @@ def program(verb: str | None = None) -> typer.Typer:
 
 def function_of(verb: str) -> Callable[..., None]:
     """What a verb does."""
-    function: Callable[..., None] = getattr(import_module(f"tastespace.cli.{VERBS[verb][0]}"), verb.replace("-", "_"))
+    module = import_module(f"tastespace.cli.{MODULES.get(verb, verb)}")
+    function: Callable[..., None] = getattr(module, verb.replace("-", "_"))
     return function
 
 
@@ -152,7 +134,7 @@ def run() -> None:
     except BrokenPipeError:
         # The reader of our output is gone (`| head`): not our error, and nothing more to print.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(BAD_INPUT)
+        sys.exit(console.BAD_INPUT)
 
 
 def __getattr__(name: str) -> Any:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import polars as pl
-import typer
+from typer import Argument, BadParameter, Option
 
 from tastespace.cli import console
 from tastespace.data.formats.files import has_users, read, read_history, sniff
@@ -26,21 +26,30 @@ from tastespace.models import EASE, MODELS, Popular, Recommender
 from tastespace.models.registry import misfit, suitable_model
 from tastespace.settings import translated
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
-Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.", metavar="MODEL")]
-RatingsFile = Annotated[Path, typer.Argument(help="File of ratings, folder of a known layout, or name of a data set.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object, for machines.")]
+Model = Annotated[Path, Argument(help="Folder of a fitted model.", metavar="MODEL")]
+RatingsFile = Annotated[Path, Argument(help="File of ratings, folder of a known layout, or name of a data set.")]
 Relevance = Annotated[
     str | None,
-    typer.Option(
-        "--relevant",
+    Option(
         help="From this rating on a test item is relevant; or all.",
         show_default="stars: the mean of the training ratings; yes; all that was chosen",
     ),
 ]
-Bootstrap = Annotated[int, typer.Option("--bootstrap", help="Resamples for the confidence intervals; 0 for none.")]
-Threads = Annotated[
-    int | None, typer.Option("--threads", help="Threads to use; all cores by default.", show_default=False)
-]
+Bootstrap = Annotated[int, Option(help="Resamples for the confidence intervals; 0 for none.")]
+Threads = Annotated[int | None, Option(help="Threads to use; all cores by default.", show_default=False)]
+
+
+def require(is_good: bool, complaint: str) -> None:
+    """Refuse options that do not go together."""
+    if not is_good:
+        raise BadParameter(complaint)
+
+
+def check_known(name: Any, known: Iterable[str], complaint: str) -> None:
+    """Refuse a name that is none of the known ones."""
+    if name not in tuple(known):
+        raise InvalidParameterError(f"{complaint}; expected one of {', '.join(known)}")
 
 
 def factors_of(text: str) -> int | str:
@@ -50,7 +59,7 @@ def factors_of(text: str) -> int | str:
     try:
         return int(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no number of factors; expected a whole number, or auto") from None
+        raise BadParameter(f"{text!r} is no number of factors; expected a whole number, or auto") from None
 
 
 def read_config(path: Path | None) -> dict[str, Any]:
@@ -63,8 +72,7 @@ def read_config(path: Path | None) -> dict[str, Any]:
         raise DataError(f"cannot read the configuration: {error.strerror}", file=path) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"not a TOML file ({error})", file=path, expected="[model] and [data] tables") from error
-    unknown = config.keys() - {"model", "data"}
-    unknown |= {name for name, table in config.items() if not isinstance(table, dict)}
+    unknown = {name for name, table in config.items() if name not in ("model", "data") or not isinstance(table, dict)}
     if unknown:
         raise DataError(f"unknown entry {', '.join(sorted(unknown))}", file=path, expected="tables [model] and [data]")
     return config
@@ -102,52 +110,40 @@ def read_settings(settings: list[str]) -> dict[str, Any]:
 
 def make_model(name: str, parameters: Mapping[str, Any]) -> Recommender:
     """The recommender of this name with these parameters, all checked."""
-    if not isinstance(name, str) or name not in MODELS:
-        raise InvalidParameterError(f"there is no model {name!r}; expected one of {', '.join(MODELS)}")
-    known = [field.name for field in fields(MODELS[name])]
+    check_known(name, MODELS, f"there is no model {name!r}")
     parameters = translated(MODELS[name], parameters)
     for key in parameters:
-        if key not in known:
-            raise InvalidParameterError(
-                f"the model {name} has no parameter {key!r}; expected one of {', '.join(known)}"
-            )
+        check_known(key, parameters_of(MODELS[name]), f"the model {name} has no parameter {key!r}")
     recommender = MODELS[name](**parameters)
     recommender.check()
     return recommender
 
 
+def parameters_of(model: type[Recommender] | Recommender) -> list[str]:
+    """The names of what can be set."""
+    return [field.name for field in fields(model)]
+
+
 ReadOptions = dict[str, Any]  # arguments of `read` that were given
 Verb = Callable[..., None]
 
-# Arguments of `read`, and the options that say them.
+# Arguments of `read`, and the options that say them: texts, but for those of TYPES.
 OPTIONS: dict[str, Any] = {
-    "items": Annotated[Path | None, typer.Option("--items", help="File of item titles, genres, years.")],
-    "users": Annotated[Path | None, typer.Option("--users", help="File of what is known of users.")],
-    "user": Annotated[str | None, typer.Option("--user-column", help="Name of the user column.")],
-    "item": Annotated[str | None, typer.Option("--item-column", help="Name of the item column.")],
-    "rating": Annotated[str | None, typer.Option("--rating-column", help="Name of the rating column.")],
-    "time": Annotated[str | None, typer.Option("--time-column", help="Name of the time column.")],
-    "separator": Annotated[
-        str | None,
-        typer.Option("--separator", help="What stands between the columns; \\t for a tab.", show_default=False),
-    ],
-    "header": Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns.")
-    ],
-    "duplicates": Annotated[
-        str | None,
-        typer.Option(
-            "--duplicates", help="Of a pair rated twice: last, mean, sum or error.", show_default="last; sum of choices"
-        ),
-    ],
-    "bad_lines": Annotated[
-        str | None,
-        typer.Option("--bad-lines", help="What cannot be read: error, or skip and count.", show_default="error"),
-    ],
-    "kind": Annotated[
-        str | None, typer.Option("--kind", help=f"What the values say: {', '.join(KINDS)}.", show_default="guessed")
-    ],
+    "items": Option(None, help="File of item titles, genres, years."),
+    "users": Option(None, help="File of what is known of users."),
+    "user": Option(None, "--user-column", help="Name of the user column."),
+    "item": Option(None, "--item-column", help="Name of the item column."),
+    "rating": Option(None, "--rating-column", help="Name of the rating column."),
+    "time": Option(None, "--time-column", help="Name of the time column."),
+    "separator": Option(None, help="What stands between the columns; \\t for a tab.", show_default=False),
+    "header": Option(None, help="Whether the first line names the columns."),
+    "duplicates": Option(
+        None, help="Of a pair rated twice: last, mean, sum or error.", show_default="last; sum of choices"
+    ),
+    "bad_lines": Option(None, help="What cannot be read: error, or skip and count.", show_default="error"),
+    "kind": Option(None, help=f"What the values say: {', '.join(KINDS)}.", show_default="guessed"),
 }
+TYPES: dict[str, type] = {"items": Path, "users": Path, "header": bool}
 
 
 def reads(*arguments: str) -> Callable[[Verb], Verb]:
@@ -162,13 +158,15 @@ def reads(*arguments: str) -> Callable[[Verb], Verb]:
             verb(**typed, reading={argument: value for argument, value in reading.items() if value is not None})
 
         signature = inspect.signature(verb, eval_str=True)
-        parameters: list[inspect.Parameter] = []
-        for parameter in signature.parameters.values():
-            if parameter.name == "reading":
-                options = ((argument, OPTIONS[argument]) for argument in arguments)
-                parameters += [parameter.replace(name=name, annotation=kind, default=None) for name, kind in options]
-            else:
-                parameters.append(parameter)
+        options = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=OPTIONS[name], annotation=kind | None)
+            for name, kind in ((argument, TYPES.get(argument, str)) for argument in arguments)
+        ]
+        parameters = [
+            each
+            for name, parameter in signature.parameters.items()
+            for each in (options if name == "reading" else [parameter])
+        ]
         # What typer makes the options of.
         run_verb.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return run_verb
@@ -179,8 +177,7 @@ def reads(*arguments: str) -> Callable[[Verb], Verb]:
 def check_table(table: Mapping[str, Any]) -> ReadOptions:
     """The [data] table of a configuration, checked: the same arguments."""
     for key, value in table.items():
-        if key not in OPTIONS:
-            raise InvalidParameterError(f"[data] has no entry {key!r}; expected one of {', '.join(OPTIONS)}")
+        check_known(key, OPTIONS, f"[data] has no entry {key!r}")
         kind, expected = (bool, "true or false") if key == "header" else (str, "a text")
         if not isinstance(value, kind):
             raise InvalidParameterError(f"[data] has {key} = {value!r}; expected {expected}")
@@ -204,13 +201,13 @@ class Pick:
     def doubts(self, ratings: Ratings, *, fades: bool) -> list[str]:
         """What may not be as intended; a model that was picked suits, unless parameters have changed it."""
         model = self.recommender
-        found = [doubt for doubt in (misfit(model, ratings),) if doubt is not None]
+        found = [misfit(model, ratings)]
         # Models for which only who chose what matters, some whatever their parameters.
         is_of_ones = isinstance(model, EASE | Popular) or getattr(model, "takes_negatives", False)
         if fades and (is_of_ones or model.get_params().get("growth") == "none"):
             growth = "" if is_of_ones else " with growth=none"
             found.append(f"{self.name}{growth} counts every value as 1: --half-life changes nothing")
-        return found
+        return [doubt for doubt in found if doubt is not None]
 
 
 def pick_suitable(ratings: Ratings, parameters: Mapping[str, Any]) -> Pick:
@@ -234,7 +231,10 @@ def observe(file_or_name: Path, reading: Mapping[str, Any]) -> tuple[Ratings, La
     if source is None:
         if not file_or_name.exists() and (meant := suggestion(str(file_or_name))):
             raise DataError(f"there is no such file{meant}", file=file_or_name, expected="a file of ratings")
-        return read(file_or_name, **reading), guess(file_or_name, reading)
+        wanted = {part: reading.get(part) for part in PARTS}
+        sought = Sought(wanted=wanted, are_choices=reading.get("kind") in CHOICES)
+        layout = sniff(file_or_name, sought, separator=reading.get("separator"), header=reading.get("header"))
+        return read(file_or_name, **reading), layout
     of_layout = [argument for argument in reading if argument != "kind"]
     if of_layout:
         raise InvalidParameterError(
@@ -250,25 +250,12 @@ def observe(file_or_name: Path, reading: Mapping[str, Any]) -> tuple[Ratings, La
     return ratings if kind is None else ratings.with_kind(kind), None
 
 
-def guess(file: Path, reading: Mapping[str, Any]) -> Layout:
-    """How a file is read, given these arguments of `read`."""
-    wanted = {part: reading.get(part) for part in PARTS}
-    sought = Sought(wanted=wanted, are_choices=reading.get("kind") in CHOICES)
-    return sniff(file, sought, separator=reading.get("separator"), header=reading.get("header"))
-
-
 History = Annotated[
     Path | None,
-    typer.Option(
-        "--history",
-        help="File of ratings that the model has not seen: user, item, rating; or item, rating; choices without.",
-    ),
+    Option(help="File of ratings that the model has not seen: user, item, rating; or item, rating; choices without."),
 ]
 Where = Annotated[
-    str | None,
-    typer.Option(
-        "--where", help="Only items like this, such as 'genre = Comedy and year >= 1990'.", metavar="CONDITION"
-    ),
+    str | None, Option(help="Only items like this, such as 'genre = Comedy and year >= 1990'.", metavar="CONDITION")
 ]
 
 
@@ -282,5 +269,5 @@ def history_of(file: Path | None, users: list[str] | None) -> Ratings | None:
     if file is None:
         return None
     if users and len(users) > 1 and not has_users(file):
-        raise typer.BadParameter(f"{file} has no column of users, so that it can be of one --user only")
+        raise BadParameter(f"{file} has no column of users, so that it can be of one --user only")
     return read_history(file, users[0] if users else "you")

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import polars as pl
-import typer
+from typer import Argument, Option
 
 from tastespace import artifact
-from tastespace.cli import console
-from tastespace.cli.options import History, Json, Model, ReadOptions, Threads, Where, history_of, ids, known_ids, reads
+from tastespace.cli import console, options
+from tastespace.cli.options import History, Json, Model, ReadOptions, Threads, Where, reads
 from tastespace.data.formats.files import read_item_list, read_pairs
 from tastespace.data.ratings import Ratings
 from tastespace.models import Recommender
@@ -18,10 +18,10 @@ from tastespace.models.base.active_learning import AMONG
 from tastespace.models.base.attribution import Explanation, times
 from tastespace.models.base.parameters import check_number
 from tastespace.models.base.policies import POLICIES
-from tastespace.models.base.results import Lists, as_entries
+from tastespace.models.base.results import Lists, as_entries, titled
 
-Users = Annotated[list[str] | None, typer.Option("--user", "-u", help="User id; can be repeated.")]
-Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Item never to show; can be repeated.")]
+Users = Annotated[list[str] | None, Option("--user", "-u", help="User id; can be repeated.")]
+Exclude = Annotated[list[str] | None, Option("--exclude", help="Item never to show; can be repeated.")]
 NO_USER = "expected --user ID, or --history FILE, or both"
 MAX_ROWS = 50  # of a table of predictions
 BLOCK = 100_000  # pairs predicted at once: a whole distribution takes some hundred bytes
@@ -30,35 +30,30 @@ BLOCK = 100_000  # pairs predicted at once: a whole distribution takes some hund
 def recommend(
     model: Model,
     user: Users = None,
-    n: Annotated[int, typer.Option("-n", help="Number of items.")] = 10,
+    n: Annotated[int, Option("-n", help="Number of items.")] = 10,
     history: History = None,
     policy: Annotated[
-        str,
-        typer.Option(
-            help=f"How to rank under uncertainty: {', '.join(POLICIES)}; with a parameter as in cautious:c=2."
-        ),
+        str, Option(help=f"How to rank under uncertainty: {', '.join(POLICIES)}; with a parameter as in cautious:c=2.")
     ] = "mean",
-    only: Annotated[list[str] | None, typer.Option(help="Item to choose from; can be repeated.")] = None,
-    only_file: Annotated[Path | None, typer.Option(help="File of items to choose from: item; or user, item.")] = None,
+    only: Annotated[list[str] | None, Option(help="Item to choose from; can be repeated.")] = None,
+    only_file: Annotated[Path | None, Option(help="File of items to choose from: item; or user, item.")] = None,
     exclude: Exclude = None,
-    exclude_file: Annotated[Path | None, typer.Option(help="File of items never to show: item; or user, item.")] = None,
-    include_seen: Annotated[bool, typer.Option("--include-seen", help="Also items that the user has rated.")] = False,
+    exclude_file: Annotated[Path | None, Option(help="File of items never to show: item; or user, item.")] = None,
+    include_seen: Annotated[bool, Option("--include-seen", help="Also items that the user has rated.")] = False,
     where: Where = None,
-    diversity: Annotated[float, typer.Option(help="From 0 to 1: higher makes the items of a list less similar.")] = 0.0,
-    popularity_damping: Annotated[float, typer.Option(help="From 0 to 1000: higher shows fewer popular items.")] = 0.0,
-    exact: Annotated[bool, typer.Option("--exact", help="Score every item, even if the model has an index.")] = False,
+    diversity: Annotated[float, Option(help="From 0 to 1: higher makes the items of a list less similar.")] = 0.0,
+    popularity_damping: Annotated[float, Option(help="From 0 to 1000: higher shows fewer popular items.")] = 0.0,
+    exact: Annotated[bool, Option("--exact", help="Score every item, even if the model has an index.")] = False,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Recommend items to users of the training ratings, or to new users with a history."""
-    if not user and history is None:
-        raise typer.BadParameter(NO_USER)
-    if only and only_file:
-        raise typer.BadParameter("expected --only or --only-file, not both")
+    options.require(bool(user) or history is not None, NO_USER)
+    options.require(not (only and only_file), "expected --only or --only-file, not both")
     recommender = artifact.load(model, with_index=not exact).set_params(threads=threads)
-    new = history_of(history, user)
+    new = options.history_of(history, user)
     ranking = recommender.recommend(
-        ids(user),
+        options.ids(user),
         n,
         history=new,
         policy=policy,
@@ -70,7 +65,7 @@ def recommend(
         popularity_damping=popularity_damping,
         index=None if exact else "auto",
     )
-    users = known_ids(recommender.ratings_.users, ranking.user_ids)
+    users = options.known_ids(recommender.ratings_.users, ranking.user_ids)
     if json:
         console.print_json({"users": ranking.to_dicts(users, levels=True), "found_by": ranking.found_by})
         return
@@ -84,7 +79,7 @@ def recommend(
         columns[f"P(top {ranking.item_rows.shape[1]})"] = "{top_n_probability:.2f}"
     note = f" (no {_feedback(recommender)} yet: this is the default list)"
     for k, name in enumerate(users):
-        _print_list(ranking, k, f"For user {name}", note, columns, "nothing left to recommend")
+        _print_list(ranking, k, f"For user {name}", note, columns)
     if recommender.index_ is not None:
         console.print_line(f"Found: {ranking.found_by}.")
     if not is_certain:
@@ -107,11 +102,11 @@ def _excluded(items: list[str], file: Path | None, users: list[str] | None, new:
 @reads("user", "item", "separator", "header")
 def predict(
     model: Model,
-    pairs: Annotated[Path, typer.Argument(help="File with a user and an item in each row.")],
+    pairs: Annotated[Path, Argument(help="File with a user and an item in each row.")],
     *,
     reading: ReadOptions,
-    coverage: Annotated[float, typer.Option(help="Probability that the interval holds a rating.")] = 0.9,
-    at_least: Annotated[float | None, typer.Option(help="Also the probability of a rating of at least this.")] = None,
+    coverage: Annotated[float, Option(help="Probability that the interval holds a rating.")] = 0.9,
+    at_least: Annotated[float | None, Option(help="Also the probability of a rating of at least this.")] = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -129,9 +124,11 @@ def predict(
         levels = prediction.level_names
     frame = pl.concat(blocks)
     if json:
-        names = (known_ids(recommender.ratings_.users, users), known_ids(recommender.ratings_.items, items))
-        entries = as_entries(frame)
-        entries = [entry | {"user": user, "item": item} for entry, user, item in zip(entries, *names, strict=True)]
+        known = recommender.ratings_
+        names = zip(options.known_ids(known.users, users), options.known_ids(known.items, items), strict=True)
+        entries = [
+            entry | {"user": user, "item": item} for entry, (user, item) in zip(as_entries(frame), names, strict=True)
+        ]
         console.print_json({"predictions": entries})
         return
     shown = frame.head(MAX_ROWS)
@@ -158,9 +155,9 @@ def predict(
 
 def similar(
     model: Model,
-    item: Annotated[list[str] | None, typer.Option("--item", "-i", help="Item id; can be repeated.")] = None,
+    item: Annotated[list[str] | None, Option("--item", "-i", help="Item id; can be repeated.")] = None,
     user: Users = None,
-    n: Annotated[int, typer.Option("-n", help="Number of neighbors.")] = 10,
+    n: Annotated[int, Option("-n", help="Number of neighbors.")] = 10,
     where: Where = None,
     history: History = None,
     threads: Threads = None,
@@ -168,17 +165,15 @@ def similar(
 ) -> None:
     """Find the items most similar to an item, or the users most similar to a user."""
     about_users = bool(user) or history is not None
-    if bool(item) == about_users:
-        raise typer.BadParameter("expected --item ID; or --user ID, or --history FILE")
-    if about_users and where is not None:
-        raise typer.BadParameter("--where is about items; expected it together with --item only")
+    options.require(bool(item) != about_users, "expected --item ID; or --user ID, or --history FILE")
+    options.require(not about_users or where is None, "--where is about items; expected it together with --item only")
     recommender = artifact.load(model).set_params(threads=threads)
     if about_users:
-        found = recommender.similar_users(ids(user), n, history=history_of(history, user))
-        asked = known_ids(recommender.ratings_.users, found.ids)
+        found = recommender.similar_users(options.ids(user), n, history=options.history_of(history, user))
+        asked = options.known_ids(recommender.ratings_.users, found.ids)
     else:
-        found = recommender.similar_items(ids(item), n, where=where)
-        asked = known_ids(recommender.ratings_.items, found.ids)
+        found = recommender.similar_items(options.ids(item), n, where=where)
+        asked = options.known_ids(recommender.ratings_.items, found.ids)
     titles = [None] * len(found) if found.titles is None else found.titles.to_list()
     if json:
         lists = found.to_dicts(asked)
@@ -189,28 +184,25 @@ def similar(
     columns = {"": "{rank}", "title": "{title}", found.side: f"{{{found.side}}}", "similarity": "{similarity:.3f}"}
     for k, name in enumerate(asked):
         heading = f"Similar to {found.side} {name}" + (f", {titles[k]}" if titles[k] else "")
-        _print_list(found, k, heading, " (nothing to compare by)", columns, "nothing to compare with")
+        _print_list(found, k, heading, " (nothing to compare by)", columns)
 
 
 def explain(
     model: Model,
-    item: Annotated[list[str], typer.Option("--item", "-i", help="Item id; can be repeated.")],
-    user: Annotated[str | None, typer.Option("--user", "-u", help="User id.", show_default=False)] = None,
-    n: Annotated[int, typer.Option("-n", help="Number of ratings to show for each item.")] = 5,
+    item: Annotated[list[str], Option("--item", "-i", help="Item id; can be repeated.")],
+    user: Annotated[str | None, Option("--user", "-u", help="User id.", show_default=False)] = None,
+    n: Annotated[int, Option("-n", help="Number of ratings to show for each item.")] = 5,
     history: History = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Explain a recommendation by the ratings of the user that raise or lower it."""
-    if user is None and history is None:
-        raise typer.BadParameter(NO_USER)
+    options.require(user is not None or history is not None, NO_USER)
     recommender = artifact.load(model).set_params(threads=threads)
-    new = history_of(history, None if user is None else [user])
-    explanation = recommender.explain(user, ids(item), history=new, n=n)
-    asked = pl.Series([str(explanation.user_id)])
-    (name,) = known_ids(recommender.ratings_.users, asked)
-    items = known_ids(recommender.ratings_.items, explanation.item_ids)
-    titles = [None] * len(items) if explanation.titles is None else explanation.titles.to_list()
+    new = options.history_of(history, None if user is None else [user])
+    explanation = recommender.explain(user, options.ids(item), history=new, n=n)
+    (name,) = options.known_ids(recommender.ratings_.users, pl.Series([str(explanation.user_id)]))
+    items = options.known_ids(recommender.ratings_.items, explanation.item_ids)
     if json:
         content = explanation.to_dict()
         entries = [{**entry, "item": one} for entry, one in zip(content["items"], items, strict=True)]
@@ -220,7 +212,7 @@ def explain(
         f"For user {name}" + (f": there are no {explanation.noun}s to explain by" if explanation.cold else "")
     )
     for k, one in enumerate(items):
-        label = f"{titles[k]} [{one}]" if titles[k] else f"{one}"
+        label = titled(one, None if explanation.titles is None else explanation.titles[k])
         console.print_line(f"{label}: {explanation.scores[k]:.2f}; for a new user {explanation.base[k]:.2f}")
         _print_reasons(explanation, k)
 
@@ -245,17 +237,15 @@ def _print_reasons(explanation: Explanation, position: int) -> None:
 def ask(
     model: Model,
     user: Users = None,
-    n: Annotated[int, typer.Option("--n", "-n", help="Number of questions.")] = 5,
+    n: Annotated[int, Option("--n", "-n", help="Number of questions.")] = 5,
     history: History = None,
-    only: Annotated[list[str] | None, typer.Option(help="Item to ask about; can be repeated.")] = None,
+    only: Annotated[list[str] | None, Option(help="Item to ask about; can be repeated.")] = None,
     exclude: Exclude = None,
     where: Where = None,
-    among: Annotated[
-        int, typer.Option(help="Choose from this many of the most rated items; 0 for all.", min=0)
-    ] = AMONG,
+    among: Annotated[int, Option(help="Choose from this many of the most rated items; 0 for all.", min=0)] = AMONG,
     goal: Annotated[
         Literal["ratings", "list"],
-        typer.Option("--goal", help="What to learn: the ratings of popular items, or the best of the list."),
+        Option("--goal", help="What to learn: the ratings of popular items, or the best of the list."),
     ] = "ratings",
     threads: Threads = None,
     json: Json = False,
@@ -263,38 +253,36 @@ def ask(
     """Choose the items that a user should rate next; without a user or a history, a new user."""
     recommender = artifact.load(model).set_params(threads=threads)
     questions = recommender.ask(
-        ids(user),
+        options.ids(user),
         n,
-        history=history_of(history, user),
+        history=options.history_of(history, user),
         exclude=exclude or "seen",
         only=only or None,
         where=where,
         among=among or None,
         goal=goal,
     )
-    users = known_ids(recommender.ratings_.users, questions.user_ids)
+    users = options.known_ids(recommender.ratings_.users, questions.user_ids)
     if json:
         console.print_json({"users": questions.to_dicts(users)})
         return
     columns = {"": "{rank}", "title": "{title}", "item": "{item}", "reduction": "{reduction:.1%}", "sd": "{sd:.3f}"}
     note = f" (no {_feedback(recommender)} yet: these are the default questions)"
     for k, name in enumerate(users):
-        table = _print_list(questions, k, f"Ask user {name}", note, columns, "nothing left to ask")
+        table = _print_list(questions, k, f"Ask user {name}", note, columns)
         if table.height:
             before, after = questions.sd[k], table["sd"][-1]
             console.print_line(f"the answers lower the uncertainty about the user from {before:.3f} to {after:.3f}")
 
 
-def _print_list(
-    lists: Lists, position: int, heading: str, cold_note: str, columns: dict[str, str], if_empty: str
-) -> pl.DataFrame:
+def _print_list(lists: Lists, position: int, heading: str, cold_note: str, columns: dict[str, str]) -> pl.DataFrame:
     """Print one of the lists under its heading; the list itself."""
     table = lists.of(position)
     console.print_line(heading + (cold_note if lists.cold[position] else ""))
     if table.height:
         console.print_entries(table, columns)
     else:
-        console.print_line(f"  {if_empty}")
+        console.print_line(f"  {lists.empty_note or 'nothing to compare with'}")
     return table
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import polars as pl
-import typer
+from typer import Argument, Option
 
 from tastespace import artifact
 from tastespace.cli import console
@@ -22,10 +22,10 @@ from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.report import Report
 from tastespace.inference import diagnostics
 from tastespace.inference.transition import Trace
-from tastespace.models import ALS, BPMF, MODELS, DampedBias, GlobalMean, Recommender
+from tastespace.models import BPMF, MODELS
 from tastespace.models.factorization.empirical_bayes.posterior import Learning
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes
-from tastespace.models.factorization.monotone.monotone import CurveList, MonotoneMF
+from tastespace.models.factorization.monotone.monotone import MonotoneMF
 from tastespace.report.diagnostics_figures import write_diagnostics
 from tastespace.report.model_page import Shown, check_path, write_report
 from tastespace.report.plotting import check_figure, prepare_folder
@@ -35,11 +35,11 @@ from tastespace.report.uncertainty_figures import draw_demo
 
 @reads("user", "item", "rating", "separator", "header", "kind")
 def report(
-    models: Annotated[list[Path], typer.Argument(help="Folders of fitted models.", metavar="MODEL...")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")],
-    test: Annotated[Path | None, typer.Option(help="File of test ratings, the same for all models.")] = None,
-    users: Annotated[list[str] | None, typer.Option("--for", help="User whose list is shown; can be repeated.")] = None,
-    map_by: Annotated[str, typer.Option("--map", help="How items come to a plane: pca or tsne.")] = "pca",
+    models: Annotated[list[Path], Argument(help="Folders of fitted models.", metavar="MODEL...")],
+    out: Annotated[Path, Option("--out", "-o", help="HTML file to write.")],
+    test: Annotated[Path | None, Option(help="File of test ratings, the same for all models.")] = None,
+    users: Annotated[list[str] | None, Option("--for", help="User whose list is shown; can be repeated.")] = None,
+    map_by: Annotated[str, Option("--map", help="How items come to a plane: pca or tsne.")] = "pca",
     *,
     reading: ReadOptions,
     threads: Threads = None,
@@ -64,8 +64,8 @@ def report(
 
 def noise(
     model: Model,
-    items: Annotated[bool, typer.Option("--items", help="Items that divide opinion, instead of users.")] = False,
-    n: Annotated[int, typer.Option("-n", help="How many of each.")] = 10,
+    items: Annotated[bool, Option("--items", help="Items that divide opinion, instead of users.")] = False,
+    n: Annotated[int, Option("-n", help="How many of each.")] = 10,
     json: Json = False,
 ) -> None:
     """List the users whose ratings are the most erratic, or the items that divide opinion most."""
@@ -90,7 +90,7 @@ MAX_COLUMNS = 11
 
 def curves(
     model: Model,
-    figure: Annotated[Path | None, typer.Option(help="Picture to draw the curves to: .png, .svg or .pdf.")] = None,
+    figure: Annotated[Path | None, Option(help="Picture to draw the curves to: .png, .svg or .pdf.")] = None,
     json: Json = False,
 ) -> None:
     """Show the curves that ratings are understood by, and how many users have each."""
@@ -109,14 +109,7 @@ def curves(
         content = {"curves": found.to_polars().to_dicts()}
         console.print_json(content if figure is None else content | {"figure": str(figure)})
         return
-    _print_curves(found)
-    if figure is not None:
-        console.print_line(f"figure: {figure}")
-
-
-def _print_curves(found: CurveList) -> None:
-    """One row a curve; of many levels only some have a column."""
-    shown = range(0, len(found.levels), -(-len(found.levels) // MAX_COLUMNS))
+    shown = range(0, len(found.levels), -(-len(found.levels) // MAX_COLUMNS))  # of many levels only some
     names = level_names(found.levels)
     columns = ["cluster", "users", "extremes", *(f"{names[place]} is" for place in shown)]
     rows = [
@@ -124,21 +117,29 @@ def _print_curves(found: CurveList) -> None:
         for name, n_users, extremes, values in zip(found.ids, found.n_users, found.extremes, found.values, strict=True)
     ]
     console.print_rows(columns, rows, numbers=columns, in_box=True)
+    if figure is not None:
+        console.print_line(f"figure: {figure}")
 
 
 def diagnose(
     model: Model,
-    figures: Annotated[Path | None, typer.Option(help="Folder to write trace.svg and other figures to.")] = None,
+    figures: Annotated[Path | None, Option(help="Folder to write trace.svg and other figures to.")] = None,
     json: Json = False,
 ) -> None:
     """Say whether the chains of a model have run long enough: R-hat, effective draws, Monte Carlo errors."""
     recommender = artifact.load(model)
-    trace = _trace(recommender)
+    trace = getattr(recommender.posterior_, "trace", None)
+    if not isinstance(trace, Trace):
+        raise InvalidParameterError(
+            f"the model {MODELS.name_of(type(recommender))} has no chains: it computes one answer and draws no "
+            "samples, so that there is nothing to diagnose; expected a model that samples, such as bpmf"
+        )
+    learning = getattr(recommender.posterior_, "learning", None)  # how the regularisation was learned, if it was
+    learning = learning if isinstance(learning, Learning) else None
     if figures is not None:
         prepare_folder(figures)
     diagnosis = diagnostics.diagnose(trace)
     paths = [] if figures is None else write_diagnostics(trace, figures, diagnosis=diagnosis)
-    learning = _learning(recommender)
     if learning is not None and figures is not None:
         paths += write_learning(learning, figures)
     if json:
@@ -158,43 +159,21 @@ def diagnose(
         console.print_line(f"\nfigures written to {figures}: {', '.join(path.name for path in paths)}")
 
 
-def _learning(recommender: Recommender) -> Learning | None:
-    """How the regularisation was learned, if it was."""
-    learning = getattr(recommender.posterior_, "learning", None)
-    return learning if isinstance(learning, Learning) else None
-
-
-def _trace(recommender: Recommender) -> Trace:
-    trace = getattr(recommender.posterior_, "trace", None)
-    if isinstance(trace, Trace):
-        return trace
-    name = MODELS.name_of(type(recommender))
-    raise InvalidParameterError(
-        f"the model {name} has no chains: it computes one answer and draws no samples, so that there is nothing to "
-        "diagnose; expected a model that samples, such as bpmf"
-    )
-
-
 HOLDOUT = 0.1
 SHOWN = ("item", "title", "score", "belief_sd", "low", "high", "top_n_probability")
 
 
 def demo(
-    user: Annotated[int, typer.Option(help="Whose list to show.")] = 2,
-    picture: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path("tastespace-demo.png"),
-    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
+    user: Annotated[int, Option(help="Whose list to show.")] = 2,
+    picture: Annotated[Path, Option(help="Where to write the picture.")] = Path("tastespace-demo.png"),
+    seed: Annotated[int, Option(help="Same seed, same result.")] = 0,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Fit on the embedded movielens-demo, print measures and a user's top 10, and write a picture."""
     ratings = SOURCES["movielens-demo"]()
     split = random_split(ratings, HOLDOUT, seed=seed)
-    recommenders: dict[str, Recommender] = {
-        "mean": GlobalMean(seed=seed, threads=threads),
-        "bias": DampedBias(seed=seed, threads=threads),
-        "als": ALS(seed=seed, threads=threads),
-        "bpmf": BPMF(seed=seed, threads=threads),
-    }
+    recommenders = {name: MODELS[name](seed=seed, threads=threads) for name in ("mean", "bias", "als", "bpmf")}
     reports: dict[str, Report] = {}
     seconds: dict[str, float] = {}
     with console.progress() as observer:
@@ -212,7 +191,7 @@ def demo(
             "measures": {name: report.to_dict() for name, report in reports.items()},
             "fit_seconds": {name: round(value, 3) for name, value in seconds.items()},
             "user": user,
-            "items": [{key: row[key] for key in SHOWN} for row in top.rows(named=True)],
+            "items": top.select(SHOWN).to_dicts(),
             "picture": str(picture),
         }
         console.print_json(content)
@@ -226,10 +205,10 @@ def demo(
         for name, report in reports.items()
     ]
     console.print_rows(["model", "rmse", "mae", "seconds"], measured)
-    whom = f"For user {user}, of the films they have not rated:"
+    about = f"For user {user}, of the films they have not rated:"
     if ranking.cold[0]:
-        whom = f"User {user} is not among the {ratings.n_users}; this is the list for anybody:"
-    console.print_line(f"\n{whom}")
+        about = f"User {user} is not among the {ratings.n_users}; this is the list for anybody:"
+    console.print_line(f"\n{about}")
     named = top.with_columns(film=pl.coalesce("title", pl.col("item").cast(pl.String)))
     columns = {"": "{rank}", "film": "{film}", "score": "{score:.2f}", "90% of ratings": "{low:.1f} to {high:.1f}"}
     console.print_entries(named, columns | {"P(top 10)": "{top_n_probability:.2f}"})

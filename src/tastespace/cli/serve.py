@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Option
 
 from tastespace import artifact
 from tastespace.cli import console
@@ -19,33 +21,31 @@ if TYPE_CHECKING:
 
 def serve(
     model: Model,
-    host: Annotated[str, typer.Option(help="Address to listen on; needs keys unless it is loopback.")] = ("127.0.0.1"),
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any.", min=0, max=65535)] = 8000,
-    workers: Annotated[int, typer.Option(help="Number of worker processes.", min=1)] = 1,
+    host: Annotated[str, Option(help="Address to listen on; needs keys unless it is loopback.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="Port to listen on; 0 for any.", min=0, max=65535)] = 8000,
+    workers: Annotated[int, Option(help="Number of worker processes.", min=1)] = 1,
     database: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--db",
             envvar="TASTESPACE_DATABASE",
             help="URL of the ratings database; SQLite in the state folder by default.",
         ),
     ] = None,
-    state: Annotated[Path | None, typer.Option(help="Folder of versions and database; MODEL-state by default.")] = None,
-    keys: Annotated[Path | None, typer.Option(help="File of API keys.")] = None,
+    state: Annotated[Path | None, Option(help="Folder of versions and database; MODEL-state by default.")] = None,
+    keys: Annotated[Path | None, Option(help="File of API keys.")] = None,
     new_items: Annotated[
-        bool, typer.Option("--new-items", help="Store ratings of items unknown to the model, for the next retraining.")
+        bool, Option("--new-items", help="Store ratings of items unknown to the model, for the next retraining.")
     ] = False,
-    origin: Annotated[
-        list[str] | None, typer.Option(help="Allow web pages of this origin (CORS); can be repeated.")
-    ] = None,
+    origin: Annotated[list[str] | None, Option(help="Allow web pages of this origin (CORS); can be repeated.")] = None,
     rate: Annotated[
-        float, typer.Option(help="Requests per second of one client, per worker; 0 for no limit.", min=0)
+        float, Option(help="Requests per second of one client, per worker; 0 for no limit.", min=0)
     ] = 200.0,
-    seconds: Annotated[float, typer.Option(help="Request timeout (s).")] = 30.0,
-    body_bytes: Annotated[int, typer.Option(help="Maximum request size (bytes).", min=1)] = 4 << 20,
-    cached_users: Annotated[int, typer.Option(help="Users whose beliefs are cached, per worker.", min=1)] = 256,
+    seconds: Annotated[float, Option(help="Request timeout (s).")] = 30.0,
+    body_bytes: Annotated[int, Option(help="Maximum request size (bytes).", min=1)] = 4 << 20,
+    cached_users: Annotated[int, Option(help="Users whose beliefs are cached, per worker.", min=1)] = 256,
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="Minimum log level.")
+        Literal["debug", "info", "warning", "error"], Option("--log-level", help="Minimum log level.")
     ] = "info",
 ) -> None:
     """Serve recommendations, predictions and questions over HTTP, and store new ratings."""
@@ -82,13 +82,11 @@ def _announce(settings: Settings, n_imported: int) -> None:
 
 def retrain(
     model: Model,
-    database: Annotated[str, typer.Option("--db", envvar="TASTESPACE_DATABASE", help="URL of the ratings database.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write the new model to; may be MODEL itself.")],
-    share: Annotated[float, typer.Option(help="Share of the ratings new to MODEL to hold out, the latest ones.")] = 0.2,
-    tolerance: Annotated[
-        float, typer.Option(help="How much worse the new model may be, as a share of the metric.")
-    ] = 0.005,
-    force: Annotated[bool, typer.Option("--force", help="Write the new model even if it is worse.")] = False,
+    database: Annotated[str, Option("--db", envvar="TASTESPACE_DATABASE", help="URL of the ratings database.")],
+    out: Annotated[Path, Option("--out", "-o", help="Folder to write the new model to; may be MODEL itself.")],
+    share: Annotated[float, Option(help="Share of the ratings new to MODEL to hold out, the latest ones.")] = 0.2,
+    tolerance: Annotated[float, Option(help="How much worse the new model may be, as a share of the metric.")] = 0.005,
+    force: Annotated[bool, Option("--force", help="Write the new model even if it is worse.")] = False,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -100,11 +98,8 @@ def retrain(
         raise MissingExtraError("retraining from a database", "serve") from error
     artifact.check_writable(out)
     old = artifact.load(model).set_params(threads=threads)
-    store = Store(database)
-    try:
+    with closing(Store(database)) as store:
         stored = store.all_ratings()
-    finally:
-        store.close()
     began = time.perf_counter()
     with console.progress() as observer:
         found = retraining.retrain(old, stored, share=share, tolerance=tolerance, force=force, observer=observer)
@@ -117,7 +112,7 @@ def retrain(
         "ratings": n,
         "new": found.n_new,
         "gone": found.n_gone,
-        "comparison": None if comparison is None else comparison.to_dict(),
+        "comparison": None if comparison is None else asdict(comparison),
         "seconds": round(seconds, 3),
     }
     compared = "there were no new ratings to compare the two models on"

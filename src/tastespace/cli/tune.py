@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Exit, Option
 
 from tastespace import artifact
-from tastespace.cli import console
-from tastespace.cli.options import OPTIONS, Json, RatingsFile, ReadOptions, Threads, observe, read_settings, reads
+from tastespace.cli import console, options
+from tastespace.cli.options import OPTIONS, Json, RatingsFile, ReadOptions, Threads, reads
 from tastespace.errors import DataError, InvalidParameterError, warn
 from tastespace.evaluation.resampling import display_name, figure
 from tastespace.models import MODELS
@@ -20,63 +20,57 @@ from tastespace.models.registry import misfit, suited
 from tastespace.selection.tune import RUNGS, TRIALS, TuneResult, tunable_models
 from tastespace.selection.tune import tune as search
 
-INTERRUPTED = 130
 ROWS = 20  # of the table
-COLUMNS = ("user", "item", "rating", "time")
 TUNABLE = tunable_models()
 
 
 @reads(*OPTIONS)
 def tune(
     ratings: RatingsFile,
-    model: Annotated[str, typer.Option(help=f"One of {', '.join(TUNABLE)}.")],
-    trials: Annotated[int, typer.Option(help="Settings to try in all, earlier runs included.")] = TRIALS,
+    model: Annotated[str, Option(help=f"One of {', '.join(TUNABLE)}.")],
+    trials: Annotated[int, Option(help="Settings to try in all, earlier runs included.")] = TRIALS,
     seconds: Annotated[
-        float | None, typer.Option(help="After so long no other fit is begun.", show_default="no limit")
+        float | None, Option(help="After so long no other fit is begun.", show_default="no limit")
     ] = None,
     measure: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="What settings are judged by: rmse, kendall_tau, ndcg@10 ...",
             show_default="rmse of stars, log_loss of yes and no, ndcg@10 of choices",
         ),
     ] = None,
-    holdout: Annotated[float, typer.Option(help="Share of the ratings that decides.")] = 0.1,
-    rungs: Annotated[
-        int, typer.Option(help="On how many parts of the users settings are tried; 1: on all at once.")
-    ] = RUNGS,
+    holdout: Annotated[float, Option(help="Share of the ratings that decides.")] = 0.1,
+    rungs: Annotated[int, Option(help="On how many parts of the users settings are tried; 1: on all at once.")] = RUNGS,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A parameter that is not searched, as key=value; can be repeated.")
+        list[str] | None, Option("--set", help="A parameter that is not searched, as key=value; can be repeated.")
     ] = None,
     ranges: Annotated[
-        list[str] | None,
-        typer.Option("--range", help="Other ends of what is searched, as key=low..high; can be repeated."),
+        list[str] | None, Option("--range", help="Other ends of what is searched, as key=low..high; can be repeated.")
     ] = None,
-    folder: Annotated[Path | None, typer.Option(help="Folder to keep the trials in, to resume from.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the search in the folder.")] = False,
+    folder: Annotated[Path | None, Option(help="Folder to keep the trials in, to resume from.")] = None,
+    resume: Annotated[bool, Option("--resume", help="Go on with the search in the folder.")] = False,
     config: Annotated[
-        Path | None, typer.Option("--save-config", help="TOML file to write the best settings to, for fit --config.")
+        Path | None, Option("--save-config", help="TOML file to write the best settings to, for fit --config.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Fit the best to all ratings, and write it to this folder.")
+        Path | None, Option("--out", "-o", help="Fit the best to all ratings, and write it to this folder.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same trials.")] = 0,
+    seed: Annotated[int, Option(help="Same seed, same trials.")] = 0,
     *,
     reading: ReadOptions,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Search the settings of a model on a held-out part of the ratings, by successive halving."""
-    if resume and folder is None:
-        raise typer.BadParameter("--resume expects --folder FOLDER")
-    ends, fixed = _ends(ranges or []), read_settings(settings or [])
+    options.require(not resume or folder is not None, "--resume expects --folder FOLDER")
+    ends, fixed = _ends(ranges or []), options.read_settings(settings or [])
     if out is not None:
         artifact.check_writable(out)
     if config is not None and not config.resolve().parent.is_dir():
         raise DataError("there is no such folder", file=config, expected="a file in a folder that is there")
     if model not in MODELS:  # before much is read
-        raise InvalidParameterError(f"there is no model {model!r}; expected one of {', '.join(TUNABLE)}")
-    observed, _ = observe(ratings, reading)
+        options.check_known(model, TUNABLE, f"there is no model {model!r}")
+    observed, _ = options.observe(ratings, reading)
     doubt = misfit(suited(MODELS[model], observed), observed)
     if doubt is not None:
         warn(doubt)
@@ -109,7 +103,7 @@ def tune(
     if found.ended_by == "interrupt":
         kept = "" if folder is None else f"; {folder} has the trials: go on with the same command and --resume"
         console.print_error(f"interrupted{kept}")
-        raise typer.Exit(INTERRUPTED)
+        raise Exit(console.INTERRUPTED)
 
 
 def _ends(typed: list[str]) -> dict[str, tuple[float, float]]:
@@ -131,53 +125,39 @@ def _ends(typed: list[str]) -> dict[str, tuple[float, float]]:
 
 def _show(found: TuneResult, command: str, config: Path | None, out: Path | None) -> None:
     console.print_table(found.table(ROWS))
-    for trial in found.trials:
-        if trial.error is not None:
-            console.print_line(f"trial {trial.number}: {trial.error}")
-    measure = display_name(found.goal.measure)
-    console.print_line("")
+    lines = [f"trial {trial.number}: {trial.error}" for trial in found.trials if trial.error is not None]
+    lines.append("")
     if list(MODELS[found.model].search_space) == ["n_factors"]:
-        console.print_line(
-            f"{found.model} learns all but the number of factors from the ratings: nothing else was searched"
-        )
+        learned = "all but the number of factors from the ratings"
+        lines.append(f"{found.model} learns {learned}: nothing else was searched")
+    measure, usual = display_name(found.goal.measure), figure(found.defaults)
     if found.best is None:
-        console.print_line(f"nothing beats {found.model} as it is: {measure} {figure(found.defaults)}")
+        lines.append(f"nothing beats {found.model} as it is: {measure} {usual}")
     else:
-        console.print_line(
-            f"best: {measure} {figure(found.value)}, as it is {figure(found.defaults)}; chosen by these held-out "
-            "ratings, so a little too good"
-        )
-    console.print_line(f"{len(found.trials)} trials; {found.seconds:.1f} s")
+        chosen = "chosen by these held-out ratings, so a little too good"
+        lines.append(f"best: {measure} {figure(found.value)}, as it is {usual}; {chosen}")
+    lines.append(f"{len(found.trials)} trials; {found.seconds:.1f} s")
     if config is not None:
-        console.print_line(f"written: {config}")
+        lines.append(f"written: {config}")
     if out is not None and found.ended_by != "interrupt":
-        console.print_line(f"fitted to all ratings and saved to {out}")
+        lines.append(f"fitted to all ratings and saved to {out}")
+    console.print_line(*lines)
     console.out.print(f"to fit it: {command}", markup=False, soft_wrap=True)
 
 
 def _command(ratings: Path, found: TuneResult, seed: int, reading: Mapping[str, Any], out: Path | None) -> str:
-    """The fit that is to be made, as it would be typed."""
+    """The fit that is to be made, as it would be typed, with the arguments of `read` that were given."""
     words = ["tastespace", "fit", str(ratings), "--model", found.model, "--out", str(out or "MODEL")]
     words += ["--seed", str(seed)]
     for key, value in found.changed().items():
-        words += ["--set", f"{key}={_typed(value)}"]
-    return shlex.join([*words, *_reading(reading)])
-
-
-def _reading(reading: Mapping[str, Any]) -> list[str]:
-    """The arguments of `read` that were given, as options again."""
-    words: list[str] = []
+        words += ["--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
     for argument, value in reading.items():
         if argument == "header":
             words.append("--header" if value else "--no-header")
         else:
-            name = f"{argument}-column" if argument in COLUMNS else argument.replace("_", "-")
+            name = f"{argument}-column" if argument in options.PARTS else argument.replace("_", "-")
             words += [f"--{name}", str(value).replace("\t", "\\t")]
-    return words
-
-
-def _typed(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return shlex.join(words)
 
 
 def _write(path: Path, found: TuneResult) -> None:

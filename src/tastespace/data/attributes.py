@@ -6,12 +6,12 @@ a single year: an item matches if one of its values does.
 
 from __future__ import annotations
 
-import operator
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
+from operator import ge, gt, le, lt
 from typing import Any, Literal
 
 import numpy as np
@@ -25,12 +25,7 @@ from tastespace.errors import shortened
 
 Value = str | int | float
 Kind = Literal["number", "text", "other"]
-_ORDERS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+_ORDERS: dict[str, Callable[[Any, Any], Any]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 _MOST_SUGGESTIBLE = 1000  # different values; to look through all titles for a similar one would take seconds
 
 
@@ -59,12 +54,9 @@ class Column:
             table = table.explode("value")
         kind, values = _comparable(table["value"])
         table = table.with_columns(value=values).drop_nulls("value")
-        rows = table["row"].to_numpy()
-        if kind == "number":
-            return cls(name, kind, len(cells), rows, table["value"].to_numpy(), None, None)
-        if kind == "text":
-            return cls(name, kind, len(cells), rows, None, *Vocabulary.of(table["value"]))
-        return cls(name, kind, len(cells), rows, None, None, None)
+        numbers = table["value"].to_numpy() if kind == "number" else None
+        texts, codes = Vocabulary.of(table["value"]) if kind == "text" else (None, None)
+        return cls(name, kind, len(cells), table["row"].to_numpy(), numbers, texts, codes)
 
     @cached_property
     def present(self) -> BoolArray:
@@ -97,12 +89,10 @@ class Column:
 
     def doubt(self, value: Value) -> str:
         """What to say of a text that no item has."""
-        doubt = f"no item has the {self.name} {shortened(str(value))!r}"
-        if len(self._plain) <= _MOST_SUGGESTIBLE:
-            close = get_close_matches(plain_text(str(value)), self._plain, n=1)
-            if close:
-                doubt += f"; did you mean {self._spelled[close[0]]!r}?"
-        return doubt
+        known = self._plain if len(self._plain) <= _MOST_SUGGESTIBLE else []
+        close = get_close_matches(plain_text(str(value)), known, n=1)
+        hint = f"; did you mean {self._spelled[close[0]]!r}?" if close else ""
+        return f"no item has the {self.name} {shortened(str(value))!r}{hint}"
 
     def _of_values(self, flags: BoolArray) -> BoolArray:
         """The items of the flagged values."""
@@ -128,10 +118,6 @@ class Attributes:
             counts = np.bincount(ratings.item_rows, minlength=ratings.n_items)
             self._cells.setdefault("ratings", pl.Series(counts))
         self._columns: dict[str, Column] = {}
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._cells)
 
     @cached_property
     def _name_of(self) -> dict[str, str]:
@@ -161,7 +147,7 @@ class Attributes:
             problem = "asks for the number of ratings, but the model was saved without its ratings"
         close = get_close_matches(_plain_name(name), self._name_of, n=1)
         hint = f"; did you mean {self._name_of[close[0]]}?" if close else ""
-        return problem, f"one of {', '.join(self.names)}{hint}"
+        return problem, f"one of {', '.join(self._cells)}{hint}"
 
 
 def _comparable(cells: pl.Series) -> tuple[Kind, pl.Series]:
@@ -196,10 +182,6 @@ def _plain_name(name: str) -> str:
     return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
-def _singulars(name: str) -> Iterator[str]:
-    if name.endswith("ies"):
-        yield name[:-3] + "y"
-    if name.endswith("s"):
-        yield name[:-1]
-    if name.endswith("es"):
-        yield name[:-2]
+def _singulars(name: str) -> list[str]:
+    endings = (("ies", "y"), ("s", ""), ("es", ""))
+    return [name.removesuffix(plural) + singular for plural, singular in endings if name.endswith(plural)]

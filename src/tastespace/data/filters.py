@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -31,9 +32,10 @@ MAX_NESTED = 50  # brackets within brackets: far more than anybody means, far le
 _RESERVED = ("and", "or", "not", "in", "contains", "is")
 _OTHER_SPELLINGS = {"==": "=", "<>": "!="}
 _TOKEN = re.compile(
-    r"""(?P<quoted> "(?:[^"]|"")*" | '(?:[^']|'')*' )
+    r"""\s*(?:
+        (?P<quoted> "(?:[^"]|"")*" | '(?:[^']|'')*' )
       | (?P<mark> <= | >= | != | <> | == | [=<>(),] )
-      | (?P<bare> [^\s()=!<>,"'] [^\s()=!<>,"]* )""",
+      | (?P<bare> [^\s()=!<>,"'] [^\s()=!<>,"]* ) )""",
     re.VERBOSE,
 )
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -62,38 +64,6 @@ class Token:
         return "ends here" if self.kind == "end" else f"has {shortened(self.text)!r} here"
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """`name operator value`, or several values after `in`."""
-
-    name: Token
-    operator: str
-    values: tuple[Token, ...]
-
-
-@dataclass(frozen=True)
-class Missing:
-    """`name is missing`."""
-
-    name: Token
-
-
-@dataclass(frozen=True)
-class Not:
-    part: Node
-
-
-@dataclass(frozen=True)
-class Joined:
-    """Several conditions that must hold all, or one of which must."""
-
-    word: Literal["and", "or"]
-    parts: tuple[Node, ...]
-
-
-Node = Comparison | Missing | Not | Joined
-
-
 class Condition:
     """A condition that has been read; `matches` says which items fulfil it."""
 
@@ -103,7 +73,7 @@ class Condition:
                 f"where is of type {type(text).__name__}; expected a text such as 'genre = Comedy and year >= 1990'"
             )
         self.text = text
-        self.tree: Node = _Parser(text).whole()
+        self._holds = _Parser(text).whole()
 
     def __repr__(self) -> str:
         return f"Condition({self.text!r})"
@@ -111,42 +81,11 @@ class Condition:
     def matches(self, items: Attributes) -> tuple[BoolArray, list[str]]:
         """A flag an item; and what is doubtful, such as a genre that no item has."""
         doubts: list[str] = []
-        return self._holds(self.tree, items, doubts), doubts
+        return self._holds(items, doubts), doubts
 
-    def _holds(self, node: Node, items: Attributes, doubts: list[str]) -> BoolArray:
-        if isinstance(node, Not):
-            return ~self._holds(node.part, items, doubts)
-        if isinstance(node, Joined):
-            join = np.logical_and if node.word == "and" else np.logical_or
-            return reduce(join, (self._holds(part, items, doubts) for part in node.parts))
-        column = self._column(node.name, items)
-        if isinstance(node, Missing):
-            return ~column.present
-        values = [self._value(node, token, column) for token in node.values]
-        if node.operator in ("=", "!=", "in", "not in"):
-            doubts.extend(column.doubt(value) for value in values if not column.has(value))
-        return column.matches(node.operator, values)
 
-    def _column(self, name: Token, items: Attributes) -> Column:
-        column = items.find(name.text)
-        if column is None:
-            wrong(self.text, name.start, *items.unknown(name.text))
-        if column.kind == "other":
-            problem = f"asks for {column.name!r}, which is neither text nor numbers"
-            wrong(self.text, name.start, problem, "an attribute that can be compared")
-        return column
-
-    def _value(self, node: Comparison, token: Token, column: Column) -> Value:
-        """As a number where the column has numbers, else as it was typed."""
-        if node.operator in ("contains", "not contains") and column.kind == "number":
-            problem = f"looks for a text within {column.name}, which has numbers"
-            wrong(self.text, token.start, problem, "=, !=, <, <=, >, >= or in")
-        if column.kind == "text":
-            return token.text
-        number = _number(token.text)
-        if number is None:
-            wrong(self.text, token.start, str(token), f"a finite number: that is what {column.name} has")
-        return number
+# What a condition becomes: the items for which it holds, and what is doubtful added to a list.
+Test = Callable[[Attributes, list[str]], BoolArray]
 
 
 class _Parser:
@@ -155,7 +94,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.text, self.tokens, self.place, self.depth = text, _tokens(text), 0, 0
 
-    def whole(self) -> Node:
+    def whole(self) -> Test:
         condition = self.condition()
         if self.next.kind != "end":
             expected = "and, or, or the end"
@@ -182,26 +121,26 @@ class _Parser:
     def fail(self, expected: str) -> NoReturn:
         wrong(self.text, self.next.start, str(self.next), expected)
 
-    def condition(self) -> Node:
-        parts = [self.both()]
-        while self.accept("or"):
-            parts.append(self.both())
-        return parts[0] if len(parts) == 1 else Joined("or", tuple(parts))
+    def condition(self) -> Test:
+        return self.joined("or", np.logical_or, self.both)
 
-    def both(self) -> Node:
-        parts = [self.single()]
-        while self.accept("and"):
-            parts.append(self.single())
-        return parts[0] if len(parts) == 1 else Joined("and", tuple(parts))
+    def both(self) -> Test:
+        return self.joined("and", np.logical_and, self.single)
 
-    def single(self) -> Node:
+    def joined(self, word: str, join: Callable[[Any, Any], Any], read: Callable[[], Test]) -> Test:
+        parts = [read()]
+        while self.accept(word):
+            parts.append(read())
+        return lambda items, doubts: reduce(join, (part(items, doubts) for part in parts))
+
+    def single(self) -> Test:
         negated = False
         while self.accept("not"):
             negated = not negated
-        node = self.bracketed() if self.next.says("(") else self.test()
-        return Not(node) if negated else node
+        part = self.bracketed() if self.next.says("(") else self.test()
+        return (lambda items, doubts: ~part(items, doubts)) if negated else part
 
-    def bracketed(self) -> Node:
+    def bracketed(self) -> Test:
         opened = self.take()
         self.depth += 1
         if self.depth > MAX_NESTED:
@@ -212,7 +151,7 @@ class _Parser:
         self.depth -= 1
         return condition
 
-    def test(self) -> Node:
+    def test(self) -> Test:
         if not self.next.is_value:
             self.fail("the name of an attribute, such as genre or year")
         name = self.take()
@@ -220,20 +159,55 @@ class _Parser:
             negated = self.accept("not")
             if not self.accept("missing"):
                 self.fail("missing" if negated else "missing, or not missing")
-            return Not(Missing(name)) if negated else Missing(name)
+            if negated:
+                return lambda items, doubts: self.column(name, items).present
+            return lambda items, doubts: ~self.column(name, items).present
         prefix = "not " if self.accept("not") else ""
         if self.accept("in"):
-            return Comparison(name, prefix + "in", self.several())
+            return self.comparison(name, prefix + "in", self.several())
         if self.accept("contains"):
-            return Comparison(name, prefix + "contains", (self.value(),))
+            return self.comparison(name, prefix + "contains", [self.value()])
         if prefix:
             self.fail("in or contains")
         if not self.next.says("=", "==", "!=", "<>", "<", "<=", ">", ">="):
             self.fail(_EXPECTED_TEST)
         operator = self.take().text
-        return Comparison(name, _OTHER_SPELLINGS.get(operator, operator), (self.value(),))
+        return self.comparison(name, _OTHER_SPELLINGS.get(operator, operator), [self.value()])
 
-    def several(self) -> tuple[Token, ...]:
+    def comparison(self, name: Token, operator: str, tokens: Sequence[Token]) -> Test:
+        """`name operator value`, or several values after `in`."""
+
+        def holds(items: Attributes, doubts: list[str]) -> BoolArray:
+            column = self.column(name, items)
+            values = [self.comparable(operator, token, column) for token in tokens]
+            if operator in ("=", "!=", "in", "not in"):
+                doubts.extend(column.doubt(value) for value in values if not column.has(value))
+            return column.matches(operator, values)
+
+        return holds
+
+    def column(self, name: Token, items: Attributes) -> Column:
+        column = items.find(name.text)
+        if column is None:
+            wrong(self.text, name.start, *items.unknown(name.text))
+        if column.kind == "other":
+            problem = f"asks for {column.name!r}, which is neither text nor numbers"
+            wrong(self.text, name.start, problem, "an attribute that can be compared")
+        return column
+
+    def comparable(self, operator: str, token: Token, column: Column) -> Value:
+        """As a number where the column has numbers, else as it was typed."""
+        if operator in ("contains", "not contains") and column.kind == "number":
+            problem = f"looks for a text within {column.name}, which has numbers"
+            wrong(self.text, token.start, problem, "=, !=, <, <=, >, >= or in")
+        if column.kind == "text":
+            return token.text
+        number = _number(token.text)
+        if number is None:
+            wrong(self.text, token.start, str(token), f"a finite number: that is what {column.name} has")
+        return number
+
+    def several(self) -> list[Token]:
         if not self.accept("("):
             self.fail("( and values, such as (Horror, War)")
         values = [self.value()]
@@ -241,7 +215,7 @@ class _Parser:
             values.append(self.value())
         if not self.accept(")"):
             self.fail('a comma or ); a value of several words is written in "quotes"')
-        return tuple(values)
+        return values
 
     def value(self) -> Token:
         if not self.next.is_value:
@@ -251,25 +225,23 @@ class _Parser:
 
 def _tokens(text: str) -> list[Token]:
     tokens: list[Token] = []
-    place = 0
-    while True:
-        while place < len(text) and text[place].isspace():
-            place += 1
-        if place == len(text):
-            break
+    place, end = 0, len(text.rstrip())
+    while place < end:
         found = _TOKEN.match(text, place)
         if found is None:
+            place = len(text) - len(text[place:].lstrip())
             if text[place] == "!":
                 wrong(text, place, "has '!' here", "!= or not")
             wrong(text, place, "opens a quotation mark here", "one that closes it, too")
-        kind, content = str(found.lastgroup), found[0]
+        kind = str(found.lastgroup)
+        content = found[kind]
         if kind == "quoted":
             content = content[1:-1].replace(content[0] * 2, content[0])
-        tokens.append(Token(kind, content, place))  # type: ignore[arg-type]
+        tokens.append(Token(kind, content, found.start(kind)))  # type: ignore[arg-type]
         place = found.end()
     if not tokens:
         raise InvalidParameterError("where is empty; expected a condition such as 'genre = Comedy and year >= 1990'")
-    return [*tokens, Token("end", "", len(text.rstrip()))]
+    return [*tokens, Token("end", "", end)]
 
 
 def _number(text: str) -> float | int | None:
@@ -279,10 +251,8 @@ def _number(text: str) -> float | int | None:
     if not np.isfinite(number):
         return None
     # Beyond 2^53 a double would confuse one id with the next.
-    return int(number) if number.is_integer() and abs(number) < 2**53 else _integer(text, number)
-
-
-def _integer(text: str, number: float) -> float | int:
+    if number.is_integer() and abs(number) < 2**53:
+        return int(number)
     return int(text) if re.fullmatch(r"\s*[+-]?\d{1,300}\s*", text, re.ASCII) else number
 
 

@@ -54,9 +54,8 @@ def guess_kind(values: NDArray[Any]) -> Guess:
     if high > SKEW:  # The median of whole numbers above 0 is at least 1.
         median = float(np.median(values[values > 0]))
         if high > SKEW * median:
-            return Guess(
-                "counts", f"whole numbers up to {high:,.0f}, more than {SKEW} times their median of {median:g}"
-            )
+            reason = f"whole numbers up to {high:,.0f}, more than {SKEW} times their median of {median:g}"
+            return Guess("counts", reason)
     ones = np.count_nonzero(values == 1) / len(values)
     if low == 1 and ones >= MOSTLY_ONE:
         return Guess("counts", f"whole numbers, {ones:.1%} of them 1")

@@ -7,6 +7,7 @@ import math
 import os
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -15,8 +16,18 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, contiguous
 from tastespace.data.csr import CSR, sorted_order
+from tastespace.data.formats.matrices import dense_entries, sparse_entries
 from tastespace.data.kinds import CHOICES, Guess, Kind, check_kind, guess_kind, impossible
-from tastespace.data.tables import EXPECTED_TIME, as_times, frame_parts, seconds_of, series_of
+from tastespace.data.tables import (
+    EXPECTED_TIME,
+    Observed,
+    Side,
+    as_times,
+    frame_parts,
+    moment_of,
+    seconds_of,
+    series_of,
+)
 from tastespace.data.vocabulary import Ids, Vocabulary, id_series
 from tastespace.errors import DataError, InvalidParameterError, warn
 
@@ -55,12 +66,12 @@ class Description:
         """Label and text of each line, for a table."""
         lines = [
             ("ratings", f"{self.n_ratings:,}{self._set_aside()}"),
-            ("users", f"{self.n_users:,}, each with {_spread(self.per_user)} ratings"),
-            ("items", f"{self.n_items:,}, each with {_spread(self.per_item)} ratings"),
+            ("users", f"{self.n_users:,}, each with {_spread(*self.per_user)} ratings"),
+            ("items", f"{self.n_items:,}, each with {_spread(*self.per_item)} ratings"),
             ("filled", f"{self.density:.2%} of all pairs"),
             ("values", f"{self.minimum:g} to {self.maximum:g}, mean {self.mean:.3f}, sd {self.standard_deviation:.3f}"),
+            ("kind", f"{self.kind} ({self.kind_reason})"),
         ]
-        lines.append(("kind", f"{self.kind} ({self.kind_reason})"))
         if self.levels is not None:
             lines.append(("levels", ", ".join(f"{level:g}" for level in self.levels)))
         if self.first is not None:
@@ -80,11 +91,11 @@ class Description:
         return "\n".join(f"{label:<{width}}  {text}" for label, text in self.rows())
 
 
-def _spread(quartiles: tuple[int, float, int]) -> str:
-    fewest, median, most = quartiles
+def _spread(fewest: int, median: float, most: int) -> str:
     return f"{fewest:,} to {most:,} (median {median:g})"
 
 
+DAY = 86_400  # seconds
 Duplicates = Literal["last", "mean", "sum", "error"]
 
 
@@ -129,50 +140,21 @@ class Ratings:
         A pair rated more than once counts once: its last rating (in the order given), or their `mean` or
         `sum`; `error` refuses. What is not said is the last rating, but the sum of choices: how often it was chosen.
         """
-        user_ids, item_ids = id_series(user_ids, "user"), id_series(item_ids, "item")
-        try:
-            numbers = np.ones(len(item_ids)) if values is None else np.asarray(values, dtype=np.float64).reshape(-1)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"the values are no ratings ({error})", expected="numbers") from error
-        if not len(user_ids) == len(item_ids) == len(numbers):
-            raise DataError(
-                f"{len(user_ids)} users, {len(item_ids)} items and {len(numbers)} values",
-                expected="as many of each",
-            )
-        if not len(numbers):
-            raise DataError("there are no ratings", expected="at least one")
-        wrong = ~(np.abs(numbers) < FIRST_INFINITE)  # also true for NaN
-        if wrong.any():
-            where = int(np.flatnonzero(wrong)[0])
-            raise DataError(f"the rating at position {where} is {numbers[where]}", expected="a finite number")
-        stamps = None if times is None else _seconds(times, len(numbers))
-        users, user_rows = Vocabulary.of(user_ids, "user")
-        items, item_rows = Vocabulary.of(item_ids, "item")
-        given = None if values is None else contiguous(numbers, np.float32)
-        return cls.from_rows(users, items, user_rows, item_rows, given, stamps, duplicates=duplicates)
+        return cls.from_observed(_observed(user_ids, item_ids, values, times), duplicates=duplicates)
 
     @classmethod
-    def from_rows(
-        cls,
-        users: Vocabulary,
-        items: Vocabulary,
-        user_rows: IntArray,
-        item_rows: IntArray,
-        values: FloatArray | None,
-        times: TimeArray | None = None,
-        *,
-        duplicates: Duplicates | None = None,
-        rejected: int = 0,
+    def from_observed(
+        cls, observed: Observed, *, duplicates: Duplicates | None = None, kind: Kind | None = None
     ) -> Ratings:
         """Ratings whose ids have been numbered already, or choices if there are no values; for readers."""
         if duplicates is not None and duplicates not in get_args(Duplicates):
             raise InvalidParameterError(f"duplicates is {duplicates!r}; expected last, mean, sum or error")
-        if values is None:
-            ones = np.ones(len(item_rows), np.float32)
-            chosen = cls.from_rows(
-                users, items, user_rows, item_rows, ones, times, duplicates=duplicates or "sum", rejected=rejected
-            )
-            return chosen._known_as_choices()
+        users, items, times = observed.users, observed.items, observed.times
+        assert users is not None
+        are_choices = observed.values is None
+        if are_choices and kind not in (None, *CHOICES):
+            raise DataError(f"there is no column of values, and the kind is to be {kind}", expected="a column of them")
+        values = np.ones(len(items.rows), np.float32) if observed.values is None else observed.values
         n_unknown = 0 if times is None else int(np.count_nonzero(np.isnat(times)))
         if n_unknown == len(values):
             times = None  # a column with nothing in it
@@ -184,8 +166,13 @@ class Ratings:
             )
         if times is not None and n_unknown:
             warn(f"{n_unknown:,} of {len(values):,} ratings have no time; splits by time will refuse them")
-        ratings = cls(users, items, user_rows, item_rows, values, times, rejected=rejected)
-        return ratings._without_duplicates(duplicates or "last")
+        rows = users.rows, items.rows
+        ratings = cls(users.vocabulary, items.vocabulary, *rows, values, times, rejected=observed.rejected)
+        usual: Duplicates = "sum" if are_choices or kind == "counts" else "last"
+        ratings = ratings._without_duplicates(duplicates or usual)
+        if are_choices:
+            ratings = ratings._known_as_choices()
+        return ratings if kind is None else ratings.with_kind(kind)
 
     @classmethod
     def from_frame(
@@ -208,13 +195,8 @@ class Ratings:
             check_kind(kind)
         wanted = {"user": user, "item": item, "rating": rating, "time": time}
         parts = frame_parts(frame, wanted, are_choices=kind in CHOICES)
-        if "rating" not in parts and kind not in (None, *CHOICES):
-            raise DataError(f"there is no column of values, and the kind is to be {kind}", expected="a column of them")
-        duplicates = "sum" if duplicates is None and kind == "counts" else duplicates
-        ratings = cls.from_arrays(
-            parts["user"], parts["item"], parts.get("rating"), parts.get("time"), duplicates=duplicates
-        )
-        return ratings if kind is None else ratings.with_kind(kind)
+        observed = _observed(parts["user"], parts["item"], parts.get("rating"), parts.get("time"))
+        return cls.from_observed(observed, duplicates=duplicates, kind=kind)
 
     @classmethod
     def from_sparse(
@@ -231,18 +213,11 @@ class Ratings:
         the same place are duplicates, and are not summed unless asked for. Ids are positions unless given; users
         and items without a rating are left out.
         """
-        from tastespace.data.formats.matrices import from_sparse
-
-        return from_sparse(matrix, user_ids, item_ids, duplicates=duplicates)
+        return cls.from_arrays(*sparse_entries(matrix, user_ids, item_ids), duplicates=duplicates)
 
     @classmethod
     def from_dense(
-        cls,
-        matrix: Any,
-        *,
-        missing: float | None = None,
-        user_ids: Ids | None = None,
-        item_ids: Ids | None = None,
+        cls, matrix: Any, *, missing: float | None = None, user_ids: Ids | None = None, item_ids: Ids | None = None
     ) -> Ratings:
         """Ratings from an array or a pandas frame, users x items; `missing` says what stands for "not rated".
 
@@ -250,9 +225,7 @@ class Ratings:
         missing is NaN. Ids are the index and columns of a frame, or positions, unless given; users and items without
         a rating are left out.
         """
-        from tastespace.data.formats.matrices import from_dense
-
-        return from_dense(matrix, missing=missing, user_ids=user_ids, item_ids=item_ids)
+        return cls.from_arrays(*dense_entries(matrix, missing, user_ids, item_ids), duplicates="error")
 
     def __len__(self) -> int:
         return len(self.values)
@@ -324,23 +297,21 @@ class Ratings:
         return self.items.at(self.item_rows)
 
     def take(self, index: NDArray[Any]) -> Ratings:
-        """Some of the ratings as ratings of their own: ids that no longer occur are forgotten."""
-        user_rows, item_rows = self.user_rows[index], self.item_rows[index]
-        users, new_user_rows = _shrunk(self.users, user_rows)
-        items, new_item_rows = _shrunk(self.items, item_rows)
-        kept = self.items.rows_of(items.ids)
-        return Ratings(
-            users,
-            items,
-            new_user_rows,
-            new_item_rows,
-            self.values[index],
-            None if self.times is None else self.times[index],
-            None if self.item_titles is None else self.item_titles.gather(pl.Series(kept)),
-            None if self.item_attributes is None else self.item_attributes[kept],
-            None if self.user_attributes is None else self.user_attributes[self.users.rows_of(users.ids)],
-            declared_kind=self.declared_kind,
-            kind_reason=self.kind_reason,
+        """Some of the ratings, by flag or position, as ratings of their own: ids that no longer occur are forgotten."""
+        part = self.masked(index)
+        users, user_rows, old_users = _shrunk(self.users, part.user_rows)
+        items, item_rows, old_items = _shrunk(self.items, part.item_rows)
+        return replace(
+            part,
+            users=users,
+            items=items,
+            user_rows=user_rows,
+            item_rows=item_rows,
+            item_titles=None if self.item_titles is None else self.item_titles.gather(pl.Series(old_items)),
+            item_attributes=None if self.item_attributes is None else self.item_attributes[old_items],
+            user_attributes=None if self.user_attributes is None else self.user_attributes[old_users],
+            merged=0,
+            rejected=0,
         )
 
     def with_kind(self, kind: Kind) -> Ratings:
@@ -368,11 +339,33 @@ class Ratings:
         """Choices that fade: a value counts half as much for every so many days that have passed since.
 
         For counts and one-class ratings with times; what comes out are counts. Age is counted from the newest rating,
-        or from `now`, a date not before it.
-        """
-        from tastespace.data.decay import decayed
+        or from `now`, a date not before it. What was played last week says more than what was played years ago:
 
-        return decayed(self, half_life_days, now)
+            weight = value * 0.5^(age in days / half life in days)
+
+        Weights stay above 0, however old: a choice never turns into none.
+        """
+        is_number = isinstance(half_life_days, Real) and not isinstance(half_life_days, bool)
+        if not is_number or not math.isfinite(half_life_days) or half_life_days <= 0:
+            raise InvalidParameterError(f"half_life_days is {half_life_days!r}; expected a number of days above 0")
+        if self.kind not in CHOICES:
+            raise DataError(
+                f"the ratings are {self.kind} ({self.kind_and_reason.reason}), and a faded value would be another "
+                "opinion, not an older one",
+                expected="counts or one-class ratings: declare that kind (in Python kind=, else --kind) if they are",
+            )
+        counts = self.with_kind("counts")  # refuses zeros, which would not stay zeros
+        times = counts.known_times("to tell how old it is")
+        moment = times.max() if now is None else moment_of("now", now)
+        if n_later := int(np.count_nonzero(times > moment)):
+            raise InvalidParameterError(
+                f"now is {moment}, and {n_later:,} of {len(self):,} ratings are later; expected a date from "
+                f"{times.max()} on"
+            )
+        days = (moment - times).astype(np.float64) / DAY
+        weights = counts.values * np.exp2(-days / half_life_days)
+        values = np.maximum(weights, np.finfo(np.float32).tiny).astype(np.float32)
+        return replace(counts, values=values, kind_reason=f"choices that fade by half in {half_life_days:g} days")
 
     def at_least(self, threshold: float) -> Ratings:
         """Yes (1) where a rating reaches the threshold, no (0) where it does not."""
@@ -382,8 +375,8 @@ class Ratings:
         values = (self.values >= np.float32(threshold)).astype(np.float32)
         return replace(self, values=values, declared_kind="yes-no", kind_reason=None)
 
-    def masked(self, keep: NDArray[np.bool_]) -> Ratings:
-        """Some of the ratings over the same rows: users and items keep their places, some without ratings."""
+    def masked(self, keep: NDArray[Any]) -> Ratings:
+        """Some of the ratings, by flag or position, over the same rows: users and items keep their places."""
         return replace(
             self,
             user_rows=self.user_rows[keep],
@@ -415,6 +408,8 @@ class Ratings:
         """The figures a person wants to see first."""
         low, high = self.range
         levels = np.unique(self.values)
+        times = np.zeros(0, "datetime64[D]") if self.times is None else self.times
+        days = times[~np.isnat(times)].astype("datetime64[D]")
         return Description(
             n_ratings=len(self),
             n_users=self.n_users,
@@ -429,8 +424,8 @@ class Ratings:
             levels=tuple(float(level) for level in levels) if len(levels) <= 20 else None,
             per_user=_quartiles(self.by_user.counts),
             per_item=_quartiles(self.by_item.counts),
-            first=_day(self.times, np.nanmin) if self.times is not None else None,
-            last=_day(self.times, np.nanmax) if self.times is not None else None,
+            first=str(days.min()) if len(days) else None,
+            last=str(days.max()) if len(days) else None,
             has_titles=self.item_titles is not None,
             merged=self.merged,
             rejected=self.rejected,
@@ -469,9 +464,16 @@ class Ratings:
 
     def to_sparse(self) -> scipy.sparse.csr_array:
         """A scipy matrix, users x items, in the order of the rows; a rating of zero is a stored zero."""
-        from tastespace.data.formats.matrices import to_sparse
+        import scipy.sparse
 
-        return to_sparse(self)
+        # Other libraries want short indices wherever these suffice, and scipy takes the longer of the two types.
+        index = np.int32 if len(self) <= np.iinfo(np.int32).max else np.int64
+        offsets, columns, values = self.by_user.parts
+        return scipy.sparse.csr_array(
+            (values, columns.astype(index), offsets.astype(index)),
+            shape=(self.n_users, self.n_items),
+            copy=True,  # Whoever gets the matrix may change it.
+        )
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a file that `tastespace.read` reads back as the same ratings: .csv, .tsv (also .gz, .zst), .parquet.
@@ -530,18 +532,31 @@ class Ratings:
         }
         kept = frame.group_by("pair", maintain_order=True).agg(pl.col("position").last(), combine[duplicates])
         kept = kept.sort("position")
-        index = kept["position"].to_numpy()
         if not (kept["value"].abs() < FIRST_INFINITE).all():
             raise DataError("the ratings of a pair add up to more than can be kept", expected="smaller ones")
         values = contiguous(kept["value"].to_numpy(), np.float32)
-        return replace(
-            self,
-            user_rows=self.user_rows[index],
-            item_rows=self.item_rows[index],
-            values=values,
-            times=None if self.times is None else self.times[index],
-            merged=len(frame) - len(kept),
-        )
+        return replace(self.masked(kept["position"].to_numpy()), values=values, merged=len(frame) - len(kept))
+
+
+def _observed(user_ids: Ids, item_ids: Ids, values: Any, times: Any) -> Observed:
+    """Columns of the same length as records; choices without values."""
+    user_ids, item_ids = id_series(user_ids, "user"), id_series(item_ids, "item")
+    try:
+        numbers = np.ones(len(item_ids)) if values is None else np.asarray(values, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the values are no ratings ({error})", expected="numbers") from error
+    if not len(user_ids) == len(item_ids) == len(numbers):
+        problem = f"{len(user_ids)} users, {len(item_ids)} items and {len(numbers)} values"
+        raise DataError(problem, expected="as many of each")
+    if not len(numbers):
+        raise DataError("there are no ratings", expected="at least one")
+    wrong = ~(np.abs(numbers) < FIRST_INFINITE)  # also true for NaN
+    if wrong.any():
+        where = int(np.flatnonzero(wrong)[0])
+        raise DataError(f"the rating at position {where} is {numbers[where]}", expected="a finite number")
+    stamps = None if times is None else _seconds(times, len(numbers))
+    given = None if values is None else contiguous(numbers, np.float32)
+    return Observed(Side(*Vocabulary.of(user_ids, "user")), Side(*Vocabulary.of(item_ids, "item")), given, stamps)
 
 
 def _read_only(grouped: CSR) -> CSR:
@@ -560,13 +575,13 @@ def _are_dates_without_marks(times: TimeArray) -> bool:
     return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
 
 
-def _shrunk(vocabulary: Vocabulary, rows: IntArray) -> tuple[Vocabulary, IntArray]:
-    """The vocabulary of just these rows, in order of appearance, and the rows in it."""
+def _shrunk(vocabulary: Vocabulary, rows: IntArray) -> tuple[Vocabulary, IntArray, IntArray]:
+    """The vocabulary of just these rows, in order of appearance; the rows in it, and where its ids were before."""
     unique, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    return Vocabulary(vocabulary.at(unique[order])), contiguous(rank[inverse], np.int32)
+    return Vocabulary(vocabulary.at(unique[order])), contiguous(rank[inverse], np.int32), unique[order]
 
 
 def _seconds(times: Any, n: int) -> TimeArray:
@@ -583,8 +598,3 @@ def _seconds(times: Any, n: int) -> TimeArray:
 
 def _quartiles(counts: NDArray[Any]) -> tuple[int, float, int]:
     return int(counts.min()), float(np.median(counts)), int(counts.max())
-
-
-def _day(times: TimeArray, pick: Any) -> str | None:
-    known = times[~np.isnat(times)]
-    return str(pick(known).astype("datetime64[D]")) if len(known) else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, OffsetArray
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import InvalidParameterError, check_int
+from tastespace.lazy import special
 
 if TYPE_CHECKING:
     from tastespace.data.ratings import Ratings
@@ -54,7 +55,10 @@ class Shape:
 
     def __post_init__(self) -> None:
         for name in ("n_users", "n_items", "n_ratings", "least"):
-            _check_count(name, getattr(self, name))
+            check_int(name, getattr(self, name), least=1)
+        for name in ("n_users", "n_items"):
+            if (n := getattr(self, name)) > MAX_ROWS:
+                raise InvalidParameterError(f"{name} is {n}; expected at most {MAX_ROWS}")
         if self.levels is not None:
             object.__setattr__(self, "levels", _ascending(self.levels))
         if self.n_ratings > self.n_users * self.n_items:
@@ -66,8 +70,9 @@ class Shape:
                 f"least is {self.least}, too many for {self.n_ratings} ratings by {self.n_users} users; expected "
                 "more ratings, or fewer a user"
             )
-        for name in ("activity", "popularity"):
-            _check_gini(name, getattr(self, name))
+        for name, value in (("activity", self.activity), ("popularity", self.popularity)):
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= STEEPEST:
+                raise InvalidParameterError(f"{name} is {value!r}; expected a Gini coefficient from 0 to {STEEPEST}")
 
     @classmethod
     def of(cls, ratings: Ratings) -> Shape:
@@ -92,8 +97,7 @@ class Shape:
         Smaller is therefore denser, and where one item would need more ratings than there are users, popularity
         is cut off.
         """
-        good = isinstance(scale, Real) and not isinstance(scale, bool) and 0 < float(scale) < math.inf
-        if not good:
+        if isinstance(scale, bool) or not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
             raise InvalidParameterError(f"scale is {scale!r}; expected a number above 0")
         n_users = max(1, round(self.n_users * scale))
         n_items = max(1, round(self.n_items * math.sqrt(scale)))
@@ -142,16 +146,12 @@ def gini(counts: NDArray[Any]) -> float:
 
 def _log_normal(steepness: float, places: DoubleArray) -> DoubleArray:
     """Quantiles of a log-normal distribution."""
-    from scipy.special import ndtri
-
-    return np.asarray(np.exp(steepness * ndtri(places)))
+    return np.asarray(np.exp(steepness * special.ndtri(places)))
 
 
 def _gamma(steepness: float, places: DoubleArray) -> DoubleArray:
     """Quantiles of a gamma distribution whose coefficient of variation is the steepness."""
-    from scipy.special import gammaincinv
-
-    return np.asarray(gammaincinv(steepness**-2, places))
+    return np.asarray(special.gammaincinv(steepness**-2, places))
 
 
 @dataclass(frozen=True)
@@ -192,14 +192,12 @@ class _Spread:
             return np.full(n, float(self.most))
         sizes = np.maximum(sizes, 1e-280)  # Once the large are full, the smallest must be able to take.
         if math.isinf(room):
-            unbounded: DoubleArray = self.least + sizes * (excess / sizes.sum())
-            return unbounded
+            return np.asarray(self.least + sizes * (excess / sizes.sum()))
         # With the k largest full, the others get this multiple of their sizes; k is the first that leaves them room.
         ascending = np.sort(sizes)
         multiples = (excess - room * np.arange(n)) / np.cumsum(ascending)[::-1]
         multiple = multiples[np.argmax(multiples * ascending[::-1] <= room)]
-        bounded: DoubleArray = np.minimum(self.least + multiple * sizes, self.most)
-        return bounded
+        return np.asarray(np.minimum(self.least + multiple * sizes, self.most))
 
 
 def _whole(portions: DoubleArray, total: int) -> OffsetArray:
@@ -210,19 +208,6 @@ def _whole(portions: DoubleArray, total: int) -> OffsetArray:
     if left:
         below += np.diff(np.round(parts * (left / parts[-1])), prepend=0.0)
     return below.astype(np.int64)
-
-
-def _check_count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least 1")
-    if name in ("n_users", "n_items") and int(value) > MAX_ROWS:
-        raise InvalidParameterError(f"{name} is {value}; expected at most {MAX_ROWS}")
-
-
-def _check_gini(name: str, value: Any) -> None:
-    good = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) <= STEEPEST
-    if not good:
-        raise InvalidParameterError(f"{name} is {value!r}; expected a Gini coefficient from 0 to {STEEPEST}")
 
 
 def _ascending(levels: Any) -> tuple[float, ...]:

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray
+from tastespace.data.csr import offsets_of
 from tastespace.data.ratings import Ratings
-from tastespace.errors import DataError, InvalidParameterError
+from tastespace.data.tables import moment_of
+from tastespace.errors import DataError, InvalidParameterError, check_int
 from tastespace.randomness import generator
 
 
@@ -59,8 +61,7 @@ def last_per_user(ratings: Ratings, k: int = 1) -> Split:
     Ratings of the same second count in file order. What others rated later is in the training part: for a test
     without any look ahead use `time_split`.
     """
-    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
-        raise InvalidParameterError(f"k is {k!r}; expected a whole number of at least 1")
+    check_int("k", k, least=1)
     return _last_of_each_user(ratings, ratings.known_times("to split by time").astype(np.int64), int(k))
 
 
@@ -75,10 +76,7 @@ def time_split(ratings: Ratings, share: float | None = None, *, at: Any = None) 
     if share is not None:
         moment = np.sort(times)[len(ratings) - _count_of(share, len(ratings), "ratings")]
     else:
-        try:
-            moment = np.datetime64(at, "s")
-        except ValueError as error:
-            raise InvalidParameterError(f"at is {at!r}; expected a date such as 2024-05-31") from error
+        moment = moment_of("at", at)
     test = np.flatnonzero(times >= moment)
     if not 0 < len(test) < len(ratings):
         raise InvalidParameterError(
@@ -110,17 +108,13 @@ def held_out_users(ratings: Ratings, share: float = 0.1, *, given: float = 0.5, 
         raise DataError("no user has ratings for both a history and a test", expected="users with several ratings")
     is_out: BoolArray = np.isin(ratings.user_rows, chosen)
     is_history = is_out & (_rank_within_user(ratings, order) < n_given[ratings.user_rows])
-    return Split(
-        train=ratings.take(np.flatnonzero(~is_out)),
-        test=ratings.take(np.flatnonzero(is_out & ~is_history)),
-        history=ratings.take(np.flatnonzero(is_history)),
-    )
+    return Split(train=ratings.take(~is_out), test=ratings.take(is_out & ~is_history), history=ratings.take(is_history))
 
 
 def _split(ratings: Ratings, test: NDArray[Any]) -> Split:
     is_test: BoolArray = np.zeros(len(ratings), np.bool_)
     is_test[test] = True
-    return Split(train=ratings.take(np.flatnonzero(~is_test)), test=ratings.take(np.flatnonzero(is_test)))
+    return Split(train=ratings.take(~is_test), test=ratings.take(is_test))
 
 
 def _last_of_each_user(ratings: Ratings, key: NDArray[Any], k: int) -> Split:
@@ -137,7 +131,7 @@ def _last_of_each_user(ratings: Ratings, key: NDArray[Any], k: int) -> Split:
 def _rank_within_user(ratings: Ratings, key: NDArray[Any]) -> NDArray[np.int64]:
     """The place of each rating among those of its user by this key, from 0; ties in file order."""
     order = np.lexsort((key, ratings.user_rows))
-    starts = np.concatenate([[0], np.cumsum(np.bincount(ratings.user_rows, minlength=ratings.n_users))])
+    starts = offsets_of(np.bincount(ratings.user_rows, minlength=ratings.n_users))
     rank = np.empty(len(ratings), np.int64)
     rank[order] = np.arange(len(ratings)) - starts[ratings.user_rows[order]]
     return rank

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,11 @@ from numpy.typing import NDArray
 from tastespace import _native
 from tastespace import threads as cores
 from tastespace.arrays import BoolArray, DoubleArray, FloatArray, IntArray, OffsetArray, TimeArray, contiguous
+from tastespace.data.csr import offsets_of
 from tastespace.data.ratings import Ratings
 from tastespace.data.shapes import STARS, Shape, shape_named
 from tastespace.data.vocabulary import Vocabulary
-from tastespace.errors import InvalidParameterError
+from tastespace.errors import InvalidParameterError, check_int
 from tastespace.randomness import generator
 
 BLOCK = 1 << 20  # ratings, about: large enough to keep numpy busy, small enough for several in memory
@@ -67,7 +68,9 @@ def synthetic(
     a while. Ids are the integers from 0 on. The ratings of a user stand together.
     """
     chosen = shape_named(shape).scaled(scale)
-    _check(n_factors, noise)
+    check_int("n_factors", n_factors, least=1)
+    if isinstance(noise, bool) or not isinstance(noise, Real) or not 0 <= float(noise) < np.inf:
+        raise InvalidParameterError(f"noise is {noise!r}; expected a number of at least 0")
     pool = BlockPool(generator(seed), cores.resolve(threads))
     user_rows, item_rows = draw_pairs(chosen, pool)
     values = _draw_values(chosen, user_rows, item_rows, int(n_factors), float(noise), pool)
@@ -90,8 +93,7 @@ class BlockPool:
 
     def fill(self, work: Callable[[slice, Generator], None], blocks: list[slice]) -> None:
         with ThreadPoolExecutor(self.threads) as threads:
-            for _ in threads.map(work, blocks, self.rng.spawn(len(blocks))):
-                pass  # raises what a worker has raised
+            list(threads.map(work, blocks, self.rng.spawn(len(blocks))))  # raises what a worker has raised
 
 
 def draw_pairs(shape: Shape, pool: BlockPool) -> tuple[IntArray, IntArray]:
@@ -101,7 +103,7 @@ def draw_pairs(shape: Shape, pool: BlockPool) -> tuple[IntArray, IntArray]:
     """
     counts = shape.user_counts(pool.rng)
     race = Race.fitted(shape.item_counts(pool.rng), counts)
-    offsets = np.concatenate([[0], np.cumsum(counts)])
+    offsets = offsets_of(counts)
     item_rows = np.empty(shape.n_ratings, np.int32)
 
     def work(users: slice, rng: Generator) -> None:
@@ -216,8 +218,7 @@ def _among(few: OffsetArray, many: OffsetArray) -> BoolArray:
     if not len(many):
         return np.zeros(len(few), bool)
     place = np.minimum(np.searchsorted(many, few), len(many) - 1)
-    found: BoolArray = many[place] == few
-    return found
+    return np.asarray(many[place] == few)
 
 
 def _fill_gaps(item_rows: IntArray, n_items: int, rng: Generator) -> None:
@@ -281,10 +282,3 @@ def _draw_times(n_users: int, user_rows: IntArray, pool: BlockPool) -> TimeArray
 
 def _blocks(n: int) -> list[slice]:
     return [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
-
-
-def _check(n_factors: Any, noise: Any) -> None:
-    if isinstance(n_factors, bool) or not isinstance(n_factors, Integral) or n_factors < 1:
-        raise InvalidParameterError(f"n_factors is {n_factors!r}; expected a whole number of at least 1")
-    if isinstance(noise, bool) or not isinstance(noise, Real) or not 0 <= float(noise) < np.inf:
-        raise InvalidParameterError(f"noise is {noise!r}; expected a number of at least 0")

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import polars as pl
 
 from tastespace.arrays import FIRST_INFINITE, FloatArray, IntArray, TimeArray, contiguous
 from tastespace.data.vocabulary import Vocabulary, id_series, is_blank, is_missing
-from tastespace.errors import DataError, warn
+from tastespace.errors import DataError, InvalidParameterError, warn
 
 EARLIEST, LATEST = -62_135_596_800, 253_402_300_799  # the years 1 to 9999; milliseconds of our day lie beyond
 EXPECTED_TIME = "seconds (not milliseconds) since 1970, or a date such as 2024-05-31 or 2024-05-31T12:00:00"
@@ -25,17 +27,40 @@ _ZONED, _LOCAL = "%Y-%m-%d %H:%M:%S%.f%#z", ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %
 
 
 def seconds_of(series: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Seconds of a column of any type (null where there is none), and which entries are no time."""
+    """Seconds of a column of any type (null where there is none), and which entries are no time.
+
+    A text is a number of seconds or an ISO date; without a zone it is taken as UTC.
+    """
+    known = series.is_not_null()
     if series.dtype in (pl.Date, pl.Datetime):
         seconds = series.cast(pl.Datetime("ms")).dt.epoch("s")
-        return seconds, series.is_not_null() & ~seconds.is_between(EARLIEST, LATEST)
-    if series.dtype.is_numeric():
+    elif series.dtype.is_numeric():
         numbers = series.cast(pl.Float64).fill_nan(None)
-        wrong = numbers.is_not_null() & ~numbers.is_between(EARLIEST, LATEST)
-        return numbers.cast(pl.Int64, strict=False), wrong
-    if series.dtype in (pl.String, pl.Null):
-        return seconds_of_texts(series)
-    raise DataError(f"times of type {series.dtype}", expected=EXPECTED_TIME)
+        known = numbers.is_not_null()
+        seconds = numbers.set(~numbers.is_between(EARLIEST, LATEST), None).cast(pl.Int64)
+    elif series.dtype in (pl.String, pl.Null):
+        plain = series.cast(pl.String).str.strip_chars().fill_null("")
+        known = plain != ""
+        seconds = plain.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False)
+        if (known & seconds.is_null()).any():
+            seconds = pl.select(pl.coalesce(seconds, _seconds_of_dates(plain))).to_series()
+    else:
+        raise DataError(f"times of type {series.dtype}", expected=EXPECTED_TIME)
+    good = seconds.is_between(EARLIEST, LATEST).fill_null(False)
+    return seconds.set(~good, None), known & ~good
+
+
+def moment_of(name: str, given: Any) -> np.datetime64:
+    """A moment that a parameter names: a date, a text such as 2024-05-31, or seconds since 1970."""
+    if isinstance(given, datetime) and given.tzinfo is not None:
+        given = given.astimezone(UTC).replace(tzinfo=None)  # numpy knows no zones
+    try:
+        moment = np.datetime64(given, "s")
+    except (TypeError, ValueError):
+        moment = np.datetime64("NaT")
+    if np.isnat(moment):
+        raise InvalidParameterError(f"{name} is {given!r}; expected a date such as 2024-05-31")
+    return moment
 
 
 def as_times(seconds: pl.Series) -> TimeArray:
@@ -43,20 +68,6 @@ def as_times(seconds: pl.Series) -> TimeArray:
     stamps: TimeArray = seconds.fill_null(0).to_numpy().astype("datetime64[s]")
     stamps[seconds.is_null().to_numpy()] = np.datetime64("NaT")
     return stamps
-
-
-def seconds_of_texts(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Seconds (null where a text is empty, or no time), and which texts are no time.
-
-    A text is a number of seconds or an ISO date; without a zone it is taken as UTC.
-    """
-    plain = texts.cast(pl.String).str.strip_chars().fill_null("")
-    known = plain != ""
-    seconds = plain.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False)
-    if (known & seconds.is_null()).any():
-        seconds = pl.select(pl.coalesce(seconds, _seconds_of_dates(plain))).to_series()
-    good = seconds.is_between(EARLIEST, LATEST).fill_null(False)
-    return seconds.set(~good, None), known & ~good
 
 
 def _seconds_of_dates(plain: pl.Series) -> pl.Series:
@@ -78,12 +89,7 @@ _NAMES = {
     "time": "time timestamp ts date datetime unixreviewtime ratedat createdat",
 }
 USUAL_NAMES = {part: tuple(names.split()) for part, names in _NAMES.items()}
-EXPECTED_CELL = {
-    "user": "an id",
-    "item": "an id",
-    "rating": "a finite number",
-    "time": f"{EXPECTED_TIME}, or nothing",
-}
+EXPECTED_CELL = {"user": "an id", "item": "an id", "rating": "a finite number", "time": f"{EXPECTED_TIME}, or nothing"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,14 +118,21 @@ class Observed:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The cells of a table by column, as they are written, and what could not be read."""
+    """The cells of a table by column, as they are written, and what could not be read.
+
+    Faults do not name the file: who reads it adds that.
+    """
 
     names: tuple[str, ...]  # may repeat, and be empty
     columns: list[pl.Series]
-    file: Path | None = None
     lines: Sequence[int] | None = None  # of a text: where each row is
     content: str = ""  # the text
     faults: list[DataError] = field(default_factory=list)  # of lines that were left out
+
+    @classmethod
+    def of(cls, table: pl.DataFrame) -> Cells:
+        """The cells of a frame."""
+        return cls(tuple(table.columns), table.get_columns())
 
     def column(self, name: str) -> pl.Series:
         """The first column of this name."""
@@ -128,60 +141,49 @@ class Cells:
     def fault(self, row: int, column: str, problem: str, expected: str) -> DataError:
         """What to say about a cell."""
         if self.lines is None:
-            return DataError(f"row {row + 1}, column {column!r}: {problem}", file=self.file, expected=expected)
+            return DataError(f"row {row + 1}, column {column!r}: {problem}", expected=expected)
         line = self.lines[row]
         text = self.content.split("\n")[line - 1].rstrip("\r")
-        return DataError(problem, file=self.file, line=line, text=text, expected=expected)
+        return DataError(problem, line=line, text=text, expected=expected)
 
     def set_aside(self, wrong: pl.Series, fault: DataError, *, skip: bool) -> Cells:
         """Without the rows that are wrong, of which the first has this fault; an error unless they may be skipped."""
         if not skip:
             raise fault
         lines = None if self.lines is None else np.asarray(self.lines)[~wrong.to_numpy()].tolist()
-        faults = self.faults + [fault] * int(wrong.sum())
-        faults = sorted(faults, key=lambda fault: fault.line or 0)
+        faults = sorted(self.faults + [fault] * int(wrong.sum()), key=lambda fault: fault.line or 0)
         if wrong.all():
             raise faults[0]
-        columns = [column.filter(~wrong) for column in self.columns]
-        return Cells(self.names, columns, self.file, lines, self.content, faults)
-
-    def warn_of_faults(self) -> None:
-        """Say how many lines were set aside, and what is wrong with the first."""
-        if self.faults:
-            warn_of_rejected(self.file, len(self.faults), len(self.columns[0]), self.faults[0])
+        return replace(self, columns=[column.filter(~wrong) for column in self.columns], lines=lines, faults=faults)
 
     def observed(self, parts: Mapping[str, str], *, skip: bool) -> Observed:
         """The rows as records of ratings; `parts` says which column is what."""
         if not self.columns or not len(self.columns[0]):
-            raise DataError("the table has no rows", file=self.file, expected="ratings")
-        found: dict[str, pl.Series] = {}
-        wrong = pl.Series([False]).new_from_index(0, len(self.columns[0]))
-        faults: list[tuple[int, DataError]] = []
-        for part, name in parts.items():
-            cells = self.column(name)
-            found[part], bad = typed(part, cells)
-            if bad.any():
-                row = int(bad.arg_max() or 0)
-                faults.append((row, self.fault(row, name, problem_of(part, cells[row]), EXPECTED_CELL[part])))
-                wrong = wrong | bad
-        good, kept = self, found
-        if faults:
-            good = self.set_aside(wrong, min(faults, key=lambda fault: fault[0])[1], skip=skip)
-            kept = {part: series.filter(~wrong) for part, series in found.items()}
+            raise DataError("the table has no rows", expected="ratings")
+        read = {part: typed(part, self.column(name)) for part, name in parts.items()}
+        found = {part: cells for part, (cells, _) in read.items()}
+        first_wrong = {part: int(bad.arg_max() or 0) for part, (_, bad) in read.items() if bad.any()}
+        if first_wrong:
+            part = min(first_wrong, key=first_wrong.__getitem__)
+            row, name = first_wrong[part], parts[part]
+            fault = self.fault(row, name, problem_of(part, self.column(name)[row]), EXPECTED_CELL[part])
+            wrong = pl.select(pl.any_horizontal([bad for _, bad in read.values()])).to_series()
+            return self.set_aside(wrong, fault, skip=skip).observed(parts, skip=skip)
         return Observed(
-            users=Side(*Vocabulary.of(kept["user"], "user")) if "user" in kept else None,
-            items=Side(*Vocabulary.of(kept["item"], "item")),
-            values=contiguous(kept["rating"].to_numpy(), np.float32) if "rating" in kept else None,
-            times=as_times(kept["time"]) if "time" in kept else None,
-            rejected=len(good.faults),
-            first_fault=good.faults[0] if good.faults else None,
+            users=Side(*Vocabulary.of(found["user"], "user")) if "user" in found else None,
+            items=Side(*Vocabulary.of(found["item"], "item")),
+            values=contiguous(found["rating"].to_numpy(), np.float32) if "rating" in found else None,
+            times=as_times(found["time"]) if "time" in found else None,
+            rejected=len(self.faults),
+            first_fault=self.faults[0] if self.faults else None,
         )
 
 
-def warn_of_rejected(file: Path | None, n: int, n_read: int, first: DataError | None) -> None:
-    """Say how many lines were set aside."""
-    what = "1 line was" if n == 1 else f"{n:,} lines were"
-    warn(f"{file}: {what} set aside, of {n + n_read:,}; the first: {first}")
+def warn_of_rejected(file: Path, n: int, n_read: int, first: DataError | None) -> None:
+    """Say how many lines were set aside, if there is a first."""
+    if first is not None:
+        what = "1 line was" if n == 1 else f"{n:,} lines were"
+        warn(f"{file}: {what} set aside, of {n + n_read:,}; the first: {first.in_file(file)}")
 
 
 def typed(part: str, cells: pl.Series) -> tuple[pl.Series, pl.Series]:
@@ -219,65 +221,44 @@ def problem_of(part: str, cell: Any) -> str:
 
 
 def find_rating_parts(
-    names: Sequence[str],
-    wanted: Mapping[str, str | None],
-    needed: Sequence[str],
-    file: Path | str | None = None,
-    *,
-    are_choices: bool = False,
+    names: Sequence[str], wanted: Mapping[str, str | None], needed: Sequence[str], *, are_choices: bool = False
 ) -> dict[str, str]:
     """The column of each part; there may be none of ratings, where nothing but what was chosen is told.
 
     A column that is none of the parts might be the ratings under another name: it is an error unless the caller knows
     that lines are choices.
     """
-    found = find_parts(names, wanted, (), file)
+    found = find_parts(names, wanted)
     spare = [name for name in names if name not in found.values()]
-    is_complete = all(part in found for part in needed if part != "rating")
-    if "rating" in found or not is_complete or (spare and not are_choices):
-        _require(found, names, needed, file)
-    return found
-
-
-def find_parts(
-    names: Sequence[str],
-    wanted: Mapping[str, str | None],
-    needed: Sequence[str],
-    file: Path | str | None = None,
-) -> dict[str, str]:
-    """The column of each part that was found; those `needed` must be."""
-    found: dict[str, str] = {}
-    for part, usual in USUAL_NAMES.items():
-        name = wanted.get(part)
-        if name is None:
-            name = usual_column(names, usual)
-        elif name not in names:
-            raise DataError(f"there is no column {name!r}", file=file, expected=f"one of {', '.join(names)}")
-        if name is not None:
-            if list(names).count(name) > 1:
-                raise DataError(f"there is more than one column {name!r}", file=file, expected="different names")
-            found[part] = name
-    for part, name in found.items():
-        twin = next((other for other in found if other != part and found[other] == name), None)
-        if twin is not None:
-            raise DataError(f"column {name!r} is to be both {part} and {twin}", file=file, expected="one for each")
-    _require(found, names, needed, file)
-    return found
-
-
-def _require(found: Mapping[str, str], names: Sequence[str], needed: Sequence[str], file: Path | str | None) -> None:
     missing = [part for part in needed if part not in found]
-    if not missing:
-        return
+    if not missing or (missing == ["rating"] and (are_choices or not spare)):
+        return found
     expected = "a header such as user,item,rating; or say which column it is"
     if missing == ["rating"]:
         expected += (
             " (--rating-column, in Python rating=), or that the kind is counts or one-class if each line is a choice "
             "(--kind, in Python kind=)"
         )
-    raise DataError(
-        f"no column for the {' and the '.join(missing)} among {', '.join(names)}", file=file, expected=expected
-    )
+    raise DataError(f"no column for the {' and the '.join(missing)} among {', '.join(names)}", expected=expected)
+
+
+def find_parts(names: Sequence[str], wanted: Mapping[str, str | None]) -> dict[str, str]:
+    """The column of each part that was found."""
+    found: dict[str, str] = {}
+    for part, usual in USUAL_NAMES.items():
+        name = wanted.get(part)
+        if name is None:
+            name = usual_column(names, usual)
+        elif name not in names:
+            raise DataError(f"there is no column {name!r}", expected=f"one of {', '.join(names)}")
+        if name is not None:
+            if list(names).count(name) > 1:
+                raise DataError(f"there is more than one column {name!r}", expected="different names")
+            found[part] = name
+    for part, twin in combinations(found, 2):
+        if found[part] == found[twin]:
+            raise DataError(f"column {found[part]!r} is to be both {part} and {twin}", expected="one for each")
+    return found
 
 
 def usual_column(names: Sequence[str], usual: Sequence[str]) -> str | None:
@@ -345,9 +326,7 @@ def _frame_columns(frame: Any) -> list[tuple[str, Any]]:
         return [(name, None) for name in frame.collect_schema().names()]
     if not isinstance(frame, pl.DataFrame):
         if not hasattr(frame, "__arrow_c_stream__") or isinstance(frame, pl.Series) or hasattr(frame, "index"):
-            raise DataError(
-                f"ratings from a {type(frame).__name__}",
-                expected="a polars or pandas frame, or an Arrow table; Ratings.from_arrays takes single columns",
-            )
+            expected = "a polars or pandas frame, or an Arrow table; Ratings.from_arrays takes single columns"
+            raise DataError(f"ratings from a {type(frame).__name__}", expected=expected)
         frame = pl.DataFrame(frame)
     return [(column.name, column) for column in frame]

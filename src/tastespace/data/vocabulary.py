@@ -37,9 +37,8 @@ def id_series(values: Ids, name: str = "ids") -> pl.Series:
         # A column of integers that once had a gap arrives as floats from pandas.
         whole = series.is_finite() & (series == series.round(0)) & (series.abs() <= 2**53)
         if not whole.fill_null(False).all():
-            raise DataError(
-                f"{name}: fractional, missing or huge numbers among the ids", expected="integers or strings"
-            )
+            problem = f"{name}: fractional, missing or huge numbers among the ids"
+            raise DataError(problem, expected="integers or strings")
         series = series.cast(pl.Int64)
     if series.null_count():
         row = int(np.flatnonzero(series.is_null().to_numpy())[0])

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, FloatMatrix
-from tastespace.distributions.rating_distribution import LevelRatings
+from tastespace.distributions.rating_distribution import LevelRatings, average, blocks, effective_draws
 from tastespace.lazy import special
 
 CELLS = 64  # of a table, a unit of the score: right to 1e-5 of a step between levels
@@ -94,104 +94,10 @@ def _grid(low: float, high: float) -> DoubleArray:
     return np.linspace(low, high, min(int(np.ceil((high - low) * CELLS)), MAX_CELLS) + 1)
 
 
-BLOCK = 1 << 15  # pairs times draws looked at together: they stay in the cache
 # Weights and scales of the normals, fitted so that the largest error over all z is smallest.
 LOGISTIC_WEIGHTS = (0.00907634, 0.10890714, 0.31697868, 0.37392920, 0.17266749, 0.01844115)
 LOGISTIC_SCALES = (0.26946655, 0.36669533, 0.49554426, 0.66834498, 0.89736766, 1.21129123)
 NODES = 12  # of the integral over a belief: its sd is right to 0.1 % where that of the score is up to 1, to 2 % up to 3
-
-
-def ordinal_probabilities(
-    means: NDArray[Any],  # n x S
-    sds: NDArray[Any],  # n x S
-    cuts: NDArray[Any],  # S x (L - 1), ascending by row; or 1 x (L - 1)
-    weights: NDArray[Any] | None = None,  # n x S
-) -> DoubleArray:
-    """The probability of each of L levels, a row a pair; n x L, right in both tails."""
-    found = np.empty((len(means), cuts.shape[1] + 1))
-    for rows in _blocks(means):
-        centre, some = means[rows].astype(np.float64), None if weights is None else weights[rows]
-        spread = _spread(sds[rows])
-        tail, is_above = np.zeros_like(centre), np.zeros(centre.shape, np.bool_)
-        for level in range(found.shape[1]):
-            last_tail, was_above = tail, is_above
-            if level < cuts.shape[1]:
-                standard = (cuts[:, level] - centre) / spread
-                tail, is_above = special.ndtr(-np.abs(standard)), standard > 0
-            else:
-                tail, is_above = np.zeros_like(centre), np.ones(centre.shape, np.bool_)
-            # Differences of what lies beyond the cut-points: those of distribution functions near 1 would be rounded.
-            likely = np.where(is_above == was_above, np.abs(tail - last_tail), 1 - tail - last_tail)
-            found[rows, level] = _average(likely, some)
-    return _normalised(found)
-
-
-def logistic_probabilities(
-    means: NDArray[Any],  # n x S
-    sds: NDArray[Any],  # n x S
-    weights: NDArray[Any] | None = None,  # n x S
-) -> DoubleArray:
-    """The probabilities of the lower and of the higher of two levels, a row a pair; n x 2."""
-    found = np.empty((len(means), 2))
-    for rows in _blocks(means):
-        tail, some = _logistic_tail(means[rows], sds[rows]), None if weights is None else weights[rows]
-        is_likely = means[rows] > 0
-        found[rows, 0] = _average(np.where(is_likely, tail, 1 - tail), some)
-        found[rows, 1] = _average(np.where(is_likely, 1 - tail, tail), some)
-    return _normalised(found)
-
-
-def expected_sd(
-    means: NDArray[Any],  # n x S
-    sds: NDArray[Any],  # n x S
-    curves: RatingCurves,
-    weights: NDArray[Any] | None = None,  # n x S
-) -> DoubleArray:
-    """The sd of the expected rating given the score, one a pair: between the draws, and within their beliefs.
-
-    By Gauss-Hermite quadrature. The noise of a single rating does not count.
-    """
-    nodes, shares = np.polynomial.hermite_e.hermegauss(NODES)
-    shares = (shares / shares.sum()).astype(np.float32)
-    found = np.empty(len(means))
-    for rows in _blocks(means):
-        centre, spread = means[rows].astype(np.float32), sds[rows].astype(np.float32)
-        some = None if weights is None else weights[rows]
-        heights = np.stack([curves.at(centre + np.float32(node) * spread) for node in nodes])  # nodes x n x S
-        heights -= _average(np.einsum("q,qns->ns", shares, heights), some).astype(np.float32)[:, None]
-        found[rows] = _average(np.einsum("q,qns->ns", shares, np.square(heights, out=heights)), some)
-    return np.sqrt(found)
-
-
-def _logistic_tail(means: NDArray[Any], sds: NDArray[Any]) -> DoubleArray:
-    """How likely the less likely of two levels is, in each draw; however small, it is not rounded off."""
-    distance, variance = -np.abs(means.astype(np.float64)), sds.astype(np.float64) ** 2
-    tail = np.zeros(means.shape)
-    for weight, scale in zip(LOGISTIC_WEIGHTS, LOGISTIC_SCALES, strict=True):
-        tail += weight * special.ndtr(scale * distance / np.sqrt(1 + scale**2 * variance))
-    return tail
-
-
-def _spread(sds: NDArray[Any]) -> DoubleArray:
-    """The sd of the score and of the noise around it, which is 1."""
-    return np.sqrt(1 + sds.astype(np.float64) ** 2)
-
-
-def _average(of_draws: NDArray[Any], weights: NDArray[Any] | None) -> DoubleArray:
-    if weights is None:
-        return np.asarray(of_draws.mean(1, dtype=np.float64))
-    return np.asarray(np.einsum("ns,ns->n", of_draws.astype(np.float64, copy=False), weights.astype(np.float64)))
-
-
-def _normalised(probabilities: DoubleArray) -> DoubleArray:
-    """1 together by row: weights are single precision."""
-    return np.asarray(probabilities / probabilities.sum(1, keepdims=True))
-
-
-def _blocks(of_pairs: NDArray[Any]) -> Iterator[slice]:
-    step = max(1, BLOCK // max(of_pairs.shape[1], 1))
-    for start in range(0, len(of_pairs), step):
-        yield slice(start, min(start + step, len(of_pairs)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,22 +121,63 @@ class LatentScores:
         return self.ratings.mean()
 
     def sd(self) -> DoubleArray:
-        """The sd of the expected rating given the taste: between the draws, and within them."""
-        return expected_sd(self.means, self.sds, RatingCurves.of(self.cuts, self.levels), self.weights)
+        """The sd of the expected rating given the score: between the draws, and within their beliefs.
+
+        By Gauss-Hermite quadrature. The noise of a single rating does not count.
+        """
+        curves = RatingCurves.of(self.cuts, self.levels)
+        nodes, shares = np.polynomial.hermite_e.hermegauss(NODES)
+        shares = (shares / shares.sum()).astype(np.float32)
+        found = np.empty(len(self))
+        for rows, means, sds, weights in self._blocks():
+            centre, spread = means.astype(np.float32), sds.astype(np.float32)
+            heights = np.stack([curves.at(centre + np.float32(node) * spread) for node in nodes])  # nodes x n x S
+            heights -= average(np.einsum("q,qns->ns", shares, heights), weights).astype(np.float32)[:, None]
+            found[rows] = average(np.einsum("q,qns->ns", shares, np.square(heights, out=heights)), weights)
+        return np.sqrt(found)
 
     @cached_property
     def ratings(self) -> LevelRatings:
-        if self.cuts is None:
-            probabilities = logistic_probabilities(self.means, self.sds, self.weights)
-        else:
-            probabilities = ordinal_probabilities(self.means, self.sds, self.cuts, self.weights)
-        return LevelRatings(probabilities, self.levels, self._effective_draws)
+        found = np.empty((len(self), len(self.levels)))
+        for rows, means, sds, weights in self._blocks():
+            by_level = _logistic(means, sds) if self.cuts is None else _ordinal(means, sds, self.cuts)
+            for level, likely in enumerate(by_level):
+                found[rows, level] = average(likely, weights)
+        n_draws = None if self.weights is None else effective_draws(self.weights)
+        # 1 together by row: weights are single precision.
+        return LevelRatings(found / found.sum(1, keepdims=True), self.levels, n_draws)
 
-    @property
-    def _effective_draws(self) -> DoubleArray | None:
-        if self.weights is None:
-            return None
-        return np.asarray(1 / np.sum(self.weights.astype(np.float64) ** 2, axis=1))
+    def _blocks(self) -> Iterator[tuple[slice, FloatMatrix, FloatMatrix, FloatMatrix | None]]:
+        for rows in blocks(self.means):
+            yield rows, self.means[rows], self.sds[rows], None if self.weights is None else self.weights[rows]
+
+
+def _ordinal(means: NDArray[Any], sds: NDArray[Any], cuts: NDArray[Any]) -> Iterator[DoubleArray]:
+    """The probability of each level in each draw, n x S, one level after the other; right in both tails."""
+    centre = means.astype(np.float64)
+    spread = np.sqrt(1 + sds.astype(np.float64) ** 2)  # of the score, and of the noise around it, which is 1
+    tail, is_above = np.zeros_like(centre), np.zeros(centre.shape, np.bool_)
+    for level in range(cuts.shape[1] + 1):
+        last_tail, was_above = tail, is_above
+        if level < cuts.shape[1]:
+            standard = (cuts[:, level] - centre) / spread
+            tail, is_above = special.ndtr(-np.abs(standard)), standard > 0
+        else:
+            tail, is_above = np.zeros_like(centre), np.ones(centre.shape, np.bool_)
+        # Differences of what lies beyond the cut-points: those of distribution functions near 1 would be rounded.
+        yield np.where(is_above == was_above, np.abs(tail - last_tail), 1 - tail - last_tail)
+
+
+def _logistic(means: NDArray[Any], sds: NDArray[Any]) -> tuple[DoubleArray, DoubleArray]:
+    """The probabilities of the lower and of the higher of two levels in each draw, n x S.
+
+    That of the less likely one is a sum of its own: however small, it is not rounded off.
+    """
+    distance, variance = -np.abs(means.astype(np.float64)), sds.astype(np.float64) ** 2
+    tail, is_likely = np.zeros(means.shape), means > 0
+    for weight, scale in zip(LOGISTIC_WEIGHTS, LOGISTIC_SCALES, strict=True):
+        tail += weight * special.ndtr(scale * distance / np.sqrt(1 + scale**2 * variance))
+    return np.where(is_likely, tail, 1 - tail), np.where(is_likely, 1 - tail, tail)
 
 
 MIN_INFORMATION = 1e-6  # of information: a rating that is as good as certain tells nothing, and may be divided by

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from tastespace import _native
 from tastespace.arrays import BoolArray, DoubleArray, FloatMatrix, contiguous
-from tastespace.distributions.rating_distribution import NO_LEVELS, SAME_LEVEL, SMALLEST, RatingDistribution
+from tastespace.distributions import rating_distribution as ratings
+from tastespace.distributions.rating_distribution import SAME_LEVEL, SMALLEST, average, blocks
 from tastespace.lazy import special
 
-BLOCK = 1 << 15  # components looked at together: they stay in the cache
 INTEGRATION_STEP = 0.75  # in sds of the narrowest component
 INTEGRATION_REACH = 5.0  # sds beyond which F (1 - F) is nothing
 TERM_COST = 8  # of a term of the double sum, in terms of the integral
@@ -51,12 +51,12 @@ class NormalMixture:
         return NormalMixture(self.means[rows], self.sds[rows], weights)
 
     def mean(self) -> DoubleArray:
-        return self._average(self.means)
+        return average(self.means, self.weights)
 
     def sd(self) -> DoubleArray:
         """The spread of the components' means, and their own."""
         found = np.empty(len(self))
-        _native.mixture_sd(*self._components, found, weights=self._weights)
+        _native.mixture_sd(out=found, **self._arrays)
         return found
 
     @property
@@ -64,7 +64,7 @@ class NormalMixture:
         """How many equal components the weights are worth, one figure a quantity."""
         if self.weights is None:
             return np.full(len(self), float(self.means.shape[1]))
-        return np.asarray(1 / np.sum(self.weights.astype(np.float64) ** 2, axis=1))
+        return ratings.effective_draws(self.weights)
 
     def cdf(self, values: NDArray[Any], *, inclusive: bool = True) -> DoubleArray:
         """P(quantity <= value) to 1e-6, at one value a quantity or at a row of them; P(quantity < value) if not
@@ -75,21 +75,19 @@ class NormalMixture:
         values = np.asarray(values, np.float64)
         at = contiguous(values.reshape(len(self), values.shape[1] if values.ndim == 2 else 1), np.float64)
         below = np.empty(at.shape)
-        _native.mixture_cdf(*self._components, at, below, weights=self._weights, inclusive=inclusive)
+        _native.mixture_cdf(values=at, out=below, inclusive=inclusive, **self._arrays)
         return below.reshape(values.shape)
 
     def quantile(self, probability: float) -> DoubleArray:
         """Where the distribution function reaches a probability between 0 and 1."""
-        found = np.empty(len(self))
-        _native.mixture_quantile(
-            *self._components, probability, float(special.ndtri(probability)), found, weights=self._weights
-        )
+        found, standard = np.empty(len(self)), float(special.ndtri(probability))
+        _native.mixture_quantile(probability=probability, standard=standard, out=found, **self._arrays)
         return found
 
     def log_density(self, values: NDArray[Any], *, least_sd: float = 0.0) -> DoubleArray:
         """The logarithm of the density, at one value a quantity; no component counts as narrower than `least_sd`."""
         found = np.empty(len(self))
-        for rows in self._blocks():
+        for rows in blocks(self.means):
             part, at = self.take(rows), np.asarray(values[rows], np.float64)[:, None]
             sds = np.maximum(part.sds.astype(np.float64), least_sd)
             terms = -(((at - part.means) / sds) ** 2) / 2 - np.log(sds) - np.log(2 * np.pi) / 2
@@ -100,22 +98,22 @@ class NormalMixture:
     def log_between(self, low: NDArray[Any], high: NDArray[Any]) -> DoubleArray:
         """The logarithm of P(low < quantity <= high), one pair a quantity; right in both tails, never infinite."""
         found = np.empty(len(self))
-        for rows in self._blocks():
+        for rows in blocks(self.means):
             part = self.take(rows)
             left, right = (part._standard(ends[rows]) for ends in (low, high))
             with np.errstate(invalid="ignore"):
                 is_above = left + right > 0
             # Far above the mean both are 1 less next to nothing: so look from the other side.
             left, right = np.where(is_above, -right, left), np.where(is_above, -left, right)
-            found[rows] = part._average(special.ndtr(right) - special.ndtr(left))
+            found[rows] = average(special.ndtr(right) - special.ndtr(left), part.weights)
         return np.log(np.maximum(found, SMALLEST))
 
     def crps(self, values: NDArray[Any]) -> DoubleArray:
         """The continuous ranked probability score of one value a quantity, to 1e-5 of the sd; smaller is better."""
         found = np.empty(len(self))
-        for rows in self._blocks():
+        for rows in blocks(self.means):
             part, at = self.take(rows), np.asarray(values[rows], np.float64)[:, None]
-            distance = part._average(_mean_distance(part.means - at, part.sds.astype(np.float64)))
+            distance = average(_mean_distance(part.means - at, part.sds.astype(np.float64)), part.weights)
             found[rows] = distance - part._half_mean_difference()
         return found
 
@@ -148,7 +146,7 @@ class NormalMixture:
         sds = self.sds.astype(np.float64)
         for draw in range(self.means.shape[1]):
             between = np.sqrt(sds**2 + sds[:, draw, None] ** 2)
-            distances = self._average(_mean_distance(self.means - self.means[:, draw, None], between))
+            distances = average(_mean_distance(self.means - self.means[:, draw, None], between), self.weights)
             total += distances * (1 / self.means.shape[1] if self.weights is None else self.weights[:, draw])
         return total / 2
 
@@ -161,22 +159,10 @@ class NormalMixture:
         return standard
 
     @property
-    def _components(self) -> tuple[FloatMatrix, FloatMatrix]:
+    def _arrays(self) -> dict[str, Any]:
         """Means, sds and weights as kernels want them."""
-        return contiguous(self.means, np.float32), contiguous(self.sds, np.float32)
-
-    @property
-    def _weights(self) -> FloatMatrix | None:
-        return None if self.weights is None else contiguous(self.weights, np.float32)
-
-    def _average(self, of_components: NDArray[Any]) -> DoubleArray:
-        if self.weights is None:
-            return np.asarray(of_components.mean(1, dtype=np.float64))
-        return np.asarray(np.einsum("ns,ns->n", of_components.astype(np.float64), self.weights.astype(np.float64)))
-
-    def _blocks(self) -> list[slice]:
-        step = max(1, BLOCK // max(self.means.shape[1], 1))
-        return [slice(start, min(start + step, len(self))) for start in range(0, len(self), step)]
+        arrays = {"means": self.means, "sds": self.sds, "weights": self.weights}
+        return {name: contiguous(array, np.float32) for name, array in arrays.items() if array is not None}
 
 
 def _mean_distance(distance: NDArray[Any], sds: NDArray[Any]) -> DoubleArray:
@@ -189,7 +175,7 @@ def _mean_distance(distance: NDArray[Any], sds: NDArray[Any]) -> DoubleArray:
 
 
 @dataclass(frozen=True, eq=False)
-class NormalRatings(RatingDistribution):
+class NormalRatings(ratings.RatingDistribution):
     """Normal ratings around uncertain tastes, known to lie within a range.
 
     Where ratings are `levels` (stars), the density between the midpoints to the levels beside it belongs to a level;
@@ -276,9 +262,7 @@ class NormalRatings(RatingDistribution):
     @cached_property
     def _edges(self) -> DoubleArray:
         """P(rating <= midpoint) between levels, from 0 below the lowest to 1 above the highest; n x (L + 1)."""
-        if self.levels is None:
-            raise ValueError(NO_LEVELS)
-        midpoints = (self.levels[1:] + self.levels[:-1]) / 2
+        midpoints = self._scale.midpoints
         edges = np.zeros((len(self), len(midpoints) + 2))
         edges[:, 1:-1] = self.mixture.cdf(np.broadcast_to(midpoints, (len(self), len(midpoints))))
         edges[:, -1] = 1.0

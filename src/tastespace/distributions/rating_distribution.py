@@ -17,13 +17,30 @@ SAME_LEVEL = 1e-6  # ratings are kept in single precision
 SMALLEST = float(np.finfo(np.float64).tiny)  # what a probability counts as at least when its logarithm is taken
 
 
+BLOCK = 1 << 15  # quantities times draws looked at together: they stay in the cache
+
+
+def blocks(of_draws: NDArray[Any]) -> list[slice]:
+    """Some rows at a time, of n x S numbers."""
+    n, step = len(of_draws), max(1, BLOCK // max(of_draws.shape[1], 1))
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+def average(of_draws: NDArray[Any], weights: NDArray[Any] | None) -> DoubleArray:
+    """The mean over draws; weights sum to 1 by row, None for equal ones."""
+    if weights is None:
+        return np.asarray(of_draws.mean(1, dtype=np.float64))
+    return np.asarray(np.einsum("ns,ns->n", of_draws.astype(np.float64, copy=False), weights.astype(np.float64)))
+
+
+def effective_draws(weights: NDArray[Any]) -> DoubleArray:
+    """How many equal draws the weights are worth, one figure a row."""
+    return np.asarray(1 / np.sum(weights.astype(np.float64) ** 2, axis=1))
+
+
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """The levels that ratings can be, such as stars, ascending, and the scores of distributions over them.
-
-    A distribution is given by its edges: P(rating <= level) from 0 below the lowest level to 1 at the highest,
-    n x (L + 1). Levels may be uneven, such as 1, 2, 5, 10.
-    """
+    """The levels that ratings can be, such as stars, ascending. They may be uneven, such as 1, 2, 5, 10."""
 
     levels: DoubleArray
 
@@ -54,28 +71,6 @@ class Scale:
     def is_level(self, values: NDArray[Any]) -> BoolArray:
         nearest = self.levels[self.nearest(values)]
         return np.asarray(np.abs(nearest - values) <= SAME_LEVEL * np.maximum(np.abs(nearest), 1.0))
-
-    def crps(self, edges: DoubleArray, values: NDArray[Any]) -> DoubleArray:
-        """The ranked probability score, each gap between levels weighted with its width; values may lie between."""
-        values = np.asarray(values, np.float64)
-        beyond = np.maximum(self.levels[0] - values, 0) + np.maximum(values - self.levels[-1], 0)
-        total = np.asarray(beyond)
-        for place, (level, following) in enumerate(zip(self.levels[:-1], self.levels[1:], strict=True)):
-            below, passed = edges[:, place + 1], np.clip(values, level, following) - level
-            total += passed * below**2 + (following - level - passed) * (1 - below) ** 2
-        return total
-
-    def cdf_steps(self, edges: DoubleArray, values: NDArray[Any]) -> tuple[DoubleArray, DoubleArray]:
-        """P(rating < level) and P(rating <= level) of the level nearest to each value."""
-        rows, nearest = np.arange(len(edges)), self.nearest(values)
-        low = edges[rows, nearest]
-        return low, np.maximum(edges[rows, nearest + 1], low)
-
-    def between(self, edges: DoubleArray, low: NDArray[Any], high: NDArray[Any]) -> DoubleArray:
-        """P(low <= rating <= high), one pair of ends a rating."""
-        rows = np.arange(len(edges))
-        within = edges[rows, self.first_above(high)] - edges[rows, self.first_reaching(low)]
-        return np.asarray(np.maximum(within, 0.0))
 
 
 class ExpectedRating(Protocol):
@@ -146,18 +141,27 @@ class RatingDistribution(ABC):
         That is int (P(rating <= x) - 1{value <= x})^2 dx, in units of the ratings. Between two levels nothing depends
         on x, and the integral is a sum over the gaps: the ranked probability score, each gap weighted with its width.
         """
-        return self._scale.crps(self._edges, values)
+        levels, values = self._scale.levels, np.asarray(values, np.float64)
+        total = np.asarray(np.maximum(levels[0] - values, 0) + np.maximum(values - levels[-1], 0))  # beyond the range
+        for place, (level, following) in enumerate(zip(levels[:-1], levels[1:], strict=True)):
+            below, passed = self._edges[:, place + 1], np.clip(values, level, following) - level
+            total += passed * below**2 + (following - level - passed) * (1 - below) ** 2
+        return total
 
     def cdf_steps(self, values: NDArray[Any]) -> tuple[DoubleArray, DoubleArray]:
         """P(rating < value) and P(rating <= value), of the nearest level where there are levels.
 
         What lies between the two is what a randomised probability integral transform draws from.
         """
-        return self._scale.cdf_steps(self._edges, values)
+        rows, nearest = np.arange(len(self)), self._scale.nearest(values)
+        low = self._edges[rows, nearest]
+        return low, np.maximum(self._edges[rows, nearest + 1], low)
 
     def level_between(self, low: NDArray[Any], high: NDArray[Any]) -> DoubleArray:
         """P(low <= level of the rating <= high), one pair of ends a rating. A ValueError on a continuous scale."""
-        return self._scale.between(self._edges, low, high)
+        rows, scale = np.arange(len(self)), self._scale
+        within = self._edges[rows, scale.first_above(high)] - self._edges[rows, scale.first_reaching(low)]
+        return np.asarray(np.maximum(within, 0.0))
 
     @cached_property
     def _scale(self) -> Scale:
@@ -231,12 +235,12 @@ class LevelRatings(RatingDistribution):
 
     def contains(self, values: NDArray[Any], coverages: Sequence[float]) -> BoolArray:
         values, slack = np.asarray(values, np.float64), self._scale.slack
-        inside = [
-            (values >= self.quantile((1 - coverage) / 2) - slack)
-            & (values <= self.quantile((1 + coverage) / 2) + slack)
-            for coverage in coverages
-        ]
-        return np.stack(inside, axis=1)
+
+        def inside(coverage: float) -> BoolArray:
+            low, high = self.quantile((1 - coverage) / 2), self.quantile((1 + coverage) / 2)
+            return np.asarray((values >= low - slack) & (values <= high + slack))
+
+        return np.stack([inside(coverage) for coverage in coverages], axis=1)
 
     @cached_property
     def _edges(self) -> DoubleArray:

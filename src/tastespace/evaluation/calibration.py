@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix
 from tastespace.distributions.rating_distribution import RatingDistribution
 from tastespace.errors import InvalidParameterError
-from tastespace.evaluation.groups import GROUP_SCHEMA, Group, Grouping, group_records, groups_table, measure_record
+from tastespace.evaluation.groups import Group, Grouping, groups_frame, groups_table, measure_record
 from tastespace.evaluation.metrics.rating import Loss, Predicted, squared_errors
 from tastespace.evaluation.resampling import EMPTY, Interval, Sums, counted, figure, plain_measures, those_of
 from tastespace.models.base.results import Prediction
@@ -64,16 +64,10 @@ class Outcomes:
     @classmethod
     def joined(cls, parts: Sequence[tuple[NDArray[np.int64], Outcomes]]) -> Outcomes:
         """Those of all ratings, from those of some at each of these positions."""
-        places = np.concatenate([rows for rows, _ in parts])
-
-        def whole(name: str) -> NDArray[Any]:
-            found = np.concatenate([getattr(part, name) for _, part in parts])
-            ordered = np.empty_like(found)
-            ordered[places] = found
-            return ordered
-
+        order = np.argsort(np.concatenate([rows for rows, _ in parts]))
         names = [field.name for field in fields(cls) if field.name != "levels"]
-        return cls(levels=parts[0][1].levels, **{name: whole(name) for name in names})
+        whole = {name: np.concatenate([getattr(part, name) for _, part in parts])[order] for name in names}
+        return cls(levels=parts[0][1].levels, **whole)
 
 
 def _expected(rating: RatingDistribution, lows: DoubleArray, highs: DoubleArray) -> FloatMatrix:
@@ -88,6 +82,7 @@ def _expected(rating: RatingDistribution, lows: DoubleArray, highs: DoubleArray)
 
 
 SHARES = {coverage: f"{100 * coverage:g}" for coverage in COVERAGES}  # as names of measures have them
+OF_TENTHS = ("belief_sd", "rating_sd", "rmse", "rmse_so_far")  # measures; the last two have intervals
 
 
 @dataclass(frozen=True)
@@ -153,26 +148,18 @@ class Calibration(ShownAsText):
 
         The columns: side, training_ratings, members, n, measure, value, low, high.
         """
-        of_all = {"side": "all", "n": self.n}
-        records = [
-            of_all | measure_record(name, value, self.intervals.get(name)) for name, value in self.measures.items()
-        ]
-        for side, groups in self.groups.items():
-            records += group_records(groups, side=side)
-        return frame_of(records, {"side": pl.String} | GROUP_SCHEMA)
+        values = [measure_record(name, value, self.intervals.get(name)) for name, value in self.measures.items()]
+        return groups_frame("side", self.groups, above=[{"side": "all", "n": self.n} | value for value in values])
 
     def confidence_to_polars(self) -> pl.DataFrame:
         """One row a tenth: share, n, belief_sd, rating_sd, rmse, rmse_so_far and the intervals of the last two."""
-        names = ("belief_sd", "rating_sd", "rmse", "rmse_so_far")
-        ends = [(name, end) for end in ("low", "high") for name in names[2:]]
+        ends = {f"{name}_{end}": (name, end) for end in ("low", "high") for name in OF_TENTHS[2:]}
         records = [
-            {"share": tenth.label, "n": tenth.n}
-            | {name: tenth.measures.get(name) for name in names}
-            | {f"{name}_{end}": getattr(tenth.intervals.get(name), end, None) for name, end in ends}
+            {"share": tenth.label, "n": tenth.n, **tenth.measures}
+            | {column: getattr(tenth.intervals.get(name), end, None) for column, (name, end) in ends.items()}
             for tenth in self.confidence
         ]
-        figures = [*names, *(f"{name}_{end}" for name, end in ends)]
-        return frame_of(records, {"share": pl.String, "n": pl.Int64} | dict.fromkeys(figures, pl.Float64))
+        return frame_of(records, {"share": pl.String, "n": pl.Int64} | dict.fromkeys([*OF_TENTHS, *ends], pl.Float64))
 
     def tables(self, *, empty: bool = True) -> list[TextTable]:
         """Coverage, errors by confidence, and the groups; `empty` is of groups, as in `groups_table`."""
@@ -200,32 +187,23 @@ class Calibration(ShownAsText):
 
     def confidence_table(self) -> TextTable:
         """The error of each tenth of the ratings, the most certain first."""
+
+        def cell(tenth: Tenth, name: str) -> str:
+            return figure(tenth.measures[name], tenth.intervals.get(name)) if tenth.n else EMPTY
+
         rows = tuple(
-            (
-                *(tenth.label, f"{tenth.n:,}"),
-                *(f"{tenth.measures[name]:.4f}" if tenth.n else EMPTY for name in ("belief_sd", "rating_sd")),
-                *(
-                    figure(tenth.measures[name], tenth.intervals.get(name)) if tenth.n else EMPTY
-                    for name in ("rmse", "rmse_so_far")
-                ),
-            )
-            for tenth in self.confidence
+            (tenth.label, f"{tenth.n:,}", *(cell(tenth, name) for name in OF_TENTHS)) for tenth in self.confidence
         )
         columns = ("tenth", "test ratings", "belief sd", "rating sd", "RMSE", "RMSE so far")
         return TextTable("Errors by confidence, the most certain tenth first", columns, rows)
 
     def pit_table(self) -> TextTable:
         """How many ratings are in each part from 0 to 1 of the PIT."""
-        width = 1 / len(self.pit)
-        spans = self.pit_intervals or [None] * len(self.pit)
-        rows = tuple(
-            (f"{place * width:.2f}–{(place + 1) * width:.2f}", figure(share, span))
-            for place, (share, span) in enumerate(zip(self.pit, spans, strict=True))
-        )
-        title = (
-            f"Probability integral transform: {width:.4g} of the ratings in each part if the distributions are right"
-        )
-        return TextTable(title, ("part", "share of the test ratings"), rows)
+        width, spans = 1 / len(self.pit), self.pit_intervals or [None] * len(self.pit)
+        parts = [f"{place * width:.2f}–{(place + 1) * width:.2f}" for place in range(len(self.pit))]
+        rows = tuple(zip(parts, map(figure, self.pit, spans), strict=True))
+        of_each = f"{width:.4g} of the ratings in each part if the distributions are right"
+        return TextTable(f"Probability integral transform: {of_each}", ("part", "share of the test ratings"), rows)
 
     def groups_table(self, side: str, *, empty: bool = True) -> TextTable:
         """Calibration of "users" or "items", one row a group; empty groups have rows of their own, or are in a note."""
@@ -256,11 +234,8 @@ class Assessment:
 
     @classmethod
     def of(cls, outcomes: Outcomes, predicted: Predicted, groupings: Sequence[Grouping]) -> Assessment:
-        squares = {
-            "belief_sd": outcomes.belief_sd.astype(np.float64) ** 2,
-            "rating_sd": outcomes.rating_sd.astype(np.float64) ** 2,
-            "rmse": squared_errors(predicted.predicted, predicted.true),
-        }
+        squares = {name: getattr(outcomes, name).astype(np.float64) ** 2 for name in OF_TENTHS[:2]}
+        squares["rmse"] = squared_errors(predicted.predicted, predicted.true)
         errors = {name: Loss(values, is_root=True) for name, values in squares.items()}
         said, wrong = (replace(predicted, metrics={}, losses=losses) for losses in (_losses(outcomes), errors))
         return cls(outcomes, said, wrong, tenths(outcomes.belief_sd), groupings)

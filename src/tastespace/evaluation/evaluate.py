@@ -13,11 +13,11 @@ from tastespace.data.splits import Split
 from tastespace.errors import DataWarning, InvalidParameterError, warn
 from tastespace.evaluation.calibration import Assessment
 from tastespace.evaluation.groups import Grouping
-from tastespace.evaluation.lists import LIST_METRICS, ListMaker, ListMeasures, ListMetric, Wanted, measure_lists
+from tastespace.evaluation.lists import LIST_METRICS, ListMaker, ListMeasures, ListMetric, measure_lists
 from tastespace.evaluation.metrics.binary import BY_USER, YES_NO, Reliability, auc_sums, reliability_sums
 from tastespace.evaluation.metrics.order import OF_ORDER, order_sums
-from tastespace.evaluation.metrics.rating import STANDARD, Loss, Metric, Predicted
-from tastespace.evaluation.predictions import predict_all, unasked
+from tastespace.evaluation.metrics.rating import STANDARD, Loss, Metric, Predicted, losses_of
+from tastespace.evaluation.predictions import Answers, predict_all
 from tastespace.evaluation.relevance import EvaluationTask, Matched, Relevance, Relevant, relevance_of, task_of
 from tastespace.evaluation.report import Report
 from tastespace.evaluation.resampling import Sums, intervals, those_of
@@ -118,27 +118,26 @@ def evaluate(
     # In the order of the ids, whatever the order of the file: so that reports can be compared user by user.
     asked = recommender.about(part.users.ids.sort(), history=history)
     matched = Matched.of(trained, part, asked)
-    listed, answers = ListMeasures(), unasked(asked.people.cold[matched.users] | (matched.items < 0))
+    listed, nothing = ListMeasures(), np.zeros(len(part), np.float32)
+    answers = Answers(nothing, nothing, asked.people.cold[matched.users] | (matched.items < 0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # What is to be said of the history has been said just now.
         if chosen or not task.is_of_lists:
             noise_seed = seed if calibration and task.is_of_stars else None
             answers = predict_all(recommender, part, matched.users, history, seed=noise_seed, observer=observer)
         if relevance is not None:
-            wanted = Wanted(
-                ks=ks,
-                relevance=relevance,
-                more={} if isinstance(ranking, bool) else ranking,
-                make=lists
-                or (lambda user_ids, n, since: recommender.recommend(user_ids, n, history=since, uncertainty=False)),
+            more = {} if isinstance(ranking, bool) else ranking
+            make = lists or (lambda ids, n, since: recommender.recommend(ids, n, history=since, uncertainty=False))
+            listed = measure_lists(
+                recommender, asked, matched, history, observer, ks=ks, relevance=relevance, more=more, make=make
             )
-            listed = measure_lists(recommender, asked, matched, history, wanted, observer)
     seen = int(np.count_nonzero(matched.is_seen))
     if seen:
         warn(f"{seen:,} of {len(part):,} test ratings are of pairs that the model was fitted on: they are no test")
     scored = () if answers.outcomes is None else OF_UNCERTAIN
     scores = {name: Loss(getattr(answers.outcomes, name)) for name in scored}
-    predicted = Predicted.of(matched.users, len(asked.people), answers.mean, part.values, chosen, scores)
+    losses = losses_of(chosen, answers.mean, part.values) | scores
+    predicted = Predicted(matched.users, len(asked.people), answers.mean, part.values, chosen, losses)
     measured, groupings = predicted, list[Grouping]()
     if groups and predicted.names:
         groupings = _groupings(trained, part, asked, matched)
@@ -178,9 +177,7 @@ def _values(sums: Mapping[str, Sums]) -> dict[str, float]:
     return {name: measure.value() for name, measure in sums.items()}
 
 
-def _check_anything(
-    task: EvaluationTask, metrics: Mapping[str, Metric], ranking: bool | Mapping[str, ListMetric]
-) -> None:
+def _check_anything(task: EvaluationTask, metrics: Mapping[str, Metric], ranking: object) -> None:
     """Refuse to measure nothing: choices have no ratings that predictions could be held against."""
     if ranking is False and task.is_of_lists and not metrics:
         what = f"{task.kind} ratings are" if task.predicts_ratings else "a model of choices is"
@@ -191,12 +188,14 @@ def _check_anything(
 
 
 def _parts(recommender: Recommender, test: Ratings | Split) -> tuple[Ratings, Ratings | None]:
-    """The test ratings, and the history that the model can use."""
-    if isinstance(test, Split):
-        return test.test, _usable(recommender, test.history)
-    if not isinstance(test, Ratings):
+    """The test ratings, and the history whose items the model knows: that some are new is no reason to warn."""
+    if not isinstance(test, Ratings | Split):
         raise InvalidParameterError(f"evaluate got {type(test).__name__}; expected Ratings or a Split to test on")
-    return test, None
+    part, history = (test, None) if isinstance(test, Ratings) else (test.test, test.history)
+    if history is None:
+        return part, None
+    known = recommender.ratings_.items.rows_of(history.items.ids)[history.item_rows] >= 0
+    return part, history.take(np.flatnonzero(known)) if known.any() else None
 
 
 def _groupings(trained: Ratings, test: Ratings, asked: Query, matched: Matched, which: Any = ...) -> list[Grouping]:
@@ -218,7 +217,7 @@ def _found(
     which = np.flatnonzero(matched.is_relevant(relevance))
     places, true = listed.places[which], matched.values[which]
     held = {f"found@{k}": Loss((places >= 0) & (places < k)) for k in listed.made.k}
-    measured = Predicted.of(matched.users[which], len(asked.people), true, true, {}, held)
+    measured = Predicted(matched.users[which], len(asked.people), true, true, {}, held)
     return measured, _groupings(trained, test, asked, matched, which)
 
 
@@ -230,11 +229,3 @@ def _lengths(k: int | Iterable[int]) -> tuple[int, ...]:
     for length in lengths:
         check_int("k", length, least=1)
     return tuple(sorted({int(length) for length in lengths}))
-
-
-def _usable(recommender: Recommender, history: Ratings | None) -> Ratings | None:
-    """The part of a split's history that the model knows the items of: that some are new is no reason to warn."""
-    if history is None:
-        return None
-    known = recommender.ratings_.items.rows_of(history.items.ids)[history.item_rows] >= 0
-    return history.take(np.flatnonzero(known)) if known.any() else None

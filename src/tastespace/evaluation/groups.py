@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tastespace.evaluation.metrics.rating import Predicted
 from tastespace.evaluation.resampling import EMPTY, Interval, Sums, figure, plain_measures, those_of
-from tastespace.tables import TextTable
+from tastespace.tables import TextTable, frame_of
 
 # The first number of ratings of each group; 0 are the cold ones.
 STARTS = (0, 1, 6, 11, 21, 41, 81, 161, 321, 641)
@@ -36,12 +36,8 @@ class Group:
 
     def to_dict(self) -> dict[str, Any]:
         """The content for JSON; an empty group has nulls."""
-        return {
-            "training_ratings": self.label,
-            "members": self.members,
-            "n": self.n,
-            **plain_measures(self.measures, self.intervals),
-        }
+        group = {"training_ratings": self.label, "members": self.members, "n": self.n}
+        return group | plain_measures(self.measures, self.intervals)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,23 +78,20 @@ def group_of(counts: NDArray[Any]) -> NDArray[np.int64]:
     return np.searchsorted(STARTS, counts, side="right") - 1
 
 
-GROUP_SCHEMA = {
-    **{"training_ratings": pl.String, "members": pl.Int64, "n": pl.Int64, "measure": pl.String},
-    **{"value": pl.Float64, "low": pl.Float64, "high": pl.Float64},
-}
-
-
-def group_records(groups: Iterable[Group], names: Iterable[str] | None = None, **more: Any) -> list[dict[str, Any]]:
-    """One record a group and measure, by default those that the group has; `more` are the same in all."""
-    return [
-        {
-            **more,
-            **{"training_ratings": group.label, "members": group.members, "n": group.n},
-            **measure_record(name, group.measures.get(name), group.intervals.get(name)),
-        }
-        for group in groups
+def groups_frame(
+    column: str, groups: Mapping[str, Iterable[Group]], names: Iterable[str] | None = None, above: Any = ()
+) -> pl.DataFrame:
+    """One row a group and measure, by default those that the group has; `column` says whose, `above` are more rows."""
+    records = [
+        {column: whose, "training_ratings": group.label, "members": group.members, "n": group.n}
+        | measure_record(name, group.measures.get(name), group.intervals.get(name))
+        for whose, theirs in groups.items()
+        for group in theirs
         for name in (group.measures if names is None else names)
     ]
+    schema = {column: pl.String, "training_ratings": pl.String, "members": pl.Int64, "n": pl.Int64}
+    figures = dict.fromkeys(("value", "low", "high"), pl.Float64)
+    return frame_of([*above, *records], {**schema, "measure": pl.String, **figures})
 
 
 def measure_record(name: str, value: float | None, interval: Interval | None) -> dict[str, Any]:
@@ -132,6 +125,5 @@ def groups_table(
 
 
 def _cell(group: Group, measure: str, intervals: bool) -> str:
-    if not group.n:
-        return EMPTY
-    return figure(group.measures[measure], group.intervals.get(measure) if intervals else None)
+    interval = group.intervals.get(measure) if intervals else None
+    return figure(group.measures[measure], interval) if group.n else EMPTY

@@ -18,7 +18,7 @@ from tastespace.evaluation.metrics import catalogue, order
 from tastespace.evaluation.predictions import of_users
 from tastespace.evaluation.relevance import Matched, Relevance, RelevantItems
 from tastespace.evaluation.report import ListsMade
-from tastespace.evaluation.resampling import Interval, Sums, jackknife
+from tastespace.evaluation.resampling import Interval, Sums, divided, jackknife
 from tastespace.models import Recommender
 from tastespace.models.base.query import Query
 from tastespace.models.base.results import Ranking
@@ -86,22 +86,6 @@ BLOCK_RATINGS = 1 << 17  # looked up at once
 ListMaker = Callable[[pl.Series, int, Ratings | None], Ranking]
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What lists to make, and what to measure on them."""
-
-    ks: tuple[int, ...]
-    relevance: Relevance
-    more: Mapping[str, ListMetric]  # measures besides those of LIST_METRICS
-    make: ListMaker
-
-    @property
-    def metrics(self) -> dict[str, ListMetric]:
-        # If all that is relevant is worth the same, there are no grades to be binary about.
-        left_out = set() if self.relevance.is_graded else {"ndcg_binary"}
-        return {name: metric for name, metric in LIST_METRICS.items() if name not in left_out} | dict(self.more)
-
-
 @dataclass(frozen=True, eq=False)
 class ListMeasures:
     """What measuring lists found; nothing if they were not wanted."""
@@ -118,23 +102,48 @@ def measure_lists(
     asked: Query,  # the test users
     matched: Matched,
     history: Ratings | None,
-    wanted: Wanted,
     observer: Observer,
+    *,
+    ks: tuple[int, ...],
+    relevance: Relevance,
+    more: Mapping[str, ListMetric],  # measures besides those of LIST_METRICS
+    make: ListMaker,
 ) -> ListMeasures:
-    """All measures of lists."""
+    """All measures of lists, out of all items that a user is not known to have rated."""
     trained, n_users = recommender.ratings_, len(asked.people)
     known = Catalogue(trained)
-    sought = RelevantItems.of(matched, n_users, trained.n_items, wanted.relevance)
-    item_rows, by_user = _ranked(recommender, sought, asked.each.at(sought.positions), history, known, wanted, observer)
-    spread = {name: _spread(values, sought, n_users) for name, values in by_user.items()}
-    sums = {name: Sums.of_values(values) for name, values in spread.items()}
+    sought = RelevantItems.of(matched, n_users, trained.n_items, relevance)
+    user_ids, item_rows = asked.each.at(sought.positions), np.full((len(sought), max(ks)), -1, np.int32)
+    # If all that is relevant is worth the same, there are no grades to be binary about.
+    left_out = () if relevance.is_graded else ("ndcg_binary",)
+    metrics = {name: metric for name, metric in LIST_METRICS.items() if name not in left_out} | dict(more)
+    names = [*(f"{name}@{k}" for name in metrics for k in ks), "auc"]
+    by_user = {name: np.full(n_users, np.nan) for name in names}  # for those who have a list
+    for start in range(0, len(sought), BLOCK_USERS):
+        stop = min(start + BLOCK_USERS, len(sought))
+        ids, here = user_ids[start:stop], sought.positions[start:stop]
+        own = of_users(history, ids)
+        shown = _checked(make(ids, max(ks), own), ids, trained.n_items)[:, : max(ks)]
+        item_rows[start:stop, : shown.shape[1]] = shown
+        hits, gains = sought.look_up(start, item_rows[start:stop])
+        ideal = sought.ideal_gains(start, stop, max(ks))
+        lists = Lists(item_rows[start:stop], hits, gains, ideal, sought.n_relevant[start:stop], known)
+        for name, metric in metrics.items():
+            for k in ks:
+                by_user[f"{name}@{k}"][here] = _measured(name, metric, lists.first(k))
+        for rows, scores in recommender.scores(ids, history=own):
+            first, last = start + int(rows[0]), start + int(rows[-1]) + 1
+            relevant, n_relevant = sought.relevant_items(first, last), sought.n_relevant[first:last]
+            by_user["auc"][sought.positions[first:last]] = order.auc(scores, *relevant, n_relevant)
+            observer(Progress("ranking", last, len(sought)))
+    sums = {name: Sums.of_values(values) for name, values in by_user.items()}
     profiles, intervals = _profiles(asked, known.shares), dict[str, Interval | None]()
     values: dict[str, float] = {}
-    for k in wanted.ks:
+    for k in ks:
         # Both or neither: who has no list or no ratings of their own is left out.
-        shown = spread[f"popularity@{k}"]
-        is_known = ~(np.isnan(shown) | np.isnan(profiles))
-        sums[f"popularity_lift@{k}"] = Sums(np.where(is_known, shown, 0.0), np.where(is_known, profiles, 0.0))
+        popular = by_user[f"popularity@{k}"]
+        is_known = ~(np.isnan(popular) | np.isnan(profiles))
+        sums[f"popularity_lift@{k}"] = Sums(np.where(is_known, popular, 0.0), np.where(is_known, profiles, 0.0))
         # What no single list has.
         rows = item_rows[:, :k]
         exposures = catalogue.exposure(rows, trained.n_items)
@@ -144,13 +153,13 @@ def measure_lists(
         intervals[f"gini@{k}"] = jackknife(unequal, catalogue.gini_influence(rows, exposures))
     values = {name: measure.value() for name, measure in sums.items()} | values
     return ListMeasures(
-        values={name: values[name] for name in _in_order(values, wanted.ks)},
+        values={name: values[name] for name in _in_order(values, ks)},
         sums=sums,
         intervals={name: interval for name, interval in intervals.items() if interval is not None},
         made=ListsMade(
-            k=wanted.ks,
-            relevant=wanted.relevance.least,
-            graded=wanted.relevance.is_graded,
+            k=ks,
+            relevant=relevance.threshold,
+            graded=relevance.is_graded,
             users=len(sought),
             users_without_relevant=n_users - len(sought),
             cold_users=int(np.count_nonzero(asked.people.cold[sought.positions])),
@@ -159,40 +168,6 @@ def measure_lists(
         ),
         places=_places(item_rows, sought, matched, n_users),
     )
-
-
-def _ranked(
-    recommender: Recommender,
-    sought: RelevantItems,
-    user_ids: pl.Series,  # those of the relevant items
-    history: Ratings | None,
-    known: Catalogue,
-    wanted: Wanted,
-    observer: Observer,
-) -> tuple[IntArray, dict[str, DoubleArray]]:
-    """The lists of all users, out of all items that a user is not known to have rated; and their measures by user."""
-    ks, metrics = wanted.ks, wanted.metrics
-    item_rows = np.full((len(sought), max(ks)), -1, np.int32)
-    values = {f"{name}@{k}": np.full(len(sought), np.nan) for name in metrics for k in ks}
-    values["auc"] = np.full(len(sought), np.nan)
-    for start in range(0, len(sought), BLOCK_USERS):
-        stop = min(start + BLOCK_USERS, len(sought))
-        ids = user_ids[start:stop]
-        own = of_users(history, ids)
-        shown = _checked(wanted.make(ids, max(ks), own), ids, recommender.ratings_.n_items)[:, : max(ks)]
-        item_rows[start:stop, : shown.shape[1]] = shown
-        hits, gains = sought.look_up(start, item_rows[start:stop])
-        ideal = sought.ideal_gains(start, stop, max(ks))
-        lists = Lists(item_rows[start:stop], hits, gains, ideal, sought.n_relevant[start:stop], known)
-        for name, metric in metrics.items():
-            for k in ks:
-                values[f"{name}@{k}"][start:stop] = _measured(name, metric, lists.first(k))
-        for rows, scores in recommender.scores(ids, history=own):
-            first, last = start + int(rows[0]), start + int(rows[-1]) + 1
-            relevant = sought.relevant_items(first, last)
-            values["auc"][first:last] = order.auc(scores, *relevant, sought.n_relevant[first:last])
-            observer(Progress("ranking", last, len(sought)))
-    return item_rows, values
 
 
 def _checked(made: Any, user_ids: pl.Series, n_items: int) -> IntArray:
@@ -244,17 +219,10 @@ def _places(item_rows: IntArray, sought: RelevantItems, matched: Matched, n_user
     return places
 
 
-def _spread(values: DoubleArray, sought: RelevantItems, n_users: int) -> DoubleArray:
-    """Values of ranked users at their places among all test users."""
-    spread = np.full(n_users, np.nan)
-    spread[sought.positions] = values
-    return spread
-
-
 def _profiles(asked: Query, shares: DoubleArray) -> DoubleArray:
     """The mean popularity of what each test user is known to have rated."""
     totals = np.bincount(asked.people.history.rows(), shares[asked.people.history.columns], minlength=len(asked.people))
-    return order.divided(totals, asked.people.history.counts)
+    return divided(totals, asked.people.history.counts)
 
 
 def _in_order(names: Iterable[str], ks: Sequence[int]) -> list[str]:

@@ -31,13 +31,7 @@ class Answers:
     mean: FloatArray
     unclipped: FloatArray  # what the test items of a user are put in order by
     cold: BoolArray
-    outcomes: Outcomes | None
-
-
-def unasked(cold: BoolArray) -> Answers:
-    """Where predictions are not wanted."""
-    nothing = np.zeros(len(cold), np.float32)
-    return Answers(nothing, nothing, cold, None)
+    outcomes: Outcomes | None = None
 
 
 def predict_all(

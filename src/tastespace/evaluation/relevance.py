@@ -49,6 +49,12 @@ class EvaluationTask:
         return STANDARD if self.is_of_stars else YES_NO if self.is_of_answers else {}
 
 
+def kind_of(trained: Ratings, test: Ratings, known: FloatArray | None = None) -> Kind:
+    """What all ratings together say: what is declared is believed, that of the test ratings first; else a guess."""
+    parts = [trained.values if known is None else known, test.values]
+    return test.declared_kind or trained.declared_kind or guess_kind(np.concatenate(parts)).kind
+
+
 def task_of(recommender: Recommender, test: Ratings) -> EvaluationTask:
     """What this recommender can be asked on these ratings.
 
@@ -57,23 +63,14 @@ def task_of(recommender: Recommender, test: Ratings) -> EvaluationTask:
     error of ones says nothing.
     """
     trained = recommender.ratings_
-    kind = test.declared_kind or trained.declared_kind
-    if kind is None:
-        # Without the ratings, all that is known of them is their range.
-        known = trained.values if len(trained) else np.array(recommender.rating_range_, np.float32)
-        kind = guess_kind(np.concatenate([known, test.values])).kind
-    if kind == "stars" and _learned_from_choices(recommender):
+    # Without the ratings, all that is known of them is their range.
+    kind = kind_of(trained, test, None if len(trained) else np.array(recommender.rating_range_, np.float32))
+    # What it was fitted on was declared to be choices, or is all 1.
+    declared = trained.declared_kind
+    if kind == "stars" and (declared in CHOICES or (declared is None and len(trained) and trained.range == (1, 1))):
         kind = "counts"
     # To a model of choices it says something that a thing was not rated.
     return EvaluationTask(kind, predicts_ratings=recommender.not_rated is None)
-
-
-def _learned_from_choices(recommender: Recommender) -> bool:
-    """Whether the training ratings were declared to be choices, or are all 1."""
-    trained = recommender.ratings_
-    if trained.declared_kind is not None:
-        return trained.declared_kind in CHOICES
-    return bool(len(trained)) and trained.range == (1, 1)
 
 
 # From which test rating on an item is relevant; None for what makes task.
@@ -84,20 +81,15 @@ Relevant = float | Literal["all"] | None
 class Relevance:
     """Which test ratings are relevant, and what they are worth."""
 
-    threshold: float  # at least this; minus infinity for all
+    threshold: float | None  # at least this; None for all
     lowest: float  # the gain of an item is its rating less this; NaN: everything relevant is worth 1
 
     @property
     def is_graded(self) -> bool:
         return not math.isnan(self.lowest)
 
-    @property
-    def least(self) -> float | None:
-        """The threshold, None for all."""
-        return None if math.isinf(self.threshold) else self.threshold
 
-
-EVERYTHING = Relevance(-math.inf, math.nan)
+EVERYTHING = Relevance(None, math.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +113,8 @@ class Matched:
     def is_relevant(self, relevance: Relevance) -> BoolArray:
         """Which test ratings lists are to hold; what the model knows already cannot be recommended."""
         # In single precision, as the ratings are: 0.7 must be at least 0.7.
-        return np.asarray((self.values >= np.float32(relevance.threshold)) & ~self.is_seen)
+        least = np.float32(-np.inf if relevance.threshold is None else relevance.threshold)
+        return np.asarray((self.values >= least) & ~self.is_seen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,18 +150,11 @@ class RelevantItems:
         findable = used[matched.items[used] >= 0]
         keys = _keys(users[findable], matched.items[findable], n_items)
         order = np.argsort(keys)
+        found = findable[order]
         best = used[np.lexsort((-gains[used], users[used]))]
         offsets = np.concatenate([[0], np.cumsum(np.bincount(users[used], minlength=len(positions)))])
-        return cls(
-            positions=positions,
-            n_relevant=counts[positions],
-            n_items=n_items,
-            keys=keys[order],
-            gains=gains[findable][order],
-            is_relevant=is_relevant[findable][order],
-            offsets=offsets,
-            best_gains=gains[best],
-        )
+        of_keys = keys[order], gains[found], is_relevant[found]
+        return cls(positions, counts[positions], n_items, *of_keys, offsets, best_gains=gains[best])
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -208,7 +194,11 @@ def relevance_of(relevant: Any, task: EvaluationTask, recommender: Recommender, 
     if task.kind == "yes-no":
         return Relevance(1.0, math.nan)
     if task.is_of_lists:
-        _check_choices(test)
+        if (least := test.values.min()) <= 0:
+            raise InvalidParameterError(
+                f"test values go down to {least:g}, and what was chosen has one above 0; expected such test ratings "
+                "alone, or to say from which value on they count (in Python relevant=, else --relevant)"
+            )
         return EVERYTHING
     low, high = recommender.rating_range_
     # If all ratings are equal, the mean of many may miss them by a rounding error.
@@ -232,15 +222,6 @@ def _check(relevant: Any, test: Ratings) -> None:
     if not (test.values >= np.float32(relevant)).any():
         raise InvalidParameterError(
             f"relevant is {relevant:g}, and no test rating is that high; expected at most {test.values.max():g}"
-        )
-
-
-def _check_choices(test: Ratings) -> None:
-    least = test.values.min()
-    if least <= 0:
-        raise InvalidParameterError(
-            f"test values go down to {least:g}, and what was chosen has one above 0; expected such test ratings alone, "
-            "or to say from which value on they count (in Python relevant=, else --relevant)"
         )
 
 

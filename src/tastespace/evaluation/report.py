@@ -12,7 +12,7 @@ from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.evaluation.calibration import Calibration
-from tastespace.evaluation.groups import GROUP_SCHEMA, Group, group_records, groups_table, measure_record
+from tastespace.evaluation.groups import Group, groups_frame, groups_table, measure_record
 from tastespace.evaluation.metrics.binary import Reliability
 from tastespace.evaluation.metrics.order import TAU
 from tastespace.evaluation.resampling import Interval, Sums, counted, display_name, figure, plain_number
@@ -84,19 +84,15 @@ class Report:
         content: dict[str, Any] = {name: plain_number(value) for name, value in self.rating.items()}
         content |= {"kind": self.kind, "n": self.n, "cold": self.cold}
         content |= {name: plain_number(value) for name, value in {**self.order, **self.ranking}.items()}
-        if self.seen:
-            content["seen"] = self.seen
-        if self.lists is not None:
-            content["lists"] = asdict(self.lists) | {"k": list(self.lists.k)}
-        if self.intervals:
-            content["intervals"] = {name: list(interval) for name, interval in self.intervals.items()}
-        if self.groups:
-            content["groups"] = {side: [group.to_dict() for group in found] for side, found in self.groups.items()}
-        if self.calibration is not None:
-            content["calibration"] = self.calibration.to_dict()
-        if self.reliability is not None:
-            content["reliability"] = self.reliability.to_list()
-        return content
+        parts = {
+            "seen": self.seen,
+            "lists": self.lists and asdict(self.lists) | {"k": list(self.lists.k)},
+            "intervals": {name: list(interval) for name, interval in self.intervals.items()},
+            "groups": {side: [group.to_dict() for group in found] for side, found in self.groups.items()},
+            "calibration": self.calibration and self.calibration.to_dict(),
+            "reliability": self.reliability and self.reliability.to_list(),
+        }
+        return content | {name: part for name, part in parts.items() if part}
 
     def to_polars(self) -> pl.DataFrame:
         """One row a measure: measure, k, value, low, high, users (how many count)."""
@@ -111,12 +107,7 @@ class Report:
 
     def groups_to_polars(self) -> pl.DataFrame:
         """One row a group and measure: side, training_ratings, members, n, measure, value, low, high."""
-        records = [
-            record
-            for side, groups in self.groups.items()
-            for record in group_records(groups, self.group_measures, side=side)
-        ]
-        return frame_of(records, {"side": pl.String} | GROUP_SCHEMA)
+        return groups_frame("side", self.groups, self.group_measures)
 
     def tables(self, *, empty: bool = True) -> list[TextTable]:
         """Everything beyond the first line, as tables; `empty` is of groups, as in `groups_table`."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray
@@ -59,10 +58,16 @@ class Sums:
 
     def quotient(self, total: Any, count: Any) -> DoubleArray:
         """The measure from the sums of a sample, NaN where nobody of it counts."""
-        total, count = np.asarray(total, np.float64), np.asarray(count, np.float64)
-        mean: DoubleArray = np.full(total.shape, np.nan)
-        np.divide(total, count, out=mean, where=count > 0)
+        mean = divided(total, count)
         return np.sqrt(mean) if self.is_root else mean
+
+
+def divided(numerators: Any, denominators: Any) -> DoubleArray:
+    """The quotients, NaN where there is nothing to divide by."""
+    denominators = np.asarray(denominators, np.float64)
+    quotients: DoubleArray = np.full(denominators.shape, np.nan)
+    np.divide(numerators, denominators, out=quotients, where=denominators > 0)
+    return quotients
 
 
 def bootstrap(
@@ -70,12 +75,7 @@ def bootstrap(
 ) -> dict[Key, DoubleArray]:
     """Each measure on `resamples` samples of as many users, drawn with replacement: the same ones for all."""
     columns, places = _stacked(sums)
-    n_users = len(columns)
-    drawn = np.empty((resamples, columns.shape[1]))
-    rng = generator(seed)
-    for start, n in _blocks(resamples, n_users):
-        drawn[start : start + n] = _weights(n, n_users, rng) @ columns
-        observer(Progress("resampling", start + n, resamples))
+    drawn = _resampled(columns, resamples, seed, _weights, observer)
     return {name: measure.quotient(*(drawn[:, place] for place in places[name])) for name, measure in sums.items()}
 
 
@@ -112,22 +112,32 @@ def jackknife(value: float, influences: DoubleArray, lowest: float = 0.0, highes
 
 def swapped(differences: DoubleArray, resamples: int, seed: int) -> DoubleArray:
     """Sums of differences (users x measures), each user's with a random sign: as if models had changed names."""
-    n_users = len(differences)
-    drawn = np.empty((resamples, differences.shape[1]))
-    rng = generator(seed)
-    for start, n in _blocks(resamples, n_users):
-        signs = 1.0 - 2.0 * rng.integers(0, 2, (n, n_users), dtype=np.int8)
-        drawn[start : start + n] = signs @ differences
+    return _resampled(differences, resamples, seed, _signs)
+
+
+def _resampled(
+    columns: DoubleArray,  # users x sums
+    resamples: int,
+    seed: int,
+    weights: Callable[[int, int, np.random.Generator], DoubleArray],  # of n resamples of so many users: n x users
+    observer: Observer = silent,
+) -> DoubleArray:  # resamples x sums
+    """Columns added up with random weights of the users, some resamples at a time."""
+    drawn, rng = np.empty((resamples, columns.shape[1])), generator(seed)
+    step = max(1, BLOCK_WEIGHTS // max(len(columns), 1))
+    for start in range(0, resamples, step):
+        stop = min(start + step, resamples)
+        drawn[start:stop] = weights(stop - start, len(columns), rng) @ columns
+        observer(Progress("resampling", stop, resamples))
     return drawn
 
 
-def _blocks(resamples: int, n_users: int) -> list[tuple[int, int]]:
-    """Some resamples at a time: the first of each block, and how many it has."""
-    step = max(1, BLOCK_WEIGHTS // max(n_users, 1))
-    return [(start, min(step, resamples - start)) for start in range(0, resamples, step)]
+def _signs(n: int, n_users: int, rng: np.random.Generator) -> DoubleArray:
+    """Which users have the models the other way round, in each of n resamples."""
+    return np.asarray(1.0 - 2.0 * rng.integers(0, 2, (n, n_users), dtype=np.int8))
 
 
-def _weights(n: int, n_users: int, rng: Generator) -> DoubleArray:
+def _weights(n: int, n_users: int, rng: np.random.Generator) -> DoubleArray:
     """How often each user is in each of n resamples."""
     drawn = rng.integers(0, n_users, (n, n_users)) + n_users * np.arange(n)[:, None]
     return np.bincount(drawn.reshape(-1), minlength=n * n_users).reshape(n, n_users).astype(np.float64)

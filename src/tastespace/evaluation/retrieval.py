@@ -7,9 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
-from tastespace import randomness
 from tastespace import threads as thread_counts
 from tastespace.arrays import FloatMatrix, IntArray, contiguous
 from tastespace.data.csr import CSR
@@ -68,25 +66,20 @@ def sampled_queries(
     which is an error.
     """
     n_dimensions, posterior = item_vectors(recommender).shape[1], recommender.posterior_
-    ratings, rng = recommender.ratings_, randomness.generator(seed)
+    ratings, rng = recommender.ratings_, generator(seed)
     if not posterior.keeps_users and not len(ratings):
         raise InvalidParameterError(
             f"this {type(recommender).__name__} was saved without its ratings, so that there is nobody to ask about; "
             "expected a model saved with them"
         )
     order = rng.permutation(ratings.n_users).astype(np.int32)
-    threads = thread_counts.resolve(recommender.threads)
     known = np.sort(order[:users])
-    parts = [
-        _query_vectors(posterior.believe(People.known(rows, ratings.by_user), threads))
-        for rows in _blocks(known, n_dimensions)
-    ]
     # Others than those above, as long as there are any.
     met = np.sort(np.roll(order, -users)[:strangers]) if len(ratings) else order[:0]
-    for rows in _blocks(met, n_dimensions):
-        people = People.strangers(_part_of(ratings.by_user.take(rows), rng))
-        parts.append(_query_vectors(posterior.believe(people, threads)))
-    return SampledQueries(np.concatenate(parts), len(known), len(met))
+    people = [People.known(rows, ratings.by_user) for rows in _blocks(known, n_dimensions)]
+    people += [People.strangers(_part_of(ratings.by_user.take(rows), rng)) for rows in _blocks(met, n_dimensions)]
+    beliefs = (posterior.believe(some, thread_counts.resolve(recommender.threads)) for some in people)
+    return SampledQueries(np.concatenate([_query_vectors(belief) for belief in beliefs]), len(known), len(met))
 
 
 def tune_index(
@@ -136,14 +129,11 @@ def _blocks(rows: IntArray, n_dimensions: int) -> list[IntArray]:
     return [rows[start : start + step] for start in range(0, len(rows), step)]
 
 
-def _part_of(ratings: CSR, rng: Generator) -> CSR:
+def _part_of(ratings: CSR, rng: np.random.Generator) -> CSR:
     """A random part of each row, some users' small and others' large."""
     rows = ratings.rows()
     shares = rng.uniform(*KNOWN_SHARE, len(ratings))
-    kept = rng.random(len(rows)) < shares[rows]
-    counts = np.bincount(rows[kept], minlength=len(ratings))
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return CSR(offsets, ratings.columns[kept], ratings.values[kept])
+    return ratings.masked(rng.random(len(rows)) < shares[rows])
 
 
 @dataclass(frozen=True, repr=False)
@@ -216,10 +206,8 @@ def retrieval(
     Strangers are other users with a random part of their ratings. `seconds` is how long searches are timed, single
     ones and batched ones each. The tuner draws its queries with the seed 0: another one here gives other queries.
     """
-    check_int("k", k, least=1)
-    check_int("n_th", n_th, least=1)
-    check_int("users", users, least=1)
-    check_int("strangers", strangers, least=0)
+    for name, count, least in (("k", k, 1), ("n_th", n_th, 1), ("users", users, 1), ("strangers", strangers, 0)):
+        check_int(name, count, least=least)
     check_number("seconds", seconds, above=0)
     vectors = contiguous(item_vectors(recommender), np.float32)
     index = _stored(recommender) if index is None else index

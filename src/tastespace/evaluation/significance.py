@@ -44,9 +44,12 @@ class Comparison:
 
     def __str__(self) -> str:
         values = f"{display_name(self.measure)} {self.first:.4f} against {self.second:.4f}"
-        span = f"{self.interval.low:+.4f}…{self.interval.high:+.4f}"
         p = self.p_text()
-        return f"{values}: {self.difference:+.4f} ({span}), p {p if p.startswith('≤') else f'= {p}'}"
+        return f"{values}: {self.difference:+.4f} ({self.interval_text()}), p {p if p.startswith('≤') else f'= {p}'}"
+
+    def interval_text(self) -> str:
+        """The interval as shown."""
+        return f"{self.interval.low:+.4f}…{self.interval.high:+.4f}"
 
     def p_text(self) -> str:
         """The p-value as shown: one that more resamples might make smaller says so."""
@@ -75,16 +78,13 @@ class Comparisons(TableResult[Comparison]):
 
     def table(self, first: str = "first", second: str = "second") -> TextTable:
         """The differences, under the names of the two."""
-        rows = tuple(
-            (
-                display_name(entry.measure),
-                *(f"{entry.first:.4f}", f"{entry.second:.4f}", f"{entry.difference:+.4f}"),
-                *(f"{entry.interval.low:+.4f}…{entry.interval.high:+.4f}", entry.p_text()),
-            )
-            for entry in self
-        )
-        title = f"{first} less {second}, user by user"
-        return TextTable(title, ("", first, second, "difference", "95 % interval", "p"), rows)
+
+        def row(entry: Comparison) -> tuple[str, ...]:
+            values = f"{entry.first:.4f}", f"{entry.second:.4f}", f"{entry.difference:+.4f}"
+            return display_name(entry.measure), *values, entry.interval_text(), entry.p_text()
+
+        columns = ("", first, second, "difference", "95 % interval", "p")
+        return TextTable(f"{first} less {second}, user by user", columns, tuple(map(row, self)))
 
 
 def compare_reports(first: Report, second: Report, *, resamples: int = RESAMPLES, seed: int = 0) -> Comparisons:
@@ -110,21 +110,13 @@ def compare_reports(first: Report, second: Report, *, resamples: int = RESAMPLES
     both = {(which, name): sums[name] for which, sums in (("one", one), ("other", other)) for name in able}
     drawn = bootstrap(both, resamples, seed) if able else {}
     p_values = _p_values(one, other, resamples, seed)
-    return Comparisons(
-        tuple(
-            Comparison(
-                measure=name,
-                first=first[name],
-                second=second[name],
-                difference=first[name] - second[name],
-                interval=middle(drawn["one", name] - drawn["other", name]),
-                p_value=p_values[name],
-                users=one[name].n_users,
-                resamples=resamples,
-            )
-            for name in able
-        )
-    )
+
+    def compared(name: str) -> Comparison:
+        interval, users = middle(drawn["one", name] - drawn["other", name]), one[name].n_users
+        values = first[name], second[name], first[name] - second[name]
+        return Comparison(name, *values, interval, p_values[name], users, resamples)
+
+    return Comparisons(tuple(map(compared, able)))
 
 
 def _p_values(one: dict[str, Sums], other: dict[str, Sums], resamples: int, seed: int) -> dict[str, float]:
@@ -165,9 +157,7 @@ def _check_same_test(first: Report, second: Report) -> None:
         raise InvalidParameterError(
             f"the reports are on different test ratings ({first.n:,} and {second.n:,}); expected the same for both"
         )
-    if first.lists is None or second.lists is None:
-        return
-    if first.lists.relevant != second.lists.relevant:
+    if first.lists and second.lists and first.lists.relevant != second.lists.relevant:
         raise InvalidParameterError(
             f"the reports take {_relevant(first.lists)} and {_relevant(second.lists)} as relevant; expected the same: "
             "say for both from which value on (in Python relevant=, else --relevant)"

@@ -11,11 +11,10 @@ from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
-from numpy.typing import NDArray
-
 from tastespace.arrays import FloatMatrix
 from tastespace.errors import InvalidParameterError
 from tastespace.index.index import Index
+from tastespace.index.search import Arrays
 
 # The structures by name, and where they are: what an artifact that has one says, and what `tastespace index` tries.
 INDEXES = {
@@ -57,7 +56,7 @@ def described(index: Any) -> dict[str, Any]:
     return {"structure": GROWING, "parameters": {"inner": own, "rebuild_at": index.rebuild_at}}
 
 
-def restored(description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Index:
+def restored(description: Mapping[str, Any], arrays: Arrays, vectors: FloatMatrix) -> Index:
     """The index that was described, over the same vectors; what does not fit is a ValueError or a KeyError."""
     index: Index = _unbuilt(description).restore(arrays, vectors)
     return index

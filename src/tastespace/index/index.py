@@ -5,32 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass, replace
-from math import isfinite
+from dataclasses import dataclass, fields, is_dataclass
 from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tastespace import threads
 from tastespace.arrays import BoolArray, FloatMatrix, IntArray, contiguous
-from tastespace.errors import InvalidParameterError, NonFiniteStateError
-from tastespace.index.search import (
-    Content,
-    Excluded,
-    Neighbours,
-    Search,
-    best_of,
-    check_filters,
-    check_number,
-    checked_vectors,
-    few_allowed,
-    require,
-)
+from tastespace.errors import InvalidParameterError
+from tastespace.index import search as searches
+from tastespace.index.search import Arrays, Content, Excluded, Neighbours, Search
 from tastespace.index.tail import Rows, State, Tail, saved_rows
-
-__all__ = ["Excluded", "Index", "Neighbours", "few_allowed", "inner_arrays", "set_threads", "unbuilt", "with_threads"]
 
 INNER = "inner."  # what names of arrays begin with that belong to a structure inside another
 
@@ -55,12 +42,14 @@ class Index(ABC):
 
     scans_few: ClassVar[bool] = True  # whether few allowed items are looked at one by one, beside the structure
     keeps_vectors: ClassVar[bool] = True
+    least: ClassVar[Mapping[str, int]] = {}  # of each parameter that is a whole number
 
     # What a structure writes
 
-    @abstractmethod
     def _check(self) -> None:
         """Refuse parameters that are none."""
+        for name, least in self.least.items():
+            searches.check_number(name, getattr(self, name), least=least)
 
     @abstractmethod
     def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Any:
@@ -74,12 +63,12 @@ class Index(ABC):
     def _describe(self, content: Content) -> str:
         """What it is, with its parameters, in a few words for people."""
 
-    @abstractmethod
-    def _arrays(self, built: Any) -> Mapping[str, NDArray[Any]]:
+    def _arrays(self, built: Any) -> Arrays:
         """All that must be saved of what was learned."""
+        return dict(built._asdict())
 
     @abstractmethod
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Any:
+    def _restore(self, arrays: Arrays, vectors: FloatMatrix) -> Any:
         """What was learned, of what was saved; what does not fit is a ValueError."""
 
     def _n_bytes(self, content: Content) -> int:
@@ -90,8 +79,8 @@ class Index(ABC):
     def build(self, vectors: FloatMatrix, queries: FloatMatrix | None = None) -> Self:
         """Learn from these items; reductions also from queries, some of those that will come."""
         self._check_all()
-        vectors = checked_vectors(vectors)
-        self.state_ = State.as_built(self._content(vectors, queries), vectors.shape[1])
+        content = self._content(searches.checked_vectors(vectors), queries)
+        self.state_ = State(content, Rows(content.n_items), Tail.empty(self.n_dimensions_))
         return self
 
     def _check_all(self) -> None:
@@ -143,57 +132,33 @@ class Index(ABC):
         return self.state_.n_bytes + (0 if content.built is None else self._n_bytes(content))
 
     def search(
-        self,
-        queries: FloatMatrix,
-        k: int,
-        *,
-        excluded: Excluded | None = None,
-        allowed: BoolArray | None = None,
+        self, queries: FloatMatrix, k: int, *, excluded: Excluded | None = None, allowed: BoolArray | None = None
     ) -> Neighbours:
         """The k best items of each query, but those excluded for it, and of those allowed for all."""
         state = self.state_  # Once: a change makes another.
-        queries = self._checked_queries(queries, k)
+        queries = searches.checked_queries(queries, self.n_dimensions_)
+        if type(k) is not int or k < 1:
+            searches.check_number("k", k)
         if excluded is not None or allowed is not None:
-            check_filters(excluded, allowed, len(queries), state.n_rows)
+            searches.check_filters(excluded, allowed, len(queries), state.n_rows)
         search = Search(queries, k, excluded, allowed, threads.resolve(self.threads))
         if state.is_as_built:
             return self._find(state.content, search)
         return state.search(self._find, search)
 
-    def _checked_queries(self, queries: FloatMatrix, k: int) -> FloatMatrix:
-        # Every microsecond counts here: a search of one query may take ten.
-        queries = contiguous(queries, np.float32)
-        if queries.ndim != 2 or queries.shape[1] != self.n_dimensions_:
-            raise InvalidParameterError(
-                f"queries have the shape {queries.shape}; expected (n, {self.n_dimensions_}) as the items have"
-            )
-        if type(k) is not int or k < 1:
-            check_number("k", k)
-        # One product tells of a single query, unless it is very long, in a tenth of the time.
-        flat = queries.reshape(-1)
-        if not isfinite(flat.dot(flat)) and not np.isfinite(queries).all():
-            raise NonFiniteStateError("a query has infinite or missing coordinates; expected finite numbers")
-        return queries
-
     def _find(self, content: Content, search: Search) -> Neighbours:
         """The best of the items that the structure was built over."""
         if len(search.queries) == 0 or content.n_items == 0:
             return Neighbours.none(len(search.queries), search.k)
-        if search.allowed is not None and self.scans_few and content.vectors is not None:
-            rows = few_allowed(search.allowed)
-            if rows is not None:
-                return best_of(rows, content.vectors, search.queries, search.k, search.excluded, search.threads)
-        return self._search(content, search)
+        few = search.among_few(content.vectors) if self.scans_few and content.vectors is not None else None
+        return self._search(content, search) if few is None else few
 
     def add(self, vectors: FloatMatrix) -> IntArray:
         """Add items, which are found at once; returns their rows."""
         vectors = np.asarray(vectors, np.float32)
-        if vectors.ndim != 2 or vectors.shape[1] != self.n_dimensions_:
-            raise InvalidParameterError(
-                f"vectors have the shape {vectors.shape}; expected (n, {self.n_dimensions_}) as the items have"
-            )
+        searches.check_shape("vectors", vectors, self.n_dimensions_)
         before = self.state_
-        self._change(replace(before, tail=before.tail.added(checked_vectors(vectors))))
+        self._change(before.with_tail(before.tail.added(searches.checked_vectors(vectors))))
         return np.arange(before.n_rows, before.n_rows + len(vectors), dtype=np.int32)
 
     def remove(self, rows: ArrayLike) -> None:
@@ -206,9 +171,8 @@ class Index(ABC):
         """Go on with another state, built again where too much has changed."""
         limit = None if self.rebuild_at is None else self.rebuild_at * state.content.n_items
         if limit is not None and state.tail.n_items + state.n_removed > limit:
-            alive = state.alive()
             content = self._content(state.living_vectors(self._vectors(state.content)))
-            state = State.as_built(content, self.n_dimensions_, Rows.of(alive))
+            state = State(content, Rows.of(state.alive()), Tail.empty(self.n_dimensions_))
         self.state_ = state  # the moment of the change
 
     def _vectors(self, content: Content) -> FloatMatrix:
@@ -221,15 +185,13 @@ class Index(ABC):
 
         What was removed stays so. It is never built again.
         """
-        vectors, state = checked_vectors(vectors), self.state_
-        gone = np.flatnonzero(~state.tail.live[: state.tail.n_items])
-        tail = Tail.empty(vectors.shape[1]).added(vectors[self.n_built_ :])
+        vectors = searches.checked_vectors(vectors)
         other: Self = unbuilt(self)
         other.rebuild_at, other.n_dimensions_ = None, self.n_dimensions_
-        other.state_ = replace(state, tail=tail.without(gone) if len(gone) else tail)
+        other.state_ = self.state_.with_tail(Tail.empty(vectors.shape[1]).added(vectors[self.n_built_ :]))
         return other
 
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """All that must be saved."""
         state = self.state_
         own = {} if state.content.built is None else self._arrays(state.content.built)
@@ -241,7 +203,7 @@ class Index(ABC):
         state = getattr(self, "state_", None)
         return self.rebuild_at is not None or not (state is None or state.is_as_built)
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Self:
+    def restore(self, arrays: Arrays, vectors: FloatMatrix) -> Self:
         """Take what was saved, for the same vectors, those of removed items included; an error is a ValueError."""
         self._check_all()
         vectors = contiguous(vectors, np.float32)
@@ -250,7 +212,7 @@ class Index(ABC):
             rows, removed = saved_rows(arrays, len(vectors))
             own = inner_arrays(arrays)
         items = rows.chosen(vectors[: rows.n_rows])
-        require(not own or len(items) > 0, "it has arrays where there are no items")
+        searches.require(not own or len(items) > 0, "it has arrays where there are no items")
         try:
             built = self._restore(own, items) if len(items) else None
         except KeyError as error:
@@ -268,18 +230,9 @@ def unbuilt(index: Any) -> Any:
     return type(index)(**{name: unbuilt(value) if is_dataclass(value) else value for name, value in parameters.items()})
 
 
-def inner_arrays(arrays: Mapping[str, NDArray[Any]], prefix: str = INNER) -> dict[str, NDArray[Any]]:
+def inner_arrays(arrays: Arrays, prefix: str = INNER) -> Arrays:
     """Those of the structure inside, by its own names."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def set_threads(index: Any, threads: int | None) -> None:
-    """Set the threads of an index and of all structures inside it."""
-    index.threads = threads
-    for field in fields(index) if is_dataclass(index) else ():
-        inner = getattr(index, field.name)
-        if hasattr(inner, "search") and hasattr(inner, "threads"):
-            set_threads(inner, threads)
 
 
 def with_threads(index: Index, threads: int | None) -> Any:
@@ -288,8 +241,7 @@ def with_threads(index: Index, threads: int | None) -> Any:
         return index
     changed = copy(index)
     changed.threads = threads
-    for field in fields(index):
-        inner = getattr(index, field.name)
+    for name, inner in vars(index).items():
         if isinstance(inner, Index):
-            setattr(changed, field.name, with_threads(inner, threads))
+            setattr(changed, name, with_threads(inner, threads))
     return changed

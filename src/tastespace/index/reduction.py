@@ -16,21 +16,21 @@ in order: then items differ by their direction alone, if their lengths do not di
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import _native
-from tastespace.arrays import DoubleArray, FloatMatrix, IntArray, contiguous
+from tastespace.arrays import DoubleArray, FloatMatrix, contiguous
 from tastespace.errors import InvalidParameterError
 from tastespace.index.index import INNER, Index, inner_arrays, unbuilt, with_threads
-from tastespace.index.search import Content, Neighbours, Search, best_of, check_number, require
+from tastespace.index.search import Arrays, Content, Neighbours, Search, best_of, require
 from tastespace.index.structures.exact import Exact
+from tastespace.lazy import linalg
 from tastespace.randomness import generator
 from tastespace.threads import one_blas_thread
 
@@ -38,19 +38,6 @@ SAMPLE = 50_000  # items that the components are found by
 BLOCK = 1 << 14  # items at a time
 FOUND, MORE, PASSES = 56, 8, 3  # components, at least; more while they are sought; how often all are improved
 RIDGE = 1e-3  # of the mean square of the queries, added to their second moments: there will be others
-
-
-class Reduction(Protocol):
-    """A map from long to short vectors; queries and items each have their own."""
-
-    @property
-    def n_coordinates(self) -> int: ...
-
-    def items(self, vectors: FloatMatrix) -> FloatMatrix: ...
-
-    def queries(self, queries: FloatMatrix, threads: int) -> FloatMatrix: ...
-
-    def arrays(self) -> Mapping[str, NDArray[Any]]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,27 +51,18 @@ class Whitened:
     @classmethod
     def of(cls, vectors: FloatMatrix, queries: FloatMatrix | None, n_coordinates: int, rng: Generator) -> Whitened:
         """`queries` are some of those that will come; None for any, from all directions the same."""
+        n_dimensions = vectors.shape[1]
+        some = vectors
         # One thread, for the same numbers everywhere; more of them take longer over most of these products.
         with one_blas_thread():
-            return cls._found(vectors, queries, n_coordinates, rng)
-
-    @classmethod
-    def _found(cls, vectors: FloatMatrix, queries: FloatMatrix | None, n_coordinates: int, rng: Generator) -> Whitened:
-        from scipy.linalg import solve_triangular  # Here, as it takes longer to import than all else.
-
-        n_dimensions = vectors.shape[1]
-        n_coordinates = min(n_coordinates, n_dimensions)
-        mean = vectors.sum(axis=0, dtype=np.float64) / max(len(vectors), 1)
-        root = np.eye(n_dimensions) if queries is None or not len(queries) else _root(queries)
-        some = vectors
-        if len(vectors) > SAMPLE:
-            some = vectors[np.sort(rng.choice(len(vectors), SAMPLE, replace=False))]
-        components = _components(some - mean.astype(np.float32), root.astype(np.float32), n_coordinates, rng)
-        return cls(
-            contiguous(root @ components, np.float32),
-            contiguous(solve_triangular(root, components, trans="T", lower=True), np.float32),
-            contiguous(mean[None], np.float32),
-        )
+            mean = vectors.sum(axis=0, dtype=np.float64) / max(len(vectors), 1)
+            root = np.eye(n_dimensions) if queries is None or not len(queries) else _root(queries)
+            if len(vectors) > SAMPLE:
+                some = vectors[np.sort(rng.choice(len(vectors), SAMPLE, replace=False))]
+            centred, n = some - mean.astype(np.float32), min(n_coordinates, n_dimensions)
+            components = _components(centred, root.astype(np.float32), n, rng)
+            back = linalg.solve_triangular(root, components, trans="T", lower=True)
+            return cls(*(contiguous(array, np.float32) for array in (root @ components, back, mean[None])))
 
     @property
     def n_coordinates(self) -> int:
@@ -92,9 +70,8 @@ class Whitened:
 
     def first(self, n: int) -> Whitened:
         """The first coordinates, which tell most; up to FOUND the same that `of` would find for fewer."""
-        return Whitened(
-            contiguous(self.of_items[:, :n], np.float32), contiguous(self.of_queries[:, :n], np.float32), self.mean
-        )
+        of_items, of_queries = (contiguous(matrix[:, :n], np.float32) for matrix in (self.of_items, self.of_queries))
+        return Whitened(of_items, of_queries, self.mean)
 
     def items(self, vectors: FloatMatrix) -> FloatMatrix:
         codes = np.empty((len(vectors), self.n_coordinates), np.float32)
@@ -108,9 +85,6 @@ class Whitened:
         # Not by BLAS, which may add in another order when a user is asked about alone.
         _native.project(queries, self.of_queries, codes, threads=threads)
         return codes
-
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        return {"of_items": self.of_items, "of_queries": self.of_queries, "mean": self.mean}
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,8 +107,8 @@ class Unbiased:
     def queries(self, queries: FloatMatrix, threads: int) -> FloatMatrix:
         return contiguous(queries[:, self.kept], np.float32)
 
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        return {"kept": self.kept}
+
+Reduction = Whitened | Unbiased  # maps from long to short vectors; queries and items each have their own
 
 
 def _root(queries: FloatMatrix) -> DoubleArray:
@@ -142,9 +116,8 @@ def _root(queries: FloatMatrix) -> DoubleArray:
     wide = queries.astype(np.float64)
     moments = wide.T @ wide / len(wide)
     size = float(np.trace(moments)) / len(moments)
-    return np.asarray(
-        np.linalg.cholesky(moments + (RIDGE * size if size > 0 else 1.0) * np.eye(len(moments))), np.float64
-    )
+    ridge = RIDGE * size if size > 0 else 1.0
+    return np.asarray(np.linalg.cholesky(moments + ridge * np.eye(len(moments))), np.float64)
 
 
 def _components(centred: FloatMatrix, root: FloatMatrix, n: int, rng: Generator) -> DoubleArray:
@@ -177,6 +150,10 @@ class Codes(NamedTuple):
     items: FloatMatrix  # in its coordinates
     inner: Index
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        own = {**vars(self.reduction), "codes": self.items}
+        return own | {INNER + name: array for name, array in self.inner.arrays().items()}
+
 
 @dataclass(kw_only=True)
 class Reduced(Index):
@@ -193,27 +170,27 @@ class Reduced(Index):
     candidates: int = 50
     seed: int = 0
 
+    least: ClassVar = {"n_coordinates": 1, "candidates": 1}
+
     def _check(self) -> None:
-        check_number("n_coordinates", self.n_coordinates)
-        check_number("candidates", self.candidates)
+        super()._check()
         if self.reduction not in REDUCTIONS:
             raise InvalidParameterError(f"reduction is {self.reduction!r}; expected one of {', '.join(REDUCTIONS)}")
 
     def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Codes:
-        reduction = self._reduction(vectors, None if queries is None else contiguous(queries, np.float32))
+        queries = None if queries is None else contiguous(queries, np.float32)
+        if self.reduction == "whitened":
+            reduction: Reduction = Whitened.of(vectors, queries, self.n_coordinates, generator(self.seed))
+        elif queries is None or not len(queries):
+            raise InvalidParameterError("the reduction is unbiased, and there are no queries; expected some of them")
+        else:
+            reduction = Unbiased.of(queries)
         codes = reduction.items(vectors)
         # A structure of its own: the one that was given may be in use.
         inner = unbuilt(self.inner)
         inner.threads = self.threads
         self.inner = inner.build(codes)
         return Codes(reduction, codes, inner)
-
-    def _reduction(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Reduction:
-        if self.reduction == "whitened":
-            return Whitened.of(vectors, queries, self.n_coordinates, generator(self.seed))
-        if queries is None or not len(queries):
-            raise InvalidParameterError("the reduction is unbiased, and there are no queries; expected some of them")
-        return Unbiased.of(queries)
 
     def _describe(self, content: Content) -> str:
         if content.built is None:
@@ -226,19 +203,17 @@ class Reduced(Index):
 
     def _n_bytes(self, content: Content) -> int:
         reduction, codes, inner = content.built
-        return int(sum(array.nbytes for array in reduction.arrays().values()) + codes.nbytes + inner.n_bytes)
+        return int(sum(array.nbytes for array in vars(reduction).values()) + codes.nbytes + inner.n_bytes)
 
-    def _arrays(self, built: Codes) -> Mapping[str, NDArray[Any]]:
-        own = {**built.reduction.arrays(), "codes": built.items}
-        return own | {INNER + name: array for name, array in built.inner.arrays().items()}
+    def _arrays(self, built: Codes) -> Arrays:
+        return built.arrays()
 
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Codes:
+    def _restore(self, arrays: Arrays, vectors: FloatMatrix) -> Codes:
         codes = contiguous(arrays["codes"], np.float32)
-        reduction: Reduction
         if self.reduction == "whitened":
             names = ("of_items", "of_queries", "mean")
-            reduction = Whitened(*(contiguous(arrays[name], np.float32) for name in names))
-            require(len(reduction.of_queries) == vectors.shape[1], "vectors of another length")
+            reduction: Reduction = Whitened(*(contiguous(arrays[name], np.float32) for name in names))
+            require(len(arrays["of_queries"]) == vectors.shape[1], "vectors of another length")
         else:
             reduction = Unbiased(contiguous(arrays["kept"], np.int64))
         require(codes.shape == (len(vectors), reduction.n_coordinates), f"codes of the shape {codes.shape}")
@@ -252,20 +227,11 @@ class Reduced(Index):
         candidates = inner.search(codes, n_candidates, excluded=search.excluded, allowed=search.allowed).items
         # The best of each query's own, in the order of their whole vectors. One query has all that there are: no need
         # to say where they begin.
-        offsets = {}
+        lists = {}
         if len(candidates) > 1:
-            offsets["candidate_offsets"] = np.arange(0, candidates.size + 1, n_candidates)
-        found = Neighbours.empty(len(candidates), search.k)
-        _native.rank_candidates(
-            self._vectors(content),
-            search.queries,
-            candidates.reshape(-1),
-            found.items,
-            found.scores,
-            threads=search.threads,
-            **offsets,
-        )
-        return found
+            lists["candidate_offsets"] = np.arange(0, candidates.size + 1, n_candidates)
+        vectors = self._vectors(content)
+        return best_of(candidates.reshape(-1), vectors, search.queries, search.k, search.threads, **lists)
 
 
 class SharedReductions:
@@ -277,25 +243,18 @@ class SharedReductions:
 
     def build(self, unbuilt: Reduced, vectors: FloatMatrix, queries: FloatMatrix) -> tuple[Index, float]:
         """What its own `build` would give, and the seconds that would have taken."""
-        begun = perf_counter()
-        if unbuilt.reduction != "whitened" or unbuilt.n_coordinates > FOUND:
+        begun, key, n = perf_counter(), (unbuilt.seed, len(vectors)), unbuilt.n_coordinates
+        if unbuilt.reduction != "whitened" or n > FOUND:
             return unbuilt.build(vectors, queries), perf_counter() - begun
-        whole, all_codes, seconds = self._whole(unbuilt.seed, vectors, queries)
-        begun, n = perf_counter(), unbuilt.n_coordinates
+        if key not in self._found:
+            whole = Whitened.of(vectors, queries, FOUND, generator(unbuilt.seed))
+            self._found[key] = whole, whole.items(vectors), perf_counter() - begun
+        whole, all_codes, seconds = self._found[key]
+        begun = perf_counter()
         codes = contiguous(all_codes[:, :n], np.float32)
         unbuilt.inner.threads = unbuilt.threads
-        inner = unbuilt.inner.build(codes).arrays()
-        arrays = {**whole.first(n).arrays(), "codes": codes}
-        arrays |= {INNER + name: array for name, array in inner.items()}
+        arrays = Codes(whole.first(n), codes, unbuilt.inner.build(codes)).arrays()
         return unbuilt.restore(arrays, vectors), seconds + perf_counter() - begun
-
-    def _whole(self, seed: int, vectors: FloatMatrix, queries: FloatMatrix) -> tuple[Whitened, FloatMatrix, float]:
-        key = (seed, len(vectors))
-        if key not in self._found:
-            begun = perf_counter()
-            whole = Whitened.of(vectors, queries, FOUND, generator(seed))
-            self._found[key] = whole, whole.items(vectors), perf_counter() - begun
-        return self._found[key]
 
 
 @dataclass(kw_only=True)
@@ -312,10 +271,7 @@ class Vote(Index):
     candidates: int = 10
 
     scans_few: ClassVar[bool] = False
-
-    def _check(self) -> None:
-        check_number("n_parts", self.n_parts)
-        check_number("candidates", self.candidates)
+    least: ClassVar = {"n_parts": 1, "candidates": 1}
 
     def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> list[Index]:
         if vectors.shape[1] % self.n_parts:
@@ -340,11 +296,11 @@ class Vote(Index):
     def _n_bytes(self, content: Content) -> int:
         return sum(part.n_bytes for part in content.built)
 
-    def _arrays(self, built: list[Index]) -> Mapping[str, NDArray[Any]]:
+    def _arrays(self, built: list[Index]) -> Arrays:
         parts = enumerate(part.arrays().items() for part in built)
         return {f"{number}.{name}": array for number, arrays in parts for name, array in arrays}
 
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> list[Index]:
+    def _restore(self, arrays: Arrays, vectors: FloatMatrix) -> list[Index]:
         require(not vectors.shape[1] % self.n_parts, "vectors of another length")
         parts = enumerate(self._split(vectors))
         return [self._part().restore(inner_arrays(arrays, f"{number}."), part) for number, part in parts]
@@ -355,17 +311,12 @@ class Vote(Index):
         for part, queries in zip(content.built, self._split(search.queries), strict=True):
             mine = with_threads(part, self.threads)
             lists.append(mine.search(queries, each, excluded=search.excluded, allowed=search.allowed).items)
-        found = Neighbours.empty(len(search.queries), search.k)
+        found = Neighbours.none(len(search.queries), search.k)
         for row, (listed, query) in enumerate(zip(np.hstack(lists), search.queries, strict=True)):
-            chosen = self._elected(listed, content, query[None], search)
-            best = best_of(chosen, self._vectors(content), query[None], search.k, None, search.threads)
-            found.items[row], found.scores[row] = best.items[0], best.scores[0]
+            items, votes = np.unique(listed[listed >= 0], return_counts=True)
+            best = best_of(items, self._vectors(content), query[None], max(len(items), 1), search.threads)
+            order, scores = best.items[0, : len(items)], best.scores[0, : len(items)]
+            by_votes = np.argsort(-votes[np.searchsorted(items, order)], kind="stable")
+            elected = np.sort(by_votes[: search.k])  # the places of the k items with most votes
+            found.items[row, : len(elected)], found.scores[row, : len(elected)] = order[elected], scores[elected]
         return found
-
-    def _elected(self, listed: IntArray, content: Content, query: FloatMatrix, search: Search) -> IntArray:
-        """The k items with most votes."""
-        items, votes = np.unique(listed[listed >= 0], return_counts=True)
-        order = best_of(items, self._vectors(content), query, max(len(items), 1), None, search.threads).items[0]
-        order = order[order >= 0]
-        by_votes = np.argsort(-votes[np.searchsorted(items, order)], kind="stable")
-        return np.asarray(order[by_votes[: search.k]])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from tastespace import _native
 from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
 
+Arrays = Mapping[str, NDArray[Any]]  # what is saved of a structure, by name
 QUERY = 1 << 32  # Keys of pairs of a query and an item: there can be no more items than that.
 
 
@@ -47,6 +49,9 @@ class Excluded:
         before = np.concatenate([[0], np.cumsum(which)])
         return Excluded(before[self.offsets], items)
 
+    def for_kernels(self) -> dict[str, NDArray[Any]]:
+        return {"excluded_offsets": contiguous(self.offsets, np.int64), "excluded": contiguous(self.items, np.int32)}
+
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
@@ -74,16 +79,21 @@ class Search(NamedTuple):
     allowed: BoolArray | None
     threads: int
 
+    def among_few(self, vectors: FloatMatrix) -> Neighbours | None:
+        """What is found where so few items are allowed that each is looked at; else None."""
+        rows = few_allowed(self.allowed)
+        if rows is None:
+            return None
+        lists = {} if self.excluded is None else self.excluded.for_kernels()
+        return best_of(rows, vectors, self.queries, self.k, self.threads, **lists)
+
     def run(
         self, kernel: Callable[..., None], arrays: tuple[Any, ...], n_items: int, effort: tuple[int, ...] = ()
     ) -> Neighbours:
         """What a kernel finds in the arrays of a structure, with this effort."""
         queries, k, excluded, allowed, threads = self
-        found = Neighbours(np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.float32))
-        optional: dict[str, Any] = {}
-        if excluded is not None:
-            optional["excluded_offsets"] = contiguous(excluded.offsets, np.int64)
-            optional["excluded"] = contiguous(excluded.items, np.int32)
+        found = Neighbours.empty(len(queries), k)
+        optional: dict[str, Any] = {} if excluded is None else excluded.for_kernels()
         if allowed is not None:
             optional["allowed"] = contiguous(allowed, np.bool_).view(np.uint8)
         kernel(*arrays, queries, n_items, *effort, found.items, found.scores, threads=threads, **optional)
@@ -120,6 +130,26 @@ def require(fits: bool, what: str) -> None:
         raise ValueError(f"the index does not fit: {what}")
 
 
+def check_shape(name: str, vectors: FloatMatrix, n_dimensions: int) -> None:
+    """Refuse vectors of other dimensions than the items have."""
+    if vectors.ndim != 2 or vectors.shape[1] != n_dimensions:
+        raise InvalidParameterError(
+            f"{name} have the shape {vectors.shape}; expected (n, {n_dimensions}) as the items have"
+        )
+
+
+def checked_queries(queries: FloatMatrix, n_dimensions: int) -> FloatMatrix:
+    """Queries as kernels take them; errors where they are none."""
+    # Every microsecond counts here: a search of one query may take ten.
+    queries = contiguous(queries, np.float32)
+    check_shape("queries", queries, n_dimensions)
+    # One product tells of a single query, unless it is very long, in a tenth of the time.
+    flat = queries.reshape(-1)
+    if not isfinite(flat.dot(flat)) and not np.isfinite(queries).all():
+        raise NonFiniteStateError("a query has infinite or missing coordinates; expected finite numbers")
+    return queries
+
+
 def check_filters(excluded: Excluded | None, allowed: BoolArray | None, n_queries: int, n_items: int) -> None:
     """Refuse filters that are not of these queries and items."""
     if allowed is not None and (allowed.shape != (n_items,) or allowed.dtype != np.bool_):
@@ -150,12 +180,12 @@ def few_allowed(allowed: BoolArray | None) -> IntArray | None:
 
 
 def best_of(
-    rows: IntArray, vectors: FloatMatrix, queries: FloatMatrix, k: int, excluded: Excluded | None, threads: int
+    rows: IntArray, vectors: FloatMatrix, queries: FloatMatrix, k: int, threads: int, **lists: NDArray[Any]
 ) -> Neighbours:
-    """The best of these rows, for every query; vectors and queries in single precision, C-ordered."""
-    lists: dict[str, Any] = (
-        {} if excluded is None else {"excluded_offsets": excluded.offsets, "excluded": excluded.items}
-    )
+    """The best of these rows, for every query; vectors and queries in single precision, C-ordered.
+
+    `lists` are what the kernel knows beside: what is excluded for each query, or where its own rows begin.
+    """
     found = Neighbours.empty(len(queries), k)
     _native.rank_candidates(vectors, queries, rows, found.items, found.scores, threads=threads, **lists)
     return found
@@ -171,25 +201,8 @@ def panels_of(vectors: FloatMatrix) -> FloatArray:
     return np.ascontiguousarray(panels).reshape(-1)
 
 
-@dataclass(frozen=True, eq=False)
-class Scan:
-    """Vectors as the kernel takes them that looks at all of them. Nothing of it ever changes: requests share it."""
-
-    panels: FloatArray
-    n_items: int
-    threads: int = 1
-
-    @classmethod
-    def of(cls, vectors: FloatMatrix) -> Scan:
-        return cls(panels_of(checked_vectors(vectors)), len(vectors))
-
-    def search(
-        self, queries: FloatMatrix, k: int, *, excluded: Excluded | None = None, allowed: BoolArray | None = None
-    ) -> Neighbours:
-        """The k best items of each query, as an index finds them, and exactly."""
-        if not len(queries) or not self.n_items:
-            return Neighbours.none(len(queries), k)
-        if not np.isfinite(queries).all():
-            raise NonFiniteStateError("a query has infinite or missing coordinates; expected finite numbers")
-        search = Search(contiguous(queries, np.float32), k, excluded, allowed, self.threads)
-        return search.run(_native.scan, (self.panels,), self.n_items)
+def panels_at(vectors: FloatMatrix, members: IntArray) -> FloatArray:
+    """Panels of the item at each place; zeros where there is none, -1."""
+    placed = vectors[members]
+    placed[members < 0] = 0
+    return panels_of(placed)

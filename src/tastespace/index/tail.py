@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from tastespace import _native
 from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.errors import InvalidParameterError, named
-from tastespace.index.search import Content, Excluded, Neighbours, Search, require
+from tastespace.index.search import Arrays, Content, Excluded, Neighbours, Search, require
 
 PANEL = _native.SCAN_PANEL
 
@@ -52,39 +52,28 @@ class Tail:
     """Items behind one another, with room for more: those that a search may be looking at never change."""
 
     panels: FloatArray  # panels x dimensions x items a panel, as the scan takes them
-    live: BoolArray  # one a place; true where nothing is yet
     n_items: int = 0
-    n_removed: int = 0
 
     @classmethod
     def empty(cls, n_dimensions: int) -> Tail:
-        return cls(np.zeros((0, n_dimensions, PANEL), np.float32), np.ones(0, bool))
+        return cls(np.zeros((0, n_dimensions, PANEL), np.float32))
 
     def added(self, vectors: FloatMatrix) -> Tail:
         n_items = self.n_items + len(vectors)
         n_panels = -(-n_items // PANEL)
-        panels, live = self.panels, self.live
+        panels = self.panels
         if n_panels > len(panels):
             # Twice the room, so that each item is moved a few times only, however many come one by one.
             n_more = max(n_panels, 2 * len(panels)) - len(panels)
             panels = np.concatenate([panels, np.zeros((n_more, *panels.shape[1:]), np.float32)])
-            live = np.concatenate([live, np.ones(n_more * PANEL, bool)])
         places = np.arange(self.n_items, n_items)
         panels[places // PANEL, :, places % PANEL] = vectors
-        return replace(self, panels=panels, live=live, n_items=n_items)
-
-    def without(self, items: NDArray[np.int64]) -> Tail:
-        live = self.live.copy()
-        live[items] = False
-        return replace(self, live=live, n_removed=self.n_removed + len(items))
+        return Tail(panels, n_items)
 
     def vectors(self) -> FloatMatrix:
         return self.panels.transpose(0, 2, 1).reshape(-1, self.panels.shape[1])[: self.n_items]
 
     def search(self, search: Search) -> Neighbours:
-        if self.n_removed:
-            live = self.live[: self.n_items]
-            search = search._replace(allowed=live if search.allowed is None else search.allowed & live)
         n_panels = -(-self.n_items // PANEL)
         return search.run(_native.scan, (self.panels[:n_panels].reshape(-1),), self.n_items)
 
@@ -96,12 +85,7 @@ class State:
     content: Content
     rows: Rows  # those that the structure was built over
     tail: Tail  # the rows behind them
-    live: BoolArray | None = None  # items of the structure that were not removed since; None for all
-    n_items_removed: int = 0
-
-    @classmethod
-    def as_built(cls, content: Content, n_dimensions: int, rows: Rows | None = None) -> State:
-        return cls(content, Rows(content.n_items) if rows is None else rows, Tail.empty(n_dimensions))
+    live: BoolArray | None = None  # items of the structure, then of the tail, not removed since; None for all
 
     @cached_property
     def is_as_built(self) -> bool:
@@ -112,14 +96,19 @@ class State:
     def n_rows(self) -> int:
         return self.rows.n_rows + self.tail.n_items
 
-    @property
+    @cached_property
     def n_removed(self) -> int:
-        return self.n_items_removed + self.tail.n_removed
+        return 0 if self.live is None else int(np.count_nonzero(~self.live))
+
+    @cached_property
+    def n_items_removed(self) -> int:
+        """Those of the structure."""
+        return 0 if self.live is None else int(np.count_nonzero(~self.live[: self.content.n_items]))
 
     @property
     def n_bytes(self) -> int:
         """Beside those of the structure."""
-        arrays = (self.rows.of_items, self.rows.items, self.live, self.tail.panels, self.tail.live)
+        arrays = (self.rows.of_items, self.rows.items, self.live, self.tail.panels)
         return sum(array.nbytes for array in arrays if array is not None)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -131,27 +120,32 @@ class State:
 
     def alive(self, rows: NDArray[Any] | None = None) -> BoolArray:
         """Which of these rows, or of all, were not removed."""
-        rows = np.arange(self.n_rows) if rows is None else rows
-        behind = rows >= self.rows.n_rows
-        alive = np.ones(len(rows), bool)
-        alive[behind] = self.tail.live[rows[behind] - self.rows.n_rows]
-        items = self.rows.items_at(rows[~behind])
-        alive[~behind] = (items >= 0) if self.live is None else (items >= 0) & self.live[items]
-        return alive
+        places = self._places(np.arange(self.n_rows) if rows is None else rows)
+        return (places >= 0) if self.live is None else (places >= 0) & self.live[places]
+
+    def _places(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Where rows are among the items of the structure, and then of the tail; -1 for gaps."""
+        places = rows - self.rows.n_rows + self.content.n_items
+        is_built = rows < self.rows.n_rows
+        places[is_built] = self.rows.items_at(rows[is_built])
+        return places
 
     def living_vectors(self, vectors: FloatMatrix) -> FloatMatrix:
         """The vectors of all rows that are alive, given those of the structure."""
-        kept = vectors if self.live is None else vectors[self.live]
-        return np.concatenate([kept, self.tail.vectors()[self.tail.live[: self.tail.n_items]]])
+        both = np.concatenate([vectors, self.tail.vectors()])
+        return both if self.live is None else both[self.live]
+
+    def with_tail(self, tail: Tail) -> State:
+        """The same with another tail, of as many items or more; what was removed stays so."""
+        if self.live is None:
+            return replace(self, tail=tail)
+        more = np.ones(tail.n_items - self.tail.n_items, bool)
+        return replace(self, tail=tail, live=np.concatenate([self.live, more]))
 
     def without(self, rows: NDArray[np.int64]) -> State:
-        behind = rows >= self.rows.n_rows
-        tail = self.tail.without(rows[behind] - self.rows.n_rows) if behind.any() else self.tail
-        items, live = self.rows.items_at(rows[~behind]), self.live
-        if len(items):
-            live = np.ones(self.content.n_items, bool) if live is None else live.copy()
-            live[items] = False
-        return replace(self, live=live, n_items_removed=self.n_items_removed + len(items), tail=tail)
+        live = np.ones(self.content.n_items + self.tail.n_items, bool) if self.live is None else self.live.copy()
+        live[self._places(rows)] = False
+        return replace(self, live=live)
 
     def checked_rows(self, rows: ArrayLike) -> NDArray[np.int64]:
         """Rows that can be removed: known, still there, and each named once."""
@@ -168,12 +162,13 @@ class State:
                 f"rows to remove are unknown: {named(unknown.tolist())}; expected some of the {self.n_rows} that ever "
                 "were"
             )
+        which = which.astype(np.int64)
         gone = which[~self.alive(which)]
         if len(gone):
             raise InvalidParameterError(
                 f"rows to remove were removed before: {named(gone.tolist())}; expected rows that are still there"
             )
-        known, counts = np.unique(which.astype(np.int64), return_counts=True)
+        known, counts = np.unique(which, return_counts=True)
         if (counts > 1).any():
             raise InvalidParameterError(
                 f"rows to remove are named twice: {named(known[counts > 1].tolist())}; expected each once"
@@ -190,21 +185,23 @@ class State:
             found = Neighbours(self.rows.of_items[found.items], found.scores)
         if self.tail.n_items == 0:
             return found
-        rest = None if allowed is None else allowed[n_built:]
+        rest = None if self.live is None else self.live[self.content.n_items :]
+        if allowed is not None:
+            rest = allowed[n_built:] if rest is None else allowed[n_built:] & rest
         return _merged(found, self.tail.search(search._replace(excluded=behind, allowed=rest)), n_built)
 
     def _find(self, find: Callable[[Content, Search], Neighbours], search: Search) -> Neighbours:
         """Items of the structure that were not removed."""
+        live = self.live[: self.content.n_items] if self.live is not None and self.n_items_removed else None
         if search.allowed is not None:
             allowed = self.rows.chosen(search.allowed)
-            both = allowed if self.live is None else allowed & self.live
-            return find(self.content, search._replace(allowed=both))
-        if self.live is None:
+            return find(self.content, search._replace(allowed=allowed if live is None else allowed & live))
+        if live is None:
             return find(self.content, search)
         # A filter takes time for every item, however few were removed. So some more are found, and few of them dropped.
         k = search.k
         found = find(self.content, search._replace(k=k + min(k, self.n_items_removed)))
-        stays = self.live[found.items] & (found.items >= 0)
+        stays = live[found.items] & (found.items >= 0)
         if stays[:, :k].all():
             return Neighbours(contiguous(found.items[:, :k], np.int32), contiguous(found.scores[:, :k], np.float32))
         best = np.argsort(~stays, axis=1, kind="stable")[:, :k]
@@ -216,7 +213,7 @@ class State:
         short = np.flatnonzero((items[:, -1] < 0) & (found.items[:, -1] >= 0))
         if len(short):
             mine = None if search.excluded is None else search.excluded.of_queries(short)
-            rest = search._replace(queries=search.queries[short], excluded=mine, allowed=self.live)
+            rest = search._replace(queries=search.queries[short], excluded=mine, allowed=live)
             again = find(self.content, rest)
             items[short], scores[short] = again.items, again.scores
         return Neighbours(items, scores)
@@ -244,7 +241,7 @@ def _merged(found: Neighbours, added: Neighbours, n_built: int) -> Neighbours:
     return Neighbours(items[queries, best], scores[queries, best])
 
 
-def saved_rows(arrays: Mapping[str, NDArray[Any]], n_rows: int) -> tuple[Rows, NDArray[np.int64]]:
+def saved_rows(arrays: Arrays, n_rows: int) -> tuple[Rows, NDArray[np.int64]]:
     """The rows that the structure was built over, and those removed since; a ValueError if they do not fit."""
     require(arrays["n_built"].shape == (1,), "the number of items built is not one number")
     n_built = int(arrays["n_built"][0])
@@ -256,7 +253,7 @@ def saved_rows(arrays: Mapping[str, NDArray[Any]], n_rows: int) -> tuple[Rows, N
     return Rows.of(alive), np.setdiff1d(removed, gaps).astype(np.int64)
 
 
-def _ascending(arrays: Mapping[str, NDArray[Any]], name: str, n_rows: int) -> IntArray:
+def _ascending(arrays: Arrays, name: str, n_rows: int) -> IntArray:
     rows = contiguous(arrays[name], np.int32)
     fits = rows.ndim == 1 and bool((np.diff(rows) > 0).all())
     fits = fits and (len(rows) == 0 or bool(rows[0] >= 0 and rows[-1] < n_rows))

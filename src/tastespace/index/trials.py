@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from time import perf_counter, process_time_ns
 from typing import Any, Self
 
 import numpy as np
 
 from tastespace.arrays import DoubleArray, FloatMatrix, IntArray, OffsetArray
-from tastespace.index.index import Index, set_threads
+from tastespace.index.index import Index, with_threads
 from tastespace.index.structures.exact import Exact
 from tastespace.threads import one_blas_thread
 
@@ -53,10 +54,9 @@ class Target:
         return self.latency_ms is None or trial.microseconds <= 1000 * self.latency_ms
 
     def __str__(self) -> str:
-        parts = [] if self.accuracy is None else [f"accuracy {self.accuracy:g}"]
-        parts += [] if self.acceptance is None else [f"acceptance {self.acceptance:g}"]
-        parts += [] if self.latency_ms is None else [f"at most {self.latency_ms:g} ms"]
-        return " and ".join(parts)
+        texts = ("accuracy {:g}", "acceptance {:g}", "at most {:g} ms")
+        values = (self.accuracy, self.acceptance, self.latency_ms)
+        return " and ".join(text.format(value) for text, value in zip(texts, values, strict=True) if value is not None)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -127,8 +127,7 @@ def accuracies(found: FloatMatrix, best: FloatMatrix) -> DoubleArray:
     # Whatever scores as much as the last of the true best is one of them.
     edge = np.where(np.isfinite(best), best, np.inf).min(axis=1, initial=np.inf)
     hits = (found >= (edge - tolerances(best))[:, None]).sum(axis=1)
-    shares: DoubleArray = np.where(wanted > 0, np.minimum(hits, wanted) / np.maximum(wanted, 1), 1.0)
-    return shares
+    return np.where(wanted > 0, np.minimum(hits, wanted) / np.maximum(wanted, 1), 1.0)
 
 
 def accuracy(found: FloatMatrix, best: FloatMatrix) -> float:
@@ -160,8 +159,7 @@ def acceptance(worst: OffsetArray, n_th: int = N_TH) -> float:
 def tolerances(best: FloatMatrix) -> DoubleArray:
     """What scores of each query may differ by and still be equal."""
     sizes = np.where(np.isfinite(best), np.abs(best), 0.0).max(axis=1, initial=0.0)
-    allowed: DoubleArray = TOLERANCE * sizes.astype(np.float64)
-    return allowed
+    return np.asarray(TOLERANCE * sizes.astype(np.float64))
 
 
 TRUTH_BLOCK = 1 << 22  # numbers held at once: 16 MB
@@ -200,10 +198,8 @@ class Truth:
 
     def judge(self, items: IntArray) -> Quality:
         """Answers of up to k items each, -1 where there are fewer; scored here, whatever an index says they score."""
-        found = _scores(self.vectors, self.queries, items)
-        n_items = len(self.vectors)
-        places = positions(found, self.best)
-        depth = self.best.shape[1]
+        found, n_items = _scores(self.vectors, self.queries, items), len(self.vectors)
+        places, depth = positions(found, self.best), self.best.shape[1]
         if depth < n_items:
             deep = np.flatnonzero((places > depth).any(axis=1))
             places[deep, 0] = self._counted(deep, found[deep])
@@ -236,6 +232,8 @@ def _scores(vectors: FloatMatrix, queries: FloatMatrix, items: IntArray) -> Floa
 
 # How long it takes
 
+Contender = Callable[[FloatMatrix], object]
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -251,31 +249,28 @@ def time_single(
 ) -> Timing:
     """One query at a time, for about so long."""
 
-    def one_by_one(search: Callable[[FloatMatrix], object]) -> Callable[[FloatMatrix], None]:
+    def one_by_one(search: Contender) -> Contender:
         def run(block: FloatMatrix) -> None:
             for row in range(len(block)):
                 search(block[row : row + 1])
 
         return run
 
-    contenders = [
-        one_by_one(lambda query: index.search(query, k)),
-        one_by_one(lambda query: exact.search(query, k)),
-        one_by_one(lambda query: numpy_scan(vectors, query[0], k)),
-    ]
-    return _taking_turns(index, exact, contenders, queries, None, seconds)
+    searches = [*_single_threaded(index, exact, k=k), lambda query: numpy_scan(vectors, query[0], k)]
+    return _taking_turns([one_by_one(search) for search in searches], queries, None, seconds)
 
 
 def time_batch(
     index: Index, exact: Exact, vectors: FloatMatrix, queries: FloatMatrix, k: int, seconds: float
 ) -> Timing:
     """Many queries in one call; the microseconds are those of one of them."""
-    contenders: list[Callable[[FloatMatrix], object]] = [
-        lambda block: index.search(block, k),
-        lambda block: exact.search(block, k),
-        lambda block: numpy_batch(vectors, block, k),
-    ]
-    return _taking_turns(index, exact, contenders, queries, BATCH, seconds)
+    contenders = [*_single_threaded(index, exact, k=k), lambda block: numpy_batch(vectors, block, k)]
+    return _taking_turns(contenders, queries, BATCH, seconds)
+
+
+def _single_threaded(*indexes: Index, k: int) -> list[Contender]:
+    """Searches of the indexes, each by one thread."""
+    return [partial(with_threads(index, 1).search, k=k) for index in indexes]
 
 
 def numpy_scan(vectors: FloatMatrix, query: FloatMatrix, k: int) -> IntArray:
@@ -300,25 +295,10 @@ def numpy_batch(vectors: FloatMatrix, queries: FloatMatrix, k: int) -> IntArray:
     return found
 
 
-def _taking_turns(
-    index: Index,
-    exact: Exact,
-    contenders: list[Callable[[FloatMatrix], Any]],
-    queries: FloatMatrix,
-    turn: int | None,
-    seconds: float,
-) -> Timing:
+def _taking_turns(contenders: list[Contender], queries: FloatMatrix, turn: int | None, seconds: float) -> Timing:
     """The index is the first contender, the exact scan the second, numpy's the third."""
-    before = index.threads, exact.threads
-    set_threads(index, 1)
-    set_threads(exact, 1)
-    try:
-        with one_blas_thread():
-            turn = _turn(contenders[-1], queries) if turn is None else turn
-            taken = _rounds(contenders, queries, turn, seconds)
-    finally:
-        set_threads(exact, before[1])
-        set_threads(index, before[0])
+    with one_blas_thread():
+        taken = _rounds(contenders, queries, _turn(contenders[-1], queries) if turn is None else turn, seconds)
     return Timing(
         microseconds=float(np.median(taken[:, 0])) / 1e3,
         speedup=float(np.median(taken[:, 2] / taken[:, 0])),
@@ -326,7 +306,7 @@ def _taking_turns(
     )
 
 
-def _turn(scan: Callable[[FloatMatrix], Any], queries: FloatMatrix) -> int:
+def _turn(scan: Contender, queries: FloatMatrix) -> int:
     """How many queries make a turn."""
     scan(queries[:1])  # The first time, memory must be fetched.
     begun = process_time_ns()
@@ -334,9 +314,7 @@ def _turn(scan: Callable[[FloatMatrix], Any], queries: FloatMatrix) -> int:
     return int(np.clip(TURN * 1e9 / max(process_time_ns() - begun, 1), 1, LONGEST_TURN))
 
 
-def _rounds(
-    contenders: list[Callable[[FloatMatrix], Any]], queries: FloatMatrix, turn: int, seconds: float
-) -> FloatMatrix:
+def _rounds(contenders: list[Contender], queries: FloatMatrix, turn: int, seconds: float) -> FloatMatrix:
     """Nanoseconds a query, one row a round and one column a contender."""
     end, start = perf_counter() + seconds, 0
     taken: list[list[float]] = []

@@ -11,7 +11,7 @@ is always the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import InitVar, dataclass, fields, replace
 from itertools import chain, zip_longest
 from math import ceil, isfinite, sqrt
 from numbers import Real
@@ -23,8 +23,8 @@ import numpy as np
 from tastespace.arrays import FloatMatrix, OffsetArray, contiguous
 from tastespace.errors import InvalidParameterError, MissingExtraError
 from tastespace.index import described, structure_type
-from tastespace.index.index import Index, set_threads
-from tastespace.index.reduction import SharedReductions
+from tastespace.index.index import Index, unbuilt, with_threads
+from tastespace.index.reduction import Reduced, SharedReductions
 from tastespace.index.search import check_number
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import N_TH, Quality, StoredIndex, Target, Trial, Truth, time_batch, time_single
@@ -90,39 +90,34 @@ def tune(
     if accuracy is None and acceptance is None:
         accuracy = ACCURACY
     target = Target(accuracy, acceptance, latency_ms, k, n_th)
-    _check(target, seconds)
-    check_structures(structures)
+    _check(target, seconds, len(vectors))
+    known = [EXACT, *GRIDS, REDUCED]
+    for name in structures or ():
+        if name not in known:
+            raise InvalidParameterError(f"there is no structure {name!r} to try; expected some of {', '.join(known)}")
     vectors, queries = contiguous(vectors, np.float32), contiguous(queries, np.float32)
     if queries.ndim != 2 or len(queries) < 2:
         raise InvalidParameterError(f"there are {len(queries)} queries; expected at least 2, to choose and to check by")
-    _check_acceptance(target, len(vectors))
-    parts = _Parts.of(queries, vectors, seed)
-    tuner = _Tuner(vectors, parts, target, seconds, structures or (), threads, observer)
+    learning, choosing, held_out = _parts(queries, vectors, seed)
+    tuner = _Tuner(vectors, learning, choosing, held_out, target, seconds, structures or (), threads, observer)
     if len(vectors):
-        tried = designs(vectors, parts.learning, k, structures=structures, seed=seed, threads=threads)
-        for design in tried:
+        for design in designs(vectors, learning, k, structures=structures, seed=seed, threads=threads):
             tuner.consider(design)
     return tuner.conclude()
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """Queries for three purposes, none of which knows of the others' where that would flatter."""
+def _parts(queries: FloatMatrix, vectors: FloatMatrix, seed: int) -> list[FloatMatrix]:
+    """Queries to learn from, to choose and to check by, none of which knows of the others where that would flatter.
 
-    learning: FloatMatrix
-    choosing: FloatMatrix
-    held_out: FloatMatrix
-
-    @classmethod
-    def of(cls, queries: FloatMatrix, vectors: FloatMatrix, seed: int) -> _Parts:
-        """At random; no more to choose and to check by than can be answered exactly in a few seconds."""
-        rows = generator(seed).permutation(len(queries))
-        n_learning = len(rows) // 2 if vectors.shape[1] > WIDE and len(rows) >= 4 else 0
-        most = max(MIN_QUERIES, int(MAX_WORK / max(vectors.size, 1)))
-        rest = rows[n_learning:][:most]
-        choosing, held_out = rest[: len(rest) // 2], rest[len(rest) // 2 :]
-        learning = rows[:n_learning] if n_learning else choosing
-        return cls(*(contiguous(queries[part], np.float32) for part in (learning, choosing, held_out)))
+    At random; no more to choose and to check by than can be answered exactly in a few seconds.
+    """
+    rows = generator(seed).permutation(len(queries))
+    n_learning = len(rows) // 2 if vectors.shape[1] > WIDE and len(rows) >= 4 else 0
+    most = max(MIN_QUERIES, int(MAX_WORK / max(vectors.size, 1)))
+    rest = rows[n_learning:][:most]
+    choosing, held_out = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+    learning = rows[:n_learning] if n_learning else choosing
+    return [contiguous(queries[part], np.float32) for part in (learning, choosing, held_out)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,34 +130,33 @@ class _Passed:
     index: Any
 
 
+@dataclass(eq=False)
 class _Tuner:
     """One run of the tuner: time, queries, and what has been found so far."""
 
-    def __init__(
-        self,
-        vectors: FloatMatrix,
-        parts: _Parts,
-        target: Target,
-        seconds: float,
-        structures: Sequence[str],
-        threads: int | None,
-        observer: Observer,
-    ) -> None:
-        self._asked_for = structures
-        self._begun, self._seconds, self._observer = perf_counter(), seconds, observer
-        self._vectors, self._target, self._threads = vectors, target, threads
-        begun = perf_counter()
-        self._exact = Exact(threads=threads).build(vectors)
-        self._exact_seconds = perf_counter() - begun
-        self._learning = parts.learning
-        self._choosing = Truth.of(self._exact, vectors, parts.choosing, target.k)
-        self._held_out = Truth.of(self._exact, vectors, parts.held_out, target.k)
+    _vectors: FloatMatrix
+    _learning: FloatMatrix
+    choosing: InitVar[FloatMatrix]
+    held_out: InitVar[FloatMatrix]
+    _target: Target
+    _seconds: float
+    _asked_for: Sequence[str]
+    _threads: int | None
+    _observer: Observer
+
+    def __post_init__(self, choosing: FloatMatrix, held_out: FloatMatrix) -> None:
+        self._begun = perf_counter()
+        self._exact = Exact(threads=self._threads).build(self._vectors)
+        exact_seconds = perf_counter() - self._begun
+        self._choosing, self._held_out = (
+            Truth.of(self._exact, self._vectors, part, self._target.k) for part in (choosing, held_out)
+        )
         self._trials: list[Trial] = []
-        self._passed: list[_Passed] = []
         self._builds: dict[str, float] = {}  # seconds of the longest build of each structure, or what is expected
         self._is_complete = True
-        trial, _ = self._try(EXACT, self._exact, self._exact_seconds, self._choosing, QUICK)
-        self._passed.append(_Passed(trial, None, 0, self._exact))
+        self._passed: list[_Passed] = []  # the fastest that reach the target, beside the exact scan
+        trial, _ = self._try(EXACT, self._exact, exact_seconds, self._choosing, QUICK)
+        self._scan = _Passed(trial, None, 0, self._exact)
 
     def consider(self, design: Design) -> None:
         """Build it if there is time, and find the least effort that reaches the target."""
@@ -175,19 +169,14 @@ class _Tuner:
         index, build_seconds = built
         self._builds[design.structure] = max(build_seconds, self._builds[design.structure])
         passed = self._least_effort(design, index, build_seconds)
-        if passed is not None:
-            self._passed.append(passed)
-            self._passed.sort(key=lambda entry: -entry.trial.speedup)
-            # Others would only fill the memory.
-            scan = next(entry for entry in self._passed if entry.design is None)
-            best = [entry for entry in self._passed if entry.design is not None][:FINALISTS]
-            self._passed = [*best, scan]
+        if passed is not None:  # Others would only fill the memory.
+            self._passed = sorted([*self._passed, passed], key=lambda entry: -entry.trial.speedup)[:FINALISTS]
 
     def conclude(self) -> Tuned:
         """The fastest of the finalists, by a longer measurement on the held-out queries."""
         n_trials = len(self._trials)
-        finals = [self._final(entry) for entry in self._passed]
-        scan = next(final for final in finals if final[0].structure == EXACT)
+        finals = [self._final(entry) for entry in (*self._passed, self._scan)]
+        scan = finals[-1]
         enough = [final for final in finals if self._finds_enough(final[0])]
         best = max(enough, key=lambda final: final[0].speedup_over_exact, default=scan)
         if best[0].speedup_over_exact < NOT_WORTH_IT:
@@ -197,9 +186,8 @@ class _Tuner:
             # Rounding may make even the scan miss some.
             nearest, best = best[0] if self._finds_enough(best[0]) else None, scan
         trial, quality, index = best
-        set_threads(index, self._threads)
         return Tuned(
-            index=index,
+            index=with_threads(index, self._threads),
             chosen=trial,
             curve=tuple(self._trials[:n_trials]),
             target=self._target,
@@ -268,17 +256,15 @@ class _Tuner:
 
     def _is_hopeless(self, trial: Trial) -> bool:
         """Whether one that does not find enough is already too slow."""
-        return trial.speedup_over_exact < HOPELESS or trial.speedup < HOPELESS * max(
-            entry.trial.speedup for entry in self._passed
-        )
+        fastest = max(entry.trial.speedup for entry in (*self._passed, self._scan))
+        return trial.speedup_over_exact < HOPELESS or trial.speedup < HOPELESS * fastest
 
     def _try(
         self, structure: str, index: Index, build_seconds: float, truth: Truth, share: float, *, batched: bool = False
     ) -> tuple[Trial, Quality]:
         quality = truth.judge(index.search(truth.queries, self._target.k).items)
         measured = (index, self._exact, self._vectors, truth.queries, self._target.k, share * self._seconds)
-        timing = time_single(*measured)
-        batch = time_batch(*measured) if batched else None
+        timing, batch = time_single(*measured), time_batch(*measured) if batched else None
         trial = Trial(
             structure=structure,
             description=index.description,
@@ -294,25 +280,20 @@ class _Tuner:
             batched_speedup_over_exact=None if batch is None else batch.speedup_over_exact,
         )
         self._trials.append(trial)
-        self._tell(trial)
+        total = max(1, round(self._seconds))
+        step = min(total, round(perf_counter() - self._begun))
+        self._observer(Progress("indexing", step, total, {"accuracy": trial.accuracy, "speed-up": trial.speedup}))
         return trial, quality
 
     def _is_enough(self, quality: Quality) -> bool:
         """Whether the target is reached with a margin: of the least that do, some are only lucky with these queries."""
-        wanted = (
-            (self._target.accuracy, quality.accuracies),
-            (self._target.acceptance, (quality.worst <= self._target.n_th).astype(np.float64)),
-        )
+        accepted = (quality.worst <= self._target.n_th).astype(np.float64)
+        wanted = ((self._target.accuracy, quality.accuracies), (self._target.acceptance, accepted))
         return all(least is None or values.mean() >= least + _margin(values, least) for least, values in wanted)
 
     def _left(self) -> float:
         """Seconds, less what the finalists will take."""
         return self._seconds * (1 - 2 * LONG * (FINALISTS + 1)) - (perf_counter() - self._begun)
-
-    def _tell(self, trial: Trial) -> None:
-        total = max(1, round(self._seconds))
-        step = min(total, round(perf_counter() - self._begun))
-        self._observer(Progress("indexing", step, total, {"accuracy": trial.accuracy, "speed-up": trial.speedup}))
 
 
 def _margin(values: Any, least: float) -> float:
@@ -320,7 +301,7 @@ def _margin(values: Any, least: float) -> float:
     return min(MARGIN * float(values.std()) / sqrt(len(values)), (1 - least) / 2)
 
 
-def _check(target: Target, seconds: float) -> None:
+def _check(target: Target, seconds: float, n_items: int) -> None:
     for name, share in (("accuracy", target.accuracy), ("acceptance", target.acceptance)):
         if share is not None and not (_is_number(share) and 0 < share <= 1):
             raise InvalidParameterError(f"{name} is {share!r}; expected a number above 0 and up to 1, such as 0.95")
@@ -329,10 +310,7 @@ def _check(target: Target, seconds: float) -> None:
             raise InvalidParameterError(f"{name} is {amount!r}; expected a number above 0")
     check_number("k", target.k)
     check_number("n_th", target.n_th)
-
-
-def _check_acceptance(target: Target, n_items: int) -> None:
-    """Refuse an acceptance that no list of k items can have: the last of more than `n_th` is not one of the best."""
+    # No list of k items can have it: the last of more than `n_th` is not one of the best.
     if target.acceptance is not None and min(target.k, n_items) > target.n_th:
         raise InvalidParameterError(
             f"k is {target.k}, and acceptance asks for the true best {target.n_th} only, which no list of that length "
@@ -383,24 +361,19 @@ class Design:
     """A structure that is not built yet; `effort` is the path to its parameter, such as inner.probes."""
 
     structure: str
-    make: Callable[[], Any]
+    prototype: Any  # what it will be, without anything learned
     effort: str
     least: int
+    is_slow: bool = False  # whether it is worth finding out how long a build will take before it is begun
     shared: SharedReductions | None = None  # for a structure over a reduction
 
     def build(self, vectors: FloatMatrix, queries: FloatMatrix) -> tuple[Index, float]:
         """Over these vectors, for queries like these; and the seconds that it takes."""
-        unbuilt = self.make()
+        index = unbuilt(self.prototype)
         if self.shared is not None:
-            return self.shared.build(unbuilt, vectors, queries)
+            return self.shared.build(index, vectors, queries)
         begun = perf_counter()
-        return unbuilt.build(vectors), perf_counter() - begun
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether it is worth finding out how long a build will take before it is begun."""
-        grid = GRIDS.get(self.structure.split()[-1])
-        return grid is not None and grid.is_slow
+        return index.build(vectors), perf_counter() - begun
 
     def set_effort(self, index: Any, value: int) -> None:
         """Make the next searches look so long."""
@@ -408,20 +381,6 @@ class Design:
         for part in outer:
             index = getattr(index, part)
         setattr(index, name, value)
-
-
-def structure_names() -> list[str]:
-    """The structures that can be asked for."""
-    return [EXACT, *GRIDS, REDUCED]
-
-
-def check_structures(structures: Sequence[str] | None) -> None:
-    """Refuse what is not there to be tried."""
-    for name in structures or ():
-        if name not in structure_names():
-            raise InvalidParameterError(
-                f"there is no structure {name!r} to try; expected some of {', '.join(structure_names())}"
-            )
 
 
 def designs(
@@ -434,16 +393,14 @@ def designs(
     threads: int | None,
 ) -> list[Design]:
     """All that is tried beside the exact scan, the likeliest first: one of each structure, then the next of each."""
-    plain = _in_turn([_plain(name, len(vectors), seed, threads) for name in GRIDS])
+    in_turn = chain.from_iterable(zip_longest(*(_plain(name, len(vectors), seed, threads) for name in GRIDS)))
+    plain = [design for design in in_turn if design is not None]
+    common = {"seed": seed, "threads": threads}
+    found = plain
     if vectors.shape[1] > WIDE:
-        found = [*_whitened(plain, k, seed, threads), *plain]
+        found = [*_whitened(plain, k, **common), *plain]
     elif 0 < np.count_nonzero(np.ptp(queries, axis=0)) < vectors.shape[1]:  # else all or nothing would be left out
-        found = [
-            *plain,
-            *_inside(plain, {"reduction": "unbiased", "candidates": 5 * k}, SharedReductions(), seed, threads),
-        ]
-    else:
-        found = plain
+        found = [*plain, *_inside(plain, SharedReductions(), reduction="unbiased", candidates=5 * k, **common)]
     return [design for design in found if structures is None or set(design.structure.split()) & set(structures)]
 
 
@@ -452,34 +409,25 @@ def _plain(name: str, n_items: int, seed: int, threads: int | None) -> list[Desi
     common: dict[str, Any] = {"threads": threads}
     if any(field.name == "seed" for field in fields(structure)):
         common["seed"] = seed
-
-    def maker(options: dict[str, Any]) -> Callable[[], Any]:
-        return lambda: structure(**options, **common)
-
-    return [Design(name, maker(options), grid.effort, grid.least) for options in grid.options(n_items)]
+    indexes = (structure(**options, **common) for options in grid.options(n_items))
+    return [Design(name, index, grid.effort, grid.least, grid.is_slow) for index in indexes]
 
 
-def _whitened(plain: list[Design], k: int, seed: int, threads: int | None) -> Iterator[Design]:
+def _whitened(plain: list[Design], k: int, **common: Any) -> Iterator[Design]:
     """A scan of few coordinates, which obeys the number of candidates; then structures over them."""
-    scan, shared = Design(EXACT, Exact, "", 0), SharedReductions()
+    scan, shared = Design(EXACT, Exact(), "", 0), SharedReductions()
     for n_coordinates, times in REDUCTIONS:
-        options = {"reduction": "whitened", "n_coordinates": n_coordinates, "candidates": times * k}
-        first, *_ = _inside([scan], options, shared, seed, threads)
+        first, *others = _inside([scan, *plain], shared, n_coordinates=n_coordinates, candidates=times * k, **common)
         yield replace(first, effort="candidates", least=k)
-        yield from _inside(plain, options, shared, seed, threads)
+        yield from others
 
 
-def _inside(
-    plain: list[Design], options: dict[str, Any], shared: SharedReductions, seed: int, threads: int | None
-) -> list[Design]:
+def _inside(plain: list[Design], shared: SharedReductions, **options: Any) -> list[Design]:
     """The same structures, each over a reduction of the vectors."""
 
-    def maker(inner: Design) -> Callable[[], Any]:
-        return lambda: structure_type(REDUCED)(inner=inner.make(), seed=seed, threads=threads, **options)
+    def inside(one: Design) -> Design:
+        name, effort = f"{REDUCED} {one.structure}", f"inner.{one.effort}"
+        index = Reduced(inner=one.prototype, **options)
+        return replace(one, structure=name, prototype=index, effort=effort, shared=shared)
 
-    return [Design(f"{REDUCED} {one.structure}", maker(one), f"inner.{one.effort}", one.least, shared) for one in plain]
-
-
-def _in_turn(columns: list[list[Design]]) -> list[Design]:
-    """The first of each, then the second of each."""
-    return [design for design in chain.from_iterable(zip_longest(*columns)) if design is not None]
+    return [inside(one) for one in plain]

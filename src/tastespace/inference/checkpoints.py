@@ -24,12 +24,13 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from importlib import import_module
 from numbers import Integral
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib.format import read_array, write_array
@@ -71,17 +72,14 @@ def _packed(value: Any, arrays: Arrays) -> Any:
         return {type(value).__name__: [_packed(entry, arrays) for entry in value]}
     if isinstance(value, Mapping) and all(type(key) is str for key in value):
         return {"mapping": {key: _packed(entry, arrays) for key, entry in value.items()}}
-    if is_dataclass(value) and _is_ours(type(value)):
+    kind = type(value)
+    if is_dataclass(kind) and kind.__module__.startswith(OUR_MODULES) and "." not in kind.__qualname__:
         parts = {field.name: _packed(getattr(value, field.name), arrays) for field in fields(value) if field.init}
-        return {"class": [type(value).__module__, type(value).__qualname__, parts]}
+        return {"class": [kind.__module__, kind.__qualname__, parts]}
     raise CheckpointError(
-        f"a state holds a {type(value).__module__}.{type(value).__qualname__}, which a checkpoint cannot hold; "
+        f"a state holds a {kind.__module__}.{kind.__qualname__}, which a checkpoint cannot hold; "
         "expected arrays, numbers, texts, lists, mappings by name and frozen dataclasses of the library"
     )
-
-
-def _is_ours(kind: type) -> bool:
-    return kind.__module__.startswith(OUR_MODULES) and "." not in kind.__qualname__
 
 
 def _mapping(entries: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> dict[str, Any]:
@@ -89,26 +87,18 @@ def _mapping(entries: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> dict[st
 
 
 def _made(content: list[Any], arrays: Sequence[NDArray[Any]]) -> Any:
+    """A dataclass of this library, by its name; anything else is refused before it is even looked at."""
     module, name, parts = content
-    kind = _class_of(module, name)
+    kind = None
+    if module.startswith(OUR_MODULES):
+        with suppress(ImportError):
+            kind = vars(import_module(module)).get(name)
+    if not (isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module):
+        raise CheckpointError(f"a value is a {module}.{name}; expected a dataclass of this version of tastespace")
     known = {field.name for field in fields(kind) if field.init}
     if known != parts.keys():
         raise CheckpointError(f"a {name} has {', '.join(parts)}; expected {', '.join(sorted(known))}")
     return kind(**_mapping(parts, arrays))
-
-
-def _class_of(module: str, name: str) -> type[Any]:
-    """A dataclass of this library, by its name; anything else is refused before it is even looked at."""
-    refusal = CheckpointError(f"a value is a {module}.{name}; expected a dataclass of this version of tastespace")
-    if not module.startswith(OUR_MODULES):
-        raise refusal
-    try:
-        kind = vars(import_module(module)).get(name)
-    except ImportError as error:
-        raise refusal from error
-    if not (isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module):
-        raise refusal
-    return kind
 
 
 _UNPACKERS: dict[str, Callable[[Any, Sequence[NDArray[Any]]], Any]] = {
@@ -129,16 +119,11 @@ class DamagedError(CheckpointError):
     """The file is not what was written."""
 
 
-@dataclass(frozen=True, eq=False)
-class Stored:
+class Stored(NamedTuple):
     """What a file holds; the value is put together only when it is asked for, by whoever knows that it is theirs."""
 
     label: Mapping[str, Any]  # whose it is
-    described: Any
-    arrays: Arrays
-
-    def value(self) -> Any:
-        return unpack(self.described, self.arrays)
+    value: Callable[[], Any]
 
 
 class _Hashing:
@@ -173,11 +158,11 @@ def read(path: Path) -> Stored:
             _require_known(file.readline())
             header = json.loads(file.readline())
             arrays = [read_array(file, allow_pickle=False) for _ in range(header["arrays"])]
+    except CheckpointError:
+        raise
     except OSError as error:
-        if isinstance(error, CheckpointError):
-            raise
         raise DamagedError(f"it cannot be read: {error.strerror or error}") from error
-    return Stored(header["label"], header["value"], arrays)
+    return Stored(header["label"], partial(unpack, header["value"], arrays))
 
 
 def _require_whole(path: Path) -> None:
@@ -240,10 +225,10 @@ class Checkpoints:
         """Refuse early, before hours of work, a folder that cannot be meant."""
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file; expected a folder for checkpoints")
-        there = self._files()
-        if there and not self.resume:
+        told = ", ".join(f"chain {chain + 1} after step {steps[-1]}" for chain, steps in self._files().items())
+        if told and not self.resume:
             raise CheckpointError(
-                f"{self.path} holds checkpoints of a run ({_told(there)}); resume it (--resume on the command line), "
+                f"{self.path} holds checkpoints of a run ({told}); resume it (--resume on the command line), "
                 "start again in another folder, or delete this one"
             )
 
@@ -253,34 +238,26 @@ class Checkpoints:
         run = json.loads(json.dumps(run))
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = self._locked()
+            lock = Lock(self.path / LOCK)
             storage.remove_unfinished(self.path)
+        except BlockingIOError:  # Two runs would delete each other's files.
+            raise CheckpointError(
+                f"another run is writing checkpoints to {self.path}; wait for it, stop it, or take another folder"
+            ) from None
         except OSError as error:
-            if isinstance(error, CheckpointError):
-                raise
             raise CheckpointError(
                 f"{self.path} cannot be written to ({error.strerror or error}); expected a folder for checkpoints"
             ) from error
         try:
             there = self._files()
             if self.resume and not there:
-                warn(
-                    f"there are no checkpoints in {self.path} yet: the run starts from the beginning", CheckpointWarning
-                )
+                text = f"there are no checkpoints in {self.path} yet: the run starts from the beginning"
+                warn(text, CheckpointWarning)
             found = {chain: self._last(chain, steps, run) for chain, steps in there.items()}
         except BaseException:
             lock.release()
             raise
         return RunCheckpoints(self, run, found, lock)
-
-    def _locked(self) -> Lock:
-        """Two runs would delete each other's files."""
-        try:
-            return Lock(self.path / LOCK)
-        except BlockingIOError:
-            raise CheckpointError(
-                f"another run is writing checkpoints to {self.path}; wait for it, stop it, or take another folder"
-            ) from None
 
     def seed(self) -> int | None:
         """The seed of the run in the folder; None if there is none."""
@@ -334,7 +311,7 @@ class Checkpoints:
 
 
 @dataclass(frozen=True, eq=False)
-class RunCheckpoints:
+class RunCheckpoints(AbstractContextManager["RunCheckpoints"]):
     """The checkpoints of one run: what was found of it, and what it adds."""
 
     settings: Checkpoints
@@ -342,9 +319,6 @@ class RunCheckpoints:
     found: dict[int, Any] = field(default_factory=dict[int, Any])
     lock: Lock | None = field(default=None, repr=False)  # held as long as the run
     first: int = 0  # the number of the first chain
-
-    def __enter__(self) -> RunCheckpoints:
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Let the folder go, also after an error whose traceback keeps everything else alive."""
@@ -368,9 +342,9 @@ class RunCheckpoints:
         settings, earlier = self.settings, [other for other in self.settings.steps(chain) if other < step]
         try:
             write(settings.file(chain, step), {"run": self.run, "chain": chain, "step": step}, value)
+        except CheckpointError:
+            raise
         except OSError as error:
-            if isinstance(error, CheckpointError):
-                raise
             before = f"that after step {earlier[-1]} is intact" if earlier else "there is none before it"
             raise CheckpointError(
                 f"the checkpoint of chain {chain + 1} after step {step} cannot be written to {settings.path}: "
@@ -380,10 +354,6 @@ class RunCheckpoints:
         for other in [*old, *(other for other in settings.steps(chain) if other > step)]:
             with suppress(OSError):  # It only takes room, and the next one tries again.
                 settings.file(chain, other).unlink()
-
-
-def _told(there: Mapping[int, list[int]]) -> str:
-    return ", ".join(f"chain {chain + 1} after step {steps[-1]}" for chain, steps in there.items())
 
 
 def _require_same(there: Mapping[str, Any], here: Mapping[str, Any], folder: Path) -> None:

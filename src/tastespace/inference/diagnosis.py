@@ -42,6 +42,7 @@ MIN_FOR_RHAT = 4  # two in each half
 MEDIAN, WORST = "predictions, median", "predictions, worst"
 FINE, FEW, NOT_SETTLED = "fine", "few effective draws", "not settled"
 CONSTANT, TOO_FEW, NOT_FINITE = "constant", "too few draws", "not finite"
+_FIGURES = ("yardstick", "held_out_rmse", "wanted_error", "acceptance", "energy_error")
 _HEAD = ("quantity", "mean", "sd", "R-hat", "bulk ESS", "tail ESS", "MCSE", "verdict")
 
 
@@ -57,6 +58,12 @@ class Row:
     ess_tail: float | None
     mcse: float | None
     verdict: str
+
+    def figures(self) -> dict[str, Any]:
+        """All but the name; an infinite R-hat, which JSON does not know, is null, and the verdict tells."""
+        return {
+            name: None if value == math.inf else value for name, value in asdict(self).items() if name != "quantity"
+        }
 
 
 @dataclass(frozen=True)
@@ -90,12 +97,10 @@ class Diagnosis:
     energy_error: float | None = None  # by how much trajectories missed their energy, where there are any
 
     def __getitem__(self, quantity: str) -> Row:
-        for row in self.rows:
-            if row.quantity == quantity:
-                return row
-        raise InvalidParameterError(
-            f"{quantity!r} was not watched; expected one of {', '.join(row.quantity for row in self.rows)}"
-        )
+        rows = {row.quantity: row for row in self.rows}
+        if quantity not in rows:
+            raise InvalidParameterError(f"{quantity!r} was not watched; expected one of {', '.join(rows)}")
+        return rows[quantity]
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
@@ -113,13 +118,9 @@ class Diagnosis:
         """The diagnosis for JSON; null for what cannot be said."""
         return {
             "schedule": {name: getattr(self, name) for name in ("chains", "warmup", "draws", "thin")},
-            "quantities": {row.quantity: _without_name(row) for row in self.rows},
+            "quantities": {row.quantity: row.figures() for row in self.rows},
             "predictions": None if self.pairs is None else asdict(self.pairs),
-            "yardstick": self.yardstick,
-            "held_out_rmse": self.held_out_rmse,
-            "wanted_error": self.wanted_error,
-            "acceptance": self.acceptance,
-            "energy_error": self.energy_error,
+            **{name: getattr(self, name) for name in _FIGURES},
             "limits": {
                 "rhat": MAX_RHAT,
                 "ess": MIN_ESS,
@@ -133,12 +134,11 @@ class Diagnosis:
     def table(self) -> str:
         """The rows as text."""
         lines = [_HEAD, *(_cells(row) for row in self.rows)]
-        widths = [max(len(line[place]) for line in lines) for place in range(len(_HEAD))]
-        aligned = (
-            [line[0].ljust(widths[0]), *(line[place].rjust(widths[place]) for place in range(1, 7)), line[7]]
-            for line in lines
+        first, *others, _ = (max(map(len, column)) for column in zip(*lines, strict=True))
+        return "\n".join(
+            "  ".join([name.ljust(first), *map(str.rjust, figures, others), verdict])
+            for name, *figures, verdict in lines
         )
-        return "\n".join("  ".join(cells) for cells in aligned)
 
     def meaning(self) -> str:
         """What it comes to, in words."""
@@ -151,9 +151,8 @@ class Diagnosis:
         if self.held_out_rmse is not None:
             sentences.append(f"Held-out RMSE of what one chain predicts on average: {self.held_out_rmse:.4f}.")
         if self.acceptance is not None:
-            missed = (
-                "" if self.energy_error is None else f"; trajectories missed their energy by {self.energy_error:.2g}"
-            )
+            error = self.energy_error
+            missed = "" if error is None else f"; trajectories missed their energy by {error:.2g}"
             sentences.append(f"{self.acceptance:.0%} of the moves were accepted{missed}.")
         if self.trouble is not None:
             sentences.append(f"Not good enough: {self.trouble}.")
@@ -187,28 +186,16 @@ class Diagnosis:
 
     def schedule(self) -> str:
         """How long the chains ran."""
-        chains = "1 chain" if self.chains == 1 else f"{self.chains} chains"
-        each = "" if self.chains == 1 else " each"
+        chains, each = ("1 chain", "") if self.chains == 1 else (f"{self.chains} chains", " each")
         draws = "1 kept draw" if self.draws == 1 else f"{self.draws:,} kept draws"
         every = "" if self.thin == 1 else f", one every {self.thin} sweeps"
         return f"{chains}: {self.warmup:,} sweeps of warm-up, then {draws}{each}{every}"
-
-
-def _without_name(row: Row) -> dict[str, Any]:
-    """The figures of a row; an infinite R-hat, which JSON does not know, is null, and the verdict tells."""
-    content = asdict(row)
-    del content["quantity"]
-    return {name: None if value == math.inf else value for name, value in content.items()}
 
 
 def _cells(row: Row) -> tuple[str, ...]:
     def cell(value: float | None, form: str) -> str:
         return "–" if value is None else format(value, form)
 
-    return (
-        row.quantity,
-        *(cell(row.mean, ",.4g" if row.mean is not None and abs(row.mean) < 1e4 else ",.0f"), cell(row.sd, ".3g")),
-        cell(row.rhat, ".2f"),
-        *(cell(row.ess_bulk, ",.0f"), cell(row.ess_tail, ",.0f"), cell(row.mcse, ".2g")),
-        row.verdict,
-    )
+    of_mean = ",.4g" if row.mean is not None and abs(row.mean) < 1e4 else ",.0f"
+    values = (row.mean, row.sd, row.rhat, row.ess_bulk, row.ess_tail, row.mcse)
+    return row.quantity, *map(cell, values, (of_mean, ".3g", ".2f", ",.0f", ",.0f", ".2g")), row.verdict

@@ -53,12 +53,17 @@ def trouble(diagnosis: Diagnosis, figures: Figures, drawn: DoubleArray, noise: D
 
 def _inexact(diagnosis: Diagnosis, pairs: Pairs) -> str | None:
     """Errors that are too large, or larger than what chains went on for."""
-    error, most, wanted = pairs.relative_error, pairs.error_of_most, diagnosis.wanted_error
-    if error is not None and error > limits.MAX_ERROR:
-        return _not_exact(diagnosis, f"their Monte Carlo error is {error:.3f}", error, limits.MAX_ERROR)
-    if most is not None and wanted is not None and most > wanted:
-        found = f"the most draws were taken, and the Monte Carlo error of nine in ten is {most:.3f}"
-        return _not_exact(diagnosis, found, most, wanted)
+    of_most = "the most draws were taken, and the Monte Carlo error of nine in ten is"
+    for found, error, limit in (
+        ("their Monte Carlo error is", pairs.relative_error, limits.MAX_ERROR),
+        (of_most, pairs.error_of_most, diagnosis.wanted_error),
+    ):
+        if error is not None and limit is not None and error > limit:
+            now, wanted = diagnosis.draws, math.ceil(diagnosis.draws * (error / limit) ** 2)  # It falls with the root.
+            return (
+                f"predictions are not exact enough: {found} {error:.3f} times the {diagnosis.unit} (at most {limit:g} "
+                f"expected); about {wanted - now} more draws a chain are needed: set draws={wanted} (now {now})"
+            )
     return None
 
 
@@ -69,9 +74,8 @@ def _who_disagrees(figures: Figures, drawn: DoubleArray) -> str:
     if chains == 1 or not len(unsettled):
         return ""
     is_steady = np.all([rhat(unsettled[:, [chain]]) <= limits.MAX_RHAT for chain in range(chains)], axis=0)
-    if is_steady.mean() < 0.5:
-        return ""
-    return f"the {chains} chains disagree, each of them at rest in a place of its own: "
+    found = f"the {chains} chains disagree, each of them at rest in a place of its own: "
+    return found if is_steady.mean() >= 0.5 else ""
 
 
 def _unsettled_pairs(diagnosis: Diagnosis, pairs: Pairs, figures: Figures) -> str | None:
@@ -110,16 +114,6 @@ def _not_settled(diagnosis: Diagnosis, quantity: str, found: str) -> str:
     return f"{quantity} {have} not settled: {found}; {what}: set warmup={longer} (now {now})"
 
 
-def _not_exact(diagnosis: Diagnosis, found: str, error: float, limit: float) -> str:
-    """The error falls with the square root of the draws."""
-    now = diagnosis.draws
-    wanted = math.ceil(now * (error / limit) ** 2)
-    return (
-        f"predictions are not exact enough: {found} times the {diagnosis.unit} (at most {limit:g} expected); about "
-        f"{wanted - now} more draws a chain are needed: set draws={wanted} (now {now})"
-    )
-
-
 def diagnose(trace: Trace) -> Diagnosis:
     """Judge the kept draws of every quantity and of the watched predictions.
 
@@ -133,15 +127,19 @@ def diagnose(trace: Trace) -> Diagnosis:
     quantities = {name: kept(trace, trace.quantities[name]) for name in names_of(trace)}
     rows = tuple(measured(values[None]).row(name) for name, values in quantities.items())
     drawn = np.moveaxis(kept(trace, trace.predictions), 2, 0)  # pairs x chains x draws
-    yardstick = _yardstick(quantities, drawn)
+    yardstick, figures = _yardstick(quantities, drawn), measured(drawn)
     held_out = trace.quantities.get(HELD_OUT)
+    if len(drawn):
+        median = _of_all(figures, limits.MEDIAN, np.median, np.median)
+        worst = _of_all(figures, limits.WORST, np.max, np.min)  # of each column: it need not be of one pair
+        rows = (*rows, median, worst)
     diagnosis = Diagnosis(
         chains=int(drawn.shape[1]),
         warmup=trace.warmup,
         draws=int(drawn.shape[2]),
         thin=trace.thin,
         rows=rows,
-        pairs=None,
+        pairs=summary(figures, yardstick) if len(drawn) else None,
         yardstick=yardstick,
         held_out_rmse=None if held_out is None or not held_out.size else number(float(held_out[:, -1].mean())),
         trouble=None,
@@ -149,10 +147,6 @@ def diagnose(trace: Trace) -> Diagnosis:
         acceptance=_mean_of(trace, ACCEPTANCE),
         energy_error=_mean_of(trace, ENERGY_ERROR),
     )
-    figures = measured(drawn)
-    if len(drawn):
-        pairs = summary(figures, yardstick)
-        diagnosis = replace(diagnosis, rows=(*rows, median_row(figures), worst_row(figures)), pairs=pairs)
     return replace(diagnosis, trouble=trouble(diagnosis, figures, drawn, quantities.get(NOISE)))
 
 
@@ -199,8 +193,8 @@ def _yardstick(quantities: dict[str, DoubleArray], drawn: DoubleArray) -> float 
     """What an error is small against: the noise, or where a model has none the differences between predictions."""
     noise = quantities.get(NOISE)
     if noise is not None and noise.size:
-        return number(float(noise.mean()))
-    return number(float(drawn.std())) if drawn.size else None
+        return number(noise.mean())
+    return number(drawn.std()) if drawn.size else None
 
 
 @dataclass(frozen=True)
@@ -286,9 +280,8 @@ class Figures:
     verdicts: tuple[str, ...]
 
     def row(self, quantity: str, place: int = 0) -> Row:
-        columns = (self.mean, self.sd, self.rhat, self.ess_bulk, self.ess_tail, self.mcse)
-        mean, sd, rhat, ess_bulk, ess_tail, mcse = (number(column[place]) for column in columns)
-        return Row(quantity, mean, sd, rhat, ess_bulk, ess_tail, mcse, self.verdicts[place])
+        own = {name: number(column[place]) for name, column in vars(self).items() if name != "verdicts"}
+        return Row(quantity, verdict=self.verdicts[place], **own)
 
 
 def measured(series: DoubleArray) -> Figures:
@@ -309,7 +302,8 @@ def measured(series: DoubleArray) -> Figures:
     if draws >= limits.MIN_FOR_RHAT and able.any():
         split_rhat[able] = rhat(series[able])
     if draws >= limits.MIN_DRAWS_A_CHAIN and able.any():
-        bulk[able], tail[able], middle[able] = _effective(series[able])
+        bulk[able], tail[able] = _ess(series[able], method="bulk"), _ess(series[able], method="tail", prob=TAIL)
+        middle[able] = effective_for_mean(series[able])
     mcse = np.where(constant, 0.0, sd / np.sqrt(middle))
     for figures in (mean, sd, mcse):
         figures[~finite] = np.nan
@@ -320,39 +314,25 @@ def measured(series: DoubleArray) -> Figures:
     return Figures(mean, sd, split_rhat, bulk, tail, mcse, verdicts)
 
 
-def _verdict(rhat: float, ess_bulk: float) -> str:
+def _verdict(rhat: float | None, ess_bulk: float | None) -> str:
     """Not by the tail ESS: answers are mixtures of normals, whose tails do not hang on a rare draw."""
-    if math.isnan(ess_bulk):
+    if ess_bulk is None or math.isnan(ess_bulk):
         return limits.TOO_FEW
-    if rhat > limits.MAX_RHAT:
+    if rhat is not None and rhat > limits.MAX_RHAT:
         return limits.NOT_SETTLED
     return limits.FEW if ess_bulk < limits.MIN_ESS else limits.FINE
 
 
-def _effective(series: DoubleArray) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
-    """The effective number of draws in the bulk, in the tails, and for the mean."""
+def effective_for_mean(series: DoubleArray) -> DoubleArray:
+    """How many independent draws would have a mean as exact."""
+    return _ess(series, method="mean")
+
+
+def _ess(series: DoubleArray, **options: Any) -> DoubleArray:
     from arviz_stats.base.array import array_stats  # Takes a second: only where it is needed.
 
     ess: Callable[..., DoubleArray] = array_stats.ess
-    return ess(series, method="bulk"), ess(series, method="tail", prob=TAIL), effective_for_mean(series)
-
-
-def effective_for_mean(series: DoubleArray) -> DoubleArray:
-    """How many independent draws would have a mean as exact."""
-    from arviz_stats.base.array import array_stats
-
-    ess: Callable[..., DoubleArray] = array_stats.ess
-    return ess(series, method="mean")
-
-
-def median_row(figures: Figures) -> Row:
-    """The median of each column."""
-    return _of_all(figures, limits.MEDIAN, np.median, np.median)
-
-
-def worst_row(figures: Figures) -> Row:
-    """The worst of each column, which need not be of one pair."""
-    return _of_all(figures, limits.WORST, np.max, np.min)
+    return ess(series, **options)
 
 
 def _of_all(figures: Figures, name: str, upward: Any, downward: Any) -> Row:
@@ -366,11 +346,7 @@ def _of_all(figures: Figures, name: str, upward: Any, downward: Any) -> Row:
 
     rhat, bulk = of(figures.rhat, upward), of(figures.ess_bulk, downward)
     is_constant = set(figures.verdicts) == {limits.CONSTANT}
-    verdict = (
-        limits.CONSTANT
-        if is_constant
-        else _verdict(math.nan if rhat is None else rhat, math.nan if bulk is None else bulk)
-    )
+    verdict = limits.CONSTANT if is_constant else _verdict(rhat, bulk)
     tail, mcse = of(figures.ess_tail, downward), of(figures.mcse, upward)
     return Row(name, None, of(figures.sd, upward), rhat, bulk, tail, mcse, verdict)
 

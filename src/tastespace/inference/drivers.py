@@ -71,10 +71,8 @@ def _run_to_the_end(work: Callable[[], None], workers: int, stopped: list[BaseEx
                 end.set()
                 raise
         for end in ends:
-            while not end.wait(
-                PATIENCE
-            ):  # Not one long wait: an interrupt may reach another thread, and not wake this one.
-                pass
+            while not end.wait(PATIENCE):
+                pass  # Not one long wait: an interrupt may reach another thread, and not wake this one.
     except BaseException as error:
         stopped.append(error)
         while not all(end.is_set() for end in ends):  # However many interrupts there are.

@@ -123,19 +123,11 @@ class Trace:
     @classmethod
     def found_in(cls, arrays: Mapping[str, NDArray[Any]]) -> Trace | None:
         """What `arrays` gave, if there is one among these."""
-        return cls.from_arrays(arrays) if f"{PREFIX}schedule" in arrays else None
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Trace:
+        if f"{PREFIX}schedule" not in arrays:
+            return None
         warmup, thin = (int(value) for value in arrays[f"{PREFIX}schedule"])
         start = f"{PREFIX}quantity:"
         quantities = {name.removeprefix(start): value for name, value in arrays.items() if name.startswith(start)}
-        wanted = arrays.get(f"{PREFIX}wanted error")
-        return cls(
-            warmup,
-            thin,
-            quantities,
-            arrays[f"{PREFIX}predictions"],
-            None if wanted is None else float(wanted[0]),
-            arrays.get(f"{PREFIX}rank search"),
-        )
+        wanted, searched = (arrays.get(PREFIX + name) for name in ("wanted error", "rank search"))
+        error = None if wanted is None else float(wanted[0])
+        return cls(warmup, thin, quantities, arrays[f"{PREFIX}predictions"], error, searched)

@@ -6,8 +6,9 @@ Begin with `base/recommender.py`. `MODELS` names the module and class of each mo
 from __future__ import annotations
 
 from collections import UserDict
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from tastespace.settings import kind_of
 
 if TYPE_CHECKING:
     from tastespace.models.base.recommender import Recommender as Recommender
@@ -35,10 +36,7 @@ class ModelTable(UserDict[str, Any]):
 
     def __getitem__(self, name: str) -> type[Recommender]:
         model = self.data[name]
-        if isinstance(model, str):
-            module, _, attribute = model.partition(":")
-            model = getattr(import_module(f"tastespace.models.{module}"), attribute)
-        return model  # type: ignore[no-any-return]
+        return kind_of(f"{__name__}.{model}" if isinstance(model, str) else model)
 
     def name_of(self, model: type[Recommender]) -> str | None:
         """The name of a class, None for one that is not in the table."""
@@ -76,5 +74,4 @@ __all__ = sorted(["MODELS", *_PLACES])  # noqa: PLE0605
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _PLACES[name].partition(":")
-    return getattr(import_module(f"{__name__}.{module}"), attribute)
+    return kind_of(f"{__name__}.{_PLACES[name]}")

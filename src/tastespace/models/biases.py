@@ -36,11 +36,11 @@ def damped_biases(
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """rating = mean + user bias + item bias, for users of whom the ratings are at hand."""
+    """rating = mean + user bias + item bias, for users whose ratings are at hand."""
 
     mean: float
     item_bias: FloatArray
-    user_damping: float  # a user's bias is a sum over his ratings, divided by their number plus this
+    user_damping: float  # a user's bias is a sum over their ratings, divided by their number plus this
 
     def user_bias(self, history: CSR) -> FloatArray:
         """The bias of users with these ratings (columns are item rows), the items being what they are."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-import numpy as np
-
 from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
-from tastespace.errors import DataError
 from tastespace.models.base.recommender import Recommender
+from tastespace.models.base.update import refuse
 
 NOT_CHOSEN = 0.0
 # Anything may be chosen more often than it was in training; what says no is not doubtful but refused.
@@ -33,23 +31,15 @@ class OneClass(Recommender):
         return kind in CHOICES
 
     def check_ratings(self, ratings: Ratings) -> None:
-        self.require_choices(ratings)
-
-    def require_choices(self, ratings: Ratings) -> None:
-        """Refuse what cannot be a count."""
         require_choices(ratings, type(self).__name__)
 
 
 def require_choices(ratings: Ratings, name: str) -> None:
     """Refuse what cannot be a count, for a model of this name."""
-    wrong = np.flatnonzero(~(ratings.values > 0))
-    if not len(wrong):
-        return
-    first = wrong[0]
-    user, item = ratings.users.ids[int(ratings.user_rows[first])], ratings.items.ids[int(ratings.item_rows[first])]
-    raise DataError(
-        f"{len(wrong):,} of {len(ratings):,} values are not above 0, such as {ratings.values[first]:g} of user "
-        f"{user!r} and item {item!r}",
-        expected=f"how often something was chosen, for {name}: leave out pairs that were not. For yes and no (1 and "
-        "0), or ratings that may be negative, use BPMF: see its likelihood",
+    refuse(
+        ratings,
+        ~(ratings.values > 0),
+        "values are not above 0, such as {value:g} of user {user!r} and item {item!r}",
+        f"how often something was chosen, for {name}: leave out pairs that were not. For yes and no (1 and 0), or "
+        "ratings that may be negative, use BPMF: see its likelihood",
     )

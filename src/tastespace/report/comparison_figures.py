@@ -7,17 +7,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from tastespace.evaluation.groups import Group
 from tastespace.evaluation.resampling import Interval, display_name
 from tastespace.report import plotting as plot
-from tastespace.report.plotting import INK, PALE, Picture
+from tastespace.report.plotting import INK, PALE, Look, Picture
 from tastespace.selection.comparison import SMALLER_IS_BETTER, Entry, ModelComparison
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
+from tastespace.selection.trials import Moment
 
 # Told apart by those who see few colours, too: shapes differ as well, and every line has its name at its end.
 COLOURS = ("#0f7b8a", "#b5562b", INK, "#5b7f3a", "#8a4f9e", "#a87b00", "#2f74c0", "#77858e")
@@ -28,24 +27,6 @@ QUICKEST = 1e-3  # seconds: what is faster is drawn there
 GAP = 0.062  # between two names, as a share of the height
 SHOWN = 0.95  # of what is reported during a fit is within the axis
 FAR = 3.0  # a model worse than the middle one by so many times its distance from the best is off the scale
-
-
-@dataclass(frozen=True)
-class Look:
-    """How a model is drawn: the same in all pictures."""
-
-    colour: str
-    marker: str
-    is_hollow: bool
-
-    @property
-    def point(self) -> dict[str, Any]:
-        face = "white" if self.is_hollow else self.colour
-        return {"color": self.colour, "marker": self.marker, "markerfacecolor": face, "markersize": 6.5}
-
-    @property
-    def line(self) -> dict[str, Any]:
-        return {"color": self.colour, "linewidth": 1.6, "linestyle": (0, (5, 2)) if self.is_hollow else "-"}
 
 
 @dataclass(frozen=True)
@@ -87,9 +68,8 @@ def learning_picture(comparison: ModelComparison) -> Picture | None:
     entries = [entry for entry in entries if entry not in far]
     figure, (left, right) = plot.new_figure(2, (12.4, 4.8))
     stepping = [entry for entry in entries if entry.trace[-1].step is not None]
-    left_names = [_draw_trace(left, entry, looks[entry.model], in_seconds=False) for entry in stepping]
-    right_names = [_draw_trace(right, entry, looks[entry.model], in_seconds=True) for entry in entries]
-    for axes, names in ((left, left_names), (right, right_names)):
+    for axes, shown in ((left, stepping), (right, entries)):
+        names = [_draw_trace(axes, entry, looks[entry.model], in_seconds=axes is right) for entry in shown]
         axes.set_ylim(*limits)
         _name_ends(axes, names)
     left.set_xlim(left=0)
@@ -98,7 +78,7 @@ def learning_picture(comparison: ModelComparison) -> Picture | None:
     plot.set_title(right, "By seconds")
     _tell_outside(right, [Named(entry.model, 0, entry.trace[-1].rmse, looks[entry.model]) for entry in far])
     title = "RMSE on held-out ratings of known users and items while models are fitted"
-    return Picture.of(figure, "learning", title, f". {_describe_learning(entries, limits)}")
+    return Picture.of(figure, "learning", title, _describe_learning(entries, limits))
 
 
 def groups_picture(comparison: ModelComparison) -> Picture | None:
@@ -131,7 +111,7 @@ def groups_picture(comparison: ModelComparison) -> Picture | None:
     title = f"{comparison.group_title} by the number of training ratings of the users"
     plot.set_title(axes, title, y=display_name(measure) if is_error else "share")
     _tell_outside(axes, [Named(model, 0, value, looks[model]) for model, value in far.items()])
-    return Picture.of(figure, "groups", title, f". {_describe_groups(every, measure)}")
+    return Picture.of(figure, "groups", title, _describe_groups(every, measure))
 
 
 def cost_picture(comparison: ModelComparison) -> Picture | None:
@@ -148,7 +128,8 @@ def cost_picture(comparison: ModelComparison) -> Picture | None:
     low, high = _limits([point.y for point in named], smaller=smaller)
     near = [point for point in named if low <= point.y <= high]
     figure, (axes,) = plot.new_figure(1, (9.2, 4.8))
-    best = _frontier(near, smaller)
+    # Models that no faster one equals, from the fastest on.
+    best = plot.frontier(near, lambda one: (one.x, one.y), lambda one, other: (one.y < other.y) == smaller)
     line: dict[str, Any] = {"color": PALE, "linewidth": 6, "alpha": 0.35, "drawstyle": "steps-post", "zorder": 1}
     axes.plot([point.x for point in best], [point.y for point in best], **line)
     for point in near:
@@ -169,7 +150,7 @@ def cost_picture(comparison: ModelComparison) -> Picture | None:
     return Picture.of(figure, "cost", title, f", the best first: {words}.")
 
 
-def _draw_trace(axes: Axes, entry: Entry, look: Look, *, in_seconds: bool) -> Named:
+def _draw_trace(axes: plot.Axes, entry: Entry, look: Look, *, in_seconds: bool) -> Named:
     """A line through what was reported during the fit, and a point at its end, which is to be named."""
     end = entry.trace[-1]
     xs = [max(moment.seconds, QUICKEST) if in_seconds else moment.step or 1 for moment in entry.trace]
@@ -178,14 +159,14 @@ def _draw_trace(axes: Axes, entry: Entry, look: Look, *, in_seconds: bool) -> Na
     return Named(entry.model, xs[-1], end.rmse, look)
 
 
-def _in_seconds(axes: Axes) -> None:
+def _in_seconds(axes: plot.Axes) -> None:
     """An axis of seconds, from milliseconds to hours."""
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
     axes.set_xlabel("seconds of fitting (log scale)")
 
 
-def _name_ends(axes: Axes, points: Sequence[Named]) -> None:
+def _name_ends(axes: plot.Axes, points: Sequence[Named]) -> None:
     """Names in a column at the right, each with a thin line to its point."""
     low, high = axes.get_ylim()
     ordered = sorted(points, key=lambda point: point.y)
@@ -199,7 +180,7 @@ def _name_ends(axes: Axes, points: Sequence[Named]) -> None:
         axes.annotate(text, at, beside, color=colour, fontsize=9, arrowprops=line, **where)
 
 
-def _tell_outside(axes: Axes, points: Sequence[Named]) -> None:
+def _tell_outside(axes: plot.Axes, points: Sequence[Named]) -> None:
     """Below the panel, where no line runs: models that are too far away to be shown."""
     if points:
         names = ", ".join(f"{point.name} {point.y:.3f}" for point in points)
@@ -208,17 +189,14 @@ def _tell_outside(axes: Axes, points: Sequence[Named]) -> None:
 
 def _spread(heights: Sequence[float]) -> list[float]:
     """Ascending heights moved as little as keeps them apart, within the panel where there is room."""
+    from scipy.optimize import isotonic_regression
+
+    if not heights:
+        return []
     # Less the gaps they need, heights must only not fall: those that do share their mean.
-    pools: list[tuple[float, int]] = []
-    for place, height in enumerate(heights):
-        mean, n = height - place * GAP, 1
-        while pools and pools[-1][0] > mean:
-            before, m = pools.pop()
-            mean, n = (m * before + n * mean) / (m + n), m + n
-        pools.append((mean, n))
-    most = 1 - (len(heights) - 1) * GAP
-    together = [max(min(mean, most), min(0.0, most)) for mean, n in pools for _ in range(n)]
-    return [height + place * GAP for place, height in enumerate(together)]
+    gaps, most = GAP * np.arange(len(heights)), 1 - (len(heights) - 1) * GAP
+    together = np.clip(isotonic_regression(heights - gaps).x, min(0.0, most), most)
+    return [float(height) for height in together + gaps]
 
 
 def _looks(comparison: ModelComparison) -> dict[str, Look]:
@@ -260,15 +238,6 @@ def _padded(low: float, high: float) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _frontier(points: Sequence[Named], smaller: bool) -> list[Named]:
-    """Models that no faster one equals, from the fastest on."""
-    best: list[Named] = []
-    for point in sorted(points, key=lambda point: (point.x, point.y)):
-        if not best or (point.y < best[-1].y) == smaller:
-            best.append(point)
-    return best
-
-
 def _span(entry: Entry, measure: str, value: float) -> Interval | None:
     """Where a model would be if its difference to the best were at the ends of its interval; None for the best."""
     behind = entry.behind.get(measure)
@@ -279,19 +248,19 @@ def _span(entry: Entry, measure: str, value: float) -> Interval | None:
 
 
 def _describe_learning(entries: Sequence[Entry], limits: tuple[float, float]) -> str:
-    sentences = []
-    for entry in entries:
-        first, last = entry.trace[0], entry.trace[-1]
-        way = f"from {first.rmse:.3f} " if len(entry.trace) > 1 else ""
+    def words(trace: Sequence[Moment]) -> str:
+        first, last = trace[0], trace[-1]
+        way = f"from {first.rmse:.3f} " if len(trace) > 1 else ""
         steps = "" if last.step is None else f"{last.step} sweeps, "
-        sentences.append(f"{entry.model}: {way}to {last.rmse:.4f} ({steps}{last.seconds:.3g} s).")
-    return " ".join([*sentences, f"What is above {limits[1]:.3f} is cut off."])
+        return f"{way}to {last.rmse:.4f} ({steps}{last.seconds:.3g} s)."
+
+    traces = {entry.model: entry.trace for entry in entries}
+    return f". {plot.describe(traces, words)} What is above {limits[1]:.3f} is cut off."
 
 
 def _describe_groups(groups: Mapping[str, Sequence[Group]], measure: str) -> str:
-    sentences = []
-    for model, found in groups.items():
-        filled = [group for group in found if group.n]
-        ends = (f"{group.measures[measure]:.3f} with {group.label}" for group in (filled[0], filled[-1]))
-        sentences.append(f"{model}: {' and '.join(ends)} training ratings.")
-    return " ".join(sentences)
+    def words(found: Sequence[Group]) -> str:
+        filled = [f"{group.measures[measure]:.3f} with {group.label}" for group in found if group.n]
+        return f"{filled[0]} and {filled[-1]} training ratings."
+
+    return f". {plot.describe(groups, words)}"

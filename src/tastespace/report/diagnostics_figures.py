@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +14,6 @@ from tastespace.inference.diagnostics import correlations, diagnose, kept, names
 from tastespace.inference.transition import HELD_OUT, LOG_JOINT, NOISE, Trace
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import ACCENT, GRID, INK, LOOKS, PALE, Picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MAX_LAG = 50
 BAND = 2.0  # Monte Carlo errors to either side
@@ -40,9 +36,7 @@ def trace_picture(trace: Trace, diagnosis: Diagnosis) -> Picture:
     series = _series(trace, diagnosis, names_of(trace))
     figure, panels = plot.panel_grid(len(series))
     for axes, (name, values) in zip(panels, series.items(), strict=True):
-        _lines(axes, values)
-        _shade_warmup(axes, trace)
-        _look_at_what_counts(axes, values, trace.warmup)
+        _draw_chains(axes, values, trace.warmup)
         plot.set_title(axes, name, 10, x="sweep")
     _legend(figure, trace.chains, {"warm-up": GRID} if trace.warmup else None)
     title = "Where the chains went"
@@ -59,9 +53,8 @@ def autocorrelation_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | Non
     found = {
         name: values[:, trace.warmup :].astype(np.float64)
         for name, values in _series(trace, diagnosis, [NOISE, LOG_JOINT]).items()
-        if n >= 3 and np.isfinite(values).all() and name not in constant
+        if n >= 3 and np.isfinite(values).all() and name not in constant and np.ptp(values[:, trace.warmup :]) > 0
     }
-    found = {name: values for name, values in found.items() if np.ptp(values) > 0}
     if not found:
         return None
     lags = min(MAX_LAG, n // 2)
@@ -94,11 +87,8 @@ def running_picture(trace: Trace, diagnosis: Diagnosis) -> Picture | None:
 def _running_rmse(trace: Trace) -> Picture:
     values = trace.quantities[HELD_OUT]
     figure, (axes,) = plot.panel_grid(1, columns=1, width=8.0, height=3.4)
-    _lines(axes, values)
-    _shade_warmup(axes, trace)
-    _look_at_what_counts(axes, values, trace.warmup)
-    axes.set_xlabel("sweep; shaded: warm-up, where it is of one state, not of an average")
-    axes.set_ylabel("held-out RMSE")
+    _draw_chains(axes, values, trace.warmup)
+    axes.set(xlabel="sweep; shaded: warm-up, where it is of one state, not of an average", ylabel="held-out RMSE")
     _legend(figure, trace.chains)
     title = "Held-out RMSE of the averaged predictions of each chain"
     ends = ", ".join(f"{value:.4f}" for value in values[:, -1])
@@ -145,23 +135,18 @@ def _series(trace: Trace, diagnosis: Diagnosis, names: Sequence[str]) -> dict[st
     return series
 
 
-def _lines(axes: Axes, values: Any) -> None:
-    """One a chain, over all sweeps."""
+def _draw_chains(axes: plot.Axes, values: Any, warmup: int) -> None:
+    """One line a chain, over all sweeps, warm-up shaded.
+
+    The draws have at least a third of the height: the way from a bad start would press them into a line.
+    """
     sweeps = np.arange(1, values.shape[1] + 1)
     for place, chain in enumerate(values):
         axes.plot(sweeps, chain, color=plot.colour_of(place), linewidth=0.9, alpha=0.85)
     axes.set_xlim(0.5, values.shape[1] + 0.5)
-
-
-def _shade_warmup(axes: Axes, trace: Trace) -> None:
-    if trace.warmup:
-        axes.axvspan(0.5, trace.warmup + 0.5, color=PALE, alpha=0.2, linewidth=0, zorder=0)
-
-
-def _look_at_what_counts(axes: Axes, values: Any, warmup: int) -> None:
-    """Give the draws at least a third of the height: the way from a bad start would press them into a line."""
-    counted = values[:, warmup:][np.isfinite(values[:, warmup:])]
-    everything = values[np.isfinite(values)]
+    if warmup:
+        axes.axvspan(0.5, warmup + 0.5, color=PALE, alpha=0.2, linewidth=0, zorder=0)
+    counted, everything = (part[np.isfinite(part)] for part in (values[:, warmup:], values))
     if not counted.size or np.ptp(counted) == 0:
         return
     reach = float(np.ptp(counted))
@@ -170,13 +155,14 @@ def _look_at_what_counts(axes: Axes, values: Any, warmup: int) -> None:
     axes.set_ylim(low - 0.05 * reach, high + 0.05 * reach)
 
 
-def _legend(figure: Figure, chains: int, more: dict[str, str] | None = None) -> None:
+def _legend(figure: plot.Figure, chains: int, more: dict[str, str] | None = None) -> None:
     """Which chain is which, above everything, where it covers nothing."""
     from matplotlib.lines import Line2D
 
     colours = {f"chain {place + 1}": plot.colour_of(place) for place in range(min(chains, len(LOOKS)))}
     entries = (colours if chains > 1 else {}) | (more or {})
-    if entries:
-        widths = {name: 5 if colour == GRID else 2 for name, colour in entries.items()}
-        lines = {name: Line2D([], [], color=colour, linewidth=widths[name]) for name, colour in entries.items()}
+    lines = {
+        name: Line2D([], [], color=colour, linewidth=5 if colour == GRID else 2) for name, colour in entries.items()
+    }
+    if lines:
         plot.legend_above(figure, lines, len(lines))

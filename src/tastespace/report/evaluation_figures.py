@@ -25,31 +25,25 @@ MAIN = 0.9  # the coverage that is shown by groups
 BETTER, WORSE, UNSURE = "better", "worse", "not sure"
 
 
-def errors_picture(reports: Mapping[str, Report], side: str, looks: Mapping[str, int] | None = None) -> Picture:
-    """The error of each model by the number of training ratings of the users, or of the items."""
-    measure = next(iter(reports.values())).group_measures[0]
-    return _groups_picture(reports, side, looks, measure, display_name(measure), f"errors-by-{side}")
+def groups_picture(reports: Mapping[str, Report], side: str, looks: Mapping[str, int] | None = None) -> Picture:
+    """The error of each model by the number of training ratings of the users, or of the items.
 
-
-def found_picture(reports: Mapping[str, Report], side: str, looks: Mapping[str, int] | None = None) -> Picture:
-    """The share of choices that the lists of each model hold, by the number of training ratings."""
-    names = next(iter(reports.values())).group_measures
-    measure = names[(len(names) - 1) // 2]
-    what = f"Share of the relevant test ratings in lists of {measure.partition('@')[2]}"
-    return _groups_picture(reports, side, looks, measure, what, f"found-by-{side}")
-
-
-def _groups_picture(
-    reports: Mapping[str, Report], side: str, looks: Mapping[str, int] | None, measure: str, what: str, name: str
-) -> Picture:
+    Of models of choices, it is the share of them that lists hold.
+    """
+    first = next(iter(reports.values()))
+    measure, what, kind = first.group_measures[0], display_name(first.group_measures[0]), "errors"
+    if not first.rating:
+        measure, kind = first.group_measures[(len(first.group_measures) - 1) // 2], "found"
+        what = f"Share of the relevant test ratings in lists of {measure.partition('@')[2]}"
+    looks = looks or {name: place for place, name in enumerate(reports)}
     groups = {name: report.groups[side] for name, report in reports.items()}
     figure, (axes,) = plot.new_figure(1, (9.2, 3.9))
     plot.draw_groups(axes, groups, measure, looks)
     plot.name_groups(axes, next(iter(groups.values())), side)
     title = f"{what} by the number of training ratings of the {side}"
     plot.set_title(axes, title, y=display_name(measure))
-    plot.add_legend(figure, axes, looks or groups)
-    return Picture.of(figure, name, title, f". {_describe_groups(groups, measure)}")
+    plot.add_legend(figure, axes, looks)
+    return Picture.of(figure, f"{kind}-by-{side}", title, _describe_groups(groups, measure))
 
 
 def lists_picture(reports: Mapping[str, Report]) -> Picture:
@@ -58,17 +52,17 @@ def lists_picture(reports: Mapping[str, Report]) -> Picture:
     figure, panels = plot.new_figure(len(CURVES), (10.2, 3.5))
     for axes, curve in zip(panels, CURVES, strict=True):
         for place, (name, report) in enumerate(reports.items()):
-            there = [at for at, k in enumerate(ks) if not math.isnan(report.ranking.get(f"{curve}@{k}", math.nan))]
-            names = [f"{curve}@{ks[at]}" for at in there]
-            spans = [report.intervals.get(entry) for entry in names]
-            plot.draw_points(axes, there, [report.ranking[entry] for entry in names], spans, place, name)
+            values = [report.ranking.get(f"{curve}@{k}", math.nan) for k in ks]
+            spans = [report.intervals.get(f"{curve}@{k}") for k in ks]
+            points = [(at, *pair) for at, pair in enumerate(zip(values, spans, strict=True)) if not math.isnan(pair[0])]
+            plot.draw_points(axes, points, place, name)
         axes.set_title(display_name(curve), loc="left", color=INK)
         axes.set_xticks(range(len(ks)), [str(k) for k in ks])
         axes.set(xlim=(-0.4, len(ks) - 0.6), xlabel="length of the list, k")
         axes.set_ylim(bottom=0)
     plot.add_legend(figure, panels[0], reports)
     title = "NDCG, recall and precision by the length of the lists"
-    return Picture.of(figure, "lists", title, f". {_describe_curves(reports, ks)}")
+    return Picture.of(figure, "lists", title, _describe_curves(reports, ks))
 
 
 def differences_picture(comparisons: Comparisons, first: str, second: str) -> Picture:
@@ -102,9 +96,9 @@ def coverage_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]
     axes = panels[0]
     axes.plot([0.4, 1], [0.4, 1], color=PALE, linewidth=1, zorder=1)
     for name, found in models.items():
-        names = [f"coverage_{share}" for share in SHARES.values()]
-        spans = [found.intervals.get(entry) for entry in names]
-        plot.draw_points(axes, list(SHARES), [found[entry] for entry in names], spans, looks[name], name)
+        names = {coverage: f"coverage_{share}" for coverage, share in SHARES.items()}
+        points = [(place, found[entry], found.intervals.get(entry)) for place, entry in names.items()]
+        plot.draw_points(axes, points, looks[name], name)
         if found.levels is not None:
             expected = [found[f"expected_{share}"] for share in SHARES.values()]
             colour = plot.colour_of(looks[name])
@@ -120,7 +114,7 @@ def coverage_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]
         plot.set_title(panels[1], f"{SHARES[MAIN]} % intervals, by groups of users")
     plot.add_legend(figure, axes, looks)
     title = "Coverage: how many test ratings lie in their intervals"
-    return Picture.of(figure, "coverage", title, f". {_describe_coverage(models)}")
+    return Picture.of(figure, "coverage", title, f". {plot.describe(models, _describe_coverage)}")
 
 
 def pit_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> Picture:
@@ -139,21 +133,21 @@ def pit_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> 
         plot.set_title(axes, name)
     panels[0].set_ylabel("ratings, 1 being as many as expected")
     title = "Probability integral transform: flat if the distributions are right"
-    return Picture.of(figure, "pit", title, f". {_describe_pit(models)}")
+    return Picture.of(figure, "pit", title, f". {plot.describe(models, _describe_pit)}")
 
 
 def confidence_picture(models: Mapping[str, Calibration], looks: Mapping[str, int]) -> Picture:
     """The error of each tenth of the ratings, the most certain first."""
     figure, (axes,) = plot.new_figure(1, (9.2, 3.6))
     tenths = {name: found.confidence for name, found in models.items()}
-    plot.draw_groups(axes, tenths, "rmse", looks, apart=0.12, joined=True)
+    plot.draw_groups(axes, tenths, "rmse", looks, joined=True)
     labels = [tenth.label for tenth in next(iter(models.values())).confidence]
     axes.set_xticks(range(len(labels)), labels, fontsize=9)
     axes.set_xlim(-0.5, len(labels) - 0.5)
     title, order = "RMSE by confidence", "tenths of the test ratings by the sd of the belief, the most certain first"
     plot.set_title(axes, title, x=order, y="RMSE")
     plot.add_legend(figure, axes, looks)
-    return Picture.of(figure, "confidence", title, f". {_describe_confidence(models)}")
+    return Picture.of(figure, "confidence", title, f". {plot.describe(models, _describe_confidence)}")
 
 
 def reliability_picture(models: Mapping[str, Reliability], looks: Mapping[str, int]) -> Picture:
@@ -167,8 +161,7 @@ def reliability_picture(models: Mapping[str, Reliability], looks: Mapping[str, i
             for entry in found.bins
             if entry.predicted is not None and entry.yes is not None
         ]
-        places, shares, spans = zip(*filled, strict=True)
-        plot.draw_points(axes, places, shares, spans, looks[name], name)
+        plot.draw_points(axes, filled, looks[name], name)
         parts = [f"predicted {predicted:.3f}, came {yes:.3f}" for predicted, yes, _ in (filled[0], filled[-1])]
         sentences.append(f"{name}: at the least likely {parts[0]}; at the most likely {parts[1]}.")
     axes.set(xlim=(0, 1), ylim=(0, 1))
@@ -194,27 +187,31 @@ def _verdict(row: Comparison) -> tuple[str, str]:
     return (BETTER, ACCENT) if is_better else (WORSE, RUST)
 
 
+def _least_and_most(groups: Sequence[Group], measure: str) -> tuple[tuple[str, float], tuple[str, float]]:
+    """The groups with the smallest and the largest value, which is beside their label."""
+    found = [(group.label, group.measures[measure]) for group in groups if group.n]
+    return min(found, key=lambda pair: pair[1]), max(found, key=lambda pair: pair[1])
+
+
 def _describe_groups(models: Mapping[str, tuple[Group, ...]], measure: str) -> str:
-    """What is to be seen, in words: both ends of each model, and what is empty."""
-    sentences = []
-    for name, groups in models.items():
-        filled = [group for group in groups if group.n]
-        most, least = (pick(filled, key=lambda group: group.measures[measure]) for pick in (max, min))
-        sentences.append(
-            f"{name}: largest with {most.label} training ratings ({most.measures[measure]:.3f}), smallest with "
-            f"{least.label} ({least.measures[measure]:.3f})."
-        )
+    """Both ends of each model, and what is empty."""
+
+    def words(groups: Sequence[Group]) -> str:
+        (least, smallest), (most, largest) = _least_and_most(groups, measure)
+        return f"largest with {most} training ratings ({largest:.3f}), smallest with {least} ({smallest:.3f})."
+
     empty = [group.label for group in next(iter(models.values())) if not group.n]
-    return " ".join([*sentences, *([f"No test ratings with {', '.join(empty)}."] if empty else [])])
+    return f". {plot.describe(models, words)}" + (f" No test ratings with {', '.join(empty)}." if empty else "")
 
 
 def _describe_curves(reports: Mapping[str, Report], ks: Sequence[int]) -> str:
-    sentences = []
-    for name, report in reports.items():
+    def words(report: Report) -> str:
         ends = {curve: [report.ranking[f"{curve}@{k}"] for k in (ks[0], ks[-1])] for curve in CURVES}
         parts = [f"{display_name(curve)} from {first:.3f} to {last:.3f}" for curve, (first, last) in ends.items()]
-        sentences.append(f"{name}, from {ks[0]} to {ks[-1]} items: {', '.join(parts)}.")
-    return " ".join(sentences)
+        return f"{', '.join(parts)}."
+
+    named = {f"{name}, from {ks[0]} to {ks[-1]} items": report for name, report in reports.items()}
+    return f". {plot.describe(named, words)}"
 
 
 def _describe_differences(rows: Sequence[Comparison], first: str, second: str) -> str:
@@ -227,44 +224,29 @@ def _describe_differences(rows: Sequence[Comparison], first: str, second: str) -
     return " ".join(f"{what} {', '.join(names[verdict])}." for verdict, what in sentences.items() if names[verdict])
 
 
-def _describe_coverage(models: Mapping[str, Calibration]) -> str:
-    """What is to be seen, in words: every interval, and the groups at both ends."""
-    sentences = []
-    for name, found in models.items():
-        parts = [f"{100 * found[f'coverage_{share}']:.1f} % in intervals of {share} %" for share in SHARES.values()]
-        sentences.append(f"{name}: {', '.join(parts)}.")
-        filled = [group for group in found.groups.get("users", ()) if group.n]
-        if filled:
-            measure = f"coverage_{SHARES[MAIN]}"
-            least, most = (pick(filled, key=lambda group: group.measures[measure]) for pick in (min, max))
-            sentences.append(
-                f"By users, those of {SHARES[MAIN]} % hold from {100 * least.measures[measure]:.1f} % "
-                f"({least.label} training ratings) to {100 * most.measures[measure]:.1f} % ({most.label})."
-            )
-    return " ".join(sentences)
+def _describe_coverage(found: Calibration) -> str:
+    """Every interval, and the groups at both ends."""
+    parts = [f"{100 * found[f'coverage_{share}']:.1f} % in intervals of {share} %" for share in SHARES.values()]
+    if not any(group.n for group in found.groups.get("users", ())):
+        return f"{', '.join(parts)}."
+    (least, low), (most, high) = _least_and_most(found.groups["users"], f"coverage_{SHARES[MAIN]}")
+    return (
+        f"{', '.join(parts)}. By users, those of {SHARES[MAIN]} % hold from {100 * low:.1f} % ({least} training "
+        f"ratings) to {100 * high:.1f} % ({most})."
+    )
 
 
-def _describe_pit(models: Mapping[str, Calibration]) -> str:
-    sentences = []
-    for name, found in models.items():
-        n_parts = len(found.pit)
-        low, high = min(found.pit), max(found.pit)
-        where = [f"{found.pit.index(share) / n_parts:.2f}" for share in (low, high)]
-        sentences.append(
-            f"{name}: mean {found['pit_mean']:.3f} (0.5 is right), spread {found['pit_spread']:.3f} (1 is right); "
-            f"fewest ratings from {where[0]} on, {low * n_parts:.2f} times as many as expected, most from {where[1]} "
-            f"on, {high * n_parts:.2f} times."
-        )
-    return " ".join(sentences)
+def _describe_pit(found: Calibration) -> str:
+    n_parts, low, high = len(found.pit), min(found.pit), max(found.pit)
+    where = [f"{found.pit.index(share) / n_parts:.2f}" for share in (low, high)]
+    return (
+        f"mean {found['pit_mean']:.3f} (0.5 is right), spread {found['pit_spread']:.3f} (1 is right); fewest ratings "
+        f"from {where[0]} on, {low * n_parts:.2f} times as many as expected, most from {where[1]} on, "
+        f"{high * n_parts:.2f} times."
+    )
 
 
-def _describe_confidence(models: Mapping[str, Calibration]) -> str:
-    sentences = []
-    for name, found in models.items():
-        filled = [tenth for tenth in found.confidence if tenth.n]
-        first, last = filled[0], filled[-1]
-        sentences.append(
-            f"{name}: {first.measures['rmse']:.3f} for the most certain ratings ({first.label}), "
-            f"{last.measures['rmse']:.3f} for the least certain ({last.label})."
-        )
-    return " ".join(sentences)
+def _describe_confidence(found: Calibration) -> str:
+    filled = [(f"{tenth.measures['rmse']:.3f}", tenth.label) for tenth in found.confidence if tenth.n]
+    (first, most), (last, least) = filled[0], filled[-1]
+    return f"{first} for the most certain ratings ({most}), {last} for the least certain ({least})."

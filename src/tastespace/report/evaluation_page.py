@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -68,71 +68,49 @@ def _pictures(reports: Mapping[str, Report], comparisons: Comparisons | None) ->
     """Each picture with the tables of its figures."""
     drawn: list[Section] = []
     looks = {name: place for place, name in enumerate(reports)}  # the same in all figures
+
+    def add(tables: Mapping[str, Sequence[TextTable]], picture: Callable[..., Picture], *of: Any) -> None:
+        """One more picture, with the tables of its models, if there are any."""
+        if tables:
+            titled = [replace(table, title=f"{name}: {table.title}") for name, own in tables.items() for table in own]
+            drawn.append((picture(*of), titled))
+
     for side in ("users", "items"):
         grouped = {name: report for name, report in reports.items() if side in report.groups and report.group_measures}
         # Errors, and what lists hold, are different things: models are drawn beside those of their kind.
-        for picture_of, is_of_errors in ((draw.errors_picture, True), (draw.found_picture, False)):
+        for is_of_errors in (True, False):
             similar = {name: report for name, report in grouped.items() if bool(report.rating) == is_of_errors}
-            if similar:
-                tables = [_of(name, report.groups_table(side)) for name, report in similar.items()]
-                drawn.append((picture_of(similar, side, looks), tables))
+            tables = {name: [report.groups_table(side)] for name, report in similar.items()}
+            add(tables, draw.groups_picture, similar, side, looks)
     ranked = {name: report for name, report in reports.items() if report.lists is not None and report.lists.users}
-    if ranked:
-        drawn.append((draw.lists_picture(ranked), [_of(name, report.lists_table()) for name, report in ranked.items()]))
-    drawn += _calibration_pictures(reports, looks)
+    add({name: [report.lists_table()] for name, report in ranked.items()}, draw.lists_picture, ranked)
+    # Those of the models that say how sure they are.
+    sure = {name: report.calibration for name, report in reports.items() if report.calibration is not None}
+    held = {name: [found.coverage_table(), *map(found.groups_table, found.groups)] for name, found in sure.items()}
+    add(held, draw.coverage_picture, sure, looks)
+    add({name: [found.pit_table()] for name, found in sure.items()}, draw.pit_picture, sure, looks)
+    add({name: [found.confidence_table()] for name, found in sure.items()}, draw.confidence_picture, sure, looks)
     reliable = {name: report.reliability for name, report in reports.items() if report.reliability is not None}
-    if reliable:
-        tables = [_of(name, found.table()) for name, found in reliable.items()]
-        drawn.append((draw.reliability_picture(reliable, looks), tables))
+    add({name: [found.table()] for name, found in reliable.items()}, draw.reliability_picture, reliable, looks)
     if comparisons is not None:
         first, second = list(reports)[:2]
         drawn.append((draw.differences_picture(comparisons, first, second), [comparisons.table(first, second)]))
     return drawn
 
 
-def _calibration_pictures(reports: Mapping[str, Report], looks: Mapping[str, int]) -> list[Section]:
-    """Those of the models that say how sure they are."""
-    sure = {name: report.calibration for name, report in reports.items() if report.calibration is not None}
-    if not sure:
-        return []
-    covered = [
-        _of(name, table)
-        for name, found in sure.items()
-        for table in (found.coverage_table(), *(found.groups_table(side) for side in found.groups))
-    ]
-    return [
-        (draw.coverage_picture(sure, looks), covered),
-        (draw.pit_picture(sure, looks), [_of(name, found.pit_table()) for name, found in sure.items()]),
-        (draw.confidence_picture(sure, looks), [_of(name, found.confidence_table()) for name, found in sure.items()]),
-    ]
-
-
-def _of(name: str, table: TextTable) -> TextTable:
-    return replace(table, title=f"{name}: {table.title}")
-
-
 def _summary(reports: Mapping[str, Report]) -> TextTable:
     """One row a model: the main measures, those of lists at the middle length."""
-    measures = list(dict.fromkeys(name for report in reports.values() for name in (*report.rating, *_of_order(report))))
+    names = (name for report in reports.values() for name in (*report.rating, *report.order) if "@" not in name)
+    measures = list(dict.fromkeys(names))
     made = next((report.lists for report in reports.values() if report.lists is not None), None)
     if made is not None:
         measures += [f"ndcg@{made.middle}", f"recall@{made.middle}", "auc"]
-    rows = tuple(
-        (
-            name,
-            *(
-                figure(report[measure], report.intervals.get(measure)) if measure in report.measures else UNDEFINED
-                for measure in measures
-            ),
-        )
-        for name, report in reports.items()
-    )
-    columns = ("model", *(display_name(measure) for measure in measures))
-    return TextTable("Main measures", columns, rows)
 
+    def cell(report: Report, name: str) -> str:
+        return figure(report[name], report.intervals.get(name)) if name in report.measures else UNDEFINED
 
-def _of_order(report: Report) -> list[str]:
-    return [name for name in report.order if "@" not in name]
+    rows = tuple((name, *(cell(report, each) for each in measures)) for name, report in reports.items())
+    return TextTable("Main measures", ("model", *map(display_name, measures)), rows)
 
 
 def _notes(reports: Mapping[str, Report], notes: Mapping[str, Any]) -> str:

@@ -37,9 +37,8 @@ REASONS = 3  # ratings that are named as speaking for an item
 def listed(recommender: Recommender, request: Query, n: int) -> list[dict[str, Any]]:
     """The best items for the one user of a request, with reasons."""
     ranking = recommender.recommend(request, n)
-    explanation = None
-    if (ranking.item_rows >= 0).any():
-        explanation = recommender.explain(request, ranking.item_ids.drop_nulls())
+    is_any = (ranking.item_rows >= 0).any()
+    explanation = recommender.explain(request, ranking.item_ids.drop_nulls()) if is_any else None
     return entries(recommender.ratings_, ranking, explanation)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -145,11 +146,9 @@ def _noise(recommender: Recommender) -> dict[str, Any] | None:
         common = plain(float(np.mean(trace.quantities[NOISE][:, trace.warmup :])))
     users = items = None
     if isinstance(recommender, BPMF) and len(recommender.ratings_):
-        try:
+        with suppress(InvalidParameterError):  # Its noise is the same for all.
             users = recommender.erratic_users(recommender.ratings_.n_users)
             items = recommender.divisive_items(recommender.ratings_.n_items)
-        except InvalidParameterError:  # Its noise is the same for all.
-            users = items = None
     if common is None and users is None:
         return None
     return {"sd": common, "users": _noisiest(users), "items": _noisiest(items)}

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,10 +21,11 @@ from tastespace.arrays import DoubleArray
 from tastespace.artifact import FORMAT, MANIFEST
 from tastespace.errors import DataError, InvalidParameterError, MissingExtraError
 from tastespace.evaluation.groups import Group
+from tastespace.evaluation.resampling import Interval
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
 
 
 INK, ACCENT, PALE, GRID = "#22303c", "#0f7b8a", "#8fa3ae", "#e6ebee"
@@ -34,6 +35,25 @@ LOOKS = ((ACCENT, "o"), (RUST, "s"), (INK, "^"), (SEA, "D"), (PALE, "v"))  # one
 STEADY: dict[Any, Any] = {"svg.hashsalt": "tastespace", "font.size": 10.0, "font.family": "DejaVu Sans"}
 COLUMNS, PANEL = 2, (5.0, 2.1)  # of a grid of panels: how many side by side, and their size in inches
 FORMATS = (".png", ".svg", ".pdf")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a model is drawn: the same in all pictures."""
+
+    colour: str
+    marker: str
+    is_hollow: bool = False
+
+    @property
+    def point(self) -> dict[str, Any]:
+        face = "white" if self.is_hollow else self.colour
+        return {"color": self.colour, "marker": self.marker, "markerfacecolor": face, "markersize": 6.5}
+
+    @property
+    def line(self) -> dict[str, Any]:
+        return {"color": self.colour, "linewidth": 1.6, "linestyle": (0, (5, 2)) if self.is_hollow else "-"}
 
 
 @dataclass(frozen=True)
@@ -51,6 +71,11 @@ class Picture:
         return cls(name, title, title + words, to_svg(figure))
 
 
+def describe(models: Mapping[str, T], words: Callable[[T], str]) -> str:
+    """What is to be seen, in words, model by model."""
+    return " ".join(f"{name}: {words(found)}" for name, found in models.items())
+
+
 def require_plot() -> None:
     """Refuse early, before long work, if there is nothing to draw with."""
     if find_spec("matplotlib") is None:
@@ -58,27 +83,16 @@ def require_plot() -> None:
 
 
 def new_figure(
-    n_panels: int, size: tuple[float, float], widths: Sequence[float] | None = None
+    n: int, size: tuple[float, float], widths: Sequence[float] | None = None, columns: int | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """An empty figure with panels side by side, in the looks of all our figures."""
-    return _styled(1, n_panels, size, n_panels, width_ratios=widths)
-
-
-def panel_grid(
-    n: int, *, columns: int = COLUMNS, width: float = PANEL[0], height: float = PANEL[1]
-) -> tuple[Figure, list[Axes]]:
-    """A figure with n panels, row by row; places that are left over stay empty."""
-    rows = -(-n // columns)
-    return _styled(rows, columns, (width * columns, height * rows + 0.5), n)
-
-
-def _styled(rows: int, columns: int, size: tuple[float, float], n: int, **more: Any) -> tuple[Figure, list[Axes]]:
+    """An empty figure with panels side by side or row by row, in the looks of all our figures."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
+    columns = columns or n
     with mpl.rc_context(STEADY | {"axes.labelcolor": INK}):
         figure = Figure(figsize=size, layout="constrained")
-        panels: list[Axes] = list(figure.subplots(rows, columns, squeeze=False, **more).flat)
+        panels: list[Axes] = list(figure.subplots(-(-n // columns), columns, squeeze=False, width_ratios=widths).flat)
     for axes in panels[n:]:
         axes.set_axis_off()
     for axes in panels[:n]:
@@ -88,6 +102,13 @@ def _styled(rows: int, columns: int, size: tuple[float, float], n: int, **more: 
         axes.grid(axis="y", color=GRID)
         axes.set_axisbelow(True)
     return figure, panels[:n]
+
+
+def panel_grid(
+    n: int, *, columns: int = COLUMNS, width: float = PANEL[0], height: float = PANEL[1]
+) -> tuple[Figure, list[Axes]]:
+    """A figure with n panels, row by row; places that are left over stay empty."""
+    return new_figure(n, (width * columns, height * -(-n // columns) + 0.5), columns=columns)
 
 
 def set_title(axes: Axes, title: str, size: float = 11, *, x: str | None = None, y: str | None = None) -> None:
@@ -109,41 +130,28 @@ def colour_of(place: int) -> str:
     return LOOKS[place % len(LOOKS)][0]
 
 
-def draw_points(
-    axes: Axes,
-    places: Sequence[float],
-    values: Sequence[float],
-    intervals: Sequence[Any],
-    look: int,
-    label: str,
-    *,
-    joined: bool = True,
-) -> None:
+Point = tuple[float, float, Interval | None]  # place, value and interval
+
+
+def draw_points(axes: Axes, points: Sequence[Point], look: int, label: str, *, joined: bool = True) -> None:
     """Dots with whiskers, in the colour and shape of a model."""
     colour, marker = LOOKS[look % len(LOOKS)]
-    for place, interval in zip(places, intervals, strict=True):
+    for place, _, interval in points:
         if interval is not None:
             axes.vlines(place, *interval, color=colour, linewidth=1.5, alpha=0.75)
-    style = "-" if joined else "none"
+    places, values, style = [point[0] for point in points], [point[1] for point in points], "-" if joined else "none"
     axes.plot(places, values, marker=marker, markersize=6, color=colour, linestyle=style, linewidth=1.3, label=label)
 
 
 def draw_groups(
-    axes: Axes,
-    models: Mapping[str, Sequence[Any]],  # groups, or anything with n, measures and intervals
-    measure: str,
-    looks: Mapping[str, int] | None = None,
-    *,
-    apart: float = 0.18,
-    joined: bool = False,
+    axes: Axes, models: Mapping[str, Sequence[Any]], measure: str, looks: Mapping[str, int], *, joined: bool = False
 ) -> None:
-    """A measure of each group that is not empty, the models side by side; `looks` where not in their order."""
+    """A measure of each group, or anything with n, measures and intervals, that is not empty; models side by side."""
     for place, (name, groups) in enumerate(models.items()):
-        filled = [x for x, group in enumerate(groups) if group.n]
-        values = [groups[x].measures[measure] for x in filled]
-        spans = [groups[x].intervals.get(measure) for x in filled]
-        shift, look = (place - (len(models) - 1) / 2) * apart, place if looks is None else looks[name]
-        draw_points(axes, [x + shift for x in filled], values, spans, look, name, joined=joined)
+        shift = (place - (len(models) - 1) / 2) * (0.12 if joined else 0.18)
+        filled = [(x + shift, group) for x, group in enumerate(groups) if group.n]
+        points = [(x, group.measures[measure], group.intervals.get(measure)) for x, group in filled]
+        draw_points(axes, points, looks[name], name, joined=joined)
 
 
 def name_groups(axes: Axes, groups: Sequence[Group], side: str) -> None:
@@ -160,14 +168,28 @@ def name_groups(axes: Axes, groups: Sequence[Group], side: str) -> None:
 def add_legend(figure: Figure, axes: Axes, models: Iterable[str]) -> None:
     """Which model is which, above everything, where it covers nothing; not needed for one alone."""
     if (n := len(list(models))) > 1:
-        handles, labels = axes.get_legend_handles_labels()
-        legend_above(figure, dict(zip(labels, handles, strict=True)), n)
+        legend_above(figure, named_handles(axes), n)
+
+
+def named_handles(*panels: Axes) -> dict[str, Any]:
+    """What is drawn in panels, by the name it has."""
+    found = (zip(*axes.get_legend_handles_labels(), strict=True) for axes in panels)
+    return {name: handle for pairs in found for handle, name in pairs}
 
 
 def legend_above(figure: Figure, entries: Mapping[str, Any], columns: int) -> None:
     """A legend above everything, of what is drawn by the name it has."""
     style: dict[str, Any] = {"loc": "outside upper left", "frameon": False, "labelcolor": INK}
     figure.legend(list(entries.values()), list(entries), ncols=columns, **style)
+
+
+def frontier(points: Iterable[T], order: Callable[[T], Any], is_better: Callable[[T, T], bool]) -> list[T]:
+    """Points in an order, as far as each is better than all before it."""
+    best: list[T] = []
+    for point in sorted(points, key=order):
+        if not best or is_better(point, best[-1]):
+            best.append(point)
+    return best
 
 
 def to_svg(figure: Figure) -> bytes:
@@ -285,8 +307,11 @@ def draw_globe(
         _shade(axes, log_density, radius, frame)
     _grid(axes, frame)
     seen = places @ frame.T / radius  # right, up, towards us
-    _dots(axes, seen[path:])
-    _line(axes, seen[:path])
+    right, up, near = seen[path:].T
+    for side, strength in ((near < 0, BEHIND), (near >= 0, 0.75)):
+        axes.scatter(right[side], up[side], s=9, color=INK, alpha=strength, linewidths=0, zorder=2)
+    if path:
+        _line(axes, seen[:path])
     angles = np.linspace(0, 2 * np.pi, 200)
     axes.plot(np.cos(angles), np.sin(angles), color=INK, linewidth=1)
     axes.set(xlim=(-1.03, 1.03), ylim=(-1.03, 1.03), aspect="equal")
@@ -337,15 +362,8 @@ def _grid(axes: Axes, frame: DoubleArray) -> None:
         axes.plot(seen[:, 0], seen[:, 1], color=PALE, linewidth=0.5, alpha=0.6, zorder=1)
 
 
-def _dots(axes: Axes, seen: DoubleArray) -> None:
-    for side, strength in ((seen[:, 2] < 0, BEHIND), (seen[:, 2] >= 0, 0.75)):
-        axes.scatter(seen[side, 0], seen[side, 1], s=9, color=INK, alpha=strength, linewidths=0, zorder=2)
-
-
 def _line(axes: Axes, seen: DoubleArray) -> None:
     """The way of a chain, with a ring where it began; cut where it goes behind."""
-    if len(seen) == 0:
-        return
     axes.plot(seen[:, 0], seen[:, 1], color=RUST, alpha=2 * BEHIND, linewidth=0.8, zorder=3)
     front = np.where(seen[:, 2:] >= 0, seen, np.nan)
     axes.plot(front[:, 0], front[:, 1], color=RUST, linewidth=1.2, marker="o", markersize=2.5, zorder=4)

@@ -10,15 +10,13 @@ import numpy as np
 
 from tastespace.arrays import DoubleArray
 from tastespace.data.kinds import level_names
+from tastespace.evaluation.resampling import counted
 from tastespace.models.factorization.monotone.monotone import CurveList
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import ACCENT, GRID, LOOKS, PALE, Picture
 from tastespace.selection.select_rank import RankChoice, RankChoices
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from tastespace.models.factorization.empirical_bayes.posterior import Learning
 
 
@@ -43,18 +41,14 @@ def loss_picture(choices: RankChoices) -> Picture | None:
     for choice in traced:
         trace, look = choice.trace, _look(choices, choice)
         assert trace is not None
-        _draw_way(left, trace.loss, trace.first, trace.last, look, choice.method)
-        _draw_way(right, trace.rank, trace.first, trace.last, look, choice.method)
-        counted = slice(trace.first, trace.last)
-        words.append(
-            f"{choice.method}: from {trace.loss[0]:.3f} to {float(np.mean(trace.loss[counted])):.3f} where draws count"
-        )
-    left.set_ylabel("loss a rating")
-    right.set_ylabel("factors")
+        for axes, values in ((left, trace.loss), (right, trace.rank)):
+            _draw_way(axes, values, slice(trace.first, trace.last), look, choice.method)
+        end = float(np.mean(trace.loss[trace.first : trace.last]))
+        words.append(f"{choice.method}: from {trace.loss[0]:.3f} to {end:.3f} where draws count")
+    for axes, name in ((left, "loss a rating"), (right, "factors")):
+        axes.set(xlabel="step (dashed: cooling, tuning and warm-up, and cooling on)", ylabel=name)
     right.set_ylim(bottom=0)
-    for axes in (left, right):
-        axes.set_xlabel("step (dashed: cooling, tuning and warm-up, and cooling on)")
-    plot.add_legend(figure, left, {choice.method: None for choice in traced})
+    plot.add_legend(figure, left, [choice.method for choice in traced])
     title = "Loss and number of factors, step by step"
     return Picture.of(figure, "loss", title, f". {'; '.join(words)}.")
 
@@ -74,11 +68,9 @@ def posterior_picture(choices: RankChoices) -> Picture | None:
         shift = (place - (len(sure) - 1) / 2) * width
         axes.bar(ranks + shift, shares, width, color=plot.colour_of(_look(choices, choice)), label=choice.method)
         words.append(f"{choice.method}: {choice.rank} with probability {choice.probability:.2f}")
-    axes.set_xlabel("factors")
-    axes.set_ylabel("posterior probability")
-    axes.set_ylim(0, 1.02)
+    axes.set(xlabel="factors", ylabel="posterior probability", ylim=(0, 1.02))
     axes.set_xticks(_ticks([rank for choice in sure for rank in choice.posterior or ()]))
-    plot.add_legend(figure, axes, {choice.method: None for choice in sure})
+    plot.add_legend(figure, axes, [choice.method for choice in sure])
     title = "Posterior over the number of factors"
     return Picture.of(figure, "posterior", title, f". {'; '.join(words)}.")
 
@@ -88,16 +80,13 @@ def _look(choices: RankChoices, choice: RankChoice) -> int:
     return choices.entries.index(choice)
 
 
-def _draw_way(
-    axes: Axes, values: Sequence[float] | np.ndarray, first: int, last: int | None, look: int, label: str
-) -> None:
+def _draw_way(axes: plot.Axes, values: DoubleArray, counted: slice, look: int, label: str) -> None:
     """The part that counts as a full line; what is before and after it dashed, with a mark where it begins."""
-    colour, end = plot.colour_of(look), len(values) if last is None else last
-    steps = np.arange(len(values))
+    colour, steps = plot.colour_of(look), np.arange(len(values))
     axes.plot(steps, values, color=colour, linewidth=1.0, linestyle=(0, (3, 2)), alpha=0.7)
-    axes.plot(steps[first:end], values[first:end], color=colour, linewidth=1.8, label=label)
-    if first:
-        axes.axvline(first, color=GRID, linewidth=1.0, zorder=0)
+    axes.plot(steps[counted], values[counted], color=colour, linewidth=1.8, label=label)
+    if counted.start:
+        axes.axvline(counted.start, color=GRID, linewidth=1.0, zorder=0)
 
 
 def _ticks(ranks: Sequence[int]) -> list[int]:
@@ -125,8 +114,7 @@ def learning_picture(learning: Learning) -> Picture:
         axes.axhline(final[name][0], color=PALE, linewidth=1.2, linestyle="--")
         axes.plot(steps, values, color=ACCENT, linewidth=1.4)
         axes.set_yscale("log")
-        plot.set_title(axes, f"{name}: {final[name][0]:.3g}", 10)
-        axes.set_xlabel("step (dashed: what was learned)")
+        plot.set_title(axes, f"{name}: {final[name][0]:.3g}", 10, x="step (dashed: what was learned)")
     title = "How the precisions were learned"
     said = ", ".join(f"{name} from {values[0]:.3g} to {final[name][0]:.3g}" for name, values in series.items())
     return Picture.of(figure, "learning", title, f", in {len(steps)} steps: {said}.")
@@ -147,7 +135,7 @@ def write_curves(curves: CurveList, path: str | Path) -> Path:
     return plot.save_figure(curves_figure(curves), path)
 
 
-def curves_figure(curves: CurveList) -> Figure:
+def curves_figure(curves: CurveList) -> plot.Figure:
     """On the left what a rating is on each curve, on the right how often each level is given."""
     figure, (left, right) = plot.new_figure(2, (10.4, 4.4))
     ends = [curves.levels[0], curves.levels[-1]]
@@ -162,9 +150,9 @@ def curves_figure(curves: CurveList) -> Figure:
         (left, "value on the curve (dashed: as it is)", "How ratings are understood"),
         (right, "per cent of the ratings", "Who rates in extremes"),
     ):
-        _name_levels(axes, curves)
-        axes.set_ylabel(label)
-        plot.set_title(axes, title)
+        plot.set_title(axes, title, x="rating", y=label)
+        if len(curves.levels) <= MAX_NAMED:
+            axes.set_xticks(curves.levels, level_names(curves.levels))
     right.set_ylim(bottom=0)
     plot.add_legend(figure, left, dict.fromkeys(_names(curves)))
     return figure
@@ -174,12 +162,4 @@ def _names(curves: CurveList) -> list[str]:
     if curves.side == "user":
         return [f"user {name}" for name in curves.ids]
     extremes = [f"{100 * share:.0f} % extremes" for share in curves.extremes]
-    return [
-        f"{n:,} user{'s' if n != 1 else ''}, {extreme}" for n, extreme in zip(curves.n_users, extremes, strict=True)
-    ]
-
-
-def _name_levels(axes: Axes, curves: CurveList) -> None:
-    axes.set_xlabel("rating")
-    if len(curves.levels) <= MAX_NAMED:
-        axes.set_xticks(curves.levels, level_names(curves.levels))
+    return [f"{counted(n, 'user')}, {extreme}" for n, extreme in zip(curves.n_users, extremes, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +12,6 @@ from tastespace.index.trials import Trial
 from tastespace.index.tuner import EXACT, REDUCED, Tuned
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import GRID, INK, LOOKS, PALE, RUST
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MAX_BARS = 40
 
@@ -26,7 +22,7 @@ def write_retrieval(tuned: Tuned, path: str | Path) -> Path:
     return plot.save_figure(retrieval_figure(tuned), path)
 
 
-def retrieval_figure(tuned: Tuned) -> Figure:
+def retrieval_figure(tuned: Tuned) -> plot.Figure:
     """Speed-up against accuracy, and against acceptance; and where the worst suggestions of the choice stand."""
     figure, (left, middle, right) = plot.new_figure(3, (14.0, 4.6))
     target = tuned.target
@@ -37,27 +33,25 @@ def retrieval_figure(tuned: Tuned) -> Figure:
     acceptance = f"acceptance: share of lists within the true best {target.n_th}"
     plot.set_title(middle, "Speed-up against acceptance", x=acceptance)
     _draw_worst(right, tuned)
-    entries: dict[str, Any] = {}
-    for axes in (left, middle):
-        handles, labels = axes.get_legend_handles_labels()
-        entries |= dict(zip(labels, handles, strict=True))
-    plot.legend_above(figure, entries, 8)
+    plot.legend_above(figure, plot.named_handles(left, middle), 8)
     return figure
 
 
-def _draw_curves(axes: Axes, tuned: Tuned, measure: Callable[[Trial], float], least: float | None) -> None:
+def _draw_curves(axes: plot.Axes, tuned: Tuned, measure: Callable[[Trial], float], least: float | None) -> None:
     """A dot a trial, and a line through the best of each structure."""
     axes.axhline(1, color=PALE, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     if least is not None:
         axes.axvline(least, color=RUST, linewidth=1, linestyle=(0, (4, 3)), zorder=1, label="target")
     for structure in dict.fromkeys(trial.structure for trial in tuned.trials):
         trials = [trial for trial in tuned.trials if trial.structure == structure]
-        colour, marker, is_reduced = _look(structure)
-        best = _frontier(trials, measure)
-        style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 6, "linewidth": 1.6}
-        style |= {"markerfacecolor": "white", "linestyle": (0, (5, 2))} if is_reduced else {}
+        look = _look(structure)
+        # Those that no other of the structure beats in both, from the fastest on.
+        best = plot.frontier(
+            trials, lambda one: (-one.speedup, -measure(one)), lambda one, other: measure(one) > measure(other)
+        )
+        style = look.line | look.point | {"markersize": 6}
         places, speeds = [measure(trial) for trial in trials], [trial.speedup for trial in trials]
-        axes.scatter(places, speeds, s=10, color=colour, alpha=0.35, linewidth=0, zorder=2)
+        axes.scatter(places, speeds, s=10, color=look.colour, alpha=0.35, linewidth=0, zorder=2)
         axes.plot([measure(trial) for trial in best], [trial.speedup for trial in best], **style, label=structure)
     chosen = tuned.chosen
     at, name = (measure(chosen), chosen.speedup), f"chosen, on held-out queries: {chosen.structure}"
@@ -69,7 +63,7 @@ def _draw_curves(axes: Axes, tuned: Tuned, measure: Callable[[Trial], float], le
     _scale(axes, [trial.speedup for trial in (*tuned.trials, chosen)])
 
 
-def _scale(axes: Axes, speedups: Sequence[float]) -> None:
+def _scale(axes: plot.Axes, speedups: Sequence[float]) -> None:
     """Ratios: twice as fast is as far from once as four times is from twice."""
     axes.set_yscale("log", base=2)
     low, high = min(0.9, *speedups), max(2.0, *speedups)
@@ -81,7 +75,7 @@ def _scale(axes: Axes, speedups: Sequence[float]) -> None:
     axes.margins(x=0.06)
 
 
-def _draw_worst(axes: Axes, tuned: Tuned) -> None:
+def _draw_worst(axes: plot.Axes, tuned: Tuned) -> None:
     """How many lists have their worst suggestion at which position."""
     worst, k, n_th = tuned.worst_positions, tuned.target.k, tuned.target.n_th
     low, high = min(k, int(worst.min())), int(worst.max())
@@ -103,19 +97,8 @@ def _draw_worst(axes: Axes, tuned: Tuned) -> None:
     plot.set_title(axes, title, x=position, y=f"of {len(worst):,} lists")
 
 
-def _frontier(trials: Sequence[Trial], measure: Callable[[Trial], float]) -> list[Trial]:
-    """Those that no other of the structure beats in both, from the fastest on."""
-    best: list[Trial] = []
-    for trial in sorted(trials, key=lambda one: (-one.speedup, -measure(one))):
-        if not best or measure(trial) > measure(best[-1]):
-            best.append(trial)
-    return best
-
-
-def _look(structure: str) -> tuple[str, str, bool]:
+def _look(structure: str) -> plot.Look:
     """Colour and shape; a structure over a reduction has those of the structure, hollow."""
     plain = structure.removeprefix(f"{REDUCED} ")
-    known = (EXACT, "inverted-file", "kmeans-tree", "kd-forest", "graph")
-    order = (2, 0, 1, 3, 4)
-    colour, marker = LOOKS[order[known.index(plain)] if plain in known else 4]
-    return colour, marker, plain != structure
+    places = {EXACT: 2, "inverted-file": 0, "kmeans-tree": 1, "kd-forest": 3}
+    return plot.Look(*LOOKS[places.get(plain, 4)], is_hollow=plain != structure)

@@ -7,7 +7,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import polars as pl
-from numpy.random import Generator
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.errors import InvalidParameterError, MissingExtraError
@@ -65,7 +64,8 @@ def taste_map(recommender: Recommender, method: str = "pca", *, max_items: int =
             f"{type(recommender).__name__} has no taste space to draw a map of; expected a model with factors, such as "
             "BPMF"
         )
-    rows = _most_rated(np.bincount(ratings.item_rows, minlength=ratings.n_items), max_items)
+    counts = np.bincount(ratings.item_rows, minlength=ratings.n_items)
+    rows = np.sort(np.argsort(-counts, kind="stable")[:max_items]).astype(np.int32)  # the most rated
     if len(rows) < MIN_ITEMS:
         raise InvalidParameterError(f"there are {len(rows)} items; expected at least {MIN_ITEMS} for a map")
     with one_thread():  # The same numbers on every machine, and a service has other things to do meanwhile.
@@ -81,23 +81,18 @@ def user_place(shown: TasteMap, query: Query) -> UserPlace:
     In each draw of what is believed, items are put in order of what the user would give them beyond what anybody would;
     their place is the middle of the best. What they have rated themselves counts as well.
     """
-    own = _scores(query.belief, shown.item_rows, DRAWS, query.rng_of("place")(0))
-    middles = _middles(shown, own - shown.usual)
+    own = _scores(query.belief, shown.item_rows, DRAWS, query.rng_of("place")(0)) - shown.usual
+    n = min(BEST, own.shape[1])
+    best = np.argpartition(-own, n - 1, axis=1)[:, :n]
+    middles = contiguous(shown.places[best].mean(axis=1), np.float32)
     return UserPlace(middles.mean(axis=0, dtype=np.float64), middles if len(middles) > 1 else None)
 
 
-def _scores(belief: Belief, rows: IntArray, n: int, rng: Generator) -> FloatMatrix:
+def _scores(belief: Belief, rows: IntArray, n: int, rng: np.random.Generator) -> FloatMatrix:
     """What the items would score for the user of a belief, in each draw; one row for a model of points."""
     if belief.uncertainty is not None:
         return belief.uncertainty.draw_scores(0, n, rng, rows)
     return belief.mean(Pairs.of_one(0, rows))[np.newaxis]
-
-
-def _most_rated(counts: Any, n: int) -> IntArray:
-    """The rows of the items most rated, in ascending order."""
-    if len(counts) <= n:
-        return np.arange(len(counts), dtype=np.int32)
-    return np.sort(np.argsort(-counts, kind="stable")[:n]).astype(np.int32)
 
 
 def _principal(places: FloatMatrix) -> tuple[DoubleArray, float | None]:
@@ -124,14 +119,8 @@ def _neighbours_together(coordinates: DoubleArray) -> DoubleArray:
     start = coordinates[:, :2] / max(float(coordinates[:, 0].std()), 1e-300) * 1e-4
     # Items that nothing is known of are all at one point; a little chance keeps them apart.
     start = start + 1e-6 * generator(0).standard_normal(start.shape)
-    embedding = TSNE(
-        2,
-        perplexity=min(PERPLEXITY, (len(coordinates) - 1) / 3),
-        init=start.astype(np.float32),
-        max_iter=STEPS,
-        random_state=0,
-        n_jobs=1,
-    )
+    near, start = min(PERPLEXITY, (len(coordinates) - 1) / 3), start.astype(np.float32)
+    embedding = TSNE(2, perplexity=near, init=start, max_iter=STEPS, random_state=0, n_jobs=1)
     return np.asarray(embedding.fit_transform(contiguous(directions, np.float32)), np.float64)
 
 
@@ -141,13 +130,6 @@ def _scaled(places: DoubleArray) -> FloatMatrix:
     return contiguous(centred / farthest if farthest > 0 else centred, np.float32)
 
 
-def _middles(shown: TasteMap, scores: FloatMatrix) -> FloatMatrix:
-    """The middle of the best items of each row of scores."""
-    n = min(BEST, scores.shape[1])
-    best = np.argpartition(-scores, n - 1, axis=1)[:, :n]
-    return contiguous(shown.places[best].mean(axis=1), np.float32)
-
-
 MAX_COLOURS = 60  # values of an attribute that can be chosen
 
 
@@ -155,13 +137,12 @@ def map_content(recommender: Recommender, shown: TasteMap) -> dict[str, Any]:
     """One list a property, each with an entry for every item shown."""
     ratings, rows = recommender.ratings_, shown.item_rows
     counts = np.bincount(ratings.item_rows, minlength=ratings.n_items)
-    titles = None if ratings.item_titles is None else ratings.title_of(rows).to_list()
     return {
         "method": shown.method,
         "total": ratings.n_items,
         "explained": plain(shown.explained),
         "items": ratings.items.at(rows).cast(pl.String).to_list(),
-        "titles": titles,
+        "titles": None if ratings.item_titles is None else ratings.title_of(rows).to_list(),
         "x": [round(float(x), 4) for x in shown.places[:, 0]],
         "y": [round(float(y), 4) for y in shown.places[:, 1]],
         "ratings": counts[rows].tolist(),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +17,6 @@ from tastespace.evaluation.report import Report
 from tastespace.models.base.results import Prediction, Ranking
 from tastespace.report import plotting as plot
 from tastespace.report.plotting import ACCENT, GRID, INK, LOOKS, PALE, RUST, Picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 MAX_TITLE = 44  # letters
 ROW = 0.34  # inches that an entry of a list takes
@@ -98,13 +94,11 @@ def policies_picture(everything: Prediction, lists: Mapping[str, Ranking]) -> Pi
 def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> None:
     """Two panels as one image: the error of each model, and the first user's recommendations."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError("Drawing the picture", "plot") from error
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), width_ratios=[2, 3], layout="constrained")
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[2, 3])
     names = list(reports)
     errors = [reports[name]["rmse"] for name in names]
     _draw_dots(left, names, errors, [PALE] * (len(names) - 1) + [ACCENT], "{:.3f}")
@@ -119,11 +113,9 @@ def draw_demo(reports: Mapping[str, Report], ranking: Ranking, path: Path) -> No
         figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:
         raise DataError(f"cannot write the picture ({error})", file=path, expected="a writable .png file") from error
-    finally:
-        plt.close(figure)
 
 
-def _draw_list(axes: Axes, rows: list[dict[str, Any]]) -> None:
+def _draw_list(axes: plot.Axes, rows: list[dict[str, Any]]) -> None:
     """A list, best on top: a dot for the expected rating, and a line that holds 90 % of ratings, if they are known."""
     labels, scores = [_name(row) for row in rows], [row["score"] for row in rows]
     if not rows or "low" not in rows[0]:
@@ -143,7 +135,7 @@ def _draw_list(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_axisbelow(True)
 
 
-def _draw_dots(axes: Axes, labels: list[str], values: list[float], colours: list[str], form: str) -> None:
+def _draw_dots(axes: plot.Axes, labels: list[str], values: list[float], colours: list[str], form: str) -> None:
     """A dot a row with its value beside it: no bar, so no zero is needed to read it fairly."""
     places = range(len(labels))
     axes.hlines(places, 0, 1, transform=axes.get_yaxis_transform(), color=GRID, linewidth=1, zorder=0)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any
 
-import numpy as np
-
-from tastespace.data.kinds import CHOICES, Kind, guess_kind
+from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split, random_split
 from tastespace.errors import InvalidParameterError, TastespaceError
 from tastespace.evaluation.evaluate import evaluate
-from tastespace.evaluation.relevance import Relevant
+from tastespace.evaluation.relevance import Relevant, kind_of
 from tastespace.evaluation.report import Report
 from tastespace.models import MODELS, Recommender
 from tastespace.models.base.parameters import check_int
@@ -83,12 +81,13 @@ def compare_models(
     `ModelComparison.is_interrupted`.
     """
     _check(ratings, models)
-    wrong = {} if models is None else _wrong_parameters(models)  # before anything takes time
+    # Before anything takes time: what models find wrong with their own parameters.
+    wrong = {name: _complaint(model.check) for name, model in (models or {}).items()}
     check_int("k", k, least=1)
     check_int("bootstrap", bootstrap, least=0)
     split = ratings if isinstance(ratings, Split) else random_split(ratings, share, seed=resolve(seed))
     models = suitable_models(split.train, seed=seed) if models is None else models
-    kind = _kind(split)
+    kind = kind_of(split.train, split.test)
     starts = {} if starts is None else starts
     before = order_of_starts(starts, models)
     relevant = _relevant(relevant, kind, split)
@@ -139,41 +138,30 @@ def _check(ratings: Any, models: Any) -> None:
             )
 
 
-def _wrong_parameters(models: Mapping[str, Recommender]) -> dict[str, str]:
-    """What models find wrong with their own parameters, by name; those that are fine are not there."""
-    found = {}
-    for name, model in models.items():
-        try:
-            model.check()
-        except TastespaceError as error:
-            found[name] = str(error)
-        except Exception:
-            continue  # A model may be anybody's: what goes wrong in it is reported where it is fitted.
-    return found
+def _complaint(check: Callable[[], None]) -> str | None:
+    """What a check finds wrong; None if nothing."""
+    try:
+        check()
+    except TastespaceError as error:
+        return str(error)
+    except Exception:
+        pass  # A model may be anybody's: what goes wrong in it is reported where it is fitted.
+    return None
 
 
 def _reason(
-    name: str, models: Mapping[str, Recommender], wrong: Mapping[str, str], train: Ratings, before: tuple[str, ...]
+    name: str, models: Mapping[str, Recommender], wrong: Mapping[str, Any], train: Ratings, before: tuple[str, ...]
 ) -> str | None:
     """Why it is no use to try; None if it may be."""
 
     def own(each: str) -> str | None:
         return wrong.get(each) or unsuitable(models[each], train) or _too_large(models[each], train)
 
-    reason = own(name) or (_cannot_start(models[name]) if before else None)
+    reason = own(name) or (_complaint(partial(check_startable, models[name])) if before else None)
     for start in before if reason is None else ():
         if (why := own(start)) is not None:
             return f"it begins from {start}: {why}"
     return reason
-
-
-def _cannot_start(recommender: Recommender) -> str | None:
-    """Why a model cannot begin from another; None if it can."""
-    try:
-        check_startable(recommender)
-    except TastespaceError as error:
-        return str(error)
-    return None
 
 
 def _too_large(recommender: Recommender, ratings: Ratings) -> str | None:
@@ -200,12 +188,6 @@ def _machine_bytes() -> int | None:
 
 def _gigabytes(n: int) -> str:
     return f"{n / 1e9:,.0f} GB" if n < 1e15 else f"{n / 1e9:.0e} GB"
-
-
-def _kind(split: Split) -> Kind:
-    """What the ratings say, all of them together."""
-    declared = split.test.declared_kind or split.train.declared_kind
-    return declared or guess_kind(np.concatenate([split.train.values, split.test.values])).kind
 
 
 def _relevant(given: Relevant, kind: Kind, split: Split) -> Relevant:

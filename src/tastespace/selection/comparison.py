@@ -12,7 +12,8 @@ import polars as pl
 from tastespace.data.kinds import CHOICES, Kind
 from tastespace.data.splits import Split
 from tastespace.evaluation import resampling
-from tastespace.evaluation.groups import GROUP_SCHEMA, Group, group_records, groups_table
+from tastespace.evaluation.calibration import Calibration
+from tastespace.evaluation.groups import Group, groups_frame, groups_table
 from tastespace.evaluation.metrics.order import ACCURACY, NDCG, TAU
 from tastespace.evaluation.predictions import are_known
 from tastespace.evaluation.report import Report
@@ -51,8 +52,7 @@ class Entry:
     @property
     def coverage(self) -> float | None:
         """How many test ratings lie in their 90 % intervals; None for a model that has no uncertainty."""
-        calibration = None if self.report is None else self.report.calibration
-        return None if calibration is None else calibration[COVERAGE]
+        return self.value(COVERAGE)
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -61,22 +61,22 @@ class Entry:
 
     def value(self, measure: str) -> float | None:
         """A measure; None if it does not have that."""
-        return None if self.report is None else self.report.measures.get(measure)
+        holder = self._holder(measure)
+        return None if holder is None else holder.measures.get(measure)
 
     def interval(self, measure: str) -> Interval | None:
         """The 95 % confidence interval of a measure, if it has one."""
-        if self.report is None:
-            return None
-        calibration = self.report.calibration
-        if measure == COVERAGE and calibration is not None:
-            return calibration.intervals.get(COVERAGE)
-        return self.report.intervals.get(measure)
+        holder = self._holder(measure)
+        return None if holder is None else holder.intervals.get(measure)
+
+    def _holder(self, measure: str) -> Report | Calibration | None:
+        return self.report.calibration if self.report is not None and measure == COVERAGE else self.report
 
     def to_dict(self, k: int) -> dict[str, Any]:
         """The content for JSON: the same names for every model, null for what there is not."""
         figures: dict[str, Any] = {}
         for name, measure in _columns(k).items():
-            value = self.coverage if measure == COVERAGE else self.value(measure)
+            value = self.value(measure)
             figures[name] = None if value is None else plain_number(value)
             figures[f"{name}_low"], figures[f"{name}_high"] = self.interval(measure) or (None, None)
         measures = {} if self.report is None else self.report.measures
@@ -175,13 +175,8 @@ class ModelComparison(TableResult[Entry]):
 
     def to_dict(self) -> dict[str, Any]:
         """The content for JSON: `rows`, one a model, the best first, and the `split`."""
-        return {
-            **super().to_dict(),
-            "split": asdict(self.parts),
-            "measure": self.measure,
-            "k": self.k,
-            "interrupted": self.is_interrupted,
-        }
+        more = {"split": asdict(self.parts), "measure": self.measure, "k": self.k, "interrupted": self.is_interrupted}
+        return super().to_dict() | more
 
     def trace_to_polars(self) -> pl.DataFrame:
         """Held-out errors during the fits: model, step, seconds, rmse."""
@@ -190,8 +185,7 @@ class ModelComparison(TableResult[Entry]):
 
     def groups_to_polars(self) -> pl.DataFrame:
         """By the training ratings of the users: model, training_ratings, members, n, measure, value, low, high."""
-        records = [record for entry in self.ranked for record in group_records(entry.groups, model=entry.model)]
-        return frame_of(records, {"model": pl.String} | GROUP_SCHEMA)
+        return groups_frame("model", {entry.model: entry.groups for entry in self.ranked})
 
     def table(self) -> TextTable:
         """One row a model, the best first: what it achieves and what it costs; why not, for one that failed."""
@@ -231,20 +225,17 @@ class ModelComparison(TableResult[Entry]):
             return "" if value is None else figure(value, entry.interval(measure) if with_interval else None)
 
         ndcg, cost = f"ndcg@{self.k}", entry.cost
-        cells = {}
-        for measure in dict.fromkeys([self.measure, *SMALLER_IS_BETTER]):
-            cells[display_name(measure)] = cell(measure)
-            if measure == self.measure:
-                cells["behind the best"] = _behind(entry, measure)
-        cells["log score"] = cell("log_score", with_interval=False)
-        cells["in 90 %"] = "" if entry.coverage is None else f"{entry.coverage:.3f}"
-        cells[display_name(ndcg)] = cell(ndcg)
-        for name, measure in _of_order(self.k).items():
-            cells[HEADINGS[name]] = cell(measure, with_interval=False)
-        cells["seconds"] = "" if cost is None else _seconds(cost.seconds)
-        cells["processor s"] = "" if cost is None else _seconds(cost.processor_seconds)
-        cells["MB"] = "" if cost is None or cost.memory_mb is None else f"{cost.memory_mb:,.0f}"
-        return cells
+        return {
+            **{display_name(self.measure): cell(self.measure), "behind the best": _behind(entry, self.measure)},
+            **{display_name(measure): cell(measure) for measure in SMALLER_IS_BETTER},
+            "log score": cell("log_score", with_interval=False),
+            "in 90 %": "" if entry.coverage is None else f"{entry.coverage:.3f}",
+            display_name(ndcg): cell(ndcg),
+            **{HEADINGS[name]: cell(measure, with_interval=False) for name, measure in _of_order(self.k).items()},
+            "seconds": "" if cost is None else _seconds(cost.seconds),
+            "processor s": "" if cost is None else _seconds(cost.processor_seconds),
+            "MB": "" if cost is None or cost.memory_mb is None else f"{cost.memory_mb:,.0f}",
+        }
 
     def _note(self) -> str:
         reports = [entry.report for entry in self if entry.report is not None]

@@ -15,13 +15,12 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
@@ -70,19 +69,14 @@ def rungs_of(split: Split, n: int, seed: int) -> tuple[Rung, ...]:
     found = []
     for place in range(affordable):
         share = GROWTH ** (place + 1 - affordable)
-        users = order[: max(1, round(share * split.train.n_users))]
-        found.append(Rung(GROWTH**place, float(share), split if share == 1 else _part(split, users)))
+        users = Vocabulary(split.train.users.at(np.sort(order[: max(1, round(share * split.train.n_users))])))
+        theirs = (_of_users(ratings, users) for ratings in (split.train, split.test))
+        found.append(Rung(GROWTH**place, float(share), split if share == 1 else Split(*theirs)))
     return tuple(found)
 
 
-def _part(split: Split, user_rows: NDArray[np.int64]) -> Split:
-    """What these users have on either side."""
-    users = Vocabulary(split.train.users.at(np.sort(user_rows)))
-
-    def theirs(ratings: Ratings) -> Ratings:
-        return ratings.take(np.flatnonzero(users.rows_of(ratings.users.ids)[ratings.user_rows] >= 0))
-
-    return Split(theirs(split.train), theirs(split.test))
+def _of_users(ratings: Ratings, users: Vocabulary) -> Ratings:
+    return ratings.take(np.flatnonzero(users.rows_of(ratings.users.ids)[ratings.user_rows] >= 0))
 
 
 def require_optuna() -> None:
@@ -122,16 +116,13 @@ class Search:
             self._study = optuna.create_study(direction=_direction(is_smaller_better), pruner=pruner)
             self._study.add_trials(before)
 
-    def __len__(self) -> int:
-        """How many trials have ended."""
-        return len(self._study.get_trials(deepcopy=False))
-
     def ask(self) -> Trial:
         """The next setting: `trial.params`."""
         import optuna
 
         with quiet():
-            drawn = int(derive(self._seed, "trial", len(self)).integers(1 << 32))
+            n_ended = len(self._study.get_trials(deepcopy=False))
+            drawn = int(derive(self._seed, "trial", n_ended).integers(1 << 32))
             self._study.sampler = optuna.samplers.TPESampler(seed=drawn, n_startup_trials=RANDOM_TRIALS)
             return self._study.ask(self._space)
 
@@ -148,11 +139,9 @@ class Search:
         with quiet():
             for name, content in kept.items():
                 trial.set_user_attr(name, content)
-            if value is None:
-                return self._study.tell(trial, state=TrialState.FAIL)
-            if is_complete:
+            if value is not None and is_complete:
                 return self._study.tell(trial, value)
-            return self._study.tell(trial, state=TrialState.PRUNED)
+            return self._study.tell(trial, state=TrialState.FAIL if value is None else TrialState.PRUNED)
 
 
 def _distribution(part: Range | Choice) -> BaseDistribution:
@@ -169,66 +158,40 @@ def _direction(is_smaller_better: bool) -> Literal["minimize", "maximize"]:
     return "minimize" if is_smaller_better else "maximize"
 
 
-class Journal:
-    """The trials of a run, in a folder or, without one, in memory."""
+def begin_run(
+    folder: Path | None, held: ExitStack, *, resume: bool, is_smaller_better: bool, run: Mapping[str, Any]
+) -> Study:
+    """The trials of a run that have ended, in a folder or, without one, in memory.
 
-    def __init__(self, study: Study, lock: Lock | None) -> None:
-        self._study, self._lock = study, lock
-
-    @classmethod
-    def begin(cls, folder: Path | None, *, resume: bool, is_smaller_better: bool, run: Mapping[str, Any]) -> Journal:
-        """The journal of this run, found or to be made. `run` is what makes it this one, by name."""
-        if folder is None:
-            return cls(_study(None, is_smaller_better), None)
-        file, run = folder / FILE, json.loads(json.dumps(run))
-        check_folder(folder, resume=resume)
-        if resume and not file.exists():
-            warn(f"there is no search in {folder} yet: it starts from the beginning", CheckpointWarning)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = Lock(folder / LOCK)
-            _check_lines(file)
-        except BlockingIOError:
-            raise CheckpointError(
-                f"another search is writing to {folder}; wait for it, stop it, or take another folder"
-            ) from None
-        except OSError as error:
-            if isinstance(error, CheckpointError):
-                raise
-            raise CheckpointError(
-                f"{folder} cannot be written to ({error.strerror or error}); expected a folder for the search"
-            ) from error
-        journal = cls(_study(file, is_smaller_better), lock)
-        known = journal._study.user_attrs.get(RUN)
-        if known is None:
-            journal._set(RUN, run)
-        else:
-            _require_same(known, run, folder)
-        return journal
-
-    def trials(self) -> list[FrozenTrial]:
-        """Those that have ended."""
-        return self._study.get_trials()
-
-    def defaults(self) -> float | None:
-        """What the model achieves as it is, if that is known already."""
-        return self._study.user_attrs.get(DEFAULTS)
-
-    def keep_defaults(self, value: float) -> None:
-        self._set(DEFAULTS, value)
-
-    def keep(self, trial: FrozenTrial) -> None:
+    Nobody else writes to the folder until `held` is left. `run` is what makes a run this one, by name: a folder of
+    another is refused.
+    """
+    if folder is None:
+        return _study(None, is_smaller_better)
+    file, run = folder / FILE, json.loads(json.dumps(run))
+    check_folder(folder, resume=resume)
+    if resume and not file.exists():
+        warn(f"there is no search in {folder} yet: it starts from the beginning", CheckpointWarning)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held.callback(Lock(folder / LOCK).release)
+        _check_lines(file)
+    except CheckpointError:
+        raise
+    except BlockingIOError:
+        raise CheckpointError(
+            f"another search is writing to {folder}; wait for it, stop it, or take another folder"
+        ) from None
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder} cannot be written to ({error.strerror or error}); expected a folder for the search"
+        ) from error
+    study = _study(file, is_smaller_better)
+    if RUN not in study.user_attrs:
         with quiet():
-            self._study.add_trial(trial)
-
-    def _set(self, name: str, value: Any) -> None:
-        with quiet():
-            self._study.set_user_attr(name, value)
-
-    def close(self) -> None:
-        """Let others have the folder."""
-        if self._lock is not None:
-            self._lock.release()
+            study.set_user_attr(RUN, run)
+    _require_same(study.user_attrs[RUN], run, folder)
+    return study
 
 
 def check_folder(folder: Path, *, resume: bool) -> None:

@@ -114,16 +114,13 @@ class RankChoices(TableResult[RankChoice]):
 
     def table(self) -> TextTable:
         """Chosen rank, how likely that is, error, seconds."""
-        rows = tuple(
-            (
-                *(entry.method, str(entry.rank)),
-                UNDEFINED if entry.probability is None else f"{entry.probability:.2f}",
-                *(figure(entry.rmse), f"{entry.seconds:.1f}"),
-            )
-            for entry in self
-        )
+
+        def row(entry: RankChoice) -> tuple[str, ...]:
+            likely = UNDEFINED if entry.probability is None else f"{entry.probability:.2f}"
+            return entry.method, str(entry.rank), likely, figure(entry.rmse), f"{entry.seconds:.1f}"
+
         title = f"the number of factors, chosen on {self.n_train:,} ratings; errors on {self.n_test:,} others"
-        return TextTable(title, ("method", "rank", "probability", "RMSE", "seconds"), rows)
+        return TextTable(title, ("method", "rank", "probability", "RMSE", "seconds"), tuple(map(row, self)))
 
 
 def choose_rank(
@@ -217,28 +214,22 @@ class _Chooser:
     def choice(self, method: RankMethod) -> RankChoice:
         """The choice of a method, and how long it took."""
         begun, observer = time.perf_counter(), renamed(method, self.observer)
-        if method == "reversible-jump":
-            found = self._by_jumps(observer)
-        else:
-            found = self._by_grid(observer) if method == "grid" else self._by_shrinkage(method, observer)
+        others = {"reversible-jump": self._by_jumps, "grid": self._by_grid}
+        found = others[method](observer) if method in others else self._by_shrinkage(method, observer)
         return replace(found, seconds=time.perf_counter() - begun)
 
     def _by_jumps(self, observer: Observer) -> RankChoice:
         train, test = self.split.train, self.split.test
-        made = self.jumps.run(
-            train,
-            self.max_rank,
-            seed=self.seed,
-            asked=(train.users.rows_of(test.user_ids()), train.items.rows_of(test.item_ids())),
-            threads=thread_counts.resolve(self.threads),
-            observer=observer,
-        )
+        asked = train.users.rows_of(test.user_ids()), train.items.rows_of(test.item_ids())
+        threads = thread_counts.resolve(self.threads)
+        made = self.jumps.run(train, self.max_rank, seed=self.seed, asked=asked, threads=threads, observer=observer)
         assert made.predicted is not None
         path, plan = made.trace, made.plan
         trace = RankTrace(path["loss"], path["rank"], path["temperature"], plan.before_draws, plan.until_quench)
         error = rmse(made.predicted, test.values)
-        found = RankChoice("reversible-jump", made.rank, error, 0.0, made.posterior, trace=trace)
-        return replace(found, cooled_rank=made.cooled_rank)
+        return RankChoice(
+            "reversible-jump", made.rank, error, 0.0, made.posterior, cooled_rank=made.cooled_rank, trace=trace
+        )
 
     def _by_shrinkage(self, method: str, observer: Observer) -> RankChoice:
         settings = {"n_factors": "auto", "prior": f"{PRIORS[method]}:max_factors={self.max_rank}"}
@@ -274,9 +265,8 @@ def _trace(outcome: Outcome, rank: int) -> RankTrace | None:
     if trace is None:
         return None
     loss = _mean_over_chains(trace.quantities[NOISE] ** 2)
-    ranks = np.full(len(loss), float(rank))
-    if ACTIVE in trace.quantities:
-        ranks = _mean_over_chains(trace.quantities[ACTIVE])
+    active = trace.quantities.get(ACTIVE)
+    ranks = np.full(len(loss), float(rank)) if active is None else _mean_over_chains(active)
     return RankTrace(loss, ranks, first=trace.warmup)
 
 

@@ -6,6 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -16,28 +17,27 @@ from tastespace.data.kinds import CHOICES
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split, random_split
 from tastespace.errors import InvalidParameterError, TastespaceWarning
-from tastespace.evaluation.evaluate import evaluate
-from tastespace.evaluation.metrics.binary import BY_USER
-from tastespace.evaluation.metrics.order import NDCG as NDCG_RATED
-from tastespace.evaluation.metrics.order import OF_ORDER
+from tastespace.evaluation.evaluate import OF_UNCERTAIN, evaluate
+from tastespace.evaluation.metrics import binary, order
 from tastespace.evaluation.resampling import UNDEFINED, counted, display_name, figure
 from tastespace.models import MODELS, Recommender
 from tastespace.models.base.parameters import Choice, Range, SearchSpace, check_int, check_number
 from tastespace.models.registry import suited
 from tastespace.progress import Observer, Progress, silent
 from tastespace.randomness import resolve
-from tastespace.selection.search import Journal, Rung, Search, check_folder, require_optuna, rungs_of
+from tastespace.selection.search import DEFAULTS, Rung, Search, begin_run, check_folder, quiet, require_optuna, rungs_of
 from tastespace.selection.trials import Task, attempt, run
 from tastespace.tables import TableResult, TextTable
 
 if TYPE_CHECKING:
+    from optuna import Study
     from optuna.trial import FrozenTrial
 
 
 SMALLER_IS_BETTER = ("rmse", "mae", "crps", "log_loss", "ece")
 OF_LISTS = ("ndcg", "ndcg_binary", "recall", "precision", "hit_rate", "mrr", "map", "auc")  # larger is better
-KNOWN = (*SMALLER_IS_BETTER, "log_score", *OF_ORDER, "yes_no_auc", BY_USER, *OF_LISTS)
-WITH_LENGTH = (NDCG_RATED, *(name for name in OF_LISTS if name != "auc"))
+KNOWN = (*SMALLER_IS_BETTER, "log_score", *order.OF_ORDER, "yes_no_auc", binary.BY_USER, *OF_LISTS)
+WITH_LENGTH = (order.NDCG, *(name for name in OF_LISTS if name != "auc"))
 DEFAULT_K = 10
 
 
@@ -62,14 +62,9 @@ class Goal:
 
     def value(self, recommender: Recommender, split: Split, observer: Observer = silent) -> float:
         """The measure of a fitted model on the held-out part."""
+        lists, uncertainty = self.name in OF_LISTS, self.name in OF_UNCERTAIN
         report = evaluate(
-            recommender,
-            split,
-            k=self.k,
-            ranking=self.name in OF_LISTS,
-            groups=False,
-            calibration=self.name in ("crps", "log_score"),
-            bootstrap=0,
+            recommender, split, k=self.k, ranking=lists, groups=False, calibration=uncertainty, bootstrap=0
         )
         if self.measure not in report.measures:
             raise InvalidParameterError(
@@ -97,7 +92,7 @@ def goal_of(measure: str | None, recommender: Recommender, ratings: Ratings) -> 
 
 
 Ending = Literal["trials", "time", "interrupt"]
-DEFAULTS = "as it is"  # the row of a model with its defaults
+AS_IT_IS = "as it is"  # the row of a model with its defaults
 
 
 @dataclass(frozen=True)
@@ -215,24 +210,20 @@ class TuneResult(TableResult[TuneTrial]):
     def table(self, n: int | None = None) -> TextTable:
         """One row a setting, the best first, and the model as it is; the first n of them."""
         names, tried = self._names(), self.ranked[:n]
-        rows = [
-            (
-                *(str(trial.number), *(_text(trial.settings.get(name)) for name in names)),
-                *(UNDEFINED if trial.value is None else figure(trial.value), f"{trial.users:.0%}"),
-            )
-            for trial in tried
-        ]
+
+        def row(trial: TuneTrial) -> tuple[str, ...]:
+            value = UNDEFINED if trial.value is None else figure(trial.value)
+            return str(trial.number), *(_text(trial.settings.get(name)) for name in names), value, f"{trial.users:.0%}"
+
+        rows = [row(trial) for trial in tried]
         place = sum(map(self._beats_defaults, tried))
-        rows.insert(place, (DEFAULTS, *([""] * len(names)), figure(self.defaults), "100%"))
+        rows.insert(place, (AS_IT_IS, *([""] * len(names)), figure(self.defaults), "100%"))
         left = len(self.trials) - len(tried)
         measure = display_name(self.goal.measure)
-        return TextTable(
-            f"Settings of {self.model}, best first: {counted(len(self.trials), 'trial')}, judged by {measure} of "
-            f"{self.held_out:,} of {counted(self.ratings, 'rating')}",
-            ("trial", *names, measure, "users"),
-            tuple(rows),
-            f"and {left} more" if left else "",
-        )
+        judged = f"judged by {measure} of {self.held_out:,} of {counted(self.ratings, 'rating')}"
+        title = f"Settings of {self.model}, best first: {counted(len(self.trials), 'trial')}, {judged}"
+        note = f"and {left} more" if left else ""
+        return TextTable(title, ("trial", *names, measure, "users"), tuple(rows), note)
 
     def __repr__(self) -> str:
         return f"<TuneResult of {self.model}: {display_name(self.goal.measure)} {figure(self.value)}, {self.settings}>"
@@ -290,20 +281,13 @@ def tune(
         check_folder(where, resume=resume)
     elif resume:
         raise InvalidParameterError("resume is True without a folder; expected the folder of the search to resume")
-    fixed = dict(fixed or {})
-    base = suited(MODELS[model], ratings).set_params(**{"seed": resolve(seed), **fixed, "threads": threads})
+    fixed, seed = dict(fixed or {}), resolve(seed)
+    base = suited(MODELS[model], ratings).set_params(**{"seed": seed, **fixed, "threads": threads})
     base.check()
     space, goal = space_of(model, ratings, fixed, ranges), goal_of(measure, base, ratings)
-    split = random_split(ratings, share, seed=resolve(seed))
-    search = _Run(
-        base=base,
-        space=space,
-        goal=goal,
-        ratings=ratings,
-        rungs=rungs_of(split, rungs, resolve(seed)),
-        until=math.inf if seconds is None else time.monotonic() + seconds,
-        observer=observer,
-    )
+    split = random_split(ratings, share, seed=seed)
+    parts, until = rungs_of(split, rungs, seed), math.inf if seconds is None else time.monotonic() + seconds
+    search = _Run(base, space, goal, ratings, parts, until, observer)
     same = {
         "ratings": ratings.fingerprint()[:16],
         "model": model,
@@ -311,22 +295,20 @@ def tune(
         "space": {name: part.describe(ratings) for name, part in space.items()},
         "measure": goal.measure,
         "share": share,
-        "rungs": len(search.rungs),
+        "rungs": len(parts),
         "seed": seed,
     }
-    journal = Journal.begin(where, resume=resume, is_smaller_better=goal.is_smaller_better, run=same)
-    began = time.monotonic()
-    try:
-        defaults, found, ended_by = search.all_trials(journal, trials, resolve(seed))
-    finally:
-        journal.close()
+    with ExitStack() as held:
+        kept = begin_run(where, held, resume=resume, is_smaller_better=goal.is_smaller_better, run=same)
+        began = time.monotonic()
+        defaults, found, ended_by = search.all_trials(kept, trials, seed)
     return TuneResult(
         entries=tuple(search.trial_of(trial) for trial in found),
         model=model,
         goal=goal,
         defaults=defaults,
         parameters=base.get_params(),
-        shares=tuple(rung.share for rung in search.rungs),
+        shares=tuple(rung.share for rung in parts),
         held_out=len(split.test),
         ratings=len(ratings),
         seconds=time.monotonic() - began,
@@ -349,10 +331,7 @@ def _check(ratings: Any, model: Any, trials: Any, seconds: Any, share: Any, rung
 
 
 def space_of(
-    model: str,
-    ratings: Ratings,
-    fixed: Mapping[str, Any],
-    ranges: Mapping[str, tuple[float, float]] | None = None,
+    model: str, ratings: Ratings, fixed: Mapping[str, Any], ranges: Mapping[str, tuple[float, float]] | None = None
 ) -> SearchSpace:
     """What is searched of a model: its space, less what is fixed, with other ends where they are given."""
     usual = MODELS[model].search_space
@@ -393,15 +372,16 @@ class _Run:
     until: float
     observer: Observer
 
-    def all_trials(self, journal: Journal, trials: int, seed: int) -> tuple[float, list[FrozenTrial], Ending]:
+    def all_trials(self, kept: Study, trials: int, seed: int) -> tuple[float, list[FrozenTrial], Ending]:
         """What the model achieves as it is, all trials, and why there are no more."""
-        defaults = journal.defaults()
+        defaults: float | None = kept.user_attrs.get(DEFAULTS)
         if defaults is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TastespaceWarning)
                 defaults = float(run(self._task({}, self.rungs[-1]), self.rungs[-1].split, self._fitting).value)
-            journal.keep_defaults(defaults)
-        found = journal.trials()
+            with quiet():
+                kept.set_user_attr(DEFAULTS, defaults)
+        found = kept.get_trials()
         search = Search(self.space, is_smaller_better=self.goal.is_smaller_better, seed=seed, before=found)
         try:
             while len(found) < trials:
@@ -409,7 +389,8 @@ class _Run:
                 ended = self._trial(search)
                 if ended is None:
                     return defaults, found, "time"
-                journal.keep(ended)
+                with quiet():
+                    kept.add_trial(ended)
                 found.append(ended)
         except KeyboardInterrupt:
             return defaults, found, "interrupt"
@@ -418,8 +399,6 @@ class _Run:
 
     def _trial(self, search: Search) -> FrozenTrial | None:
         """One trial, rung by rung; None if the time is up before it has ended: then it is as if it had not begun."""
-        if time.monotonic() >= self.until:
-            return None
         began, trial, warned = time.monotonic(), search.ask(), dict[str, None]()
         for rung in self.rungs:
             if time.monotonic() >= self.until:
@@ -448,12 +427,6 @@ class _Run:
     def trial_of(self, trial: FrozenTrial) -> TuneTrial:
         """A trial of Optuna as people read it."""
         kept, values = trial.user_attrs, trial.intermediate_values
-        return TuneTrial(
-            number=trial.number + 1,
-            settings={name: part.value(trial.params[name], self.ratings) for name, part in self.space.items()},
-            value=None if kept["error"] is not None else values[max(values)],
-            users=kept["users"],
-            seconds=kept["seconds"],
-            warnings=tuple(kept["warnings"]),
-            error=kept["error"],
-        )
+        settings = {name: part.value(trial.params[name], self.ratings) for name, part in self.space.items()}
+        value = None if kept["error"] is not None else values[max(values)]
+        return TuneTrial(trial.number + 1, settings, value, **kept | {"warnings": tuple(kept["warnings"])})

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from anyio import CapacityLimiter
-from fastapi import Request, Security
+from fastapi import HTTPException, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from tastespace.service.answering import Answerer
 from tastespace.service.live_model import LiveModel
 from tastespace.service.maps import Maps
-from tastespace.service.middleware import ProblemError, Rates
+from tastespace.service.middleware import Rates
 from tastespace.service.monitoring import Metrics
 from tastespace.service.settings import Keys, Settings
 from tastespace.service.store import Store
@@ -80,7 +80,7 @@ def _limit_rate(request: Request, client: str) -> str:
     request.state.client = client
     wait = context.rates.wait(client)
     if wait:
-        raise ProblemError(
+        raise HTTPException(
             429,
             f"more than {context.settings.rate:g} requests per second; wait {wait:.1f} seconds",
             {"Retry-After": str(int(wait) + 1)},
@@ -97,10 +97,10 @@ def _authenticate(request: Request, scope: str, token: HTTPAuthorizationCredenti
     if found is None or found.has_expired(datetime.now(UTC)):
         _limit_rate(request, _address(request))  # Guessing keys is limited like any other request.
         reason = "the API key is unknown" if found is None else "the API key has expired; ask for a new one"
-        raise ProblemError(401, "send an API key: Authorization: Bearer KEY" if secret is None else reason, CHALLENGE)
+        raise HTTPException(401, "send an API key: Authorization: Bearer KEY" if secret is None else reason, CHALLENGE)
     name = _limit_rate(request, f"key {found.name}")
     if not found.allows(scope):
-        raise ProblemError(403, f"the scope of the API key is {found.scope}; this needs {scope}")
+        raise HTTPException(403, f"the scope of the API key is {found.scope}; this needs {scope}")
     return name
 
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import polars as pl
-
-from tastespace.data.vocabulary import Vocabulary
-from tastespace.errors import InvalidParameterError, UnknownIdError
+from tastespace.errors import InvalidParameterError
 from tastespace.models.base.policies import policy_of
 from tastespace.models.base.query import Query
 from tastespace.models.base.results import Lists
@@ -25,15 +22,6 @@ NOBODY = "you"  # whose history was sent, and no name
 MAX_QUESTIONS = 100  # Each takes as long as a list, and nobody answers more.
 
 
-@dataclass(eq=False)
-class Basis:
-    """What a question goes by: what is believed already, or else ratings."""
-
-    version: int = 0
-    known: Known | None = None  # of a user; concluded, if it was not there
-    history: dict[str, float] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, eq=False)
 class Answerer:
     """Answers with one version of the model."""
@@ -46,31 +34,20 @@ class Answerer:
     def recommendations(self, wanted: RecommendationRequest) -> str:
         """As JSON: the same question about the same ratings has the same answer, which is kept for a while."""
         self._limit("n", wanted.n)
-        basis = self._basis(wanted)
+        known = self._known(wanted)
         question = "" if wanted.user is None else wanted.model_dump_json()
-        kept = None if basis.known is None else basis.known.answers.get(question)
+        kept = known.answers.get(question)
         if kept is not None:
-            self.metrics.believed(was_kept=True)
             return kept
-        answer = as_json(self._recommended(wanted, basis))
-        if basis.known is not None:
-            self.loaded.keep_answer(basis.known, question, answer)
+        answer = as_json(self._recommended(wanted, known.query))
+        if wanted.user is not None:
+            self.loaded.keep_answer(known, question, answer)
         return answer
 
-    def _recommended(self, wanted: RecommendationRequest, basis: Basis) -> dict[str, Any]:
-        query, model = self._about(wanted, basis), self.loaded.recommender
-        ranking = model.recommend(
-            query,
-            wanted.n,
-            policy=wanted.policy,
-            exclude=wanted.exclude or "seen",
-            include_seen=wanted.include_seen,
-            only=wanted.only,
-            where=wanted.where,
-            diversity=wanted.diversity,
-            popularity_damping=wanted.popularity_damping,
-            uncertainty=wanted.uncertainty,
-        )
+    def _recommended(self, wanted: RecommendationRequest, query: Query) -> dict[str, Any]:
+        model = self.loaded.recommender
+        options = wanted.model_dump(exclude={"user", "history", "explain", "exclude"})
+        ranking = model.recommend(query, exclude=wanted.exclude or "seen", **options)
         explanation = None
         if wanted.explain and (ranking.item_rows >= 0).any():
             explanation = model.explain(query, ranking.item_ids.drop_nulls())
@@ -86,8 +63,7 @@ class Answerer:
 
     def predictions(self, wanted: PredictionRequest) -> dict[str, Any]:
         self._limit("the number of items", len(wanted.items))
-        basis = self._basis(wanted)
-        prediction = self.loaded.recommender.predict(self._about(wanted, basis), wanted.items)
+        prediction = self.loaded.recommender.predict(self._known(wanted).query, wanted.items)
         rows = prediction.to_dict(wanted.coverage)["predictions"]
         for row in rows:
             del row["user"]
@@ -101,15 +77,9 @@ class Answerer:
 
     def questions(self, wanted: QuestionRequest) -> dict[str, Any]:
         self._limit("n", wanted.n, MAX_QUESTIONS)
-        basis = self._basis(wanted)
-        questions = self.loaded.recommender.ask(
-            self._about(wanted, basis),
-            wanted.n,
-            exclude=wanted.exclude or "seen",
-            only=wanted.only,
-            where=wanted.where,
-            goal=wanted.goal,
-        )
+        options = wanted.model_dump(exclude={"user", "history", "exclude"})
+        query = self._known(wanted).query
+        questions = self.loaded.recommender.ask(query, exclude=wanted.exclude or "seen", **options)
         answer = self._listed(questions) | {"user": wanted.user}
         trained, items = self.loaded.recommender.ratings_, answer["items"]
         about = attributes_of(trained, trained.items.rows_of([item["item"] for item in items]))
@@ -128,7 +98,7 @@ class Answerer:
         return answer | {"items": items, "model": self.loaded.version, "remarks": lists.remarks}
 
     def place(self, about: UserMessage, shown: TasteMap) -> dict[str, Any]:
-        query = self._about(about, self._basis(about))
+        query = self._known(about).query
         return {
             "user": about.user,
             "model": self.loaded.version,
@@ -138,31 +108,21 @@ class Answerer:
             **place_content(user_place(shown, query)),
         }
 
-    def _basis(self, about: UserMessage) -> Basis:
-        """What there is to go by, before the model is asked."""
-        if about.history is not None:
-            if about.user is not None:
-                raise InvalidParameterError(
-                    "got a user and a history; expected one of them: ratings of users are stored"
-                )
-            return Basis(history=about.history)
+    def _known(self, about: UserMessage) -> Known:
+        """What is believed of the user, from their ratings up to now; of a new user, from the history that was sent."""
         if about.user is None:
-            return Basis()
+            return Known(0, self.loaded.about(NOBODY, about.history or {}, is_sent=True))
+        if about.history is not None:
+            raise InvalidParameterError("got a user and a history; expected one of them: ratings of users are stored")
         # The version is read first: a rating that comes between the two makes the belief newer than it is said to be,
         # which costs one more fold-in and never answers with what is past.
         version = self.store.person(about.user).version
         known = self.loaded.known(about.user, version)
-        return Basis(version, known) if known is not None else Basis(version, history=self.store.history(about.user))
-
-    def _about(self, about: UserMessage, basis: Basis) -> Query:
-        """The user with their ratings."""
-        if about.user is None:
-            return self.loaded.about(NOBODY, basis.history, is_sent=True)
-        self.metrics.believed(was_kept=basis.known is not None)
-        if basis.known is None:
-            basis.known = Known(basis.version, self.loaded.about(about.user, basis.history))
-            self.loaded.keep(about.user, basis.known)
-        return basis.known.query
+        self.metrics.believed(was_kept=known is not None)
+        if known is None:
+            known = Known(version, self.loaded.about(about.user, self.store.history(about.user)))
+            self.loaded.keep(about.user, known)
+        return known
 
     def _limit(self, name: str, n: int, largest: int = sys.maxsize) -> None:
         largest = min(largest, self.max_items)
@@ -173,15 +133,3 @@ class Answerer:
 def as_json(content: dict[str, Any]) -> str:
     """As text. The content is ours and plain, and need not be looked through again."""
     return json.dumps(content, ensure_ascii=False, allow_nan=False)
-
-
-def known_item(loaded: Loaded, item: str) -> int:
-    """The row of an item; an unknown one is an error."""
-    row = int(loaded.recommender.ratings_.items.rows_of([item])[0])
-    if row < 0:
-        raise UnknownIdError(f"the model knows no item {item!r}")
-    return row
-
-
-def ids_of(vocabulary: Vocabulary, rows: Any) -> list[str]:
-    return vocabulary.at(rows).cast(pl.String).to_list()

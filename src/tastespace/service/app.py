@@ -6,8 +6,7 @@ import os
 import threading
 import warnings
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from contextlib import asynccontextmanager, closing
 
 from fastapi import FastAPI
 from pydantic.warnings import UnsupportedFieldAttributeWarning
@@ -35,13 +34,10 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]", "testserver")
 def prepare(settings: Settings, observer: Observer = silent) -> int:
     """Migrate the database, and import the model's ratings into an empty one; the number of imported ratings."""
     check_access(settings)
-    store = Store(settings.database_url)
-    try:
+    with closing(Store(settings.database_url)) as store:
         store.migrate()
         recommender = artifact.load(settings.model, with_index=False)
         return store.import_ratings(recommender.ratings_, recommender.ratings_.fingerprint(), observer)
-    finally:
-        store.close()
 
 
 def check_access(settings: Settings) -> None:
@@ -59,9 +55,8 @@ def create_app(settings: Settings) -> FastAPI:
     check_access(settings)
     store = Store(settings.database_url)
     metrics, shutdown = Metrics(), Shutdown()
-    model_folder, versions = Path(settings.model).resolve(), Versions(settings.folder / "versions")
-    kept = (settings.cached_users, settings.kept_versions)
-    live = LiveModel(model_folder, store, versions, *kept, metrics.answers)
+    versions = Versions(settings.folder / "versions")
+    live = LiveModel(settings, store, versions, metrics.answers)
     maps = Maps(settings.folder / "maps", versions)
     context = Context(settings, read_keys(settings.keys), store, live, metrics, Rates(settings.rate), maps)
 

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
 from tastespace.errors import InvalidParameterError
-from tastespace.progress import Observer, silent
+from tastespace.progress import Observer
 from tastespace.service.app import prepare
 from tastespace.service.monitoring import FOLDER_VARIABLE, log_config
 from tastespace.service.settings import SETTINGS_VARIABLE, Settings
@@ -80,13 +80,7 @@ HEALTHY_SECONDS = 120  # for a worker to report that it is alive: loading a larg
 PROTOCOL: dict[str, Any] = {"loop": "asyncio", "http": HeaderLimit}
 
 
-def launch(
-    settings: Settings,
-    *,
-    level: str = "INFO",
-    observer: Observer = silent,
-    ready: Callable[[Settings, int], None] = lambda settings, n_imported: None,
-) -> None:
+def launch(settings: Settings, *, level: str, observer: Observer, ready: Callable[[Settings, int], None]) -> None:
     """Serve until stopped. `ready` gets the settings with the port in use, and the number of imported ratings."""
     share_one_heap()
     settings = replace(settings, port=_free_port(settings))

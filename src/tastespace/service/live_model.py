@@ -22,6 +22,7 @@ from tastespace.errors import ArtifactError, InvalidParameterError, TastespaceEr
 from tastespace.models import Recommender
 from tastespace.models.base.query import Query
 from tastespace.report.model_story import model_outline, model_story
+from tastespace.service.settings import Settings
 from tastespace.service.store import Activation, Store
 from tastespace.storage import link, replace_folder
 
@@ -38,8 +39,19 @@ class Versions:
     def take(self, model: Path) -> str:
         """Keep the artifact as it is now, whatever becomes of it: the same files, linked where that is possible."""
         version = self.name_of(model)
-        if not self.path(version).is_dir():
-            self._link(model, [artifact.MANIFEST, *artifact.read_manifest(model)["files"]], version)
+        if self.path(version).is_dir():
+            return version
+        files = [artifact.MANIFEST, *artifact.read_manifest(model)["files"]]
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with replace_folder(self.path(version), keep=True) as new:
+                for name in files:
+                    link(model / name, new / name)
+        except ArtifactError:
+            raise
+        except OSError as error:
+            if not self.path(version).is_dir():  # Otherwise another worker was faster.
+                raise ArtifactError(f"{model} cannot be kept in {self.folder}: {error.strerror or error}") from error
         return version
 
     def name_of(self, model: Path) -> str:
@@ -63,19 +75,6 @@ class Versions:
             if entry.is_dir() and entry.name not in kept and not entry.name.startswith("."):
                 shutil.rmtree(entry, ignore_errors=True)
 
-    def _link(self, model: Path, names: list[str], version: str) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with replace_folder(self.path(version), keep=True) as new:
-                for name in names:
-                    link(model / name, new / name)
-        except OSError as error:
-            if isinstance(error, ArtifactError):
-                raise
-            if self.path(version).is_dir():
-                return  # Another worker was faster.
-            raise ArtifactError(f"{model} cannot be kept in {self.folder}: {error.strerror or error}") from error
-
 
 log = logging.getLogger("tastespace.service")
 MAX_ANSWERS, MAX_ANSWER_LENGTH = 8, 1 << 16  # kept of a user; letters of one, with its question
@@ -98,10 +97,10 @@ class Loaded:
     """
 
     version: str
-    activation: int
     recommender: Recommender
     manifest: dict[str, Any]
     max_users: int
+    activation: int = 0  # by which it answers now
     _users: OrderedDict[str, Known] = field(default_factory=OrderedDict)
     _keeping: threading.Lock = field(default_factory=threading.Lock)
 
@@ -168,26 +167,23 @@ class Loaded:
         return np.bincount(ratings.item_rows, minlength=ratings.n_items)
 
 
+@dataclass(eq=False)
 class LiveModel:
     """The current version, the same in every worker."""
 
-    def __init__(
-        self,
-        model: Path,
-        store: Store,
-        versions: Versions,
-        max_users: int,
-        kept_versions: int,
-        changed: Callable[[int], None] = lambda activation: None,
-    ) -> None:
-        """`changed` hears the number of the activation that answers from now on."""
-        self._changed = changed
-        self._model, self._store, self._versions = model, store, versions
-        self._max_users, self._kept_versions = max_users, kept_versions
-        self._swapping = threading.Lock()
-        self._current: Loaded | None = None
-        self._refused: int | None = None  # an activation that could not be loaded here
-        self._stopped = threading.Event()
+    settings: Settings
+    store: Store
+    versions: Versions
+    changed: Callable[[int], None]  # hears the number of the activation that answers from now on
+    _swapping: threading.Lock = field(default_factory=threading.Lock)
+    _current: Loaded | None = None
+    _refused: int | None = None  # an activation that could not be loaded here
+    _stopped: threading.Event = field(default_factory=threading.Event)
+
+    @cached_property
+    def _folder(self) -> Path:
+        """The artifact, which may be replaced at any time."""
+        return Path(self.settings.model).resolve()
 
     @property
     def current(self) -> Loaded:
@@ -197,21 +193,20 @@ class LiveModel:
 
     def start(self) -> None:
         """Load what answered last; a model that is new to the database becomes the first version."""
-        activation = self._store.activation()
-        if activation is None or not self._versions.path(activation.version).is_dir():
-            version = self._versions.take(self._model)
-            loaded = self._load(version, 0)  # Tried before it is made known.
-            activation = self._store.activate(version, "start")
+        activation = self.store.activation()
+        if activation is None or not self.versions.path(activation.version).is_dir():
+            version = self.versions.take(self._folder)
+            loaded = self._load(version)  # Tried before it is made known.
+            activation = self.store.activate(version, "start")
             self._answer_with(loaded, activation.id)
             return
-        self._answer_with(self._load(activation.version, activation.id), activation.id)
+        self._answer_with(self._load(activation.version), activation.id)
         self._warn_if_another_waits()
 
     def reload(self) -> Activation:
         """The artifact as it is now becomes the version that answers, in every worker; a bad one changes nothing."""
         with self._swapping:
-            version = self._versions.take(self._model)
-            return self._activate(version, "reload")
+            return self._activate(self.versions.take(self._folder), "reload")
 
     def roll_back(self) -> Activation:
         """Back to the version before."""
@@ -221,27 +216,20 @@ class LiveModel:
                 raise InvalidParameterError("there is no version before this one to go back to")
             return self._activate(before, "rollback")
 
-    def versions(self) -> list[Activation]:
-        return self._store.activations(20)
-
-    def refresh(self) -> bool:
+    def refresh(self) -> None:
         """Follow the database: another worker may have activated another version."""
-        activation = self._store.activation()
-        if activation is None or activation.id == self.current.activation or activation.id == self._refused:
-            return False
+        activation = self.store.activation()
+        if activation is None or activation.id in (self.current.activation, self._refused):
+            return
         with self._swapping:
             if activation.id == self.current.activation:
-                return False
+                return
             try:
-                is_same = activation.version == self.current.version
-                loaded = self.current if is_same else self._load(activation.version, activation.id)
-                self._answer_with(loaded, activation.id)
+                self._answer_with(self._load(activation.version), activation.id)
+                log.info("the version %s answers now", activation.version)
             except TastespaceError as error:
                 self._refused = activation.id
                 log.error("cannot load the version %s: %s", activation.version, error)
-                return False
-        log.info("the version %s answers now", activation.version)
-        return True
 
     def follow(self, seconds: float) -> None:
         """Look for another version now and then, until told to stop."""
@@ -260,55 +248,48 @@ class LiveModel:
     def _before(self) -> str | None:
         """The version that answered before the current one began to, rollbacks themselves not counted."""
         stack: list[str] = []
-        for activation in reversed(self._store.activations(1000)):
+        for activation in reversed(self.store.activations(1000)):
             if activation.reason == "rollback" and len(stack) > 1:
                 stack.pop()
             elif not stack or stack[-1] != activation.version:
                 stack.append(activation.version)
-        there = [version for version in stack[:-1] if self._versions.path(version).is_dir()]
-        return there[-1] if there else None
+        return next((version for version in reversed(stack[:-1]) if self.versions.path(version).is_dir()), None)
 
     def _activate(self, version: str, reason: str) -> Activation:
-        current = self.current
-        loaded = current if version == current.version else self._load(version, current.activation)
-        activation = self._store.activate(version, reason)
+        loaded = self._load(version)
+        activation = self.store.activate(version, reason)
         self._answer_with(loaded, activation.id)
-        recent = {entry.version for entry in self._store.activations(self._kept_versions * 2)}
-        self._versions.drop_others(recent | {version})
+        recent = {entry.version for entry in self.store.activations(self.settings.kept_versions * 2)}
+        self.versions.drop_others(recent | {version})
         log.info("the version %s answers now (%s)", version, reason)
         return activation
 
     def _answer_with(self, loaded: Loaded, activation: int) -> None:
         loaded.activation = activation
         self._current = loaded
-        self._changed(activation)
+        self.changed(activation)
 
     def _warn_if_another_waits(self) -> None:
         """Whoever fits again and starts again may expect the new model; what answered last answers, until told."""
         try:
-            is_another = self._versions.name_of(self._model) != self.current.version
+            is_another = self.versions.name_of(self._folder) != self.current.version
         except ArtifactError:
             return  # It is not needed: its version is.
         if is_another:
-            log.warning(
-                "%s is not the version %s, which answered last and answers now; POST /v1/model/reload takes it over",
-                self._model,
-                self.current.version,
-            )
+            told = "%s is not the version %s, which answered last and answers now; POST /v1/model/reload takes it over"
+            log.warning(told, self._folder, self.current.version)
 
-    def _load(self, version: str, activation: int) -> Loaded:
-        path = self._versions.path(version)
+    def _load(self, version: str) -> Loaded:
+        """The version in memory, after a first answer: what is wrong shows, and what is made once is made."""
+        if self._current is not None and self._current.version == version:
+            return self._current
+        path = self.versions.path(version)
         recommender = artifact.load(path).set_params(threads=1)
         recommender.warns = False  # Remarks are part of the answers.
-        loaded = Loaded(version, activation, recommender, artifact.read_manifest(path), self._max_users)
-        self._try_out(loaded)
-        return loaded
-
-    def _try_out(self, loaded: Loaded) -> None:
-        """A first answer, before anybody waits for it: what is wrong shows, and what is made once is made."""
-        ratings = loaded.recommender.ratings_
-        if not ratings.n_items:
-            raise ArtifactError(f"the version {loaded.version} knows no items; expected a model fitted on ratings")
-        ranking = loaded.recommender.recommend(loaded.about("", {}), 1)
+        loaded = Loaded(version, recommender, artifact.read_manifest(path), self.settings.cached_users)
+        if not recommender.ratings_.n_items:
+            raise ArtifactError(f"the version {version} knows no items; expected a model fitted on ratings")
+        ranking = recommender.recommend(loaded.about("", {}), 1)
         if not np.isfinite(ranking.scores[ranking.item_rows >= 0]).all():
-            raise ArtifactError(f"the version {loaded.version} gives scores that are no numbers; fit it again")
+            raise ArtifactError(f"the version {version} gives scores that are no numbers; fit it again")
+        return loaded

@@ -6,8 +6,7 @@ import json
 import logging
 import shutil
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future, wait
 from pathlib import Path
 
 import numpy as np
@@ -29,29 +28,34 @@ class Maps:
 
     def __init__(self, folder: Path, versions: Versions) -> None:
         self._folder, self._versions = folder, versions
-        self._made: dict[Key, TasteMap] = {}
+        self._made: dict[Key, Future[TasteMap | None]] = {}  # also what is being made, or failed
         self._written: dict[Key, bytes] = {}
-        self._making: dict[Key, threading.Thread] = {}
-        self._failed: dict[Key, Exception] = {}
         self._lock = threading.Lock()
 
-    def get(self, loaded: Loaded, method: str, wait: float = MAX_WAIT) -> TasteMap | None:
+    def get(self, loaded: Loaded, method: str, seconds: float = MAX_WAIT) -> TasteMap | None:
         """The map of a version; None while it is being made. A map that cannot be made is an error."""
         key = (loaded.version, method)
         with self._lock:
-            self._forget_others(loaded.version)
-            self._raise_failure(key)
-            if key in self._made:
-                return self._made[key]
-            thread = self._making.get(key)
-            if thread is None or not thread.is_alive():
-                thread = threading.Thread(target=self._make, args=(loaded, method), name=f"map-{method}", daemon=True)
-                self._making[key] = thread
-                thread.start()
-        thread.join(wait)
-        with self._lock:
-            self._raise_failure(key)
-            return self._made.get(key)
+            # The maps of other versions leave the memory; their files stay, for a rollback.
+            self._made = {known: future for known, future in self._made.items() if known[0] == loaded.version}
+            self._written = {known: text for known, text in self._written.items() if known[0] == loaded.version}
+            made = self._made.get(key)
+            if made is None:
+                made = self._made[key] = Future()
+                work = (made, loaded, method)
+                threading.Thread(target=self._make, args=work, name=f"map-{method}", daemon=True).start()
+        wait([made], seconds)
+        if not made.done():
+            return None
+        error = made.exception()
+        if error is None and (shown := made.result()) is not None:
+            return shown
+        if not isinstance(error, TastespaceError):  # Another worker makes it, or it may be temporary: tried again.
+            with self._lock:
+                self._made.pop(key, None)
+        if error is not None:
+            raise error.with_traceback(None)  # The traceback would grow with every request.
+        return None
 
     def content(self, loaded: Loaded, method: str) -> bytes | None:
         """The map as JSON, which is kept: that of ten thousand items takes a while to write."""
@@ -64,86 +68,51 @@ class Maps:
             written = self._written[key] = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
         return written
 
-    def _raise_failure(self, key: Key) -> None:
-        """Raise the error of a failed map; one that may be temporary is tried again with the next request."""
-        error = self._failed.get(key)
-        if error is None:
-            return
-        if not isinstance(error, TastespaceError):
-            del self._failed[key]
-        raise error.with_traceback(None)  # The traceback would grow with every request.
-
-    def _forget_others(self, version: str) -> None:
-        """Drop the maps of other versions from memory; their files stay, for a rollback."""
-        self._made = {key: value for key, value in self._made.items() if key[0] == version}
-        self._written = {key: value for key, value in self._written.items() if key[0] == version}
-        self._failed = {key: value for key, value in self._failed.items() if key[0] == version}
-
-    def _make(self, loaded: Loaded, method: str) -> None:
-        key, path = (loaded.version, method), self._folder / loaded.version / f"{method}.safetensors"
+    def _make(self, made: Future[TasteMap | None], loaded: Loaded, method: str) -> None:
         try:
-            shown = self._read_or_make(loaded, method, path)
+            made.set_result(self._read_or_make(loaded, method))
         except Exception as error:  # Raised by the next request.
             if not isinstance(error, TastespaceError):
                 log.exception("a map by %s cannot be made", method)
-            with self._lock:
-                self._failed[key] = error
-            return
-        if shown is not None:
-            with self._lock:
-                self._made[key] = shown
+            made.set_exception(error)
 
-    def _read_or_make(self, loaded: Loaded, method: str, path: Path) -> TasteMap | None:
+    def _read_or_make(self, loaded: Loaded, method: str) -> TasteMap | None:
         """The map from its file, or a new one; None while another worker makes it."""
-        n_items = loaded.recommender.ratings_.n_items
+        path, n_items = self._folder / loaded.version / f"{method}.safetensors", loaded.recommender.ratings_.n_items
         shown = _read(path, method, n_items)
         if shown is not None:
             return shown
-        with _alone(path) as is_ours:
-            if not is_ours:
-                return None
+        lock = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = Lock(path.with_suffix(".making"))  # It ends with the process, however that ends.
+        except BlockingIOError:
+            return None
+        except OSError:  # Nothing can be written here: it is made for this worker alone.
+            pass
+        try:
             shown = _read(path, method, n_items)  # Another worker may have finished just now.
             if shown is None:
                 shown = taste_map(loaded.recommender, method)
                 self._write(path, shown)
+        finally:
+            if lock is not None:
+                lock.release()
         return shown
 
     def _write(self, path: Path, shown: TasteMap) -> None:
         """Write the map atomically; where that is not possible it is not kept."""
+        arrays = {"item_rows": shown.item_rows, "places": shown.places, "usual": shown.usual}
+        arrays["explained"] = np.array([np.nan if shown.explained is None else shown.explained])
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with replace_file(path) as stream:
-                stream.write(save(_arrays(shown)))
+                stream.write(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
             for entry in self._folder.iterdir():
                 if not self._versions.path(entry.name).is_dir():  # No rollback is possible.
                     shutil.rmtree(entry, ignore_errors=True)
         except (OSError, SafetensorError) as error:
             log.error("a map cannot be kept in %s: %s", self._folder, error)
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[bool]:
-    """Whether no other process makes this map; the claim ends with the process, however that ends."""
-    lock = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = Lock(path.with_suffix(".making"))
-    except BlockingIOError:
-        yield False
-        return
-    except OSError:  # Nothing can be written here: it is made for this worker alone.
-        pass
-    try:
-        yield True
-    finally:
-        if lock is not None:
-            lock.release()
-
-
-def _arrays(shown: TasteMap) -> dict[str, np.ndarray]:
-    explained = np.nan if shown.explained is None else shown.explained
-    arrays = {"item_rows": shown.item_rows, "places": shown.places, "usual": shown.usual}
-    return {name: np.ascontiguousarray(array) for name, array in arrays.items()} | {"explained": np.array([explained])}
 
 
 def _read(path: Path, method: str, n_items: int) -> TasteMap | None:

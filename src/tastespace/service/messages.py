@@ -57,10 +57,7 @@ class Filters(Message):
     exclude: list[Id] | None = Field(default=None, max_length=MAX_FILTER_ITEMS, description="Never these items.")
     only: list[Id] | None = Field(default=None, max_length=MAX_FILTER_ITEMS, description="Only these items.")
     where: str | None = Field(
-        default=None,
-        max_length=1000,
-        description="A condition on items.",
-        examples=["genre = Comedy and year >= 1990"],
+        default=None, max_length=1000, description="A condition on items.", examples=["genre = Comedy and year >= 1990"]
     )
 
 

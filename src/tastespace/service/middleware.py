@@ -58,34 +58,17 @@ TITLES = {
 }
 
 
-class ProblemError(Exception):
-    """A request that is answered with a problem."""
-
-    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.headers = status, detail, headers or {}
-
-
 def problem(
-    status: int,
-    detail: str,
-    *,
-    title: str | None = None,
-    headers: dict[str, str] | None = None,
-    errors: list[dict[str, Any]] | None = None,
+    status: int, detail: str, title: str | None = None, headers: dict[str, str] | None = None, **extensions: Any
 ) -> JSONResponse:
-    """A response with a problem."""
-    content: dict[str, Any] = {"type": "about:blank", "title": title or TITLES.get(status, "problem"), "status": status}
-    content["detail"] = detail
-    if errors is not None:
-        content["errors"] = errors
+    """A response with a problem; `extensions` are other members of it (RFC 9457)."""
+    about = {"type": "about:blank", "title": title or TITLES.get(status, "problem"), "status": status}
+    content = {**about, "detail": detail, **extensions}
     retry = {"Retry-After": "1"} if status in (429, 503) else {}
     return JSONResponse(content, status, {**retry, **(headers or {})}, MEDIA_TYPE)
 
 
 async def _respond(request: Request, error: Exception) -> JSONResponse:
-    if isinstance(error, ProblemError):
-        return problem(error.status, error.detail, headers=error.headers)
     if isinstance(error, HTTPException):
         detail = NOTHING_HERE if error.status_code == 404 else str(error.detail)
         return problem(error.status_code, detail, headers=dict(error.headers or {}))
@@ -125,7 +108,7 @@ def _clean(text: str) -> str:
 
 def install(app: FastAPI) -> None:
     """Let the application answer errors with problems."""
-    for kind in (TastespaceError, ProblemError, HTTPException, RequestValidationError):
+    for kind in (TastespaceError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _respond)
 
 
@@ -219,17 +202,8 @@ class Guard:
             # The declared route: a path has ids, which are too many to count by.
             route = getattr(scope.get("route"), "path", "(none)")
             self._metrics.answered(scope["method"], route, exchange.status, seconds)
-            log.info(
-                "%s %s %d",
-                scope["method"],
-                route,
-                exchange.status,
-                extra={
-                    "request_id": exchange.id,
-                    "client": scope.get("state", {}).get("client"),
-                    "milliseconds": round(seconds * 1e3, 2),
-                },
-            )
+            about = {"client": scope.get("state", {}).get("client"), "milliseconds": round(seconds * 1e3, 2)}
+            log.info("%s %s %d", scope["method"], route, exchange.status, extra={"request_id": exchange.id, **about})
 
     async def _answer(self, exchange: _Exchange) -> None:
         if exchange.is_announced_too_large:

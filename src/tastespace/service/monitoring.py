@@ -59,13 +59,8 @@ class Metrics:
     def __init__(self) -> None:
         self._counted = CollectorRegistry()
         here: Any = {"registry": self._counted}
-        self._seconds = Histogram(
-            "tastespace_request_seconds",
-            "Response time, by method, route and status.",
-            ["method", "route", "status"],
-            buckets=BUCKETS,
-            **here,
-        )
+        about = ("tastespace_request_seconds", "Response time, by method, route and status.")
+        self._seconds = Histogram(*about, ["method", "route", "status"], buckets=BUCKETS, **here)
         self._ratings = Counter("tastespace_ratings_stored", "Ratings stored, replaced ones included.", **here)
         self._beliefs = Counter(
             "tastespace_beliefs", "Requests about users, by whether their belief was cached.", ["found"], **here

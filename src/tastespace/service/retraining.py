@@ -7,7 +7,7 @@ of the same users. Then a model is fitted on all ratings; that one is published.
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import polars as pl
 from tastespace.arrays import BoolArray, IntArray
 from tastespace.data.ratings import Ratings
 from tastespace.data.splits import Split
-from tastespace.data.vocabulary import is_canonical_integer
+from tastespace.data.vocabulary import Vocabulary, is_canonical_integer
 from tastespace.errors import DataError, DataWarning, InvalidParameterError
 from tastespace.evaluation.evaluate import evaluate
 from tastespace.evaluation.relevance import task_of
@@ -51,9 +51,6 @@ class Comparison:
         """How much worse the new model is, as a share of the old one's metric; below 0 if it is better."""
         change = self.new - self.old if self.measure in SMALLER_IS_BETTER else self.old - self.new
         return change / max(abs(self.old), 1e-12)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +93,7 @@ def retrain(
     check_number("tolerance", tolerance, least=0)
     ratings = convert(stored, old)
     is_new, n_gone = _unseen(ratings, old)
-    comparison = None
-    test = _latest(ratings, is_new, share)
-    begin: Recommender = old
+    comparison, begin, test = None, old, _latest(ratings, is_new, share)
     if len(test):
         train = ratings.take(np.setdiff1d(np.arange(len(ratings)), test))
         begin = _fit(old, train, begin, observer)
@@ -107,17 +102,8 @@ def retrain(
             raise WorseModelError(comparison, tolerance)
     final = _fit(old, ratings, begin, observer)
     if old.index_ is not None:
-        target = old.index_.target
-        final.index_ = tune_index(
-            final,
-            accuracy=target.accuracy,
-            acceptance=target.acceptance,
-            k=target.k,
-            n_th=target.n_th,
-            latency_ms=target.latency_ms,
-            seconds=index_seconds,
-            observer=observer,
-        )
+        target = old.index_.target.to_dict()
+        final.index_ = tune_index(final, **target, seconds=index_seconds, observer=observer)
     return Retraining(final, comparison, int(is_new.sum()), n_gone)
 
 
@@ -126,22 +112,16 @@ def convert(stored: pl.DataFrame, old: Recommender) -> Ratings:
     if not stored.height:
         raise DataError("the database has no ratings", expected="some to learn from")
     before = old.ratings_
-    columns = {
-        side: _typed(stored[side], vocabulary.ids.dtype)
-        for side, vocabulary in (("user", before.users), ("item", before.items))
-    }
-    frame = stored.with_columns(columns["user"], columns["item"])
-    if stored["time"].null_count() == stored.height:
-        frame = frame.drop("time")
-    else:
-        frame = frame.with_columns(time=pl.from_epoch("time", "s"))
+    frame = stored.with_columns(_typed(stored["user"], before.users), _typed(stored["item"], before.items))
+    is_timed = stored["time"].null_count() < stored.height
+    frame = frame.with_columns(time=pl.from_epoch("time", "s")) if is_timed else frame.drop("time")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # Ratings imported with a model have no time.
         ratings = Ratings.from_frame(frame, kind=before.declared_kind)
-    rows = before.items.rows_of(ratings.items.ids)
-    titles = None if before.item_titles is None else before.title_of(rows)
-    user_attributes = _attributes_at(before.user_attributes, before.users.rows_of(ratings.users.ids))
-    return ratings.with_items(titles, _attributes_at(before.item_attributes, rows)).with_users(user_attributes)
+    users, items = before.users.rows_of(ratings.users.ids), before.items.rows_of(ratings.items.ids)
+    titles = None if before.item_titles is None else before.title_of(items)
+    known = ratings.with_items(titles, _attributes_at(before.item_attributes, items))
+    return known.with_users(_attributes_at(before.user_attributes, users))
 
 
 def _attributes_at(attributes: pl.DataFrame | None, rows: IntArray) -> pl.DataFrame | None:
@@ -152,11 +132,10 @@ def _attributes_at(attributes: pl.DataFrame | None, rows: IntArray) -> pl.DataFr
     return pl.concat([attributes, attributes.clear(1)])[places]
 
 
-def _typed(ids: pl.Series, kind: pl.DataType | Any) -> pl.Series:
+def _typed(ids: pl.Series, before: Vocabulary) -> pl.Series:
     """Integers if the old model had integers and all ids can be converted."""
-    if kind.is_integer() and bool(is_canonical_integer(ids).all()):
-        return ids.cast(pl.Int64)
-    return ids
+    is_integer = before.ids.dtype.is_integer() and bool(is_canonical_integer(ids).all())
+    return ids.cast(pl.Int64) if is_integer else ids
 
 
 def _unseen(ratings: Ratings, old: Recommender) -> tuple[BoolArray, int]:
@@ -192,29 +171,19 @@ def _fit(old: Recommender, ratings: Ratings, start: Recommender, observer: Obser
 
 def _compare(old: Recommender, new: Recommender, split: Split, observer: Observer) -> Comparison:
     """Evaluate both models; both know the earlier ratings of the test users."""
-    users = split.test.users.ids
-    known = np.flatnonzero(users.is_in(split.train.users.ids.implode()).to_numpy())
-    history = None
-    if len(known):
-        rows = split.train.users.rows_of(users)
-        mine = np.flatnonzero(np.isin(split.train.user_rows, rows[rows >= 0]))
-        history = split.train.take(mine)
+    train = split.train
+    rows = train.users.rows_of(split.test.users.ids)
+    mine = np.flatnonzero(np.isin(train.user_rows, rows[rows >= 0]))
+    history = train.take(mine) if len(mine) else None
     is_of_lists = task_of(new, split.test).is_of_lists
-    found = []
-    for recommender, before in ((old, history), (new, None)):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)
-            report = evaluate(
-                recommender,
-                Split(split.train, split.test, before),
-                ranking=is_of_lists,
-                groups=False,
-                calibration=False,
-                bootstrap=0,
-                observer=observer,
-            )
-        found.append(report)
-    measure = "ndcg@10" if is_of_lists else next(iter(found[0].rating))
-    paired = {row.measure: row.p_value for row in compare_reports(found[0], found[1])}
+    options: dict[str, Any] = {"ranking": is_of_lists, "groups": False, "calibration": False, "bootstrap": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        before, after = (
+            evaluate(recommender, Split(train, split.test, known), **options, observer=observer)
+            for recommender, known in ((old, history), (new, None))
+        )
+    measure = "ndcg@10" if is_of_lists else next(iter(before.rating))
+    paired = {row.measure: row.p_value for row in compare_reports(before, after)}
     # There is no paired test for a single user: then nothing speaks against the new model.
-    return Comparison(measure, found[0][measure], found[1][measure], len(split.test), paired.get(measure, 1.0))
+    return Comparison(measure, before[measure], after[measure], len(split.test), paired.get(measure, 1.0))

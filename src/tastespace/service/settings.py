@@ -9,7 +9,7 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
@@ -84,9 +84,8 @@ class Settings:
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
-        known = {field.name for field in fields(cls)}
-        given: dict[str, Any] = {name: value for name, value in json.loads(text).items() if name in known}
-        return cls(**{**given, "origins": tuple(given.get("origins", ()))})
+        content = json.loads(text)
+        return cls(**{**content, "origins": tuple(content["origins"])})
 
 
 SCOPES = ("read", "write", "admin")  # each includes those before it
@@ -109,19 +108,13 @@ class Key:
         return self.expires is not None and now >= self.expires
 
 
-@dataclass(frozen=True)
-class Keys:
+class Keys(tuple[Key, ...]):
     """All keys; none at all means that every client may do anything."""
-
-    keys: tuple[Key, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.keys)
 
     def find(self, secret: str) -> Key | None:
         """The key with this secret. All are compared, so that the time taken reveals nothing."""
         digest, found = digest_of(secret), None
-        for key in self.keys:
+        for key in self:
             if hmac.compare_digest(digest, key.digest):
                 found = key
         return found
@@ -135,12 +128,19 @@ def digest_of(secret: str) -> bytes:
 def read_keys(file: str | None, environment: Mapping[str, str] = os.environ) -> Keys:
     """The keys of the file, or else of the environment variable; none if there is neither."""
     if file is not None:
-        return _check_unique(_read_file(Path(file)))
-    text = environment.get(KEYS_VARIABLE, "").strip()
-    return _check_unique(tuple(_read_entry(entry) for entry in text.split() if entry))
+        keys = _read_file(Path(file))
+    else:
+        keys = Keys(_read_entry(entry) for entry in environment.get(KEYS_VARIABLE, "").split())
+    names = [key.name for key in keys]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise InvalidParameterError(f"there are two keys {min(twice)!r}; expected a name once")
+    if len({key.digest for key in keys}) < len(keys):
+        raise InvalidParameterError("two keys have the same secret; expected one each")
+    return keys
 
 
-def _read_file(path: Path) -> tuple[Key, ...]:
+def _read_file(path: Path) -> Keys:
     try:
         content = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -152,23 +152,31 @@ def _read_file(path: Path) -> tuple[Key, ...]:
         raise InvalidParameterError(
             f"the file of keys {path} names no key; expected [[key]] tables with name, scope and sha256"
         )
-    return tuple(_read_table(entry, path) for entry in entries)
+    return Keys(_read_key(entry, path) for entry in entries)
 
 
-def _read_table(entry: dict[str, Any], path: Path) -> Key:
-    name = str(entry.get("name", "")).strip()
+def _read_key(entry: dict[str, Any], file: Path | str) -> Key:
+    name, scope = str(entry.get("name", "")).strip(), str(entry.get("scope", ""))
     if not name:
-        raise InvalidParameterError(f"a key in {path} has no name; expected name, scope and sha256")
+        raise InvalidParameterError(f"a key in {file} has no name; expected name, scope and sha256")
+    if scope not in SCOPES:
+        raise InvalidParameterError(f"the key {name!r} has the scope {scope!r}; expected one of {', '.join(SCOPES)}")
     if "sha256" in entry:
         try:
             digest = bytes.fromhex(str(entry["sha256"]))
         except ValueError:
             digest = b""
         if len(digest) != 32:
-            raise InvalidParameterError(f"the key {name!r} in {path} has a bad sha256; expected 64 hexadecimal digits")
+            raise InvalidParameterError(f"the key {name!r} in {file} has a bad sha256; expected 64 hexadecimal digits")
     else:
-        digest = digest_of(_check_secret(name, str(entry.get("secret", ""))))
-    return Key(name, _check_scope(name, str(entry.get("scope", ""))), digest, _read_expiry(name, entry.get("expires")))
+        secret = str(entry.get("secret", ""))
+        if len(secret) < MIN_SECRET_LENGTH:
+            raise InvalidParameterError(
+                f"the secret of the key {name!r} has {len(secret)} characters; expected at least {MIN_SECRET_LENGTH}: "
+                "python -c 'import secrets; print(secrets.token_urlsafe(32))' makes one"
+            )
+        digest = digest_of(secret)
+    return Key(name, scope, digest, _read_expiry(name, entry.get("expires")))
 
 
 def _read_entry(entry: str) -> Key:
@@ -177,22 +185,7 @@ def _read_entry(entry: str) -> Key:
     scope, _, secret = rest.partition(":")
     if not name or not secret:
         raise InvalidParameterError(f"{KEYS_VARIABLE} has a bad entry; expected NAME:SCOPE:SECRET, with spaces between")
-    return Key(name, _check_scope(name, scope), digest_of(_check_secret(name, secret)))
-
-
-def _check_secret(name: str, secret: str) -> str:
-    if len(secret) < MIN_SECRET_LENGTH:
-        raise InvalidParameterError(
-            f"the secret of the key {name!r} has {len(secret)} characters; expected at least {MIN_SECRET_LENGTH}: "
-            "python -c 'import secrets; print(secrets.token_urlsafe(32))' makes one"
-        )
-    return secret
-
-
-def _check_scope(name: str, scope: str) -> str:
-    if scope not in SCOPES:
-        raise InvalidParameterError(f"the key {name!r} has the scope {scope!r}; expected one of {', '.join(SCOPES)}")
-    return scope
+    return _read_key({"name": name, "scope": scope, "secret": secret}, KEYS_VARIABLE)
 
 
 def _read_expiry(name: str, value: Any) -> datetime | None:
@@ -203,13 +196,3 @@ def _read_expiry(name: str, value: Any) -> datetime | None:
     if not isinstance(value, datetime):
         raise InvalidParameterError(f"the key {name!r} expires {value!r}; expected a date, such as 2027-01-31")
     return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-
-
-def _check_unique(keys: tuple[Key, ...]) -> Keys:
-    names = [key.name for key in keys]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise InvalidParameterError(f"there are two keys {min(twice)!r}; expected a name once")
-    if len({key.digest for key in keys}) < len(keys):
-        raise InvalidParameterError("two keys have the same secret; expected one each")
-    return Keys(keys)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -138,28 +138,25 @@ class Store:
             ) from None
         if name not in ("sqlite", "postgresql"):
             raise InvalidParameterError(f"the database is {name}; expected sqlite or postgresql")
-        if name == "postgresql":
-            parsed = parsed.set(drivername="postgresql+psycopg")
         self._is_sqlite = name == "sqlite"
-        if self._is_sqlite and parsed.database:
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-        self.url = parsed.render_as_string(hide_password=True)
-        self._write_engine = sa.create_engine(parsed, **self._options())
-        # Readers have their own connections: switching the isolation level takes longer than the most common query.
-        self._read_engine = sa.create_engine(parsed, **self._options(), isolation_level="AUTOCOMMIT")
+        options: dict[str, Any] = {"pool_size": 5, "hide_parameters": True}  # Errors are logged, ratings are not.
         if self._is_sqlite:
-            sa.event.listen(self._write_engine, "connect", _prepare_sqlite)
-            sa.event.listen(self._read_engine, "connect", _prepare_sqlite)
+            options["connect_args"] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
+            if parsed.database:
+                Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        else:
+            parsed = parsed.set(drivername="postgresql+psycopg")
+            # Both pools together stay below twenty, so that several workers fit PostgreSQL's usual hundred connections.
+            options |= {"max_overflow": 4, "pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
+        self.url = parsed.render_as_string(hide_password=True)
+        self._write_engine = sa.create_engine(parsed, **options)
+        # Readers have their own connections: switching the isolation level takes longer than the most common query.
+        self._read_engine = sa.create_engine(parsed, **options, isolation_level="AUTOCOMMIT")
+        if self._is_sqlite:
+            for engine in (self._write_engine, self._read_engine):
+                sa.event.listen(engine, "connect", _prepare_sqlite)
             sa.event.listen(self._write_engine, "begin", _begin_immediate)
         self._insert = sqlite.insert if self._is_sqlite else postgresql.insert
-
-    def _options(self) -> dict[str, Any]:
-        # Errors are logged, ratings are not.
-        common: dict[str, Any] = {"pool_size": 5, "hide_parameters": True}
-        if self._is_sqlite:
-            return {**common, "connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False}}
-        # Both pools together stay below twenty, so that several workers fit PostgreSQL's usual hundred connections.
-        return {**common, "max_overflow": 4, "pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
 
     def close(self) -> None:
         self._write_engine.dispose()
@@ -227,16 +224,15 @@ class Store:
                 for one in latest.values()
             ]
             for block in _blocks(sorted(rows, key=lambda row: (row["user_id"], row["item_id"]))):
-                self._upsert(connection, ratings, block, ("user_id", "item_id"))
+                self._upsert(connection, block)
             self._touch(connection, {one.user for one in new})
         return None
 
     def delete_rating(self, user: str, item: str) -> bool:
         """Delete one rating; False if there was none."""
         with self._write() as connection:
-            gone = connection.execute(
-                sa.delete(ratings).where(ratings.c.user_id == user, ratings.c.item_id == item)
-            ).rowcount
+            own = (ratings.c.user_id == user, ratings.c.item_id == item)
+            gone = connection.execute(sa.delete(ratings).where(*own)).rowcount
             if gone:
                 self._touch(connection, {user})
         return bool(gone)
@@ -251,11 +247,12 @@ class Store:
 
     def counts(self) -> tuple[int, int]:
         """Number of ratings, and of users who have or had some."""
+        count = sa.select(sa.func.count())
         with self._read() as connection:
-            return (
-                connection.execute(sa.select(sa.func.count()).select_from(ratings)).scalar_one(),
-                connection.execute(sa.select(sa.func.count()).select_from(people)).scalar_one(),
+            n_ratings, n_users = (
+                connection.execute(count.select_from(each)).scalar_one() for each in (ratings, people)
             )
+        return n_ratings, n_users
 
     def all_ratings(self) -> pl.DataFrame:
         """Every rating: user, item, rating, and time in seconds (null if unknown)."""
@@ -267,7 +264,7 @@ class Store:
                 query.order_by(ratings.c.user_id, ratings.c.item_id)
             )
             for part in rows.partitions():
-                lines = [(*row[:3], None if row[3] is None else int(_utc(row[3]).timestamp())) for row in part]
+                lines = [(*row[:3], None if row[3] is None else int(utc(row[3]).timestamp())) for row in part]
                 frames.append(pl.DataFrame(lines, schema, orient="row"))
         return pl.concat(frames)
 
@@ -275,8 +272,9 @@ class Store:
 
     def import_ratings(self, trained: Ratings, fingerprint: str, observer: Observer = silent) -> int:
         """Import the ratings of a model if the database has never had any; how many were imported."""
+        total = len(trained)
         users, items = trained.user_ids().cast(pl.String), trained.item_ids().cast(pl.String)
-        values, total = trained.values, len(trained)
+        rows = pl.DataFrame({"user_id": users, "item_id": items, "value": trained.values.astype(float)})
         with self._write() as connection:
             if not self._is_sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7412366)"))
@@ -287,14 +285,9 @@ class Store:
             if there is not None:
                 return 0
             for start in range(0, total, BLOCK):
-                part = slice(start, start + BLOCK)
-                numbers = values[part].astype(float).tolist()
                 # The last rating of a pair counts, as in the model.
-                block = {
-                    (user, item): {"user_id": user, "item_id": item, "value": value}
-                    for user, item, value in zip(users[part], items[part], numbers, strict=True)
-                }
-                self._upsert(connection, ratings, list(block.values()), ("user_id", "item_id"))
+                block = rows[start : start + BLOCK].unique(["user_id", "item_id"], keep="last", maintain_order=True)
+                self._upsert(connection, block.to_dicts())
                 observer(Progress("ratings into the database", min(start + BLOCK, total), total, {}))
             user_ids = trained.users.ids.cast(pl.String).to_list()
             for names in _blocks([{"id": name, "version": 1} for name in user_ids]):
@@ -324,7 +317,7 @@ class Store:
         """The last activations, newest first."""
         with self._read() as connection:
             rows = connection.execute(sa.select(activations).order_by(activations.c.id.desc()).limit(limit))
-            return [Activation(row.id, row.version, row.reason, _utc(row.activated_at)) for row in rows]
+            return [Activation(row.id, row.version, row.reason, utc(row.activated_at)) for row in rows]
 
     def _replay(self, connection: sa.Connection, once: RequestKey, body: str) -> str | None:
         """The earlier response; if there is none, the request is recorded with the response that it will get."""
@@ -350,15 +343,17 @@ class Store:
         for block in _blocks([{"id": user, "version": 1} for user in sorted(users)]):
             connection.execute(statement, block)
 
-    def _upsert(self, connection: sa.Connection, table: sa.Table, rows: list[Any], key: tuple[str, ...]) -> None:
-        statement = self._insert(table)
+    def _upsert(self, connection: sa.Connection, rows: list[Any]) -> None:
+        """Store rows of ratings, in place of older ones."""
+        statement, key = self._insert(ratings), ["user_id", "item_id"]
         changed = {name: statement.excluded[name] for name in rows[0] if name not in key}
-        connection.execute(statement.on_conflict_do_update(index_elements=list(key), set_=changed), rows)
+        connection.execute(statement.on_conflict_do_update(index_elements=key, set_=changed), rows)
 
-    @contextmanager
-    def _read(self) -> Iterator[sa.Connection]:
-        with _translate_errors(), self._read_engine.connect() as connection:
-            yield connection
+    def _read(self) -> AbstractContextManager[sa.Connection]:
+        return _connected(self._read_engine.connect)
+
+    def _write(self) -> AbstractContextManager[sa.Connection]:
+        return _connected(self._write_engine.begin)
 
     @contextmanager
     def _snapshot(self) -> Iterator[sa.Connection]:
@@ -374,17 +369,13 @@ class Store:
             finally:
                 connection.exec_driver_sql("ROLLBACK")
 
-    @contextmanager
-    def _write(self) -> Iterator[sa.Connection]:
-        with _translate_errors(), self._write_engine.begin() as connection:
-            yield connection
-
 
 @contextmanager
-def _translate_errors() -> Iterator[None]:
+def _connected(connect: Callable[[], AbstractContextManager[sa.Connection]]) -> Iterator[sa.Connection]:
     """Raise database errors as our own, without their messages: these may contain values or a password."""
     try:
-        yield
+        with connect() as connection:
+            yield connection
     except IntegrityError as error:
         raise ConflictError("another request wrote the same row at the same time; try again") from error
     except SQLAlchemyError as error:
@@ -410,6 +401,6 @@ def _blocks(rows: list[Any]) -> Iterator[list[Any]]:
     return (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))
 
 
-def _utc(time: datetime) -> datetime:
-    """SQLite drops the time zone; all stored times are UTC."""
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+def utc(at: datetime) -> datetime:
+    """SQLite drops the time zone; a time without one is UTC."""
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,7 +30,6 @@ from tastespace.errors import DataError, InvalidParameterError, NotFittedError, 
 from tastespace.index.structures.exact import Exact
 from tastespace.models import Recommender
 from tastespace.models.base.posterior import Belief, Pairs, People, abilities_of, score_blocks
-from tastespace.models.base.similarity import Similar
 from tastespace.randomness import generator
 from tastespace.testing.toys import checkerboard, tastes
 
@@ -39,16 +38,6 @@ def believed(fitted: Recommender, users: Sequence[int] | None = None) -> Belief:
     """What is believed of training users, given as rows (None: of all); row -1 is somebody never seen."""
     rows = np.array(range(fitted.ratings_.n_users) if users is None else users, np.int32)
     return fitted.posterior_.believe(People.known(rows, fitted.ratings_.by_user), 1)
-
-
-def _require_similarity(found: Similar) -> None:
-    """From 1 down to -1, without repeats, and nothing is like itself."""
-    for position, table in enumerate(found):
-        similarity = table["similarity"].to_numpy()
-        assert (np.diff(similarity) <= 0).all()
-        assert (np.abs(similarity) <= 1 + 1e-5).all()
-        assert table[found.side].n_unique() == table.height
-        assert found.ids[position] not in table[found.side].to_list()
 
 
 class RecommenderConformance:
@@ -153,8 +142,7 @@ class RecommenderConformance:
             assert_array_equal(array, again.posterior_.arrays()[name])
 
     def test_fitting_again_starts_afresh(self, fitted: Recommender, ratings: Ratings) -> None:
-        recommender = self.make(seed=1).fit(checkerboard())
-        recommender.fit(ratings)
+        recommender = self.make(seed=1).fit(checkerboard()).fit(ratings)
         assert_array_equal(recommender.recommend([1, 2]).item_rows, fitted.recommend([1, 2]).item_rows)
 
     def test_relabelled_ids_give_relabelled_answers(self, fitted: Recommender, ratings: Ratings) -> None:
@@ -299,22 +287,20 @@ class RecommenderConformance:
         for row in range(len(damped)):
             seen = ratings.by_user.take(np.array([row], np.int32)).columns
             assert not set(damped.item_rows[row]) & set(seen)
-        again = {tuple(row): score for row, score in self._all_scores(fitted, ratings)}
+        again = self._all_scores(fitted, ratings)
         shown = [again[row, item] for row in range(len(damped)) for item in damped.item_rows[row]]
         np.testing.assert_allclose(damped.scores.reshape(-1), shown, rtol=1e-4, atol=1e-4)
 
-    def _all_scores(self, fitted: Recommender, ratings: Ratings) -> Iterator[tuple[tuple[int, int], float]]:
-        """What lists show: the scores, or where these are latent the expected ratings."""
-        belief = believed(fitted)
+    def _all_scores(self, fitted: Recommender, ratings: Ratings) -> dict[tuple[int, ...], Any]:
+        """What lists show by rows of user and item: the scores, or where these are latent the expected ratings."""
+        belief, scores = believed(fitted), np.empty((ratings.n_users, ratings.n_items), np.float32)
+        for rows, block in score_blocks(belief, *scores.shape):
+            scores[rows] = block
         if belief.is_latent:
-            users = np.arange(ratings.n_users).repeat(ratings.n_items)
-            items = np.tile(np.arange(ratings.n_items), ratings.n_users)
+            users, items = np.indices(scores.shape).reshape(2, -1)
             mean = fitted.predict(ratings.users.ids.gather(users), ratings.items.ids.gather(items)).mean
-            yield from zip(zip(users.tolist(), items.tolist(), strict=True), mean.tolist(), strict=True)
-            return
-        for rows, block in score_blocks(belief, ratings.n_users, ratings.n_items):
-            for (place, item), score in np.ndenumerate(block):
-                yield (int(rows[place]), item), float(score)
+            scores = mean.reshape(scores.shape)
+        return dict(np.ndenumerate(scores))
 
     def test_diversity_chooses_among_what_may_be_shown(self, fitted: Recommender, ratings: Ratings) -> None:
         users = ratings.users.ids
@@ -328,23 +314,25 @@ class RecommenderConformance:
 
     # Similarity and reasons
 
-    def test_similar_items_or_their_refusal(self, fitted: Recommender, ratings: Ratings) -> None:
-        if not abilities_of(fitted.posterior_)["similar_items"]:
-            with pytest.raises(InvalidParameterError, match="how similar items are"):
-                fitted.similar_items([0])
+    @pytest.mark.parametrize("side", ["items", "users"])
+    def test_similarity_or_its_refusal(self, fitted: Recommender, ratings: Ratings, side: str) -> None:
+        """From 1 down to -1, without repeats, and nothing is like itself."""
+        similar, ids = getattr(fitted, f"similar_{side}"), getattr(ratings, side).ids
+        if not abilities_of(fitted.posterior_)[f"similar_{side}"]:
+            with pytest.raises(InvalidParameterError, match=f"how similar {side} are"):
+                similar([0])
             return
-        found = fitted.similar_items(ratings.items.ids, ratings.n_items)
-        _require_similarity(found)
-        with pytest.raises(UnknownIdError, match="nowhere"):
-            fitted.similar_items(["nowhere"])
-
-    def test_similar_users_or_their_refusal(self, fitted: Recommender, ratings: Ratings) -> None:
-        if not abilities_of(fitted.posterior_)["similar_users"]:
-            with pytest.raises(InvalidParameterError, match="how similar users are"):
-                fitted.similar_users([0])
+        found = similar(ids, len(ids))
+        for position, table in enumerate(found):
+            similarity = table["similarity"].to_numpy()
+            assert (np.diff(similarity) <= 0).all()
+            assert (np.abs(similarity) <= 1 + 1e-5).all()
+            assert table[found.side].n_unique() == table.height
+            assert found.ids[position] not in table[found.side].to_list()
+        if side == "items":
+            with pytest.raises(UnknownIdError, match="nowhere"):
+                similar(["nowhere"])
             return
-        found = fitted.similar_users(ratings.users.ids, ratings.n_users)
-        _require_similarity(found)
         stranger = fitted.similar_users(["nobody", "new"], history=Ratings.from_arrays(["new"] * 2, [0, 1], [5.0, 1.0]))
         assert stranger.cold.tolist() == [True, False]
         assert stranger.of(0).height == 0
@@ -370,7 +358,7 @@ class RecommenderConformance:
     def test_scores_agree_with_predictions_in_order(self, fitted: Recommender, ratings: Ratings) -> None:
         """The scan and the pairwise scores are two kernels for one number."""
         ranking = fitted.recommend([0], ratings.n_items, exclude=None)
-        rows, of_all = ranking.item_rows[0], dict(self._all_scores(fitted, ratings))
+        rows, of_all = ranking.item_rows[0], self._all_scores(fitted, ratings)
         found = [of_all[0, item] for item in rows.tolist()]
         np.testing.assert_allclose(ranking.scores[0], found, rtol=1e-5, atol=1e-5)
         if self.scores_are_ratings:
@@ -400,10 +388,6 @@ class RecommenderConformance:
         assert not ranking.cold[0]
         assert not {0, 1} & set(ranking.item_ids.to_list())
         assert fitted.recommend(["nobody"]).cold[0]
-
-    def test_a_history_of_unknown_items_warns_and_names_them(self, fitted: Recommender) -> None:
-        with pytest.warns(UserWarning, match="nowhere"):
-            fitted.recommend(history={"nowhere": 5.0, 1: 4.0})
 
     def test_news_of_one_user_do_not_touch_another(self, fitted: Recommender, tmp_path: Path) -> None:
         save(fitted, tmp_path / "model", with_ratings=fitted.is_its_ratings)
@@ -483,7 +467,8 @@ class RecommenderConformance:
         for one, other in zip(found, expected, strict=True):
             assert_array_equal(one, other)
 
-    def test_remarks_travel_with_answers(self, fitted: Recommender) -> None:
+    def test_a_history_of_unknown_items_warns_and_names_them(self, fitted: Recommender) -> None:
+        """The remark also travels with the answer."""
         with pytest.warns(UserWarning, match="nowhere"):
             ranking = fitted.recommend(history={"nowhere": 5.0, 1: 4.0})
         assert len(ranking.remarks) == 1

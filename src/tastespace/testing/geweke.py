@@ -182,12 +182,7 @@ def _draw_apart(
 
 
 def _draw_chain(
-    model: Model[Params],
-    bind: Bind[Params],
-    where: Ratings,
-    functionals: Functionals[Params],
-    n: int,
-    rng: Generator,
+    model: Model[Params], bind: Bind[Params], where: Ratings, functionals: Functionals[Params], n: int, rng: Generator
 ) -> tuple[DoubleArray, str | None]:
     """The functionals along the chain, n x functionals, and an error message."""
     values = np.full((n, len(functionals)), np.nan)
@@ -220,10 +215,8 @@ def evaluate_functionals(functionals: Functionals[Params], params: Params, ratin
 
 def find_not_finite(functionals: Functionals[Params], values: DoubleArray) -> str | None:
     """A message about the first functional that is infinite or NaN; None if all are finite."""
-    for name, value in zip(functionals, values, strict=True):
-        if not math.isfinite(value):
-            return f"{name} is {value}"
-    return None
+    named = zip(functionals, values, strict=True)
+    return next((f"{name} is {value}" for name, value in named if not math.isfinite(value)), None)
 
 
 def _compare(name: str, apart: DoubleArray, chained: DoubleArray) -> Compared:
@@ -231,16 +224,12 @@ def _compare(name: str, apart: DoubleArray, chained: DoubleArray) -> Compared:
     n, effective = len(apart), effective_size(chained)
     # If the transition is correct, both have the same variance. The independent draws estimate it better, and do not
     # underestimate it where the chain happens to stay among low values that are close to one another.
-    error = math.sqrt(_variance(apart) * (1 / n + 1 / effective))
+    variance = 0.0 if np.ptp(apart) == 0 else float(apart.var())  # exactly 0 for a constant, whatever its rounding
+    error = math.sqrt(variance * (1 / n + 1 / effective))
     difference = float(chained.mean() - apart.mean())
     is_same = bool((apart == chained[0]).all() and (chained == chained[0]).all())  # such as a fixed noise
     z = 0.0 if is_same else math.copysign(math.inf, difference) if error == 0 else difference / error
     return Compared(name, float(apart.mean()), float(chained.mean()), error, n if is_same else effective, z)
-
-
-def _variance(values: DoubleArray) -> float:
-    """The variance; exactly 0 for a constant, whatever the rounding of its mean."""
-    return 0.0 if np.ptp(values) == 0 else float(values.var())
 
 
 def _find_stuck(rows: Sequence[Compared]) -> str | None:

@@ -28,6 +28,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.data.shapes import Shape
 from tastespace.data.synthetic import BlockPool, draw_pairs, numbered
 from tastespace.errors import InvalidParameterError
+from tastespace.lazy import special
 
 Observed = Literal["random", "skewed"]
 Pairs = tuple[NDArray[Any], NDArray[Any]]
@@ -60,18 +61,12 @@ def tastes(
     return Ratings.from_arrays(user_rows, item_rows, values), truth
 
 
-def _unchanged(score: DoubleArray) -> DoubleArray:
-    return score
-
-
 def _logistic(score: DoubleArray) -> DoubleArray:
     return 1 / (1 + np.exp(-score))
 
 
 def _probit(score: DoubleArray) -> DoubleArray:
-    from scipy.special import ndtr
-
-    return np.asarray(ndtr(score))
+    return np.asarray(special.ndtr(score))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +79,7 @@ class Truth:
     user_biases: DoubleArray  # n_users
     item_biases: DoubleArray  # n_items
     noise: float = 0.0  # standard deviation of a rating around its score; 0 if it is not normal
-    link: Callable[[DoubleArray], DoubleArray] = _unchanged  # from the score to the expected rating
+    link: Callable[[DoubleArray], DoubleArray] = np.asarray  # from the score to the expected rating
 
     def score(self, user_ids: Any, item_ids: Any) -> DoubleArray:
         """The score of each pair."""
@@ -181,9 +176,7 @@ def ordinal(
     if cuts.ndim != 1 or not len(cuts) or not (np.diff(cuts) > 0).all():
         raise InvalidParameterError(f"cut_points is {cut_points!r}; expected ascending numbers")
     plain = _truth(n_users, n_items, n_factors, biases, spread, rng)
-    truth = OrdinalTruth(
-        0.0, plain.users, plain.items, plain.user_biases, plain.item_biases, noise=1.0, cut_points=cuts
-    )
+    truth = OrdinalTruth(**vars(replace(plain, noise=1.0)), cut_points=cuts)
     pairs = observed_pairs(n_users, n_items, density, observed, rng)
     latent = truth.score(*pairs) + rng.standard_normal(len(pairs[0]))
     return _ratings(truth, pairs, 1 + np.searchsorted(cuts, latent)), truth

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import polars as pl
 import zstandard
+from polars.exceptions import PanicException, PolarsError
 
 from tastespace.errors import DataError, InvalidParameterError
 
 Compression = Literal["gzip", "zstd"]
+Answer = TypeVar("Answer")
 
 _MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 # Formats that hold several files, or that few people use: what to do is better than what went wrong.
@@ -40,26 +42,22 @@ def compression_of(file: Path) -> Compression | None:
     return next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
 
 
-def read_start(file: Path, compression: Compression | None, n: int) -> bytes:
-    """The first bytes of the content."""
-    with _faults_named(file, compression), file.open("rb") as stream:
-        if compression == "gzip":
-            return gzip.GzipFile(fileobj=stream).read(n)
-        if compression == "zstd":
-            with _unpacker().stream_reader(stream, read_across_frames=True, closefd=False) as reader:
-                start = reader.read(n)
-            # Where there is no more, it may be because the file is cut off.
-            return start if len(start) == n else _unpacked(file.read_bytes())
-        return stream.read(n)
-
-
-def read_plain(file: Path, compression: Compression | None) -> bytes:
-    """The whole content."""
-    packed = file.read_bytes()
-    if compression is None:
-        return packed
-    with _faults_named(file, compression):
-        return gzip.decompress(packed) if compression == "gzip" else _unpacked(packed)
+def read_plain(file: Path, compression: Compression | None, n: int = -1) -> bytes:
+    """The content: all of it, or its first n bytes."""
+    try:
+        with file.open("rb") as stream:
+            if compression == "gzip":
+                return gzip.GzipFile(fileobj=stream).read(n) if n >= 0 else gzip.decompress(stream.read())
+            if compression == "zstd" and n >= 0:
+                with _unpacker().stream_reader(stream, read_across_frames=True, closefd=False) as reader:
+                    start = reader.read(n)
+                # Where there is no more, it may be because the file is cut off.
+                return start if len(start) == n else _unpacked(file.read_bytes())
+            content = stream.read(n)
+            return _unpacked(content) if compression == "zstd" else content
+    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+        problem = f"the {compression} file is cut off or damaged ({error})"
+        raise DataError(problem, file=file, expected="a whole one") from error
 
 
 def _unpacked(packed: bytes) -> bytes:
@@ -78,48 +76,41 @@ def _unpacker() -> zstandard.ZstdDecompressor:
     return zstandard.ZstdDecompressor(max_window_size=2**31)
 
 
-@contextmanager
-def _faults_named(file: Path, compression: Compression | None) -> Iterator[None]:
-    try:
-        yield
-    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
-        raise DataError(
-            f"the {compression} file is cut off or damaged ({error})", file=file, expected="a whole one"
-        ) from error
-
-
+_PROBLEMS: dict[type[BaseException], str] = {
+    FileNotFoundError: "there is no such file",
+    IsADirectoryError: "this is a folder",
+}
 WHOLE = "a whole Parquet file: fetch it again, or write it again from where it came from"
 
 
-@contextmanager
-def named_damage(file: Path) -> Iterator[None]:
-    """Whatever the reader stumbles over becomes a `DataError` that names the file and says what to do."""
+def ask_parquet(file: Path, question: Callable[[pl.LazyFrame], Answer]) -> Answer:
+    """What a Parquet file answers; whatever the reader stumbles over is a `DataError` that says what to do."""
     try:
-        yield
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        # Neither wildcards nor key=value folders in the path have a meaning here.
+        return question(pl.scan_parquet(file, glob=False, hive_partitioning=False))
+    except (PolarsError, PanicException, OSError) as error:
         if isinstance(error, FileNotFoundError | PermissionError | DataError):
             raise
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataError(f"this Parquet file is damaged ({reason})", file=file, expected=WHOLE) from error
+        raise DataError(f"this Parquet file is damaged ({_reason(error)})", file=file, expected=WHOLE) from error
 
 
 @contextmanager
 def named_faults(file: Path, expected: str) -> Iterator[None]:
-    """Whatever goes wrong with a file becomes a `DataError` that names it."""
+    """Whatever goes wrong with a file becomes a `DataError` that names it: those who read it need not know its name."""
     try:
         yield
     except DataError as error:
         if error.file is not None:
             raise
-        raise DataError(error.problem, file=file, line=error.line, text=error.text, expected=error.expected) from error
+        raise error.in_file(file) from error
     except InvalidParameterError:
         raise
-    except FileNotFoundError as error:
-        raise DataError("there is no such file", file=file, expected=expected) from error
-    except IsADirectoryError as error:
-        raise DataError("this is a folder", file=file, expected=expected) from error
     except PermissionError as error:
         raise DataError("permission to read the file is denied", file=file, expected="a readable file") from error
-    except (OSError, ValueError, ArithmeticError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise DataError(f"the file cannot be read ({reason[0]})", file=file, expected=expected) from error
+    except (OSError, ValueError, ArithmeticError, PolarsError, PanicException) as error:
+        problem = _PROBLEMS.get(type(error), f"the file cannot be read ({_reason(error)})")
+        raise DataError(problem, file=file, expected=expected) from error
+
+
+def _reason(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

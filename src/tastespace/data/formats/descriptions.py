@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from tastespace.data.formats.content import named_damage, named_faults, read_plain
+from tastespace.data.formats.content import ask_parquet, named_faults, read_plain
 from tastespace.data.formats.json_lines import read_json_cells
 from tastespace.data.formats.layout import FIRST_FLAG, SOUGHT_OF, Layout, sniff
 from tastespace.data.formats.text import read_cells, records, with_plain_ends
 from tastespace.data.ratings import Ratings
-from tastespace.data.tables import Cells
+from tastespace.data.tables import Cells, warn_of_rejected
 from tastespace.data.vocabulary import is_canonical_integer
 from tastespace.errors import DataError, warn
 
@@ -52,11 +52,8 @@ def describe_items(ratings: Ratings, ratings_file: Path, items_file: Path | None
 
 def sibling_of(ratings_file: Path) -> Path | None:
     """The item file that MovieLens keeps beside a file of this name, if it is there."""
-    for pattern, name in _SIBLINGS:
-        if pattern.fullmatch(ratings_file.name):
-            sibling = ratings_file.with_name(name)
-            return sibling if sibling.exists() else None
-    return None
+    siblings = (ratings_file.with_name(name) for pattern, name in _SIBLINGS if pattern.fullmatch(ratings_file.name))
+    return next(filter(Path.exists, siblings), None)
 
 
 def described(ratings: Ratings, table: pl.DataFrame, side: SideName = "item", *, file: Path | None = None) -> Ratings:
@@ -90,17 +87,20 @@ def read_descriptions(file: Path, side: SideName = "item", *, skip: bool = False
         for part in ("id", "year"):
             if part in layout.parts:
                 cells = _checked(cells, layout.parts[part], part, side, skip)
-        cells.warn_of_faults()
+        warn_of_rejected(file, len(cells.faults), len(cells.columns[0]), next(iter(cells.faults), None))
         columns = [_texts(cells.column(layout.parts["id"])).str.strip_chars().alias("id")]
         if side == "item":
-            columns += _item_columns(cells, layout)
+            columns += _item_columns(cells, layout, file.with_name("u.genre"))
         if not layout.has_header and side == "item":
             return pl.DataFrame(columns)
-        places = [cells.names.index(name) for name in layout.parts.values()]
-        further = {place: name for place, name in enumerate(cells.names) if place not in places}
+        places = {cells.names.index(name) for name in layout.parts.values()}
         taken = ["id", "title", "genres", "year"] if side == "item" else ["id"]
-        names = _different(further, taken)
-        columns += [_typed(cells.columns[place].alias(name), layout.kind == "text") for place, name in names.items()]
+        for place, (name, column) in enumerate(zip(cells.names, cells.columns, strict=True)):
+            if place not in places:
+                # A name that is empty, or not the first of its kind, says where it stands.
+                is_new = name.strip() not in ("", *taken)
+                taken.append(name.strip() if is_new else f"{name.strip()} column {place + 1}".strip())
+                columns.append(_typed(column.alias(taken[-1]), layout.kind == "text"))
         return pl.DataFrame(columns)
 
 
@@ -121,23 +121,21 @@ def _checked(cells: Cells, name: str, part: str, side: SideName, skip: bool) -> 
 
 def _read(file: Path, layout: Layout, skip: bool) -> Cells:
     if layout.kind == "parquet":
-        with named_damage(file):
-            stored = pl.read_parquet(file, glob=False, hive_partitioning=False)
-        return Cells(tuple(stored.columns), stored.get_columns(), file)
+        return Cells.of(ask_parquet(file, pl.LazyFrame.collect))
     data = read_plain(file, layout.compression)
     if layout.kind == "jsonl":
-        return read_json_cells(data, skip=skip, file=file)
-    return read_cells(data, layout.columns, str(layout.separator), layout.has_header, skip=skip, file=file)
+        return read_json_cells(data, skip=skip)
+    return read_cells(data, layout.columns, str(layout.separator), layout.has_header, skip=skip)
 
 
-def _item_columns(cells: Cells, layout: Layout) -> list[pl.Series]:
+def _item_columns(cells: Cells, layout: Layout, genre_file: Path) -> list[pl.Series]:
     """Title (if there are titles), genres and year."""
     known = {part: _texts(cells.column(name)) for part, name in layout.parts.items()}
     nothing = pl.Series([None] * len(known["id"]), dtype=pl.String)
     titles = known.get("title", nothing).str.strip_chars().replace("", None)
     genres = known.get("genres", nothing)
     if not layout.has_header and len(layout.columns) > FIRST_FLAG:
-        genres = _flagged(cells.columns[FIRST_FLAG:], cells.file.with_name("u.genre")) if cells.file else nothing
+        genres = _flagged(cells.columns[FIRST_FLAG:], genre_file)
     lists = _entries(genres).list.eval(pl.element().filter(pl.element() != _NO_GENRES)).alias("genres")
     given = known.get("year", nothing).str.strip_chars().replace("", None).cast(pl.Float64).cast(pl.Int32)
     in_title = titles.str.extract(_YEAR_IN_TITLE).cast(pl.Int32)
@@ -156,24 +154,13 @@ def _flagged(flags: Sequence[pl.Series], genre_file: Path) -> pl.Series:
         content = with_plain_ends(genre_file.read_bytes()).decode("latin-1")
     except OSError:
         return pl.Series([None] * len(rows), dtype=pl.String)
-    names = [fields[0] for _, fields in records(content, _LIST_MARK, genre_file, quoted=False)]
+    names = [fields[0] for _, fields in records(content, _LIST_MARK, quoted=False)]
     if len(flags) != len(names):
         problem = f"{len(names)} genres for {len(flags)} flags"
         raise DataError(problem, file=genre_file, expected="a name for each flag of u.item")
     return pl.Series(
         [_LIST_MARK.join(name for name, flag in zip(names, row, strict=True) if flag == "1") for row in rows]
     )
-
-
-def _different(names: dict[int, str], taken: list[str]) -> dict[int, str]:
-    """Names by position, stripped; one that is empty or not the first of its kind says where it stands."""
-    different: dict[int, str] = {}
-    for place, name in names.items():
-        plain = name.strip()
-        if not plain or plain in taken or plain in different.values():
-            plain = f"{plain} column {place + 1}".strip()
-        different[place] = plain
-    return different
 
 
 def _typed(cells: pl.Series, is_text: bool) -> pl.Series:

@@ -1,6 +1,6 @@
 """Ratings, pairs, histories and lists of items from files, recognised by what is in them.
 
-`layout.sniff` finds out how a file is laid out, `_read_observed` makes records of a file of that layout. A new format
+`layout.sniff` finds out how a file is laid out, `_observe` makes records of a file of that layout. A new format
 is a new kind: a case in both.
 """
 
@@ -14,10 +14,10 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from tastespace.data.formats.content import named_damage, named_faults, read_plain
+from tastespace.data.formats.content import ask_parquet, named_faults, read_plain
 from tastespace.data.formats.descriptions import describe_items, described, read_descriptions
 from tastespace.data.formats.json_lines import read_json_lines
-from tastespace.data.formats.layout import NETFLIX, OWN_RATING, PAIR, RATING, Layout, Sought, SoughtItems
+from tastespace.data.formats.layout import NETFLIX, OWN_RATING, PAIR, RATING, RATINGS, Layout, Sought, SoughtItems
 from tastespace.data.formats.layout import sniff as sniff_file
 from tastespace.data.formats.netflix import is_netflix, read_netflix
 from tastespace.data.formats.text import read_delimited
@@ -78,16 +78,21 @@ def read(
             raise InvalidParameterError(
                 f"{path} has the layout of the Netflix Prize; expected neither columns, separator, header nor bad lines"
             )
-        ratings = read_netflix(file, duplicates=duplicates)
+        with named_faults(file, _A_FILE):
+            ratings = read_netflix(file, duplicates=duplicates)
+            ratings = ratings if kind is None else ratings.with_kind(kind)
     else:
         file = _in_folder(file)
+        _, observed = _observe(file, Sought(RATING, wanted, kind in CHOICES, separator, header), skip)
         with named_faults(file, _A_FILE):
-            sought = Sought(RATING, wanted, kind in CHOICES)
-            observed = _read_observed(file, sniff_file(file, sought, separator=separator, header=header), skip)
-            ratings = _ratings_of(observed, duplicates, kind, file)
-    if kind is not None:
-        with named_faults(file, _A_FILE):
-            ratings = ratings.with_kind(kind)
+            ratings = Ratings.from_observed(observed, duplicates=duplicates, kind=kind)
+        nobody_said = duplicates is None and kind is None and observed.values is not None
+        if nobody_said and ratings.merged and ratings.kind == "counts":
+            warn(
+                f"{file}: the values seem to be counts ({ratings.kind_and_reason.reason}), and of a pair that is there "
+                f"more than once the last was kept: {ratings.merged:,} others were not. Say that the kind is counts, "
+                "or duplicates sum, to add them up; or duplicates last"
+            )
     ratings = describe_items(ratings, file, None if items is None else Path(items), skip=skip)
     if users is None:
         return ratings
@@ -104,23 +109,20 @@ def read_pairs(
     bad_lines: BadLines = "error",
 ) -> tuple[pl.Series, pl.Series]:
     """The user ids and item ids of a file that asks for predictions; further columns are ignored."""
-    file, sought = Path(path), Sought(PAIR, {"user": user, "item": item})
-    with named_faults(file, _A_FILE):
-        layout = sniff_file(file, sought, separator=separator, header=header)
-        observed = _read_observed(file, layout, _skips(bad_lines))
-        assert observed.users is not None
-        return observed.users.ids(), observed.items.ids()
+    sought = Sought(PAIR, {"user": user, "item": item}, separator=separator, header=header)
+    _, observed = _observe(Path(path), sought, _skips(bad_lines))
+    assert observed.users is not None
+    return observed.users.ids(), observed.items.ids()
 
 
 def read_history(path: AnyPath, user: str, *, bad_lines: BadLines = "error") -> Ratings:
     """Ratings or choices of any users; in a file without a column of users they are all of this one."""
-    file = Path(path)
-    with named_faults(file, _A_FILE):
-        observed = _read_observed(file, sniff_file(file, Sought(OWN_RATING)), _skips(bad_lines))
-        if observed.users is None:
-            one = Side(Vocabulary(pl.Series("user", [user])), np.zeros(len(observed.items.rows), np.int32))
-            observed = replace(observed, users=one)
-        return _ratings_of(observed, None, None)
+    _, observed = _observe(Path(path), Sought(OWN_RATING), _skips(bad_lines))
+    if observed.users is None:
+        one = Side(Vocabulary(pl.Series("user", [user])), np.zeros(len(observed.items.rows), np.int32))
+        observed = replace(observed, users=one)
+    with named_faults(Path(path), _A_FILE):
+        return Ratings.from_observed(observed)
 
 
 def has_users(path: AnyPath) -> bool:
@@ -132,12 +134,10 @@ def read_item_list(path: AnyPath, *, bad_lines: BadLines = "error") -> pl.DataFr
     """A table with a column item, and a column user if the file says for whom: as `exclude` and `only` take it.
 
     Text with one column is one item a line, with or without a heading. With more columns a header must say which is
-    the item: a guess would leave things out, or let them through, without anybody noticing.
+    the item: a guess would leave things out, or let them through, without anyone noticing.
     """
-    file, sought = Path(path), SoughtItems()
-    with named_faults(file, sought.expected):
-        layout = sniff_file(file, sought)
-        observed = _read_observed(file, layout, _skips(bad_lines))
+    sought = SoughtItems()
+    layout, observed = _observe(Path(path), sought, _skips(bad_lines), expected=sought.expected)
     items = observed.items.ids()
     if layout.kind == "text" and len(layout.columns) == 1:
         items = items.cast(pl.String)  # as typed
@@ -145,14 +145,14 @@ def read_item_list(path: AnyPath, *, bad_lines: BadLines = "error") -> pl.DataFr
 
 
 def sniff(
-    path: AnyPath, sought: Sought | None = None, *, separator: str | None = None, header: bool | None = None
+    path: AnyPath, sought: Sought = RATINGS, *, separator: str | None = None, header: bool | None = None
 ) -> Layout:
     """How a file is laid out, as far as it can be seen; what the caller knows is taken as given."""
     if is_netflix(Path(path)):
         return NETFLIX
     file = _in_folder(Path(path))
     with named_faults(file, _A_FILE):
-        return sniff_file(file, sought, separator=separator, header=header)
+        return sniff_file(file, replace(sought, separator=separator, header=header))
 
 
 def _skips(bad_lines: str) -> bool:
@@ -161,48 +161,21 @@ def _skips(bad_lines: str) -> bool:
     return bad_lines == "skip"
 
 
-def _read_observed(file: Path, layout: Layout, skip: bool) -> Observed:
-    if layout.kind == "parquet":
-        # Neither wildcards nor key=value folders in the path have a meaning here.
-        with named_damage(file):
-            stored = pl.read_parquet(file, columns=list(layout.parts.values()), glob=False, hive_partitioning=False)
-        observed = Cells(tuple(stored.columns), stored.get_columns(), file).observed(layout.parts, skip=skip)
-    else:
-        data = read_plain(file, layout.compression)
-        if layout.kind == "jsonl":
-            observed = read_json_lines(data, layout.parts, skip=skip, file=file)
+def _observe(file: Path, sought: Sought, skip: bool, *, expected: str = _A_FILE) -> tuple[Layout, Observed]:
+    """The records of a file, and how it is laid out."""
+    with named_faults(file, expected):
+        layout = sniff_file(file, sought)
+        parts = layout.parts
+        if layout.kind == "parquet":
+            stored = ask_parquet(file, lambda table: table.select(parts.values()).collect())
+            observed = Cells.of(stored).observed(parts, skip=skip)
+        elif layout.kind == "jsonl":
+            observed = read_json_lines(read_plain(file, layout.compression), parts, skip=skip)
         else:
-            shape = (layout.columns, layout.parts, str(layout.separator), layout.has_header)
-            observed = read_delimited(data, *shape, skip=skip, file=file)
-    if observed.rejected:
-        warn_of_rejected(file, observed.rejected, len(observed.items.rows), observed.first_fault)
-    return observed
-
-
-def _ratings_of(
-    observed: Observed, duplicates: Duplicates | None, kind: Kind | None, file: Path | None = None
-) -> Ratings:
-    assert observed.users is not None
-    if observed.values is None and kind not in (None, *CHOICES):
-        raise DataError(f"there is no column of values, and the kind is to be {kind}", expected="a column of them")
-    ratings = Ratings.from_rows(
-        observed.users.vocabulary,
-        observed.items.vocabulary,
-        observed.users.rows,
-        observed.items.rows,
-        observed.values,
-        observed.times,
-        duplicates="sum" if duplicates is None and kind == "counts" else duplicates,
-        rejected=observed.rejected,
-    )
-    nobody_said = duplicates is None and kind is None and observed.values is not None
-    if file is not None and nobody_said and ratings.merged and ratings.kind == "counts":
-        warn(
-            f"{file}: the values seem to be counts ({ratings.kind_and_reason.reason}), and of a pair that is there "
-            f"more than once the last was kept: {ratings.merged:,} others were not. Say that the kind is counts, or "
-            "duplicates sum, to add them up; or duplicates last"
-        )
-    return ratings
+            shape = (layout.columns, parts, str(layout.separator), layout.has_header)
+            observed = read_delimited(read_plain(file, layout.compression), *shape, skip=skip)
+    warn_of_rejected(file, observed.rejected, len(observed.items.rows), observed.first_fault)
+    return layout, observed
 
 
 def _in_folder(path: Path) -> Path:

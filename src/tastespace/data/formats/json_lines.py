@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -16,18 +15,14 @@ from tastespace.data.vocabulary import id_series
 from tastespace.errors import DataError
 
 _EXPECTED_LINE = 'one JSON object a line, such as {"user": 1, "item": "a", "rating": 4}'
-_QUICK = {
-    "user": (pl.Int64, pl.String),
-    "item": (pl.Int64, pl.String),
-    "rating": (pl.Int64, pl.Float64),
-    "time": (pl.Int64, pl.Float64, pl.String),
-}
+_IDS, _NUMBERS = (pl.Int64, pl.String), (pl.Int64, pl.Float64)
+_QUICK = {"user": _IDS, "item": _IDS, "rating": _NUMBERS, "time": (*_NUMBERS, pl.String)}
 
 
-def keys_of(head: bytes, file: Path) -> tuple[str, ...]:
+def keys_of(head: bytes) -> tuple[str, ...]:
     """The keys of the first objects, in order of appearance."""
     keys: dict[str, None] = {}
-    for _, entry in _entries(head, file):
+    for _, entry in _entries(head, {}):
         if isinstance(entry, DataError):
             # Reading the whole will come to that line and complain, unless not even one could be read.
             if keys:
@@ -37,29 +32,25 @@ def keys_of(head: bytes, file: Path) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def read_json_lines(data: bytes, parts: Mapping[str, str], *, skip: bool, file: Path) -> Observed:
+def read_json_lines(data: bytes, parts: Mapping[str, str], *, skip: bool) -> Observed:
     """The records of a text of objects: as polars reads it, or line by line where only that can tell."""
     quick = _read_quickly(data, parts)
     if quick is not None:
         with suppress(DataError):  # Line by line it is found out where.
             return quick.observed(parts, skip=False)
-    lines, rows, faults = _read_entries(data, parts, skip=skip, file=file)
-    columns = [_ratings_column(part, [row.get(name) for row in rows]) for part, name in parts.items()]
-    cells = Cells(tuple(parts.values()), columns, file, lines, data.decode(errors="backslashreplace"), faults)
+    cells = _read_by_line(data, parts, skip=skip)
     found = cells.observed(parts, skip=skip)  # What is before a line that is no object may have a fault of its own.
-    if faults and not skip:
-        raise faults[0]
+    if cells.faults and not skip:
+        raise cells.faults[0]
     return found
 
 
-def read_json_cells(data: bytes, *, skip: bool, file: Path) -> Cells:
+def read_json_cells(data: bytes, *, skip: bool) -> Cells:
     """All cells of a text of objects, with the types that they have there."""
-    lines, rows, faults = _read_entries(data, {}, skip=skip, file=file)
-    if faults and not skip:
-        raise faults[0]
-    names = tuple(dict.fromkeys(name for row in rows for name in row))
-    columns = [_column(name, [row.get(name) for row in rows]) for name in names]
-    return Cells(names, columns, file, lines, data.decode(errors="backslashreplace"), faults)
+    cells = _read_by_line(data, {}, skip=skip)
+    if cells.faults and not skip:
+        raise cells.faults[0]
+    return cells
 
 
 def _read_quickly(data: bytes, parts: Mapping[str, str]) -> Cells | None:
@@ -70,38 +61,36 @@ def _read_quickly(data: bytes, parts: Mapping[str, str]) -> Cells | None:
     if not set(parts.values()) <= set(table.columns) or not table.height:
         return None
     is_plain = all(table.schema[name] in _QUICK[part] for part, name in parts.items())
-    return Cells(tuple(table.columns), table.get_columns()) if is_plain else None
+    return Cells.of(table) if is_plain else None
 
 
-def _read_entries(
-    data: bytes, parts: Mapping[str, str], *, skip: bool, file: Path
-) -> tuple[list[int], list[dict[str, Any]], list[DataError]]:
-    """The objects, the line of each, and what is wrong with other lines, if these may be skipped."""
+def _read_by_line(data: bytes, parts: Mapping[str, str], *, skip: bool) -> Cells:
+    """The cells of the parts, or of all keys if none are named; up to the first fault unless these may be skipped."""
     lines: list[int] = []
     rows: list[dict[str, Any]] = []
     faults: list[DataError] = []
-    for line, entry in _entries(data, file):
-        fault = entry if isinstance(entry, DataError) else _id_fault(entry, parts, line, file)
-        if isinstance(entry, dict) and fault is None:
+    for line, entry in _entries(data, parts):
+        if isinstance(entry, dict):
             lines.append(line)
             rows.append(entry)
-        elif fault is not None:
-            faults.append(fault)
-            if not skip:
-                break
+            continue
+        faults.append(entry)
+        if not skip:
+            break
     if not rows:
-        raise faults[0] if faults else DataError("there are no objects", file=file, expected=_EXPECTED_LINE)
-    return lines, rows, faults
+        raise faults[0] if faults else DataError("there are no objects", expected=_EXPECTED_LINE)
+    part_of = {name: part for part, name in parts.items()}
+    names = tuple(part_of or dict.fromkeys(name for row in rows for name in row))
+    columns = [_column(part_of.get(name), name, [row.get(name) for row in rows]) for name in names]
+    return Cells(names, columns, lines, data.decode(errors="backslashreplace"), faults)
 
 
-def _ratings_column(part: str, cells: list[Any]) -> pl.Series:
+def _column(part: str | None, name: str, cells: list[Any]) -> pl.Series:
+    """Ids, or texts of ratings and times; else what polars can hold, and texts where values are of several types."""
     if part in ("user", "item"):
         return id_series(cells, part)
-    return pl.Series(part, [None if cell is None else str(cell) for cell in cells], dtype=pl.String)
-
-
-def _column(name: str, cells: list[Any]) -> pl.Series:
-    """A column of what polars can hold; texts where a column has values of several types."""
+    if part is not None:
+        return pl.Series(part, [None if cell is None else str(cell) for cell in cells], dtype=pl.String)
     try:
         return pl.Series(name, cells)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
@@ -109,32 +98,28 @@ def _column(name: str, cells: list[Any]) -> pl.Series:
         return pl.Series(name, texts, dtype=pl.String)
 
 
-def _entries(data: bytes, file: Path) -> Iterator[tuple[int, dict[str, Any] | DataError]]:
-    """The object of each line that is not blank, or what is wrong with the line."""
+def _entries(data: bytes, parts: Mapping[str, str]) -> Iterator[tuple[int, dict[str, Any] | DataError]]:
+    """The object of each line that is not blank, or what is wrong with the line or with an id in it."""
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
             entry = json.loads(line)
+            problem = "" if isinstance(entry, dict) else f"this is a JSON {type(entry).__name__}"
         except ValueError as error:  # also where the text is not UTF-8
-            yield number, _fault(f"this is not JSON ({error})", line, number, file)
-            continue
-        if isinstance(entry, dict):
-            yield number, entry
+            problem = f"this is not JSON ({error})"
+        if problem:
+            text = line.decode(errors="backslashreplace")
+            yield number, DataError(problem, line=number, text=text, expected=_EXPECTED_LINE)
         else:
-            yield number, _fault(f"this is a JSON {type(entry).__name__}", line, number, file)
+            yield number, _id_fault(entry, parts, number) or entry
 
 
-def _fault(problem: str, line: bytes, number: int, file: Path) -> DataError:
-    content = line.decode(errors="backslashreplace")
-    return DataError(problem, file=file, line=number, text=content, expected=_EXPECTED_LINE)
-
-
-def _id_fault(entry: dict[str, Any], parts: Mapping[str, str], line: int, file: Path) -> DataError | None:
+def _id_fault(entry: dict[str, Any], parts: Mapping[str, str], line: int) -> DataError | None:
     for part in parts.keys() & {"user", "item"}:
         cell = entry.get(parts[part])
         is_integer = isinstance(cell, int) and not isinstance(cell, bool)
         if not is_integer and not (isinstance(cell, str) and cell.strip()):
             problem = f"the {part} id is missing" if cell in (None, "") else f"{cell!r} is not a {part} id"
-            return DataError(problem, file=file, line=line, text=json.dumps(entry), expected=EXPECTED_CELL[part])
+            return DataError(problem, line=line, text=json.dumps(entry), expected=EXPECTED_CELL[part])
     return None

@@ -8,10 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import polars as pl
-
 from tastespace.data.formats import text as plain_text
-from tastespace.data.formats.content import WHOLE, Compression, compression_of, named_damage, read_start
+from tastespace.data.formats.content import WHOLE, Compression, ask_parquet, compression_of, read_plain
 from tastespace.data.formats.json_lines import keys_of
 from tastespace.data.tables import USUAL_NAMES, find_parts, find_rating_parts, usual_column
 from tastespace.errors import DataError, InvalidParameterError
@@ -51,14 +49,12 @@ class Layout:
             kind += ", with a header" if self.has_header else ", without a header"
         if self.compression is not None:
             kind += f", compressed with {self.compression}"
-        used = ", ".join(f"{part} = {self._column(name)}" for part, name in self.parts.items())
+        has_names = self.kind != "text" or self.has_header
+        shown = {name: name if has_names else f"column {place}" for place, name in enumerate(self.columns, start=1)}
+        used = ", ".join(f"{part} = {shown[name]}" for part, name in self.parts.items())
         spare = [name for name in self.columns if name not in self.parts.values()]
         choices = "" if "rating" in self.parts else "; no column of values: each line is a choice"
         return f"{kind}; {used}{choices}" + (f"; not used: {', '.join(spare)}" if spare else "")
-
-    def _column(self, name: str) -> str:
-        has_names = self.kind != "text" or self.has_header
-        return name if has_names else f"column {self.columns.index(name) + 1}"
 
 
 NETFLIX = Layout(
@@ -72,11 +68,13 @@ NETFLIX = Layout(
 
 @dataclass(frozen=True)
 class Sought:
-    """What a file is looked through for: ratings, pairs, histories or items."""
+    """What a file is looked through for: ratings, pairs, histories or items; and what the caller knows of it."""
 
     needed: tuple[str, ...] = RATING  # the parts; that of the ratings may be missing where lines are choices
     wanted: Mapping[str, str | None] = field(default_factory=dict)  # names of their columns, where they are known
     are_choices: bool = False  # whether the caller knows that lines are choices
+    separator: str | None = None  # of a text, where it is known
+    header: bool | None = None  # whether there is one, where it is known
     expected: str = EXPECTED_RATINGS
 
     @property
@@ -85,21 +83,14 @@ class Sought:
         return "rating" in self.needed and self.wanted.get("rating") is None
 
     @property
-    def may_be_one_column(self) -> bool:
-        """Whether there may be one item a line, and nothing else."""
-        return self.needed[0] == "item"
-
-    @property
     def at_least(self) -> tuple[str, ...]:
         """What must be there."""
         return tuple(part for part in self.needed if not (part == "rating" and self.may_be_choices))
 
-    def parts(self, names: Sequence[str], file: Path) -> Mapping[str, str]:
+    def parts(self, names: Sequence[str]) -> Mapping[str, str]:
         """The column of each part."""
-        if "rating" in self.needed:
-            return find_rating_parts(names, self.wanted, self.needed, file, are_choices=self.are_choices)
-        found = find_parts(names, self.wanted, self.needed, file)
-        return {part: found[part] for part in self.needed}
+        found = find_rating_parts(names, self.wanted, self.needed, are_choices=self.are_choices)
+        return found if "rating" in self.needed else {part: found[part] for part in self.needed}
 
     def is_likely(self, rows: plain_text.Rows) -> bool:
         """Whether a way of splitting yields ratings: by the header, or by numbers where the ratings should be."""
@@ -108,7 +99,7 @@ class Sought:
         place = 1 if self.needed == OWN_RATING and plain_text.usual_width(rows) == 2 else 2
         return sum(len(fields) > place and _is_number(fields[place]) for fields in rows) > len(rows) / 2
 
-    def names_by_place(self, rows: plain_text.Rows, file: Path) -> tuple[str, ...]:
+    def names_by_place(self, rows: plain_text.Rows) -> tuple[str, ...]:
         """The columns of a text without a header, as many as there are."""
         width, needed = plain_text.usual_width(rows), self.needed
         if self.may_be_choices and width == len(needed) - 1:
@@ -118,7 +109,7 @@ class Sought:
         names = ["user", "item", "rating", "time"] + [f"column {number}" for number in range(5, width + 1)]
         return needed if width == len(needed) else tuple(names[:width])
 
-    def has_header(self, rows: plain_text.Rows, file: Path) -> bool:
+    def has_header(self, rows: plain_text.Rows) -> bool:
         """Whether the first line names the columns."""
         first, width = rows[0], plain_text.usual_width(rows)
         if any(name in first for name in self.wanted.values()) or _has_usual_names(first, self.needed):
@@ -128,8 +119,11 @@ class Sought:
         if not self.may_be_choices or _has_usual_names(first, self.at_least):
             return True
         if width == len(self.needed) - 1:
-            return _is_heading(rows, file)
+            return _is_heading(rows)
         return not (self.needed == RATING and width == len(self.needed) and _are_times(rows))
+
+
+RATINGS = Sought()
 
 
 @dataclass(frozen=True)
@@ -139,16 +133,16 @@ class SoughtItems(Sought):
     needed: tuple[str, ...] = ("item",)
     expected: str = "one item a line; or a table whose header has a column item, and perhaps one called user"
 
-    def parts(self, names: Sequence[str], file: Path) -> Mapping[str, str]:
+    def parts(self, names: Sequence[str]) -> Mapping[str, str]:
         if len(names) > 1 and usual_column(names, USUAL_NAMES["item"]) is None:
-            raise DataError("no column is called item", file=file, expected=self.expected)
-        found = find_parts(names if len(names) > 1 else ["item"], {}, (), file)
+            raise DataError("no column is called item", expected=self.expected)
+        found = find_parts(names if len(names) > 1 else ["item"], {})
         return {part: names[0] if len(names) == 1 else found[part] for part in PAIR if part in found}
 
-    def has_header(self, rows: plain_text.Rows, file: Path) -> bool:
+    def has_header(self, rows: plain_text.Rows) -> bool:
         if plain_text.usual_width(rows) == 1:
             return usual_column(rows[0], (*USUAL_NAMES["item"], "id")) is not None
-        return True  # A guess would leave things out, or let them through, without anybody noticing.
+        return True  # A guess would leave things out, or let them through, without anyone noticing.
 
 
 DESCRIBED = {  # what files of items and of users are known to say, and the usual names of the columns
@@ -173,26 +167,25 @@ class SoughtDescriptions(Sought):
     def _find(self, names: Sequence[str], part: str) -> str | None:
         return usual_column(names, DESCRIBED[self.side].get(part, ()))
 
-    def parts(self, names: Sequence[str], file: Path) -> Mapping[str, str]:
+    def parts(self, names: Sequence[str]) -> Mapping[str, str]:
         found = {part: self._find(names, part) for part in DESCRIBED[self.side]}
         if found["id"] is None:
-            raise DataError(f"no column for the id among {', '.join(names)}", file=file, expected=self.expected)
+            raise DataError(f"no column for the id among {', '.join(names)}", expected=self.expected)
         return {part: name for part, name in found.items() if name is not None}
 
     def is_likely(self, rows: plain_text.Rows) -> bool:
         return self._find(rows[0], self.needed[-1]) is not None
 
-    def names_by_place(self, rows: plain_text.Rows, file: Path) -> tuple[str, ...]:
+    def names_by_place(self, rows: plain_text.Rows) -> tuple[str, ...]:
         width = plain_text.usual_width(rows)
         if self.side == "user" or width <= 3:
             known = ("id",) if self.side == "user" else ("id", "title", "genres")
             return (*known, *(f"column {number}" for number in range(2, width + 1)))[:width]
         if width > FIRST_FLAG and all(set(row[FIRST_FLAG:]) <= {"0", "1"} for row in rows):
             return ("id", "title", "date", "video", "address", *(f"flag {place}" for place in range(FIRST_FLAG, width)))
-        text = " ".join(rows[0])
-        raise DataError("no column is called title", file=file, line=1, text=text, expected=self.expected)
+        raise DataError("no column is called title", line=1, text=" ".join(rows[0]), expected=self.expected)
 
-    def has_header(self, rows: plain_text.Rows, file: Path) -> bool:
+    def has_header(self, rows: plain_text.Rows) -> bool:
         if self.side == "item" and self._find(rows[0], "title") is not None:
             return True
         return self._find(rows[0], "id") is not None and not any(_is_number(cell) for cell in rows[0])
@@ -204,73 +197,64 @@ SOUGHT_OF = {
 }
 
 
-def sniff(
-    file: Path, sought: Sought | None = None, *, separator: str | None = None, header: bool | None = None
-) -> Layout:
+def sniff(file: Path, sought: Sought = RATINGS) -> Layout:
     """The layout of a file, from its content alone; what the caller knows is taken as given."""
-    sought = sought or Sought()
     compression = compression_of(file)
     head = _head(file, compression)
     if head.startswith(_PARQUET_MAGIC) and compression is None and _tail(file) == _PARQUET_MAGIC:
-        with named_damage(file):
-            schema = pl.scan_parquet(file, glob=False, hive_partitioning=False).collect_schema()
-        names = tuple(schema.names())
-        return Layout("parquet", None, True, names, sought.parts(names, file))
-    _refuse_binary(head, file, sought)
+        names = tuple(ask_parquet(file, lambda table: table.collect_schema().names()))
+        return Layout("parquet", None, True, names, sought.parts(names))
+    _refuse_binary(head, sought)
     head = plain_text.with_plain_ends(head)
     start = head.lstrip()
     if start.startswith(b"{"):
-        names = keys_of(head, file)
-        return Layout("jsonl", None, True, names, sought.parts(names, file), compression)
-    if start.startswith(b"[{") or start.startswith(b"[\n"):
-        raise DataError(
-            "this is one JSON array", file=file, expected="one object a line; `jq -c '.[]' FILE` makes that of it"
-        )
-    separator, has_header, names = _sniff_text(head, file, sought, separator, header)
-    return Layout("text", separator, has_header, names, sought.parts(names, file), compression)
+        names = keys_of(head)
+        return Layout("jsonl", None, True, names, sought.parts(names), compression)
+    if start.startswith((b"[{", b"[\n")):
+        raise DataError("this is one JSON array", expected="one object a line; `jq -c '.[]' FILE` makes that of it")
+    separator, has_header, names = _sniff_text(head, sought)
+    return Layout("text", separator, has_header, names, sought.parts(names), compression)
 
 
-def _refuse_binary(head: bytes, file: Path, sought: Sought) -> None:
+def _refuse_binary(head: bytes, sought: Sought) -> None:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError("this is UTF-16 text", file=file, expected="text saved as UTF-8")
+        raise DataError("this is UTF-16 text", expected="text saved as UTF-8")
     if b"\0" not in head:
         return
     if head.startswith(_PARQUET_MAGIC):
-        raise DataError("this Parquet file is cut off or damaged", file=file, expected=WHOLE)
-    raise DataError("this is neither text nor Parquet", file=file, expected=sought.expected)
+        raise DataError("this Parquet file is cut off or damaged", expected=WHOLE)
+    raise DataError("this is neither text nor Parquet", expected=sought.expected)
 
 
-def _sniff_text(
-    head: bytes, file: Path, sought: Sought, separator: str | None, header: bool | None
-) -> tuple[str, bool, tuple[str, ...]]:
-    broken, may_be_latin = plain_text.utf8_fault(head, file), isinstance(sought, SoughtDescriptions)
+def _sniff_text(head: bytes, sought: Sought) -> tuple[str, bool, tuple[str, ...]]:
+    separator, header = sought.separator, sought.header
+    broken, may_be_latin = plain_text.utf8_fault(head), isinstance(sought, SoughtDescriptions)
     content = head.decode("latin-1" if may_be_latin and broken is not None else "utf-8", errors="replace")
     line, first = plain_text.first_line(content)
     if broken is not None and broken.line == line and not may_be_latin:
         raise broken
     if not first:
-        raise DataError("the file is empty", file=file, expected=sought.expected)
-    if separator is None and sought.may_be_one_column and _is_one_column(content, file, sought):
+        raise DataError("the file is empty", expected=sought.expected)
+    if separator is None and sought.needed[0] == "item" and _is_one_column(content, sought):
         separator = ","  # of which there are none but quoted ones
     elif separator is None:
-        separator = plain_text.guess_separator(content, file, len(sought.needed), sought.is_likely)
+        separator = plain_text.guess_separator(content, len(sought.needed), sought.is_likely)
     elif not separator or any(mark in separator for mark in '"\r\n'):
         raise InvalidParameterError(f"separator is {separator!r}; expected a character such as ',' or a tab")
-    rows = plain_text.sample(content, separator, file)
+    rows = plain_text.sample(content, separator)
     if not rows:
-        next(plain_text.records(content, separator, file))  # says what is wrong with the first record
-    has_header = sought.has_header(rows, file) if header is None else header
+        next(plain_text.records(content, separator))  # says what is wrong with the first record
+    has_header = sought.has_header(rows) if header is None else header
     if has_header:
         return separator, True, tuple(name.strip() for name in rows[0])
-    names = sought.names_by_place(rows, file)
+    names = sought.names_by_place(rows)
     if len(names) < len(sought.at_least):
         count = "1 column" if len(names) == 1 else f"{len(names)} columns"
-        expected = f"columns for {', '.join(sought.needed)}"
-        raise DataError(f"only {count}", file=file, line=line, text=first, expected=expected)
+        raise DataError(f"only {count}", line=line, text=first, expected=f"columns for {', '.join(sought.needed)}")
     return separator, False, names
 
 
-def _is_heading(rows: plain_text.Rows, file: Path) -> bool:
+def _is_heading(rows: plain_text.Rows) -> bool:
     """Whether the first line of words names the columns of pairs that may be words throughout."""
     first, *others = rows
     if len(first) == 1:
@@ -282,7 +266,6 @@ def _is_heading(rows: plain_text.Rows, file: Path) -> bool:
         return True
     raise DataError(
         "the first line may be a header or a choice, and there is no column of values",
-        file=file,
         line=1,
         text=", ".join(first),
         expected="a header such as user,item; or to be told whether there is a header (--header or --no-header, in "
@@ -302,11 +285,11 @@ def _has_usual_names(first: list[str], needed: Sequence[str]) -> bool:
     return all(usual_column(first, USUAL_NAMES[part]) is not None for part in needed)
 
 
-def _is_one_column(content: str, file: Path, sought: Sought) -> bool:
+def _is_one_column(content: str, sought: Sought) -> bool:
     """Whether there is one item a line, which may have spaces in it."""
     if plain_text.has_separators(plain_text.first_line(content)[1]):
         return False
-    rows = plain_text.sample(content, " ", file)
+    rows = plain_text.sample(content, " ")
     if isinstance(sought, SoughtItems) or plain_text.usual_width(rows) == 1:
         return True
     return sum(_is_number(fields[-1]) for fields in rows) < len(rows) / 2
@@ -322,7 +305,7 @@ def _is_number(cell: str) -> bool:
 
 def _head(file: Path, compression: Compression | None) -> bytes:
     """The first bytes of the content, up to the end of a line."""
-    head = read_start(file, compression, _HEAD + 1)
+    head = read_plain(file, compression, _HEAD + 1)
     if len(head) > _HEAD and b"\n" in head:
         return head[: head.rindex(b"\n") + 1]
     return head

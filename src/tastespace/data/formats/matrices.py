@@ -1,4 +1,4 @@
-"""Ratings from and to matrices with a row a user and a column an item.
+"""The entries of matrices with a row a user and a column an item.
 
 A sparse matrix says which ratings there are: what it stores. A dense one does not, so that the caller has to say what
 stands for "not rated". Ids are the positions in the matrix unless given. Users and items without a rating are left out,
@@ -9,54 +9,44 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from tastespace.arrays import FIRST_INFINITE
-from tastespace.data.ratings import Duplicates, Ratings
 from tastespace.data.tables import is_pandas
 from tastespace.data.vocabulary import Ids, id_series
 from tastespace.errors import DataError, InvalidParameterError
 
-if TYPE_CHECKING:
-    import scipy.sparse
-
-
 # In these formats zeros fill up blocks and diagonals: a stored zero says nothing.
 PADDED = ("bsr", "dia")
-MAX_SHORT = 2**31 - 1
 
 
-def from_sparse(
-    matrix: Any, user_ids: Ids | None = None, item_ids: Ids | None = None, *, duplicates: Duplicates | None = None
-) -> Ratings:
+Entries = tuple[Ids, Ids, NDArray[np.float64]]  # user ids, item ids and values
+
+
+def sparse_entries(matrix: Any, user_ids: Ids | None, item_ids: Ids | None) -> Entries:
     """What a scipy sparse matrix of any format stores, zeros included, in the order in which it is stored."""
     import scipy.sparse
 
     if not scipy.sparse.issparse(matrix):
-        raise DataError(
-            f"a sparse matrix that is a {type(matrix).__name__}",
-            expected="one of scipy.sparse; Ratings.from_dense takes dense matrices",
-        )
+        expected = "one of scipy.sparse; Ratings.from_dense takes dense matrices"
+        raise DataError(f"a sparse matrix that is a {type(matrix).__name__}", expected=expected)
     stored: Any = matrix  # the stubs know no common class
     shape, form = stored.shape, stored.format
-    _check_two_dimensions(shape)
     stored = stored.tocoo(copy=False)
+    _check(stored.data, shape)
     rows, columns = stored.coords
-    _check_type(stored.data)
     values = stored.data.astype(np.float64)
     if form in PADDED:
         said = values != 0
         rows, columns, values = rows[said], columns[said], values[said]
-    return _ratings(rows, columns, values, shape, (user_ids, item_ids), duplicates)
+    return _entries(rows, columns, values, shape, user_ids, item_ids)
 
 
-def from_dense(
-    matrix: Any, *, missing: float | None = None, user_ids: Ids | None = None, item_ids: Ids | None = None
-) -> Ratings:
+def dense_entries(matrix: Any, missing: float | None, user_ids: Ids | None, item_ids: Ids | None) -> Entries:
     """All entries of a matrix or pandas frame but those that are `missing`, row by row."""
     if missing is None or isinstance(missing, bool) or not isinstance(missing, Real) or math.isinf(float(missing)):
         raise InvalidParameterError(
@@ -67,88 +57,57 @@ def from_dense(
         user_ids = matrix.index if user_ids is None else user_ids
         item_ids = matrix.columns if item_ids is None else item_ids
     array = _dense_array(matrix)
-    _check_type(array)
-    _check_two_dimensions(array.shape)
+    _check(array, array.shape)
     is_rated = ~np.isnan(array) if math.isnan(float(missing)) else array != missing
     rows, columns = np.nonzero(is_rated)
-    return _ratings(rows, columns, array[is_rated].astype(np.float64), array.shape, (user_ids, item_ids), "error")
-
-
-def to_sparse(ratings: Ratings) -> scipy.sparse.csr_array:
-    """Users x items, in the order of the vocabularies; a rating of zero is a stored zero."""
-    import scipy.sparse
-
-    by_user = ratings.by_user
-    # Other libraries want short indices wherever these suffice, and scipy takes the longer of the two types.
-    index = np.int32 if len(ratings) <= MAX_SHORT else np.int64
-    return scipy.sparse.csr_array(
-        (by_user.values, by_user.columns.astype(index), by_user.offsets.astype(index)),
-        shape=(ratings.n_users, ratings.n_items),
-        copy=True,  # Whoever gets the matrix may change it.
-    )
+    return _entries(rows, columns, array[is_rated].astype(np.float64), array.shape, user_ids, item_ids)
 
 
 def _dense_array(matrix: Any) -> NDArray[Any]:
     import scipy.sparse
 
     if isinstance(matrix, np.ma.MaskedArray):
-        raise DataError(
-            "a dense matrix that is masked", expected="matrix.filled(float('nan')) and missing=float('nan')"
-        )
+        expected = "matrix.filled(float('nan')) and missing=float('nan')"
+        raise DataError("a dense matrix that is masked", expected=expected)
     if scipy.sparse.issparse(matrix):
         raise DataError("a dense matrix that is sparse", expected="Ratings.from_sparse(matrix)")
     if isinstance(matrix, pl.DataFrame | pl.LazyFrame):
         # It has no index, so that its users may well be its first column.
-        raise DataError(
-            "a dense matrix that is a polars frame",
-            expected="frame.select(...).to_numpy() with user_ids= and item_ids=, or a pandas frame with an index",
-        )
-    if is_pandas(matrix):
-        return _array_of_pandas(matrix)
+        expected = "frame.select(...).to_numpy() with user_ids= and item_ids=, or a pandas frame with an index"
+        raise DataError("a dense matrix that is a polars frame", expected=expected)
     try:
+        if is_pandas(matrix):
+            return np.asarray(matrix.to_numpy(dtype=np.float64, na_value=np.nan))
         return np.asarray(matrix)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
+        if is_pandas(matrix):
+            raise DataError(f"entries that are no numbers ({error})", expected="a frame of ratings alone") from error
         raise DataError(f"this is no matrix ({error})", expected="rows of the same length") from error
 
 
-def _array_of_pandas(frame: Any) -> NDArray[Any]:
-    try:
-        return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
-    except (TypeError, ValueError) as error:
-        raise DataError(f"entries that are no numbers ({error})", expected="a frame of ratings alone") from error
-
-
-def _check_type(array: NDArray[Any]) -> None:
+def _check(array: NDArray[Any], shape: tuple[int, ...]) -> None:
     if array.dtype.kind not in "biuf":
         raise DataError(f"a matrix of type {array.dtype}", expected="numbers")
-
-
-def _check_two_dimensions(shape: tuple[int, ...]) -> None:
     if len(shape) != 2:
         raise DataError(f"a matrix of {len(shape)} dimensions", expected="a row a user, a column an item")
 
 
-def _ratings(
+def _entries(
     rows: NDArray[Any],
     columns: NDArray[Any],
     values: NDArray[np.float64],
     shape: tuple[int, ...],
-    ids: tuple[Ids | None, Ids | None],
-    duplicates: Duplicates | None,
-) -> Ratings:
+    user_ids: Ids | None,
+    item_ids: Ids | None,
+) -> Entries:
     wrong = ~(np.abs(values) < FIRST_INFINITE)  # also true for NaN
     if wrong.any():
         where = int(np.flatnonzero(wrong)[0])
-        raise DataError(
-            f"row {rows[where]}, column {columns[where]}: not a rating",
-            text=f"{values[where]:g}",
-            expected="a finite number",
-        )
+        problem = f"row {rows[where]}, column {columns[where]}: not a rating"
+        raise DataError(problem, text=f"{values[where]:g}", expected="a finite number")
     if not len(values):
         raise DataError("the matrix has no ratings", expected="at least one")
-    user_ids = _ids_at(ids[0], rows, shape[0], "user")
-    item_ids = _ids_at(ids[1], columns, shape[1], "item")
-    return Ratings.from_arrays(user_ids, item_ids, values, duplicates=duplicates)
+    return _ids_at(user_ids, rows, shape[0], "user"), _ids_at(item_ids, columns, shape[1], "item"), values
 
 
 def _ids_at(ids: Ids | None, places: NDArray[Any], n: int, name: str) -> Ids:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Integral
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,12 +11,13 @@ import numpy as np
 import polars as pl
 
 from tastespace.arrays import FloatArray, IntArray, OffsetArray, contiguous
-from tastespace.data.formats.content import named_damage
+from tastespace.data.formats.content import ask_parquet, named_faults
 from tastespace.data.formats.layout import sniff
 from tastespace.data.tables import EXPECTED_CELL, problem_of, typed
 from tastespace.data.vocabulary import Vocabulary, id_series
-from tastespace.errors import DataError, InvalidParameterError
+from tastespace.errors import DataError, check_int
 
+_EXPECTED = "a Parquet file of ratings"
 ROWS_AT_ONCE = 1 << 22  # about 100 MB while a piece is read and put in order
 
 
@@ -58,17 +58,16 @@ class RatingStream:
 
         Columns are found by their usual names.
         """
-        if isinstance(rows_at_once, bool) or not isinstance(rows_at_once, Integral) or rows_at_once < 1:
-            raise InvalidParameterError(f"rows_at_once is {rows_at_once!r}; expected a whole number of at least 1")
+        check_int("rows_at_once", rows_at_once, least=1)
         rows_at_once = int(rows_at_once)
         file = Path(path)
         if not file.is_file():
-            raise DataError("there is no such file", file=file, expected="a Parquet file of ratings")
-        layout = sniff(file)
+            raise DataError("there is no such file", file=file, expected=_EXPECTED)
+        with named_faults(file, _EXPECTED):
+            layout = sniff(file)
         if layout.kind != "parquet" or "rating" not in layout.parts:
-            raise DataError(
-                f"the file is {layout}", file=file, expected="a Parquet file with the columns user, item and rating"
-            )
+            expected = "a Parquet file with the columns user, item and rating"
+            raise DataError(f"the file is {layout}", file=file, expected=expected)
         columns = (layout.parts["user"], layout.parts["item"], layout.parts["rating"])
         users = items = pl.Series([], dtype=pl.Null)
         n, total, low, high = 0, 0.0, np.inf, -np.inf
@@ -112,9 +111,7 @@ def _pieces(file: Path, columns: tuple[str, str, str], rows_at_once: int) -> Ite
 
 def _piece(file: Path, columns: tuple[str, str, str], start: int, n: int) -> pl.DataFrame:
     """Some rows; only the row groups that have them are read."""
-    scan = pl.scan_parquet(file, glob=False, hive_partitioning=False).select(columns).slice(start, n)
-    with named_damage(file):
-        stored = scan.collect()
+    stored = ask_parquet(file, lambda table: table.select(columns).slice(start, n).collect())
     found = {}
     for part, name in zip(("user", "item", "rating"), columns, strict=True):
         found[part], wrong = typed(part, stored[name])

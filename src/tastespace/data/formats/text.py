@@ -7,8 +7,8 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -38,7 +38,7 @@ def with_plain_ends(data: bytes) -> bytes:
     return data if b'"' in data else data.replace(b"\r\n", b"\n")
 
 
-def records(text: str, separator: str, file: Path, *, quoted: bool = True) -> Iterator[tuple[int, list[str]]]:
+def records(text: str, separator: str, *, quoted: bool = True) -> Iterator[tuple[int, list[str]]]:
     """The fields of each record that is not blank, with the line where it starts."""
     if len(separator) > 1 or not quoted or '"' not in text:
         for line, content in enumerate(io.StringIO(text, newline="\n"), start=1):
@@ -55,7 +55,7 @@ def records(text: str, separator: str, file: Path, *, quoted: bool = True) -> It
         except StopIteration:
             return
         except csv.Error as error:
-            raise _fault(*_BAD_QUOTE, text, line, file) from error
+            raise _fault(*_BAD_QUOTE, text, line) from error
         finally:
             csv.field_size_limit(limit)  # which is the whole process's
         if not _is_blank(fields, separator):
@@ -66,15 +66,12 @@ def _is_blank(fields: list[str], separator: str) -> bool:
     return (len(fields) <= 1 or separator == " ") and not any(field.strip() for field in fields)
 
 
-def sample(text: str, separator: str, file: Path) -> Rows:
+def sample(text: str, separator: str) -> Rows:
     """The first records, as far as this separator can make records of the text."""
     rows: Rows = []
-    try:
-        for _, fields in islice(records(text, separator, file), _SAMPLED_RECORDS):
+    with suppress(DataError):  # The careful reading will come to that line and complain; a wrong separator must not.
+        for _, fields in islice(records(text, separator), _SAMPLED_RECORDS):
             rows.append(fields)
-    except DataError:
-        # The careful reading will come to that line and complain; a wrong separator must not.
-        pass
     return rows
 
 
@@ -83,21 +80,19 @@ def usual_width(rows: Rows) -> int:
     return Counter(len(fields) for fields in rows).most_common(1)[0][0] if rows else 0
 
 
-def guess_separator(text: str, file: Path, min_columns: int, is_likely: Callable[[Rows], bool]) -> str:
+def guess_separator(text: str, min_columns: int, is_likely: Callable[[Rows], bool]) -> str:
     """The separator under which the first lines look most like a table of at least so many columns."""
-    best: tuple[tuple[bool, bool, float], str] | None = None
+    scores: dict[str, tuple[bool, bool, float]] = {}
     for separator in SEPARATORS:
-        rows = sample(text, separator, file)
+        rows = sample(text, separator)
         width = usual_width(rows)
-        if width < 2:
-            continue
-        score = (is_likely(rows), width >= min_columns, sum(len(fields) == width for fields in rows) / len(rows))
-        if best is None or score > best[0]:
-            best = score, separator
-    if best is None:
+        if width >= 2:
+            share = sum(len(fields) == width for fields in rows) / len(rows)
+            scores[separator] = is_likely(rows), width >= min_columns, share
+    if not scores:
         expected = f"columns separated by {', '.join(list(SEPARATORS.values())[:-1])} or spaces"
-        raise _fault("there is only one column", expected, text, first_line(text)[0], file)
-    return best[1]
+        raise _fault("there is only one column", expected, text, first_line(text)[0])
+    return max(scores, key=scores.__getitem__)  # the first of the best
 
 
 def first_line(text: str) -> tuple[int, str]:
@@ -113,62 +108,44 @@ def has_separators(line: str) -> bool:
     return any(mark in _QUOTED.sub("", line) for mark in SEPARATORS if mark != " ")
 
 
-def utf8_fault(data: bytes, file: Path) -> DataError | None:
+def utf8_fault(data: bytes) -> DataError | None:
     """What to say about the first line that is not UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         content = data[data.rfind(b"\n", 0, error.start) + 1 :].partition(b"\n")[0]
-        return DataError(
-            f"byte 0x{data[error.start]:02x} is not UTF-8",
-            file=file,
-            line=line,
-            text=content[:200].decode(errors="backslashreplace"),
-            expected="text encoded as UTF-8",
-        )
+        text = content[:200].decode(errors="backslashreplace")
+        problem = f"byte 0x{data[error.start]:02x} is not UTF-8"
+        return DataError(problem, line=line, text=text, expected="text encoded as UTF-8")
     return None
 
 
-def read_cells(
-    data: bytes, columns: Sequence[str], separator: str, has_header: bool, *, skip: bool, file: Path
-) -> Cells:
+def read_cells(data: bytes, columns: Sequence[str], separator: str, has_header: bool, *, skip: bool) -> Cells:
     """All cells of a text as they are written; Latin-1 where it is not UTF-8, as MovieLens was until 2008."""
     data = with_plain_ends(data)
-    content = data.decode("latin-1" if utf8_fault(data, file) else "utf-8")
+    content = data.decode("latin-1" if utf8_fault(data) else "utf-8")
     try:
-        found = list(records(content, separator, file))
+        found = list(records(content, separator))
     except DataError:
         if separator in (",", ";"):
             raise
         # Titles with quotation marks of their own are common where the separator needs no quoting.
-        found = list(records(content, separator, file, quoted=False))
-    lines: list[int] = []
-    rows: Rows = []
-    faults: list[DataError] = []
-    for line, fields in found[1:] if has_header else found:
-        if len(fields) != len(columns):
-            faults.append(_fault(*_ragged(len(fields), len(columns), separator), content, line, file))
-            if not skip:
-                raise faults[0]
-            continue
-        lines.append(line)
-        rows.append(fields)
-    if not rows:
-        raise faults[0] if faults else _nothing_below(file)
-    cells = [pl.Series(name, [row[place] for row in rows], dtype=pl.String) for place, name in enumerate(columns)]
-    return Cells(tuple(columns), cells, file, lines, content, faults)
+        found = list(records(content, separator, quoted=False))
+    found = found[1:] if has_header else found
+    whole = [(line, fields) for line, fields in found if len(fields) == len(columns)]
+    ragged = [(line, len(fields)) for line, fields in found if len(fields) != len(columns)][: None if skip else 1]
+    faults = [_fault(*_ragged(n, len(columns), separator), content, line) for line, n in ragged]
+    if faults and not (skip and whole):
+        raise faults[0]
+    if not whole:
+        raise _nothing_below()
+    cells = [pl.Series(name, [row[place] for _, row in whole], pl.String) for place, name in enumerate(columns)]
+    return Cells(tuple(columns), cells, [line for line, _ in whole], content, faults)
 
 
 def read_delimited(
-    data: bytes,
-    columns: Sequence[str],
-    parts: Mapping[str, str],
-    separator: str,
-    has_header: bool,
-    *,
-    skip: bool,
-    file: Path,
+    data: bytes, columns: Sequence[str], parts: Mapping[str, str], separator: str, has_header: bool, *, skip: bool
 ) -> Observed:
     """The records of a text; what cannot be read is an error that names the line, or is set aside and counted."""
     data = with_plain_ends(data)
@@ -182,11 +159,11 @@ def read_delimited(
         threads=threads.resolve(None),
         **places,
     )
-    fault = _record_fault(found, data, separator, len(columns), file) if found.fault_kind else None
+    fault = _record_fault(found, data, separator, len(columns)) if found.fault_kind else None
     if fault is not None and not skip:
         raise fault
     if not found.n:
-        raise fault or _nothing_below(file)
+        raise fault or _nothing_below()
     return Observed(
         users=_side(found, 0, "user") if "user" in parts else None,
         items=_side(found, 1, "item"),
@@ -214,22 +191,21 @@ def _ragged(n: int, n_columns: int, separator: str) -> tuple[str, str]:
     return "1 field" if n == 1 else f"{n} fields", f"{n_columns}, separated by {by}"
 
 
-def _nothing_below(file: Path) -> DataError:
-    return DataError("there is a header but nothing below it", file=file, expected="lines of ratings")
+def _nothing_below() -> DataError:
+    return DataError("there is a header but nothing below it", expected="lines of ratings")
 
 
-def _fault(problem: str, expected: str, text: str, line: int, file: Path) -> DataError:
+def _fault(problem: str, expected: str, text: str, line: int) -> DataError:
     content = next(islice(io.StringIO(text, newline="\n"), line - 1, None), "").rstrip("\r\n")
-    return DataError(problem, file=file, line=line, text=content, expected=expected)
+    return DataError(problem, line=line, text=content, expected=expected)
 
 
-def _record_fault(found: _native.Records, data: bytes, separator: str, n_columns: int, file: Path) -> DataError:
+def _record_fault(found: _native.Records, data: bytes, separator: str, n_columns: int) -> DataError:
     start = found.fault_offset
     end = data.find(b"\n", start)
     content = data[start : end if end >= 0 else None].removesuffix(b"\r").decode(errors="backslashreplace")
     problem, expected = _complaint(found, separator, n_columns)
-    line = data.count(b"\n", 0, start) + 1
-    return DataError(problem, file=file, line=line, text=content, expected=expected)
+    return DataError(problem, line=data.count(b"\n", 0, start) + 1, text=content, expected=expected)
 
 
 def _complaint(found: _native.Records, separator: str, n_columns: int) -> tuple[str, str]:
@@ -244,7 +220,7 @@ def _complaint(found: _native.Records, separator: str, n_columns: int) -> tuple[
     if kind == "too long":
         return f"the {name} is longer than 65,535 bytes", "a shorter one; is a quotation mark missing?"
     if kind == "not unicode":
-        fault = utf8_fault(cell, Path())
+        fault = utf8_fault(cell)
         assert fault is not None
         return fault.problem, str(fault.expected)
     shown = cell.decode(errors="backslashreplace")

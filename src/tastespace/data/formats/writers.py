@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import gzip
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -44,26 +44,41 @@ class Sink(Protocol):
     def write(self, data: bytes, /) -> int: ...
 
 
+# What compresses a stream: the same ratings give the same bytes whenever written.
+_PACKERS: Mapping[str, Callable[[IO[bytes]], AbstractContextManager[Sink]]] = {
+    ".gz": lambda stream: gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0, compresslevel=6),
+    ".zst": lambda stream: zstandard.ZstdCompressor().stream_writer(stream, closefd=False),
+}
+
+
 def write(ratings: Ratings, path: AnyPath) -> None:
     """Write ratings as the suffix says; an older file stays whole until the new one is complete."""
     file = Path(path)
     writer = writer_of(file)
-    with _replacing(file) as stream:
-        writer(ratings, stream)
+    target = file.resolve()  # What a link leads to is replaced, not the link.
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with replace_file(target) as stream:
+            writer(ratings, stream)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        number = error.errno if isinstance(error, OSError) else None
+        reason = _REASONS.get(number or 0) or str(error).strip() or type(error).__name__
+        raise DataError(f"the file cannot be written: {reason}", file=file) from error
 
 
 def writer_of(file: Path) -> Callable[[Ratings, IO[bytes]], None]:
     """What writes a file of this name; a suffix that nobody knows is an error."""
     suffixes = [suffix.lower() for suffix in file.suffixes[-2:]]
     if suffixes[-1:] == [".parquet"]:
-        return _write_parquet
-    packed = suffixes.pop() if suffixes[-1:] in ([".gz"], [".zst"]) else None
+        return lambda ratings, stream: ratings.to_polars().write_parquet(stream)
+    packed = _PACKERS[suffixes.pop()] if suffixes and suffixes[-1] in _PACKERS else nullcontext
     separator = SEPARATORS.get(suffixes[-1]) if suffixes else None
     if separator is None:
         raise DataError(f"the suffix {''.join(file.suffixes)!r} is of no known format", file=file, expected=_EXPECTED)
 
     def write_packed(ratings: Ratings, stream: IO[bytes]) -> None:
-        with _packed(stream, packed) as inner:
+        with packed(stream) as inner:
             _write_text(ratings, inner, separator)
 
     return write_packed
@@ -93,35 +108,3 @@ def _as_written(ids: pl.Series) -> pl.Series:
     if ids.dtype != pl.String:
         return ids
     return '"' + ids.str.replace_all('"', '""', literal=True) + '"'
-
-
-def _write_parquet(ratings: Ratings, stream: IO[bytes]) -> None:
-    ratings.to_polars().write_parquet(stream)
-
-
-@contextmanager
-def _packed(stream: IO[bytes], packed: str | None) -> Iterator[Sink]:
-    """The stream itself, or one that compresses; the same ratings give the same bytes whenever written."""
-    if packed == ".gz":
-        with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0, compresslevel=6) as inner:
-            yield inner
-    elif packed == ".zst":
-        with zstandard.ZstdCompressor().stream_writer(stream, closefd=False) as inner:
-            yield inner
-    else:
-        yield stream
-
-
-@contextmanager
-def _replacing(file: Path) -> Iterator[IO[bytes]]:
-    """A stream to what takes the place of a file; what a link leads to is replaced, not the link."""
-    target = file.resolve()
-    try:
-        if target.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        with replace_file(target) as stream:
-            yield stream
-    except (OSError, pl.exceptions.PolarsError) as error:
-        number = error.errno if isinstance(error, OSError) else None
-        reason = _REASONS.get(number or 0) or str(error).strip() or type(error).__name__
-        raise DataError(f"the file cannot be written: {reason}", file=file) from error

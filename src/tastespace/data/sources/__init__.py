@@ -7,30 +7,16 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from tastespace.data.ratings import Ratings
-from tastespace.data.sources import movielens
 from tastespace.data.sources.books import BOOK_CROSSING, GOODBOOKS
 from tastespace.data.sources.jester import JESTER
 from tastespace.data.sources.lastfm import LASTFM_360K
+from tastespace.data.sources.movielens import MOVIELENS
 from tastespace.data.sources.netflix_prize import NETFLIX
 from tastespace.data.sources.source import Source
 from tastespace.errors import InvalidParameterError
 from tastespace.progress import Observer, silent
 
-_ALL = (
-    movielens.MOVIELENS_DEMO,
-    movielens.ML_100K,
-    movielens.ML_1M,
-    movielens.ML_10M,
-    movielens.ML_20M,
-    movielens.ML_25M,
-    movielens.ML_32M,
-    movielens.ML_LATEST_SMALL,
-    JESTER,
-    GOODBOOKS,
-    BOOK_CROSSING,
-    LASTFM_360K,
-    NETFLIX,
-)
+_ALL = (*MOVIELENS, JESTER, GOODBOOKS, BOOK_CROSSING, LASTFM_360K, NETFLIX)
 SOURCES: dict[str, Source] = {source.name: source for source in _ALL}
 
 
@@ -43,9 +29,8 @@ def suggestion(name: str) -> str:
 def source_of(name: str) -> Source:
     """The data set of this name."""
     if name not in SOURCES:
-        raise InvalidParameterError(
-            f"there is no data set {name!r}{suggestion(name)}; expected one of {', '.join(SOURCES)}"
-        )
+        known = ", ".join(SOURCES)
+        raise InvalidParameterError(f"there is no data set {name!r}{suggestion(name)}; expected one of {known}")
     return SOURCES[name]
 
 

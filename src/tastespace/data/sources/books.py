@@ -12,16 +12,15 @@ import html
 import re
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from tastespace.data.formats import files
 from tastespace.data.formats.descriptions import described
 from tastespace.data.ratings import Ratings
-from tastespace.data.sources.source import Archive, Source
+from tastespace.data.sources.source import Archive, Source, extracted
 from tastespace.errors import DataError, warn
 
-_RATING = r'^"(\d+)";"(.*)";"(\d+)"$'
+_RATING = r'^"(?<user>\d{1,18})";"(?<isbn>.*\S.*)";"(?<rating>0*(?:10|\d))"$'
 _CROSSING_HEADER = '"User-ID";"ISBN";"Book-Rating"'
 _N_FIELDS = 8  # of a book: ISBN, title, author, year, publisher and three addresses of pictures
 _MERGED = re.compile(r'(.*)\\";(.*)\\"')  # a title and an author with the marks between them spoilt
@@ -55,21 +54,9 @@ def _lines(file: Path) -> list[str]:
 
 def _rated(file: Path) -> pl.DataFrame:
     lines = pl.Series(_lines(file), dtype=pl.String)
-    fields = [lines.str.extract(_RATING, group) for group in (1, 2, 3)]
-    table = pl.DataFrame(
-        {
-            "user": fields[0].cast(pl.Int64, strict=False),
-            "isbn": fields[1].str.replace_all('\\"', '"', literal=True).str.strip_chars(),
-            "rating": fields[2].cast(pl.Int32, strict=False),
-        }
-    )
-    wrong = table.select(
-        pl.any_horizontal(pl.all().is_null()) | (pl.col("isbn") == "") | ~pl.col("rating").is_between(0, 10)
-    ).to_series()
-    if wrong.any():
-        row = int(np.flatnonzero(wrong.fill_null(True).to_numpy())[0])
-        raise DataError("not a rating", file=file, line=row + 2, text=lines[row], expected=_CROSSING_HEADER)
-    return table
+    cells = extracted(lines, _RATING, file, _CROSSING_HEADER, first_line=2)
+    isbn = pl.col("isbn").str.replace_all('\\"', '"', literal=True).str.strip_chars()
+    return cells.with_columns(isbn).cast({"user": pl.Int64, "rating": pl.Int32})
 
 
 def _crossing_books(file: Path) -> pl.DataFrame:

@@ -72,10 +72,8 @@ def require_space(folder: Path, n_bytes: int) -> None:
     """Complain now if so many bytes will not fit."""
     free = shutil.disk_usage(folder).free
     if free < n_bytes:
-        raise DataError(
-            f"{folder} has {readable_size(free)} free",
-            expected=f"{readable_size(n_bytes)}; make room, or use another cache (--cache, TASTESPACE_CACHE)",
-        )
+        expected = f"{readable_size(n_bytes)}; make room, or use another cache (--cache, TASTESPACE_CACHE)"
+        raise DataError(f"{folder} has {readable_size(free)} free", expected=expected)
 
 
 def readable_size(n_bytes: int) -> str:
@@ -136,10 +134,9 @@ def _fetch(part: _Part, checksum: str | None, observer: Observer, timeout: float
             if tries >= TRIES:
                 total = part.known().get("total")
                 so_far = readable_size(part.size) + (f" of {readable_size(total)}" if total else "")
-                raise DataError(
-                    f"{part.url}: {cut}, {TRIES} times in a row, after {so_far}",
-                    expected="a steady connection; what has come is kept, run it again to continue",
-                ) from cut
+                problem = f"{part.url}: {cut}, {TRIES} times in a row, after {so_far}"
+                expected = "a steady connection; what has come is kept, run it again to continue"
+                raise DataError(problem, expected=expected) from cut
             time.sleep(pause * 2 ** (tries - 1))
 
 
@@ -198,11 +195,10 @@ def _opened(part: _Part, start: int, timeout: float) -> http.client.HTTPResponse
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE and start:
             part.forget()
             raise _Cut("the file on the server has become shorter") from error
+        problem = f"the server answered {error.code} {error.reason}"
         if error.code in _PASSING or error.code >= 500:
-            raise _Cut(f"the server answered {error.code} {error.reason}") from error
-        raise DataError(
-            f"{part.url}: the server answered {error.code} {error.reason}", expected=f"the file. {_BY_HAND}"
-        ) from error
+            raise _Cut(problem) from error
+        raise DataError(f"{part.url}: {problem}", expected=f"the file. {_BY_HAND}") from error
     except URLError as error:
         raise _unreachable(part.url, error.reason) from error
     except (OSError, http.client.HTTPException) as error:
@@ -260,10 +256,8 @@ def _check(part: _Part, target: Path, checksum: str | None) -> None:
     if digest and got != digest:
         part.forget()
         source = "published" if checksum else f"seen first, and put down in {record}"
-        raise DataError(
-            f"{part.url}: the {algorithm} of what came is {got}",
-            expected=f"{digest} ({source}). What came was removed. Try again; if it stays so, the file was changed",
-        )
+        expected = f"{digest} ({source}). What came was removed. Try again; if it stays so, the file was changed"
+        raise DataError(f"{part.url}: the {algorithm} of what came is {got}", expected=expected)
     if not checksum and not seen:
         with replace_file(record) as stream:
             stream.write(f"{got}  {target.name}\n".encode())
@@ -282,7 +276,5 @@ def _disk_faults(folder: Path, part: _Part | None = None) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             kept = "" if part is None else f"; {readable_size(part.size)} are kept, run it again to continue"
             raise DataError(f"the disk of {folder} is full", expected=f"more room{kept}") from error
-        raise DataError(
-            f"{folder} cannot be written ({error.strerror or error})",
-            expected="a folder that can; choose one with --cache or TASTESPACE_CACHE",
-        ) from error
+        problem = f"{folder} cannot be written ({error.strerror or error})"
+        raise DataError(problem, expected="a folder that can; choose one with --cache or TASTESPACE_CACHE") from error

@@ -11,12 +11,11 @@ import html
 import re
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from tastespace.data.formats.descriptions import described
 from tastespace.data.ratings import Ratings
-from tastespace.data.sources.source import Archive, Source
+from tastespace.data.sources.source import Archive, Source, extracted
 from tastespace.errors import DataError, shortened
 
 _LINE = r"^\s*(?<user>\d+)\s+(?<item>\d+)\s+(?<rating>-?\d+(?:\.\d*)?)\s*$"
@@ -30,15 +29,9 @@ def read(folder: Path) -> Ratings:
         lines = pl.read_csv(file, separator="\x1f", has_header=False, schema={"line": pl.String()}, quote_char=None)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"the file cannot be read ({error})", file=file, expected=_EXPECTED) from error
-    cells = lines["line"].str.extract_groups(_LINE).struct.unnest()
-    wrong = cells["rating"].is_null()
-    if wrong.any():
-        row = int(np.flatnonzero(wrong.to_numpy())[0])
-        text = lines["line"][row] or ""
-        raise DataError("not a rating", file=file, line=row + 1, text=text, expected=_EXPECTED)
-    ratings = Ratings.from_arrays(
-        cells["user"].cast(pl.Int64), cells["item"].cast(pl.Int64), cells["rating"].cast(pl.Float64)
-    )
+    cells = extracted(lines["line"], _LINE, file, _EXPECTED)
+    cells = cells.cast({"user": pl.Int64, "item": pl.Int64, "rating": pl.Float64})
+    ratings = Ratings.from_arrays(cells["user"], cells["item"], cells["rating"])
     jokes = folder / "jester_items.dat"
     return described(ratings, _jokes(jokes)) if jokes.exists() else ratings
 

@@ -49,10 +49,10 @@ def _played(file: Path) -> pl.DataFrame:
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"the file cannot be read ({error})", file=file, expected=_EXPECTED) from error
     plays = pl.col("plays").cast(pl.Int64, strict=False)
-    return table.select(
-        _filled("user"),
-        pl.coalesce(_filled("artist"), _filled("name")).alias("item"),
-        _filled("name"),
+    return table.with_columns(pl.col("user", "artist", "name").replace("", None)).select(
+        "user",
+        pl.coalesce("artist", "name").alias("item"),
+        "name",
         pl.when((plays >= 0) & pl.col("surplus").is_null()).then(plays).alias("plays"),
     )
 
@@ -73,11 +73,6 @@ def _delimited(file: Path, separator: str, columns: Sequence[str]) -> pl.DataFra
     return pl.read_csv(
         file, separator=separator, has_header=False, schema=schema, quote_char=None, encoding="utf8-lossy"
     )
-
-
-def _filled(column: str) -> pl.Expr:
-    """The column, null where it is empty."""
-    return pl.when(pl.col(column).str.len_bytes() > 0).then(pl.col(column)).alias(column)
 
 
 LASTFM_360K = Source(

@@ -52,14 +52,14 @@ def _movielens(name: str, scale: str, sizes: tuple[int, int, int], files: tuple[
     return Source(name, f"films, {scale}", *sizes, f"{_HOME}/{name.split('-')[1]}/", terms, read_ratings, archive)
 
 
-ML_100K = _movielens("ml-100k", "1 to 5 stars, 1997 to 1998", (100_000, 943, 1_682), _TABS, _OLD_TERMS)
-ML_1M = _movielens("ml-1m", "1 to 5 stars, 2000 to 2003", (1_000_209, 6_040, 3_706), _COLONS, _OLD_TERMS)
-ML_10M = _movielens("ml-10m", "half stars to 5, 1995 to 2009", (10_000_054, 69_878, 10_677), _COLONS, _OLD_TERMS)
-ML_20M = _movielens("ml-20m", "half stars to 5, 1995 to 2015", (20_000_263, 138_493, 26_744), _COMMAS, _NEW_TERMS)
-ML_25M = _movielens("ml-25m", "half stars to 5, 1995 to 2019", (25_000_095, 162_541, 59_047), _COMMAS, _NEW_TERMS)
-ML_32M = _movielens("ml-32m", "half stars to 5, 1995 to 2023", (32_000_204, 200_948, 87_585), _COMMAS, _NEW_TERMS)
-ML_LATEST_SMALL = _movielens(
-    "ml-latest-small", "half stars to 5, 1996 to 2018", (100_836, 610, 9_724), _COMMAS, _NEW_TERMS
+_DOWNLOADED = (
+    _movielens("ml-100k", "1 to 5 stars, 1997 to 1998", (100_000, 943, 1_682), _TABS, _OLD_TERMS),
+    _movielens("ml-1m", "1 to 5 stars, 2000 to 2003", (1_000_209, 6_040, 3_706), _COLONS, _OLD_TERMS),
+    _movielens("ml-10m", "half stars to 5, 1995 to 2009", (10_000_054, 69_878, 10_677), _COLONS, _OLD_TERMS),
+    _movielens("ml-20m", "half stars to 5, 1995 to 2015", (20_000_263, 138_493, 26_744), _COMMAS, _NEW_TERMS),
+    _movielens("ml-25m", "half stars to 5, 1995 to 2019", (25_000_095, 162_541, 59_047), _COMMAS, _NEW_TERMS),
+    _movielens("ml-32m", "half stars to 5, 1995 to 2023", (32_000_204, 200_948, 87_585), _COMMAS, _NEW_TERMS),
+    _movielens("ml-latest-small", "half stars to 5, 1996 to 2018", (100_836, 610, 9_724), _COMMAS, _NEW_TERMS),
 )
 
 
@@ -87,7 +87,7 @@ def movielens_demo() -> Ratings:
     return described(ratings, films)
 
 
-MOVIELENS_DEMO = Source(
+_DEMO = Source(
     name="movielens-demo",
     description="films, half stars to 5, 1995 to 2016; no download",
     n_ratings=100_004,
@@ -97,3 +97,4 @@ MOVIELENS_DEMO = Source(
     terms=_NEW_TERMS,
     read=lambda folder: movielens_demo(),  # from inside a package: there is no folder
 )
+MOVIELENS = (_DEMO, *_DOWNLOADED)

@@ -27,21 +27,15 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
+import polars as pl
+
 from tastespace.data.ratings import Ratings
 from tastespace.data.sources.download import CHUNK, download, readable_size, record_of, require_space
 from tastespace.errors import DataError, warn
 from tastespace.progress import Observer, Progress, silent
 from tastespace.storage import cache_folder, digest_of, locked, remove_unfinished, replace_folder
 
-_DAMAGE = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    EOFError,
-    RuntimeError,
-    NotImplementedError,
-)
+_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
 _EXPECTED = "a zip, a tar, or a folder that was unpacked from one"
 
 
@@ -112,10 +106,17 @@ def _copy_wanted(archive: Path, patterns: Sequence[str], folder: Path, observer:
 
 def _members(archive: Path) -> Iterator[_Member]:
     if archive.is_dir():
-        yield from _members_of_folder(archive)
+        for file in sorted(archive.rglob("*")):
+            if not file.is_dir():
+                path = file.relative_to(archive).as_posix()
+                yield _Member(path, file.stat().st_size, file.is_file(), partial(FileIO, file))
     elif zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
-            yield from _members_of_zip(zipped)
+            for entry in zipped.infolist():
+                if not entry.is_dir():
+                    is_plain = not stat.S_ISLNK(entry.external_attr >> 16)
+                    opened = partial(zipped.open, entry)
+                    yield from _looked_into(_Member(entry.filename, entry.file_size, is_plain, opened))
     elif tarfile.is_tarfile(archive):
         # As a stream: to look for a member in a compressed tar is to decompress all before it again.
         with tarfile.open(archive, "r|*") as tar:
@@ -124,28 +125,10 @@ def _members(archive: Path) -> Iterator[_Member]:
         raise DataError("this is not an archive, or only the beginning of one", file=archive, expected=_EXPECTED)
 
 
-def _members_of_folder(folder: Path) -> Iterator[_Member]:
-    for file in sorted(folder.rglob("*")):
-        if file.is_dir():
-            continue
-        path = file.relative_to(folder).as_posix()
-        yield _Member(path, file.stat().st_size, file.is_file(), partial(FileIO, file))
-
-
-def _members_of_zip(zipped: zipfile.ZipFile) -> Iterator[_Member]:
-    for entry in zipped.infolist():
-        if entry.is_dir():
-            continue
-        is_plain = not stat.S_ISLNK(entry.external_attr >> 16)
-        member = _Member(entry.filename, entry.file_size, is_plain, partial(zipped.open, entry))
-        yield from _looked_into(member)
-
-
 def _members_of_tar(tar: tarfile.TarFile) -> Iterator[_Member]:
     for entry in tar:
-        if entry.isdir():
-            continue
-        yield from _looked_into(_Member(entry.name, entry.size, entry.isfile(), partial(_stream, tar, entry)))
+        if not entry.isdir():
+            yield from _looked_into(_Member(entry.name, entry.size, entry.isfile(), partial(_stream, tar, entry)))
 
 
 def _stream(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
@@ -156,11 +139,11 @@ def _stream(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
 
 def _looked_into(member: _Member) -> Iterator[_Member]:
     """The member, or what is in it if it is itself a tar, as in the Netflix Prize."""
-    if not (member.name.endswith(".tar") and member.is_safe):
+    if member.name.endswith(".tar") and member.is_safe:
+        with member.opened() as stream, tarfile.open(fileobj=stream, mode="r|") as inner:
+            yield from _members_of_tar(inner)
+    else:
         yield member
-        return
-    with member.opened() as stream, tarfile.open(fileobj=stream, mode="r|") as inner:
-        yield from _members_of_tar(inner)
 
 
 @contextmanager
@@ -168,9 +151,8 @@ def _faults(archive: Path, folder: Path) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        raise DataError(
-            f"the archive is damaged ({error})", file=archive, expected="a whole one; fetch it again"
-        ) from error
+        problem = f"the archive is damaged ({error})"
+        raise DataError(problem, file=archive, expected="a whole one; fetch it again") from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             free = readable_size(shutil.disk_usage(folder.parent).free)
@@ -270,6 +252,16 @@ def _unpack(given: Path, archive: Archive, folder: Path, observer: Observer) -> 
     missing = unpack(given, archive.ratings, archive.others, folder, observer=observer)
     if missing:
         warn(f"{given}: there is no {', '.join(missing)} in it")
+
+
+def extracted(lines: pl.Series, pattern: str, file: Path, expected: str, *, first_line: int = 1) -> pl.DataFrame:
+    """The named groups of a pattern as texts; an error that names the first line which does not match."""
+    cells = lines.str.extract_groups(pattern).struct.unnest()
+    wrong = cells.select(pl.any_horizontal(pl.all().is_null())).to_series()
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        raise DataError("not a rating", file=file, line=row + first_line, text=lines[row] or "", expected=expected)
+    return cells
 
 
 @dataclass(frozen=True)

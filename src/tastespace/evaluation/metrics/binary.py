@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, DoubleArray
-from tastespace.evaluation.metrics.order import divided
-from tastespace.evaluation.metrics.rating import Metric, Predicted
+from tastespace.evaluation.metrics.order import pairwise_accuracy
+from tastespace.evaluation.metrics.rating import Loss, Metric, Predicted
 from tastespace.evaluation.resampling import EMPTY, Interval, Sums, figure, jackknife
 from tastespace.tables import TextTable
 
@@ -38,30 +38,17 @@ def calibration_error(predicted: NDArray[Any], true: NDArray[Any]) -> float:
 
 def yes_no_auc(predicted: NDArray[Any], true: NDArray[Any]) -> float:
     """How often a yes is predicted above a no, over all pairs of ratings; a tie counts one half. NaN without both."""
-    return float(auc_by_group(predicted, true, np.zeros(len(true), np.int64), 1)[0])
+    predicted, yes = np.asarray(predicted), is_yes(true)
+    n_pairs = np.count_nonzero(yes) * np.count_nonzero(~yes)
+    return float(_n_below(predicted[yes], predicted[~yes]).sum() / n_pairs) if n_pairs else float("nan")
 
 
-def auc_by_group(
-    predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int
-) -> DoubleArray:  # one a group
-    """The AUC among the ratings of each group, such as a user; NaN for those without a yes and a no."""
-    order = np.lexsort((predicted, groups))
-    group, value, yes = groups[order], np.asarray(predicted)[order], is_yes(true)[order]
-    starts = np.searchsorted(group, np.arange(n_groups))
-    # Equal predictions of a group share the mean of their ranks.
-    is_first = np.append(True, (group[1:] != group[:-1]) | (value[1:] != value[:-1]))[: len(group)]
-    begins = np.flatnonzero(is_first)
-    middles = (begins + np.append(begins[1:], len(group)) + 1) / 2
-    ranks = middles[np.cumsum(is_first) - 1] - starts[group]
-    n_yes = np.bincount(group[yes], minlength=n_groups)
-    n_no = np.bincount(group[~yes], minlength=n_groups)
-    above = np.bincount(group[yes], ranks[yes], n_groups) - n_yes * (n_yes + 1) / 2
-    return divided(above, n_yes * n_no)
+def auc_by_group(predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int) -> DoubleArray:
+    """The AUC among the ratings of each group, such as a user, one value each; NaN for those without a yes and a no."""
+    return pairwise_accuracy(predicted, is_yes(true), groups, n_groups)
 
 
-def auc_influence(
-    predicted: NDArray[Any], true: NDArray[Any], users: NDArray[Any], n_users: int
-) -> DoubleArray:  # one a user
+def auc_influence(predicted: NDArray[Any], true: NDArray[Any], users: NDArray[Any], n_users: int) -> DoubleArray:
     """How much each user moves the AUC over all ratings: its derivative by the weight of the user."""
     predicted, yes = np.asarray(predicted), is_yes(true)
     n_yes, n_no = np.count_nonzero(yes), np.count_nonzero(~yes)
@@ -121,22 +108,16 @@ class Reliability:
     @classmethod
     def of(cls, predicted: Predicted, intervals: Mapping[Any, Interval]) -> Reliability:
         """`intervals` has those of `reliability_sums` by the same keys."""
-        bins, yes, bounds = bin_of(predicted.predicted), is_yes(predicted.true), np.linspace(0, 1, BINS + 1)
-        found = []
-        for place in range(BINS):
+        bins, bounds = bin_of(predicted.predicted), np.linspace(0, 1, BINS + 1)
+        both = predicted.predicted, is_yes(predicted.true)
+
+        def entry(place: int) -> Bin:
             here = bins == place
-            n = int(np.count_nonzero(here))
-            found.append(
-                Bin(
-                    low=float(bounds[place]),
-                    high=float(bounds[place + 1]),
-                    n=n,
-                    predicted=float(np.mean(predicted.predicted[here], dtype=np.float64)) if n else None,
-                    yes=float(np.mean(yes[here])) if n else None,
-                    interval=intervals.get(("bin", place)),
-                )
-            )
-        return cls(tuple(found))
+            n, low, high = int(np.count_nonzero(here)), float(bounds[place]), float(bounds[place + 1])
+            said, came = (float(np.mean(values[here], dtype=np.float64)) if n else None for values in both)
+            return Bin(low, high, n, said, came, intervals.get(("bin", place)))
+
+        return cls(tuple(map(entry, range(BINS))))
 
     def to_list(self) -> list[dict[str, Any]]:
         """The content for JSON."""
@@ -144,16 +125,15 @@ class Reliability:
 
     def table(self) -> TextTable:
         """One row a bin."""
-        rows = tuple(
-            (
-                *(entry.label, f"{entry.n:,}"),
-                EMPTY if entry.predicted is None else f"{entry.predicted:.4f}",
-                EMPTY if entry.yes is None else figure(entry.yes, entry.interval),
-            )
-            for entry in self.bins
-        )
+
+        def row(entry: Bin) -> tuple[str, ...]:
+            said = EMPTY if entry.predicted is None else figure(entry.predicted)
+            came = EMPTY if entry.yes is None else figure(entry.yes, entry.interval)
+            return entry.label, f"{entry.n:,}", said, came
+
         title = "Reliability: how often yes came, by its predicted probability"
-        return TextTable(title, ("predicted", "test ratings", "mean prediction", "share of yes"), rows)
+        columns = ("predicted", "test ratings", "mean prediction", "share of yes")
+        return TextTable(title, columns, tuple(map(row, self.bins)))
 
 
 def auc_sums(predicted: Predicted) -> tuple[dict[str, Sums], dict[str, Interval]]:
@@ -167,10 +147,5 @@ def auc_sums(predicted: Predicted) -> tuple[dict[str, Sums], dict[str, Interval]
 
 def reliability_sums(predicted: Predicted) -> dict[Any, Sums]:
     """The share of yes in each bin, as sums by user, for resampling."""
-    bins, yes, n_users = bin_of(predicted.predicted), is_yes(predicted.true), predicted.n_users
-    found = {}
-    for place in range(BINS):
-        here = bins == place
-        totals, counts = (np.bincount(predicted.users[here], of, n_users) for of in (yes[here], None))
-        found["bin", place] = Sums(totals.astype(np.float64), counts.astype(np.float64))
-    return found
+    bins, said = bin_of(predicted.predicted), replace(predicted, losses={"yes": Loss(is_yes(predicted.true))})
+    return {("bin", place): said.sums(bins == place)["yes"] for place in range(BINS)}

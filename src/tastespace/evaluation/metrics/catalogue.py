@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tastespace.arrays import DoubleArray, IntArray
 from tastespace.data.csr import CSR
-from tastespace.evaluation.metrics.order import divided
+from tastespace.evaluation.resampling import divided
 
 BLOCK_PAIRS = 1 << 20  # pairs of items compared at once
 BLOCK_BYTES = 1 << 26  # memory for the flags of who rated what

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tastespace.arrays import BoolArray, DoubleArray, FloatMatrix, IntArray
-from tastespace.evaluation.resampling import Sums
+from tastespace.evaluation.resampling import Sums, divided
 
 
 def precision(hits: BoolArray) -> DoubleArray:
@@ -94,14 +94,6 @@ def auc(scores: FloatMatrix, rows: IntArray, columns: IntArray, n_relevant: NDAr
     return divided(wins, np.asarray(n_relevant) * (n_candidates - counts))
 
 
-def divided(numerators: NDArray[Any], denominators: NDArray[Any]) -> DoubleArray:
-    """The quotients, NaN where there is nothing to divide by."""
-    denominators = np.asarray(denominators, np.float64)
-    quotients: DoubleArray = np.full(len(denominators), np.nan)
-    np.divide(numerators, denominators, out=quotients, where=denominators > 0)
-    return quotients
-
-
 TAU, ACCURACY, NDCG = "kendall_tau", "pairwise_accuracy", "ndcg_rated"
 OF_ORDER = (TAU, ACCURACY, NDCG)
 
@@ -147,22 +139,18 @@ class PairCounts:
         return np.where((self.different > 0) & (self.apart == 0), 0.0, tau)
 
 
-def kendall_tau(
-    predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int
-) -> DoubleArray:  # one a group
+def kendall_tau(predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int) -> DoubleArray:
     """Kendall's tau-b of predicted and true ratings, within each group, such as a user: 1 all in order, -1 none.
 
-    0 where all predictions of a group are equal; NaN where all its true ratings are.
+    One value a group: 0 where all predictions of a group are equal; NaN where all its true ratings are.
     """
     return PairCounts.of(predicted, true, groups, n_groups).tau()
 
 
-def pairwise_accuracy(
-    predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int
-) -> DoubleArray:  # one a group
+def pairwise_accuracy(predicted: NDArray[Any], true: NDArray[Any], groups: NDArray[Any], n_groups: int) -> DoubleArray:
     """The share of pairs of a group with different true ratings in the right order; predicted ties count half.
 
-    One half is what luck achieves; NaN where all true ratings of a group are equal.
+    One value a group. One half is what luck achieves; NaN where all true ratings of a group are equal.
     """
     return PairCounts.of(predicted, true, groups, n_groups).accuracy()
 
@@ -175,8 +163,7 @@ def ndcg_of_rated(
     A gain is divided by log2(place + 1), and the sum by that of the best order. Items with equal predictions have
     their mean gain each: the mean over all orders of them. NaN for a group without any gain.
     """
-    found, best = _Places.of(predicted, gains, groups), _Places.of(gains, gains, groups)
-    return divided(found.discounted(n_groups, k), best.discounted(n_groups, k))
+    return _ndcgs(predicted, gains, groups, n_groups, [k])[k]
 
 
 def order_sums(
@@ -194,11 +181,9 @@ def order_sums(
     has_order = counts.different > 0
     if not has_order.any():
         return {}
+    ndcgs = _ndcgs(scores, gains, users, n_users, ks)
     values = {TAU: counts.tau(), ACCURACY: counts.accuracy()}
-    found, best = _Places.of(scores, gains, users), _Places.of(gains, gains, users)
-    for k in ks:
-        ndcg = divided(found.discounted(n_users, k), best.discounted(n_users, k))
-        values[f"{NDCG}@{k}"] = np.where(has_order, ndcg, np.nan)
+    values |= {f"{NDCG}@{k}": np.where(has_order, found, np.nan) for k, found in ndcgs.items()}
     return {name: Sums.of_values(found) for name, found in values.items()}
 
 
@@ -232,31 +217,29 @@ def inversions(ranks: Counts, groups: Counts, n_groups: int) -> Counts:  # one a
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class _Places:
-    """Items of each group in the order of their scores, with what is gained at each place."""
+def _ndcgs(
+    scores: NDArray[Any], gains: NDArray[Any], groups: NDArray[Any], n_groups: int, ks: Iterable[int]
+) -> dict[int, DoubleArray]:  # by length, one a group
+    """NDCG of the first k items of each group, put in the order of their scores."""
+    gains, groups = np.asarray(gains, np.float64), np.asarray(groups, np.int64)
+    found, best = (_discounted(np.asarray(by), gains, groups) for by in (scores, gains))
 
-    groups: Counts  # ascending
-    places: Counts  # in the group, from 0 on
-    gains: DoubleArray  # items of equal scores share theirs
+    def added_up(k: int, group: Counts, place: Counts, gain: DoubleArray) -> DoubleArray:
+        return np.asarray(np.bincount(group[place < k], gain[place < k], n_groups))
 
-    @classmethod
-    def of(cls, scores: NDArray[Any], gains: NDArray[Any], groups: NDArray[Any]) -> _Places:
-        scores, gains, groups = np.asarray(scores), np.asarray(gains, np.float64), np.asarray(groups, np.int64)
-        order = np.lexsort((-scores, groups))
-        group, score = groups[order], scores[order]
-        is_new_group = _is_first(group)
-        starts = np.flatnonzero(is_new_group)
-        places = np.arange(len(group)) - np.repeat(starts, np.diff(starts, append=len(group)))
-        tie = np.cumsum(is_new_group | _is_first(score)) - 1
-        mean_gain = np.bincount(tie, gains[order]) / np.bincount(tie)
-        return cls(group, places, mean_gain[tie])
+    return {k: divided(added_up(k, *found), added_up(k, *best)) for k in ks}
 
-    def discounted(self, n_groups: int, k: int) -> DoubleArray:
-        """The discounted gains of each group's first k, added up."""
-        first = self.places < k
-        gains = self.gains[first] / np.log2(self.places[first] + 2.0)
-        return np.asarray(np.bincount(self.groups[first], gains, n_groups))
+
+def _discounted(scores: NDArray[Any], gains: DoubleArray, groups: Counts) -> tuple[Counts, Counts, DoubleArray]:
+    """Items in the order of their scores: group, place in it (from 0), and discounted gain; equal scores share it."""
+    order = np.lexsort((-scores, groups))
+    group = groups[order]
+    is_new_group = _is_first(group)
+    starts = np.flatnonzero(is_new_group)
+    places = np.arange(len(group)) - np.repeat(starts, np.diff(starts, append=len(group)))
+    tie = np.cumsum(is_new_group | _is_first(scores[order])) - 1
+    mean_gain = np.bincount(tie, gains[order]) / np.bincount(tie)
+    return group, places, mean_gain[tie] / np.log2(places + 2.0)
 
 
 def _is_first(values: NDArray[Any]) -> BoolArray:

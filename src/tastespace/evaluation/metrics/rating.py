@@ -64,21 +64,6 @@ class Predicted:
     metrics: Mapping[str, Metric]
     losses: Mapping[str, Loss]  # of measures that are means, of `metrics` and besides
 
-    @classmethod
-    def of(
-        cls,
-        users: IntArray,
-        n_users: int,
-        predicted: FloatArray,
-        true: FloatArray,
-        metrics: Mapping[str, Metric],
-        more: Mapping[str, Loss] | None = None,
-    ) -> Predicted:
-        """`more` are measures of what the model said besides the predicted ratings."""
-        losses = {name: _loss(name, metric, predicted, true) for name, metric in metrics.items()}
-        means = {name: loss for name, loss in losses.items() if loss is not None}
-        return cls(users, n_users, predicted, true, metrics, means | dict(more or {}))
-
     @property
     def names(self) -> list[str]:
         """All measures, in the order asked for."""
@@ -92,16 +77,21 @@ class Predicted:
         """The measures that are means over ratings, as sums by user."""
         users = self.users[which]
         counts = np.bincount(users, minlength=self.n_users).astype(np.float64)
-        found = {}
-        for name, loss in self.losses.items():
-            totals = np.asarray(np.bincount(users, loss.values[which], self.n_users), np.float64)
-            found[name] = Sums(totals, counts, loss.is_root)
-        return found
+        return {
+            name: Sums(np.asarray(np.bincount(users, loss.values[which], self.n_users)), counts, loss.is_root)
+            for name, loss in self.losses.items()
+        }
 
     def _value(self, name: str, which: Any) -> float:
         if name in self.losses:
             return self.losses[name].over(which)
         return float(self.metrics[name](self.predicted[which], self.true[which]))
+
+
+def losses_of(metrics: Mapping[str, Metric], predicted: FloatArray, true: FloatArray) -> dict[str, Loss]:
+    """What measures are the mean of, by name: those that are one."""
+    found = {name: _loss(name, metric, predicted, true) for name, metric in metrics.items()}
+    return {name: loss for name, loss in found.items() if loss is not None}
 
 
 def _loss(name: str, metric: Metric, predicted: FloatArray, true: FloatArray) -> Loss | None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tastespace import _native
 from tastespace.arrays import FloatArray, FloatMatrix, contiguous
 from tastespace.index.index import Index
-from tastespace.index.search import Content, Neighbours, Search, panels_of
+from tastespace.index.search import Arrays, Content, Neighbours, Search, panels_of
 
 
 @dataclass(kw_only=True)
@@ -21,19 +19,16 @@ class Exact(Index):
 
     keeps_vectors: ClassVar[bool] = False  # The panels are the vectors in another order.
 
-    def _check(self) -> None:
-        """There is nothing to check."""
-
     def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> tuple[FloatArray]:
         return (panels_of(vectors),)
 
     def _describe(self, content: Content) -> str:
         return "scan of all items"
 
-    def _arrays(self, built: tuple[FloatArray]) -> Mapping[str, NDArray[Any]]:
+    def _arrays(self, built: tuple[FloatArray]) -> Arrays:
         return {}  # Panels are soon made.
 
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> tuple[FloatArray]:
+    def _restore(self, arrays: Arrays, vectors: FloatMatrix) -> tuple[FloatArray]:
         return self._build(vectors, None)
 
     def _vectors(self, content: Content) -> FloatMatrix:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from tastespace import _native, threads
 from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, contiguous
 from tastespace.errors import MissingExtraError
 from tastespace.index.index import Index
-from tastespace.index.search import Content, Neighbours, Search, check_number, panels_of, require
+from tastespace.index.search import Arrays, Content, Neighbours, Search, panels_of, require
 from tastespace.randomness import generator
 
 # To look at an item on a walk takes as long as to look at so many in a scan, which reads them in their order.
@@ -47,10 +47,10 @@ class Graph(Index):
     effort: int = 64
     seed: int = 0
 
+    least: ClassVar = {"neighbours": 2, "build_effort": 1, "effort": 1}
+
     def _check(self) -> None:
-        for name in ("build_effort", "effort"):
-            check_number(name, getattr(self, name))
-        check_number("neighbours", self.neighbours, least=2)
+        super()._check()
         _library()  # A missing one is reported at once, even where there is nothing to build.
 
     def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Links:
@@ -71,12 +71,12 @@ class Graph(Index):
         # The library keeps the vectors once more, and so does the scan.
         return n_bytes + self._vectors(content).nbytes + int(content.built.panels.nbytes)
 
-    def _arrays(self, built: Links) -> Mapping[str, NDArray[Any]]:
+    def _arrays(self, built: Links) -> Arrays:
         """The links in the format of faiss, without the vectors."""
         faiss = _library()
         return {"graph": faiss.serialize_index(built.graph, faiss.IO_FLAG_SKIP_STORAGE)}
 
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Links:
+    def _restore(self, arrays: Arrays, vectors: FloatMatrix) -> Links:
         return Links(_read(contiguous(arrays["graph"], np.uint8), vectors), panels_of(vectors))
 
     def _search(self, content: Content, search: Search) -> Neighbours:
@@ -135,12 +135,11 @@ class Graph(Index):
     ) -> tuple[FloatMatrix, NDArray[np.int64]]:
         # To ask for more items than there is effort would give more of the same walk, not a longer one.
         parameters = _parameters(max(effort, int(self.effort)))
-        found: tuple[FloatMatrix, NDArray[np.int64]]
-        if len(queries) == 1:  # takes one thread anyway
-            found = content.built.graph.search(queries, n_found, params=parameters)
-        else:
-            with _threads(threads.resolve(self.threads)):
-                found = content.built.graph.search(queries, n_found, params=parameters)
+        # One query takes one thread anyway.
+        with nullcontext() if len(queries) == 1 else _threads(threads.resolve(self.threads)):
+            found: tuple[FloatMatrix, NDArray[np.int64]] = content.built.graph.search(
+                queries, n_found, params=parameters
+            )
         return found
 
 

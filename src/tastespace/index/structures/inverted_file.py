@@ -6,19 +6,17 @@ centre c of x has the largest x.c - |c|^2 / 2, so that the scan finds it, with a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, sqrt
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from tastespace import _native, threads
-from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.index.index import Index
-from tastespace.index.search import Content, Neighbours, Search, check_number, panels_of, require
+from tastespace.index.search import Arrays, Content, Neighbours, Search, check_number, panels_at, panels_of, require
 from tastespace.index.structures.exact import Exact
 from tastespace.randomness import generator
 
@@ -48,8 +46,10 @@ class InvertedFile(Index):
     probes: int = 8
     seed: int = 0
 
+    least: ClassVar = {"probes": 1}
+
     def _check(self) -> None:
-        check_number("probes", self.probes)
+        super()._check()
         if self.n_cells is not None:
             check_number("n_cells", self.n_cells)
 
@@ -64,18 +64,13 @@ class InvertedFile(Index):
         places = first_panels[cells[order]] * PANEL + within
         members: IntArray = np.full(first_panels[-1] * PANEL, -1, np.int32)
         members[places] = order
-        placed = np.zeros((len(members), vectors.shape[1]), np.float32)
-        placed[places] = vectors[order]
-        return Cells(panels_of(centres), first_panels, panels_of(placed), members)
+        return Cells(panels_of(centres), first_panels, panels_at(vectors, members), members)
 
     def _describe(self, content: Content) -> str:
         n_cells = 0 if content.built is None else len(content.built.first_panels) - 1
         return f"inverted file of {n_cells} cells, {min(self.probes, n_cells)} of them looked into"
 
-    def _arrays(self, built: Cells) -> Mapping[str, NDArray[Any]]:
-        return built._asdict()
-
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Cells:
+    def _restore(self, arrays: Arrays, vectors: FloatMatrix) -> Cells:
         kinds = {"centres": np.float32, "first_panels": np.int64, "panels": np.float32, "members": np.int32}
         cells = Cells(*(contiguous(arrays[name], kind) for name, kind in kinds.items()))
         # The search does not look at each of them again.
@@ -85,15 +80,11 @@ class InvertedFile(Index):
         return cells
 
     def _search(self, content: Content, search: Search) -> Neighbours:
-        probes = self._probes(content, search.allowed)
-        return search.run(_native.search_cells, content.built, content.n_items, (probes,))
-
-    def _probes(self, content: Content, allowed: BoolArray | None) -> int:
-        """The cells to look into: more where fewer of their items count."""
         probes = self.probes
-        if allowed is not None:
-            probes = ceil(probes * content.n_items / max(int(np.count_nonzero(allowed)), 1))
-        return min(probes, len(content.built.first_panels) - 1)
+        if search.allowed is not None:  # More cells are looked into where fewer of their items count.
+            probes = ceil(probes * content.n_items / max(int(np.count_nonzero(search.allowed)), 1))
+        probes = min(probes, len(content.built.first_panels) - 1)
+        return search.run(_native.search_cells, content.built, content.n_items, (probes,))
 
 
 def clusters(points: FloatMatrix, n_cells: int, rng: Generator, threads: int) -> tuple[FloatMatrix, IntArray]:

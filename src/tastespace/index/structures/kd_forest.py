@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tastespace import _native, threads
 from tastespace.arrays import FloatArray, FloatMatrix, IntArray, contiguous
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
 from tastespace.index.index import Index
-from tastespace.index.search import Content, Neighbours, Search, check_number, panels_of, require
+from tastespace.index.search import Arrays, Content, Neighbours, Search, panels_at, require
 from tastespace.randomness import generator
 
 PANEL = _native.SCAN_PANEL
@@ -45,9 +43,10 @@ class KdForest(Index):
     candidates: int = 5
     seed: int = 0
 
+    least: ClassVar = {"n_trees": 1, "leaf_size": 1, "budget": 1, "candidates": 1}
+
     def _check(self) -> None:
-        for name in ("n_trees", "leaf_size", "budget", "candidates"):
-            check_number(name, getattr(self, name))
+        super()._check()
         if self.leaf_size % PANEL:
             raise InvalidParameterError(f"leaf_size is {self.leaf_size}; expected a multiple of {PANEL}")
 
@@ -57,17 +56,15 @@ class KdForest(Index):
         dimensions: IntArray = np.empty(shape, np.int32)
         thresholds: FloatMatrix = np.empty(shape, np.float32)
         members: IntArray = np.empty((self.n_trees, self._n_leaves(len(vectors)) * self.leaf_size), np.int32)
-        _native.grow_forest(
+        points, seed, n_threads = (
             lifted(vectors),
-            self.leaf_size,
-            self.candidates,
             int(generator(self.seed).integers(2**63)),
-            members,
-            dimensions,
-            thresholds,
-            threads=threads.resolve(self.threads),
+            threads.resolve(self.threads),
         )
-        panels: FloatArray = np.concatenate([panels_of(_placed(vectors, order)) for order in members])
+        _native.grow_forest(
+            points, self.leaf_size, self.candidates, seed, members, dimensions, thresholds, threads=n_threads
+        )
+        panels: FloatArray = np.concatenate([panels_at(vectors, order) for order in members])
         return Forest(branches, dimensions, thresholds, panels, members.reshape(-1))
 
     def _n_leaves(self, n_items: int) -> int:
@@ -82,42 +79,29 @@ class KdForest(Index):
         looked = min(self.budget, content.n_items)
         return f"forest of {self.n_trees} k-d trees, {looked} of {content.n_items} items looked at"
 
-    def _arrays(self, built: Forest) -> Mapping[str, NDArray[Any]]:
+    def _arrays(self, built: Forest) -> Arrays:
         return {name: array for name, array in built._asdict().items() if name != "branches"}
 
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Forest:
+    def _restore(self, arrays: Arrays, vectors: FloatMatrix) -> Forest:
         kinds = {"dimensions": np.int32, "thresholds": np.float32, "panels": np.float32, "members": np.int32}
         n_items, n_dimensions = vectors.shape
         forest = Forest(self._branches(n_items), *(contiguous(arrays[name], kind) for name, kind in kinds.items()))
         # The search does not look at each of them again.
         shape = (self.n_trees, len(forest.branches))
         n_places = self.n_trees * self._n_leaves(n_items) * self.leaf_size
-        require(
-            forest.dimensions.shape == forest.thresholds.shape == shape,
-            f"expected {shape[0]} trees of {shape[1]} nodes",
-        )
+        has_nodes = forest.dimensions.shape == forest.thresholds.shape == shape
+        require(has_nodes, f"expected {shape[0]} trees of {shape[1]} nodes")
         require(forest.members.shape == (n_places,), f"{len(forest.members)} places in leaves, expected {n_places}")
         require(forest.panels.shape == (n_places * n_dimensions,), "items of another number of dimensions")
-        require(
-            int(forest.dimensions.min()) >= 0 and int(forest.dimensions.max()) <= n_dimensions,
-            "splits at dimensions that the model does not have",
-        )
+        are_known = int(forest.dimensions.min()) >= 0 and int(forest.dimensions.max()) <= n_dimensions
+        require(are_known, "splits at dimensions that the model does not have")
         items = forest.members.reshape(self.n_trees, -1)
-        require(
-            int(items[:, :n_items].min()) >= 0 and int(items.max()) < n_items,
-            "items in leaves that the model does not have",
-        )
+        are_known = int(items[:, :n_items].min()) >= 0 and int(items.max()) < n_items
+        require(are_known, "items in leaves that the model does not have")
         return forest
 
     def _search(self, content: Content, search: Search) -> Neighbours:
         return search.run(_native.search_forest, content.built, content.n_items, (self.budget, self.leaf_size))
-
-
-def _placed(vectors: FloatMatrix, members: IntArray) -> FloatMatrix:
-    """Items in the order of places; zeros at those of none."""
-    placed = vectors[members]
-    placed[members < 0] = 0
-    return placed
 
 
 EQUAL = 1e-5  # norms that differ by less, relatively, are one

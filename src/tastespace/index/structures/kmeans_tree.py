@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from tastespace import _native, threads
 from tastespace.arrays import FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.index.index import Index
-from tastespace.index.search import Content, Neighbours, Search, check_number, panels_of, require
+from tastespace.index.search import Arrays, Content, Neighbours, Search, panels_at, panels_of, require
 from tastespace.index.structures.kd_forest import lifted
 from tastespace.randomness import generator
 
@@ -47,10 +46,7 @@ class KMeansTree(Index):
     iterations: int = 10
     seed: int = 0
 
-    def _check(self) -> None:
-        for name in ("leaf_size", "budget", "iterations"):
-            check_number(name, getattr(self, name))
-        check_number("branching", self.branching, least=2)
+    least: ClassVar = {"branching": 2, "leaf_size": 1, "budget": 1, "iterations": 1}
 
     def _build(self, vectors: FloatMatrix, queries: FloatMatrix | None) -> Tree:
         points = np.hstack([lifted(vectors), np.ones((len(vectors), 1), np.float32)])
@@ -60,51 +56,42 @@ class KMeansTree(Index):
         # The items of each leaf into panels of its own.
         leaves, sizes = _leaves(nodes)
         places = _runs(nodes[leaves, 0].astype(np.int64) * PANEL, sizes)
-        items = order[_runs(np.concatenate([level.begins for level in levels])[leaves], sizes)]
         members: IntArray = np.full(int(_panels(sizes).sum()) * PANEL, -1, np.int32)
-        members[places] = items
-        placed = np.zeros((len(members), vectors.shape[1]), np.float32)
-        placed[places] = vectors[items]
-        return Tree(nodes, centres, panels_of(placed), members)
+        members[places] = order[_runs(np.concatenate([level.begins for level in levels])[leaves], sizes)]
+        return Tree(nodes, centres, panels_at(vectors, members), members)
 
     def _grown(self, points: FloatMatrix, n_threads: int) -> tuple[list[_Level], IntArray]:
         """Level by level; the items of every leaf lie behind one another in the order that comes back."""
         rng = generator(self.seed)
         order: IntArray = np.arange(len(points), dtype=np.int32)
-        levels = [_Level.of_root(points)]
+        size, none = np.zeros(PANEL, np.int64), np.zeros(PANEL, np.int64)
+        size[0] = len(points)
+        centres = np.zeros((PANEL, points.shape[1] - 1), np.float32)  # the way to the root is not chosen
+        levels = [_Level(size, none, centres, -size.astype(np.int32))]
         while (levels[-1].sizes > self.leaf_size).any():
             parent = levels[-1]
             groups = np.flatnonzero(parent.sizes > self.leaf_size)
             begins, sizes = parent.begins[groups], parent.sizes[groups]
             wanted = np.minimum(self.branching, -(-2 * sizes // self.leaf_size))
             parts: OffsetArray = np.concatenate([[0], np.cumsum(wanted)])
-            part_sizes: OffsetArray = np.empty(parts[-1], np.int64)
-            centres: FloatMatrix = np.empty((parts[-1], points.shape[1] - 1), np.float32)
+            found: OffsetArray = np.empty(parts[-1], np.int64)  # sizes of the parts
+            centres = np.empty((parts[-1], points.shape[1] - 1), np.float32)
+            ends, is_deep, seed = begins + sizes, len(levels) > DEEPEST, int(rng.integers(2**63))
             _native.split_groups(
-                points,
-                begins,
-                begins + sizes,
-                parts,
-                self.iterations,
-                len(levels) > DEEPEST,
-                int(rng.integers(2**63)),
-                order,
-                centres,
-                part_sizes,
-                threads=n_threads,
+                points, begins, ends, parts, self.iterations, is_deep, seed, order, centres, found, threads=n_threads
             )
-            levels.append(parent.split(groups, np.repeat(np.arange(len(groups)), wanted), part_sizes, centres))
+            levels.append(parent.split(groups, np.repeat(np.arange(len(groups)), wanted), found, centres))
         return levels, order
 
     def _describe(self, content: Content) -> str:
         looked = min(self.budget, content.n_items)
         return f"k-means tree of branching {self.branching}, {looked} of {content.n_items} items looked at"
 
-    def _arrays(self, built: Tree) -> Mapping[str, NDArray[Any]]:
+    def _arrays(self, built: Tree) -> Arrays:
         counts = contiguous(built.nodes[:, 1], np.int32)
         return {"counts": counts, "centres": built.centres, "members": built.members, "panels": built.panels}
 
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], vectors: FloatMatrix) -> Tree:
+    def _restore(self, arrays: Arrays, vectors: FloatMatrix) -> Tree:
         kinds = {"centres": np.float32, "panels": np.float32, "members": np.int32}
         counts = contiguous(arrays["counts"], np.int32)
         tree = Tree(_nodes(counts), *(contiguous(arrays[name], kind) for name, kind in kinds.items()))
@@ -121,10 +108,8 @@ class KMeansTree(Index):
         require(tree.members.shape == (n_places,), f"{tree.members.size} places in leaves, expected {n_places}")
         require(tree.panels.shape == (n_places * n_dimensions,), "items of another number of dimensions")
         places = _runs(tree.nodes[leaves, 0].astype(np.int64) * PANEL, sizes)
-        require(
-            int(tree.members[places].min()) >= 0 and int(tree.members.max()) < n_items,
-            "items in leaves that the model does not have",
-        )
+        are_known = int(tree.members[places].min()) >= 0 and int(tree.members.max()) < n_items
+        require(are_known, "items in leaves that the model does not have")
         return tree
 
     def _search(self, content: Content, search: Search) -> Neighbours:
@@ -157,13 +142,6 @@ class _Level:
     centres: FloatMatrix
     counts: IntArray  # children; of a leaf, less its items
 
-    @classmethod
-    def of_root(cls, points: FloatMatrix) -> _Level:
-        sizes = np.zeros(PANEL, np.int64)
-        sizes[0] = len(points)
-        centres = np.zeros((PANEL, points.shape[1] - 1), np.float32)  # the way to the root is not chosen
-        return cls(sizes, np.zeros(PANEL, np.int64), centres, -sizes.astype(np.int32))
-
     def split(self, groups: OffsetArray, group: OffsetArray, sizes: OffsetArray, centres: FloatMatrix) -> _Level:
         """The level below: the parts of some of these nodes, of which the empty ones are left out."""
         kept = sizes > 0
@@ -174,18 +152,14 @@ class _Level:
         starts = np.cumsum(sizes) - sizes
         panels = _panels(n_children)
         places = (np.cumsum(panels) - panels)[group] * PANEL + np.arange(len(group)) - firsts[group]
-        n_places = int(panels.sum()) * PANEL
-        below = _Level(
-            np.zeros(n_places, np.int64),
-            np.zeros(n_places, np.int64),
-            np.zeros((n_places, centres.shape[1]), np.float32),
-            np.zeros(n_places, np.int32),
-        )
-        below.sizes[places] = sizes
-        below.begins[places] = self.begins[groups][group] + starts - starts[firsts][group]
-        below.centres[places] = centres
-        below.counts[places] = -sizes
-        return below
+        begins = self.begins[groups][group] + starts - starts[firsts][group]
+
+        def placed(values: NDArray[Any]) -> NDArray[Any]:
+            found = np.zeros((int(panels.sum()) * PANEL, *values.shape[1:]), values.dtype)
+            found[places] = values
+            return found
+
+        return _Level(placed(sizes), placed(begins), placed(centres), placed(-sizes.astype(np.int32)))
 
 
 def _runs(begins: OffsetArray, sizes: OffsetArray) -> OffsetArray:

@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike
 from tastespace.arrays import DoubleArray
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.samplers import target
-from tastespace.inference.samplers.hamiltonian import Adapting, DualAveraging, begin, jittered
-from tastespace.inference.samplers.target import Gradient, LogDensity, Move
+from tastespace.inference.samplers.hamiltonian import Adapting, jittered, started
+from tastespace.inference.samplers.target import Gradient, LogDensity
 
 ON_SPHERE = 1e-6  # how far, as a share of the radius, a point may be off it: single precision is nearer
 
@@ -74,32 +74,21 @@ def unit_tangent(position: DoubleArray, radius: float, rng: Generator) -> Double
     return np.asarray(tangent / np.linalg.norm(tangent, axis=-1, keepdims=True))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class State(Adapting):
     """Where the chains are, how they got there, and how long their steps are."""
 
-    position: DoubleArray  # ... x D
-    log_density: DoubleArray  # ...
     slope: DoubleArray  # ... x D
     radius: float
-    averaging: DualAveraging
-    move: Move
-    steps: int = 0
 
 
 def init(
-    position: ArrayLike,
-    log_density: LogDensity,
-    gradient: Gradient,
-    *,
-    radius: float = 1.0,
-    step_size: float = 0.1,
+    position: ArrayLike, log_density: LogDensity, gradient: Gradient, *, radius: float = 1.0, step_size: float = 0.1
 ) -> State:
     """Start here with this step size; D >= 2."""
     start = checked_on_sphere(target.checked_position(position), radius)
-    value, slope = target.checked_value(log_density, start), target.checked_slope(gradient, start)
-    averaging = begin(target.positive("step_size", step_size))
-    return State(start, value, slope, float(radius), averaging, target.no_moves(value.shape))
+    slope = target.checked_slope(gradient, start)
+    return State(**started(start, log_density, step_size), slope=slope, radius=float(radius))
 
 
 def step(
@@ -118,27 +107,19 @@ def step(
     Its length is `leaps`, more or less by up to the share `jitter`, the same for all chains. In the first `warmup`
     steps the step size is adapted, so that the share `wanted` of the paths is accepted.
     """
-    n_leaps = jittered(target.count("leaps", leaps, least=1), target.share("jitter", jitter), rng)
+    n_leaps = jittered(leaps, jitter, rng)
     radius, start = state.radius, draw_momentum(state.position, state.radius, rng)
     with np.errstate(over="ignore", invalid="ignore"):  # A path that runs away is rejected, and counted.
         position, momentum, slope = leaps_on_sphere(
             state.position, start, state.slope, gradient, state.step_size, n_leaps, radius
         )
-        value = target.value_at(log_density, position)
+        value = target.evaluate(log_density, position)
         error = state.log_density - value + _kinetic(momentum) - _kinetic(start)
     move = target.accept_path(error, rng)
     # Half way round the sphere: beyond that, a flat density would let the step grow without end.
     largest = math.pi * radius / math.sqrt(max(position.shape[-1] - 1, 1))
-    averaging = state.adapted(move, warmup, wanted, largest)
-    return State(
-        target.select(move.accepted, position, state.position),
-        target.select(move.accepted, value, state.log_density),
-        target.select(move.accepted, slope, state.slope),
-        radius,
-        averaging,
-        move,
-        state.steps + 1,
-    )
+    state = state.adapted(move, warmup, wanted, largest)
+    return state.after(move, position=position, log_density=value, slope=slope)
 
 
 def draw_momentum(position: DoubleArray, radius: float, rng: Generator) -> DoubleArray:
@@ -160,7 +141,7 @@ def leaps_on_sphere(
         momentum = projected(momentum + step_size / 2 * slope, position, radius)
         position, momentum = along_great_circle(position, momentum, step_size, radius)
         position = on_sphere(position, radius)
-        slope = target.slope_at(gradient, position)
+        slope = target.evaluate(gradient, position)
         momentum = projected(momentum + step_size / 2 * slope, position, radius)
     return position, momentum, slope
 

@@ -11,13 +11,13 @@ begins with another cut: there and back would not be equally likely, and the den
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from tastespace.arrays import BoolArray, DoubleArray, OffsetArray
+from tastespace.arrays import DoubleArray, OffsetArray
 from tastespace.inference.samplers import target
 from tastespace.inference.samplers.geodesic import checked_on_sphere, on_sphere, unit_tangent
 from tastespace.inference.samplers.target import LogDensity, Move
@@ -28,26 +28,22 @@ from tastespace.inference.transition import Stats
 MAX_TRIALS = 300
 
 
-@dataclass(frozen=True, eq=False)
-class State:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class State(target.Chains):
     """Where the chains are, and how often each had to look."""
 
-    position: DoubleArray  # ... x D
-    log_density: DoubleArray  # ...
     radius: float
-    move: Move
     trials: OffsetArray  # ...: points tried in the last step
 
     def stats(self) -> Stats:
-        return {**self.move.stats(), "trials": float(self.trials.mean())}
+        return {**super().stats(), "trials": float(self.trials.mean())}
 
 
 def init(position: ArrayLike, log_density: LogDensity, *, radius: float = 1.0) -> State:
     """Start here; D >= 2."""
     start = checked_on_sphere(target.checked_position(position), radius)
-    shape = start.shape[:-1]
-    value = target.checked_value(log_density, start)
-    return State(start, value, float(radius), target.no_moves(shape), np.zeros(shape, np.int64))
+    trials = np.zeros(start.shape[:-1], np.int64)
+    return State(**target.started(start, log_density), radius=float(radius), trials=trials)
 
 
 def step(state: State, rng: Generator, log_density: LogDensity) -> State:
@@ -62,9 +58,10 @@ def step(state: State, rng: Generator, log_density: LogDensity) -> State:
     for _ in range(MAX_TRIALS):
         angle = low + (high - low) * rng.random(shape)
         # Chains that have found their point are asked again, and not heard: the density may differ from chain to chain.
-        tried = _on_circle(state.position, tangent, angle, state.radius)
+        circle = np.cos(angle)[..., None] * state.position + np.sin(angle)[..., None] * tangent
+        tried = on_sphere(circle, state.radius)
         with np.errstate(over="ignore", invalid="ignore"):  # What is not a number is below any level, and counted.
-            value_there = target.value_at(log_density, tried)
+            value_there = target.evaluate(log_density, tried)
         trials = trials + ~found
         odd = np.isnan(value_there) | (value_there == np.inf)
         strange = strange | (odd & ~found)
@@ -74,19 +71,12 @@ def step(state: State, rng: Generator, log_density: LogDensity) -> State:
         if found.all():
             break
         low, high = np.where(angle < 0, angle, low), np.where(angle < 0, high, angle)
-    return State(position, value, state.radius, _move(found, strange), np.asarray(trials))
+    found = np.asarray(found)
+    move = Move(found, found.astype(np.float64), np.zeros(shape), np.asarray(strange | ~found))
+    return replace(state, position=position, log_density=value, move=move, trials=np.asarray(trials))
 
 
 def first_interval(shape: tuple[int, ...], rng: Generator) -> tuple[DoubleArray, DoubleArray]:
     """The whole circle, cut open at a uniform place; 0 is inside."""
     high = np.asarray(2 * np.pi * rng.random(shape))
     return high - 2 * np.pi, high
-
-
-def _on_circle(position: DoubleArray, tangent: DoubleArray, angle: DoubleArray, radius: float) -> DoubleArray:
-    return on_sphere(np.cos(angle)[..., None] * position + np.sin(angle)[..., None] * tangent, radius)
-
-
-def _move(found: BoolArray, strange: BoolArray) -> Move:
-    found, strange = np.asarray(found), np.asarray(strange)
-    return Move(found, found.astype(np.float64), np.zeros(found.shape), np.asarray(strange | ~found))

@@ -10,7 +10,7 @@ it with its own block drawn again. Every order keeps the density:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, get_args
 
@@ -44,33 +44,24 @@ def init(position: Values) -> State[Values]:
 
 
 def step(
-    state: State[Values],
-    rng: Generator,
-    conditionals: Mapping[str, Conditional[Values]],
-    order: Order = "systematic",
+    state: State[Values], rng: Generator, conditionals: Mapping[str, Conditional[Values]], order: Order = "systematic"
 ) -> State[Values]:
     """One scan over the blocks."""
     if not conditionals:
         raise InvalidParameterError("conditionals is empty; expected at least one block to draw, by name")
-    drawn = _ordered(tuple(conditionals), order, rng)
-    position = state.position
+    names, n = tuple(conditionals), len(conditionals)
+    orders: dict[str, Callable[[], Iterable[int]]] = {
+        "systematic": lambda: range(n),
+        "shuffled": lambda: rng.permutation(n),
+        "random": lambda: rng.integers(n, size=n),
+    }
+    if order not in get_args(Order):
+        raise InvalidParameterError(f"order is {order!r}; expected one of {', '.join(map(repr, orders))}")
+    drawn, position = tuple(names[place] for place in orders[order]()), state.position
     for name in drawn:
         position = conditionals[name](position, rng)
         _check_finite(position, f"the draw of {name}")
     return State(position, drawn)
-
-
-def _ordered(names: tuple[str, ...], order: Order, rng: Generator) -> tuple[str, ...]:
-    match order:
-        case "systematic":
-            return names
-        case "shuffled":
-            places = rng.permutation(len(names))
-        case "random":
-            places = rng.integers(len(names), size=len(names))
-        case _:
-            raise InvalidParameterError(f"order is {order!r}; expected one of {', '.join(map(repr, get_args(Order)))}")
-    return tuple(names[place] for place in places)
 
 
 def _check_finite(position: Any, what: str) -> None:

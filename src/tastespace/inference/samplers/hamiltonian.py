@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -27,6 +28,7 @@ from tastespace.lazy import linalg
 
 GAMMA, T0, K = 0.05, 10.0, 0.75
 LARGEST_LOG = 60.0  # steps beyond exp(60) or below exp(-60) are an overflow on the way, not a step size
+LARGEST = math.exp(LARGEST_LOG)
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,7 @@ def begin(step_size: float) -> DualAveraging:
     return DualAveraging(step_size, step_size, math.log(10 * step_size))
 
 
-def update(
-    averaging: DualAveraging, acceptance: float, *, wanted: float, largest: float = math.exp(LARGEST_LOG)
-) -> DualAveraging:
+def update(averaging: DualAveraging, acceptance: float, *, wanted: float, largest: float = LARGEST) -> DualAveraging:
     """After a step with this acceptance probability; the next step is at most the `largest`."""
     count = averaging.count + 1
     weight = 1 / (count + T0)
@@ -68,25 +68,14 @@ def update(
     return replace(averaging, step_size=math.exp(log_step), kept=kept, error=error, count=count)
 
 
-def finish(averaging: DualAveraging) -> DualAveraging:
-    """The end of warm-up: the average is used from now on."""
-    return replace(averaging, step_size=averaging.kept)
-
-
 def adapted(
-    averaging: DualAveraging,
-    acceptance: float,
-    *,
-    step: int,
-    warmup: int,
-    wanted: float,
-    largest: float = math.exp(LARGEST_LOG),
+    averaging: DualAveraging, acceptance: float, *, step: int, warmup: int, wanted: float, largest: float = LARGEST
 ) -> DualAveraging:
-    """After this step (from 1 on) of a chain: updated during warm-up, finished at its end, as it was afterwards."""
+    """After this step (from 1 on) of a chain: updated during warm-up; from its end on, the average is used."""
     if step > warmup:
         return averaging
     averaging = update(averaging, acceptance, wanted=wanted, largest=largest)
-    return finish(averaging) if step == warmup else averaging
+    return replace(averaging, step_size=averaging.kept) if step == warmup else averaging
 
 
 def jittered(leaps: int, jitter: float, rng: Generator) -> int:
@@ -94,6 +83,7 @@ def jittered(leaps: int, jitter: float, rng: Generator) -> int:
 
     It is random, so that no path comes back to where it began every time.
     """
+    leaps, jitter = target.count("leaps", leaps, least=1), target.share("jitter", jitter)
     # A hair's breadth, so that 0.5 x 10 is 5 whatever rounding has made of it.
     least = max(1, math.ceil((1 - jitter) * leaps - 1e-9))
     most = max(least, math.floor((1 + jitter) * leaps + 1e-9))
@@ -201,38 +191,40 @@ def windows(warmup: int) -> tuple[int, tuple[int, ...]]:
     return first, tuple(ends)
 
 
-class Adapting:
-    """A state of chains whose step size is found in warm-up."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Adapting(target.Chains):
+    """Chains whose step size is found in warm-up."""
 
     averaging: DualAveraging
-    move: Move
-    steps: int
+    steps: int = 0
 
-    def adapted(self, move: Move, warmup: int, wanted: float, largest: float = math.exp(LARGEST_LOG)) -> DualAveraging:
-        """The step size after one more step, which made this move."""
-        acceptance, wanted = float(move.acceptance.mean()), target.share("wanted", wanted)
-        return adapted(self.averaging, acceptance, step=self.steps + 1, warmup=warmup, wanted=wanted, largest=largest)
+    def adapted(self, move: Move, warmup: int, wanted: float, largest: float = LARGEST) -> Self:
+        """One more step, which made this move: its number, and the size of the next."""
+        step, acceptance, wanted = self.steps + 1, float(move.acceptance.mean()), target.share("wanted", wanted)
+        tuned = adapted(self.averaging, acceptance, step=step, warmup=warmup, wanted=wanted, largest=largest)
+        return replace(self, averaging=tuned, steps=step)
 
     @property
     def step_size(self) -> float:
         return self.averaging.step_size
 
     def stats(self) -> Stats:
-        return {**self.move.stats(), "step_size": self.step_size}
+        return {**super().stats(), "step_size": self.step_size}
 
 
-@dataclass(frozen=True, eq=False)
+def started(start: DoubleArray, log_density: LogDensity, step_size: float) -> dict[str, Any]:
+    """The fields of `Adapting` where chains start."""
+    chains = target.started(start, log_density)
+    return {**chains, "averaging": begin(target.positive("step_size", step_size))}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class State(Adapting):
     """Where the chains are, how they got there, and what they have learned of the density."""
 
-    position: DoubleArray  # ... x D
-    log_density: DoubleArray  # ...
     slope: DoubleArray  # ... x D
-    averaging: DualAveraging
     mass: Mass
     moments: Moments  # of the draws of this window
-    move: Move
-    steps: int = 0
 
 
 def init(
@@ -249,11 +241,10 @@ def init(
     D variances make a diagonal mass, D x D numbers (or `dense`) a dense one, and warm-up learns one of the same kind.
     """
     start = target.checked_position(position)
-    value, slope = target.checked_value(log_density, start), target.checked_slope(gradient, start)
+    common, slope = started(start, log_density, step_size), target.checked_slope(gradient, start)
     inverse = np.ones(start.shape[-1]) if covariance is None else np.asarray(covariance, np.float64)
     mass = mass_of(np.diag(inverse) if dense and inverse.ndim == 1 else inverse, start.shape[-1])
-    averaging = begin(target.positive("step_size", step_size))
-    return State(start, value, slope, averaging, mass, no_moments(mass), target.no_moves(value.shape))
+    return State(**common, slope=slope, mass=mass, moments=no_moments(mass))
 
 
 def step(
@@ -272,29 +263,17 @@ def step(
     Its length is `leaps`, more or less by up to the share `jitter`, the same for all chains. In the first `warmup`
     steps step size and mass are adapted, so that the share `wanted` of the paths is accepted.
     """
-    n_leaps = jittered(target.count("leaps", leaps, least=1), target.share("jitter", jitter), rng)
+    n_leaps = jittered(leaps, jitter, rng)
     start = state.mass.momentum(state.position.shape, rng)
     with np.errstate(over="ignore", invalid="ignore"):  # A path that runs away is rejected, and counted.
         position, momentum, slope = leapfrog(
             state.position, start, state.slope, gradient, state.step_size, n_leaps, state.mass
         )
-        value = target.value_at(log_density, position)
+        value = target.evaluate(log_density, position)
         error = state.log_density - value + state.mass.kinetic(momentum) - state.mass.kinetic(start)
     move = target.accept_path(error, rng)
-    position = target.select(move.accepted, position, state.position)
-    averaging, mass, moments = _learned(
-        state, position, float(move.acceptance.mean()), warmup, target.share("wanted", wanted)
-    )
-    return State(
-        position,
-        target.select(move.accepted, value, state.log_density),
-        target.select(move.accepted, slope, state.slope),
-        averaging,
-        mass,
-        moments,
-        move,
-        state.steps + 1,
-    )
+    state = state.adapted(move, warmup, wanted).after(move, position=position, log_density=value, slope=slope)
+    return _with_mass(state, warmup)
 
 
 def leapfrog(
@@ -310,25 +289,19 @@ def leapfrog(
     for _ in range(leaps):
         momentum = momentum + step_size / 2 * slope
         position = position + step_size * mass.velocity(momentum)
-        slope = target.slope_at(gradient, position)
+        slope = target.evaluate(gradient, position)
         momentum = momentum + step_size / 2 * slope
     return position, momentum, slope
 
 
-def _learned(
-    state: State, position: DoubleArray, acceptance: float, warmup: int, wanted: float
-) -> tuple[DualAveraging, Mass, Moments]:
-    """Step size, mass and window after this step."""
-    step = state.steps + 1
-    if step > warmup:
-        return state.averaging, state.mass, state.moments
-    averaging = adapted(state.averaging, acceptance, step=step, warmup=warmup, wanted=wanted)
+def _with_mass(state: State, warmup: int) -> State:
+    """The state with its draws counted in, where they belong to a window, and with another mass at the end of one."""
     first, ends = windows(warmup)
-    if not ends or not first < step <= ends[-1]:
-        return averaging, state.mass, state.moments
-    moments = with_draws(state.moments, position)
-    if step not in ends:
-        return averaging, state.mass, moments
+    if not ends or not first < state.steps <= ends[-1]:
+        return state
+    moments = with_draws(state.moments, state.position)
+    if state.steps not in ends:
+        return replace(state, moments=moments)
     mass = mass_from(moments)
     # Another mass wants another step: dual averaging begins again, from the step that the old mass had.
-    return begin(averaging.kept), mass, no_moments(mass)
+    return replace(state, averaging=begin(state.averaging.kept), mass=mass, moments=no_moments(mass))

@@ -12,7 +12,6 @@ log q(x | x') - log q(x' | x).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
@@ -22,29 +21,19 @@ from tastespace.arrays import DoubleArray
 from tastespace.distributions import von_mises_fisher as directions
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.samplers import target
-from tastespace.inference.samplers.target import LogDensity, Move
-from tastespace.inference.transition import Stats
+from tastespace.inference.samplers.target import LogDensity
 
 Propose = Callable[[DoubleArray, Generator], ArrayLike]  # where from -> where to, each ... x D
 LogRatio = Callable[[DoubleArray, DoubleArray], ArrayLike]  # from, to -> log q(from | to) - log q(to | from)
 
 
-@dataclass(frozen=True, eq=False)
-class State:
+class State(target.Chains):
     """Where the chains are, and how they got there."""
-
-    position: DoubleArray  # ... x D
-    log_density: DoubleArray  # ...
-    move: Move
-
-    def stats(self) -> Stats:
-        return self.move.stats()
 
 
 def init(position: ArrayLike, log_density: LogDensity) -> State:
     """Start here."""
-    start = target.checked_position(position)
-    return State(start, target.checked_value(log_density, start), target.no_moves(start.shape[:-1]))
+    return State(**target.started(target.checked_position(position), log_density))
 
 
 def step(
@@ -58,17 +47,13 @@ def step(
             "expected the same shape"
         )
     with np.errstate(over="ignore", invalid="ignore"):  # What is not a number is rejected, and counted.
-        value = target.value_at(log_density, proposed)
+        value = target.evaluate(log_density, proposed)
         error = state.log_density - value
         if log_ratio is not None:
             error = error - np.asarray(log_ratio(state.position, proposed), np.float64)
     # Infinite errors are points without density, which is no fault; the opposite has no meaning.
     move = target.accept(error, np.asarray(np.isnan(error) | (error == -np.inf)), rng)
-    return State(
-        target.select(move.accepted, proposed, state.position),
-        target.select(move.accepted, value, state.log_density),
-        move,
-    )
+    return state.after(move, position=proposed, log_density=value)
 
 
 def gaussian(scale: ArrayLike) -> Propose:

@@ -31,22 +31,27 @@ from numpy.random import Generator
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
 
 State = TypeVar("State")
+Mover = TypeVar("Mover", contravariant=True)
 Up = TypeVar("Up")
 Down = TypeVar("Down")
 
 
-class MovePair(Protocol[State, Up, Down]):
-    """Birth and death, each the exact inverse of the other."""
+class Jumping(Protocol[Mover]):
+    """A birth and a death."""
 
     @property
     def name(self) -> str:
         """For messages and figures."""
 
-    def can_go_up(self, state: State) -> bool:
+    def can_go_up(self, state: Mover) -> bool:
         """Whether there is a larger space."""
 
-    def can_go_down(self, state: State) -> bool:
+    def can_go_down(self, state: Mover) -> bool:
         """Whether there is a smaller space."""
+
+
+class MovePair(Jumping[State], Protocol[State, Up, Down]):
+    """Birth and death, each the exact inverse of the other."""
 
     def draw_up(self, state: State, rng: Generator) -> Up:
         """The variables of a move up."""
@@ -118,32 +123,31 @@ def jump(
     if not pairs:
         raise InvalidParameterError("there are no moves to jump by; expected at least one pair")
     pair, goes_up = pairs[int(rng.integers(len(pairs)))], bool(rng.integers(2))
-    if not (pair.can_go_up(state) if goes_up else pair.can_go_down(state)):
-        return Jumped(state, pair.name, goes_up, 0.0, accepted=False)
-    if goes_up:
-        proposed = proposal_up(pair, log_target, state, pair.draw_up(state, rng))
-    else:
-        proposed = proposal_down(pair, log_target, state, pair.draw_down(state, rng))
+
+    def propose() -> Proposal[State]:
+        if goes_up:
+            return proposal_up(pair, log_target, state, pair.draw_up(state, rng))
+        return proposal_down(pair, log_target, state, pair.draw_down(state, rng))
+
+    return _tried(pair, goes_up, propose, state, rng)
+
+
+def _tried(
+    moves: Jumping[State], goes_up: bool, propose: Callable[[], Proposal[State]], state: State, rng: Generator
+) -> Jumped[State]:
+    if not (moves.can_go_up(state) if goes_up else moves.can_go_down(state)):
+        return Jumped(state, moves.name, goes_up, 0.0, accepted=False)
+    proposed = propose()
     accepted = bool(rng.random() < proposed.acceptance)
-    return Jumped(proposed.state if accepted else state, pair.name, goes_up, proposed.acceptance, accepted)
+    return Jumped(proposed.state if accepted else state, moves.name, goes_up, proposed.acceptance, accepted)
 
 
-class Bridge(Protocol[State]):
+class Bridge(Jumping[State], Protocol[State]):
     """A birth and a death by way of densities in between."""
-
-    @property
-    def name(self) -> str:
-        """For messages and figures."""
 
     @property
     def steps(self) -> int:
         """The number of steps from 0, where what is new has no effect, to the last, the density itself."""
-
-    def can_go_up(self, state: State) -> bool:
-        """Whether there is a larger space."""
-
-    def can_go_down(self, state: State) -> bool:
-        """Whether there is a smaller space."""
 
     def widened(self, state: State, rng: Generator) -> State:
         """The state with what is new, drawn as it is where it has no effect."""
@@ -167,11 +171,8 @@ class Bridge(Protocol[State]):
 def bridged_jump(bridge: Bridge[State], state: State, rng: Generator) -> Jumped[State]:
     """Try to go over a bridge, up or down."""
     goes_up = bool(rng.integers(2))
-    if not (bridge.can_go_up(state) if goes_up else bridge.can_go_down(state)):
-        return Jumped(state, bridge.name, goes_up, 0.0, accepted=False)
-    proposed = _over(bridge, state, rng) if goes_up else _back(bridge, state, rng)
-    accepted = bool(rng.random() < proposed.acceptance)
-    return Jumped(proposed.state if accepted else state, bridge.name, goes_up, proposed.acceptance, accepted)
+    way = _over if goes_up else _back
+    return _tried(bridge, goes_up, lambda: way(bridge, state, rng), state, rng)
 
 
 def _over(bridge: Bridge[State], state: State, rng: Generator) -> Proposal[State]:

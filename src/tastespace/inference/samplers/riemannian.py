@@ -26,13 +26,10 @@ from numpy.typing import ArrayLike
 from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
 from tastespace.inference.samplers import target
-from tastespace.inference.samplers.hamiltonian import Adapting, DualAveraging, begin, jittered
-from tastespace.inference.samplers.target import Gradient, LogDensity, Move
+from tastespace.inference.samplers.hamiltonian import Adapting, jittered, started
+from tastespace.inference.samplers.target import Gradient, LogDensity
 
 RETURNS = 1000.0  # times the tolerance, which is of one round: many slow ones add up
-
-MetricFunction = Callable[[DoubleArray], ArrayLike]  # ... x D -> ... x D x D
-MetricSlope = Callable[[DoubleArray], ArrayLike]  # ... x D -> ... x D x D x D; [..., k, :, :] is dG/dx_k
 
 
 @dataclass(frozen=True)
@@ -41,28 +38,21 @@ class Manifold:
 
     log_density: LogDensity
     gradient: Gradient
-    metric: MetricFunction
-    metric_gradient: MetricSlope  # [..., k, :, :] is the derivative by coordinate k
+    metric: Callable[[DoubleArray], ArrayLike]  # ... x D -> ... x D x D
+    metric_gradient: Callable[[DoubleArray], ArrayLike]  # ... x D -> ... x D x D x D; [..., k, :, :] is dG/dx_k
 
 
-@dataclass(frozen=True, eq=False)
 class State(Adapting):
     """Where the chains are, how they got there, and how long their steps are."""
-
-    position: DoubleArray  # ... x D
-    log_density: DoubleArray  # ...
-    averaging: DualAveraging
-    move: Move
-    steps: int = 0
 
 
 def init(position: ArrayLike, manifold: Manifold, *, step_size: float = 0.1) -> State:
     """Start here with this step size."""
     start = target.checked_position(position)
-    value = target.checked_value(manifold.log_density, start)
+    common = started(start, manifold.log_density, step_size)
     target.checked_slope(manifold.gradient, start)
     _check_metric(manifold, start)
-    return State(start, value, begin(target.positive("step_size", step_size)), target.no_moves(value.shape))
+    return State(**common)
 
 
 def step(
@@ -83,7 +73,7 @@ def step(
     steps the step size is adapted, so that the share `wanted` of the paths is accepted. Fixed points have converged
     when a round moves no coordinate by more than `tolerance` of its size, or of 1 if that is less.
     """
-    n_leaps = jittered(target.count("leaps", leaps, least=1), target.share("jitter", jitter), rng)
+    n_leaps = jittered(leaps, jitter, rng)
     solver = _Solver(target.count("iterations", iterations, least=1), target.positive("tolerance", tolerance))
     here = _local(manifold, state.position)
     start = here.momentum(rng)
@@ -91,17 +81,10 @@ def step(
         position, momentum, there, converged = _generalised_leaps(
             manifold, state.position, start, here, state.step_size, n_leaps, solver
         )
-        value = target.value_at(manifold.log_density, position)
+        value = target.evaluate(manifold.log_density, position)
         error = state.log_density - value + there.energy(momentum) - here.energy(start)
     move = target.accept_path(np.where(converged, error, np.nan), rng)
-    averaging = state.adapted(move, warmup, wanted)
-    return State(
-        target.select(move.accepted, position, state.position),
-        target.select(move.accepted, value, state.log_density),
-        averaging,
-        move,
-        state.steps + 1,
-    )
+    return state.adapted(move, warmup, wanted).after(move, position=position, log_density=value)
 
 
 def generalised_leapfrog(
@@ -175,9 +158,6 @@ class _Phase:
     here: _Local
     force: Callable[[DoubleArray], DoubleArray]
 
-    def reversed(self) -> _Phase:
-        return replace(self, momentum=-self.momentum)
-
 
 def _generalised_leaps(
     manifold: Manifold,
@@ -192,7 +172,7 @@ def _generalised_leaps(
     phase = _Phase(position, momentum, here, _force(manifold, position, here))
     for _ in range(leaps):
         following, converged = _leap(manifold, phase, step_size / 2, solver)
-        back, returned = _leap(manifold, following.reversed(), step_size / 2, solver)
+        back, returned = _leap(manifold, replace(following, momentum=-following.momentum), step_size / 2, solver)
         is_back = solver.near(back.position, phase.position) & solver.near(-back.momentum, phase.momentum)
         sound, phase = np.asarray(sound & converged & returned & is_back), following
     return phase.position, phase.momentum, phase.here, sound
@@ -200,34 +180,16 @@ def _generalised_leaps(
 
 def _leap(manifold: Manifold, phase: _Phase, half: float, solver: _Solver) -> tuple[_Phase, BoolArray]:
     """One leap, and whether its fixed points have converged."""
-    momentum, has_turned = _turned(phase.momentum, phase.force, half, solver)
-    position, has_moved = _moved(manifold, phase.position, momentum, phase.here, half, solver)
+    # p' = p + e/2 force(p')
+    momentum, has_turned = solver.solve(phase.momentum, lambda guess: phase.momentum + half * phase.force(guess))
+    # x' = x + e/2 (G(x)^-1 + G(x')^-1) p'
+    fixed = phase.position + half * phase.here.velocity(momentum)
+    position, has_moved = solver.solve(
+        phase.position, lambda guess: fixed + half * _velocity(manifold, guess, momentum)
+    )
     here = _local(manifold, position)
     force = _force(manifold, position, here)
     return _Phase(position, momentum + half * force(momentum), here, force), np.asarray(has_turned & has_moved)
-
-
-def _turned(
-    momentum: DoubleArray, force: Callable[[DoubleArray], DoubleArray], half: float, solver: _Solver
-) -> tuple[DoubleArray, BoolArray]:
-    """p' = p + e/2 force(p')."""
-
-    def image(guess: DoubleArray) -> DoubleArray:
-        return momentum + half * force(guess)
-
-    return solver.solve(momentum, image)
-
-
-def _moved(
-    manifold: Manifold, position: DoubleArray, momentum: DoubleArray, here: _Local, half: float, solver: _Solver
-) -> tuple[DoubleArray, BoolArray]:
-    """x' = x + e/2 (G(x)^-1 + G(x')^-1) p."""
-    fixed = position + half * here.velocity(momentum)
-
-    def image(guess: DoubleArray) -> DoubleArray:
-        return fixed + half * _velocity(manifold, guess, momentum)
-
-    return solver.solve(position, image)
 
 
 def _velocity(manifold: Manifold, position: DoubleArray, momentum: DoubleArray) -> DoubleArray:
@@ -242,7 +204,7 @@ def _velocity(manifold: Manifold, position: DoubleArray, momentum: DoubleArray) 
 def _force(manifold: Manifold, position: DoubleArray, here: _Local) -> Callable[[DoubleArray], DoubleArray]:
     """-dH/dx at these positions, as a function of the momentum."""
     slopes = np.asarray(manifold.metric_gradient(position), np.float64)
-    steady = target.slope_at(manifold.gradient, position) - np.einsum("...ij,...kji->...k", here.inverse, slopes) / 2
+    steady = target.evaluate(manifold.gradient, position) - np.einsum("...ij,...kji->...k", here.inverse, slopes) / 2
 
     def force(momentum: DoubleArray) -> DoubleArray:
         velocity = here.velocity(momentum)
@@ -267,16 +229,11 @@ def _times(matrices: DoubleArray, vectors: DoubleArray) -> DoubleArray:
 
 
 def _check_metric(manifold: Manifold, start: DoubleArray) -> None:
-    n = start.shape[-1]
-    for name, function, tail in (
-        ("metric", manifold.metric, (n, n)),
-        ("metric_gradient", manifold.metric_gradient, (n, n, n)),
-    ):
-        shape = np.shape(function(start))
-        if shape != (*start.shape[:-1], *tail):
+    for name, n_more in (("metric", 1), ("metric_gradient", 2)):
+        shape, expected = np.shape(getattr(manifold, name)(start)), start.shape + start.shape[-1:] * n_more
+        if shape != expected:
             raise InvalidParameterError(
-                f"{name} gave the shape {shape} for positions of the shape {start.shape}; "
-                f"expected {(*start.shape[:-1], *tail)}"
+                f"{name} gave the shape {shape} for positions of the shape {start.shape}; expected {expected}"
             )
     if not np.isfinite(_local(manifold, start).values).all():
         raise NonFiniteStateError(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -25,14 +25,9 @@ LogDensity = Callable[[DoubleArray], ArrayLike]  # ... x D -> ...
 Gradient = Callable[[DoubleArray], ArrayLike]  # ... x D -> ... x D
 
 
-def value_at(log_density: LogDensity, position: DoubleArray) -> DoubleArray:
-    """The log density of each chain."""
-    return np.asarray(log_density(position), np.float64)
-
-
-def slope_at(gradient: Gradient, position: DoubleArray) -> DoubleArray:
-    """The gradient of each chain."""
-    return np.asarray(gradient(position), np.float64)
+def evaluate(function: LogDensity | Gradient, position: DoubleArray) -> DoubleArray:
+    """The log density of each chain, or its gradient."""
+    return np.asarray(function(position), np.float64)
 
 
 def checked_position(position: ArrayLike) -> DoubleArray:
@@ -49,7 +44,7 @@ def checked_position(position: ArrayLike) -> DoubleArray:
 
 def checked_value(log_density: LogDensity, start: DoubleArray) -> DoubleArray:
     """The log density of the start: one finite number a chain."""
-    value = value_at(log_density, start)
+    value = evaluate(log_density, start)
     if value.shape != start.shape[:-1]:
         raise InvalidParameterError(
             f"log_density gave the shape {value.shape} for positions of the shape {start.shape}; "
@@ -66,7 +61,7 @@ def checked_value(log_density: LogDensity, start: DoubleArray) -> DoubleArray:
 
 def checked_slope(gradient: Gradient, start: DoubleArray) -> DoubleArray:
     """The gradient of the start: as many finite numbers as coordinates."""
-    slope = slope_at(gradient, start)
+    slope = evaluate(gradient, start)
     if slope.shape != start.shape:
         raise InvalidParameterError(
             f"gradient gave the shape {slope.shape} for positions of the shape {start.shape}; expected the same shape"
@@ -101,9 +96,11 @@ class Move:
         }
 
 
-def no_moves(shape: tuple[int, ...]) -> Move:
-    """The moves of chains that have only started."""
-    return Move(np.zeros(shape, np.bool_), np.zeros(shape), np.zeros(shape), np.zeros(shape, np.bool_))
+def started(start: DoubleArray, log_density: LogDensity) -> dict[str, Any]:
+    """The fields of `Chains` that have not moved yet."""
+    value = checked_value(log_density, start)
+    nobody, nothing = np.zeros(value.shape, np.bool_), np.zeros(value.shape)
+    return {"position": start, "log_density": value, "move": Move(nobody, nothing, nothing, nobody)}
 
 
 def accept(energy_error: DoubleArray, divergent: BoolArray, rng: Generator) -> Move:
@@ -119,6 +116,23 @@ def accept_path(energy_error: DoubleArray, rng: Generator) -> Move:
     """Accept the end of a path that should have kept its energy."""
     divergent = ~np.isfinite(energy_error) | (np.asarray(energy_error) > MAX_ENERGY_ERROR)
     return accept(energy_error, np.asarray(divergent), rng)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Chains:
+    """Where chains are, and how they got there."""
+
+    position: DoubleArray  # ... x D
+    log_density: DoubleArray  # ...
+    move: Move
+
+    def after(self, move: Move, **there: DoubleArray) -> Self:
+        """The state after a move: what is there of chains that went, what was here of those that stayed."""
+        found: dict[str, Any] = {name: select(move.accepted, new, getattr(self, name)) for name, new in there.items()}
+        return replace(self, **found, move=move)
+
+    def stats(self) -> Stats:
+        return self.move.stats()
 
 
 def select(accepted: BoolArray, new: DoubleArray, old: DoubleArray) -> DoubleArray:

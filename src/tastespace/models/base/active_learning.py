@@ -5,7 +5,7 @@ A rating tells something about every other item that the user may like, and how 
 known.
 
 What may be asked: a person can only rate what they know. The items that would tell most in theory are often ones that
-hardly anybody has heard of; so the question is chosen among those most rated in training.
+hardly any user has heard of; so the question is chosen among those most rated in training.
 
 What is to be known: by default the ratings of whatever they may rate, among what the filters of the request allow. An
 item counts as often as others have rated it; but where `only` names what they can be asked about, these are things that
@@ -23,11 +23,11 @@ import numpy as np
 
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.errors import InvalidParameterError
-from tastespace.index.search import Scan
+from tastespace.index.structures.exact import Exact
 from tastespace.models.base.parameters import check_int, check_option
 from tastespace.models.base.posterior import Information
 from tastespace.models.base.query import Filters, Query
-from tastespace.models.base.results import ItemLists, plural, rounded, titled
+from tastespace.models.base.results import ItemLists, rounded, titled
 from tastespace.models.base.top_n import best_items
 
 Goal = Literal["ratings", "list"]
@@ -43,19 +43,16 @@ class Questions(ItemLists):
     `sds` is how uncertain the ratings to be known still are, on average (root mean square), after the answers up to
     this one: as far as it is the user who is not known, and in units of the ratings; `sd` the same before the first.
     `reductions` is what each answer is expected to take away, as a share of the variance before the first; the
-    answers before it count as given. `cold` users had no ratings to go by: these are the questions for anybody.
+    answers before it count as given. `cold` users had no ratings to go by: these are the questions for any user.
     """
 
     sd: FloatArray  # one a user
     reductions: FloatMatrix  # users x n
     sds: FloatMatrix  # users x n
 
+    about = "Questions for"
     cold_note = "the questions for anybody"
     empty_note = "nothing left to ask"
-
-    @property
-    def heading(self) -> str:
-        return f"Questions for {plural(len(self), 'user')}"
 
     def entries(self, *, levels: bool = False) -> dict[str, Any]:
         """Item, title, reduction and sd."""
@@ -80,7 +77,7 @@ class QuestionOptions:
     among: int | None = AMONG
     goal: Goal = "ratings"
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse what makes no sense."""
         check_int("n", self.n, least=1)
         if self.among is not None:
@@ -96,26 +93,23 @@ class QuestionSearch:
     information: Information
     filters: Filters  # what may be asked, and is to be known
     are_listed: bool  # the filters name the items, so that all of these count the same
-    scan: Scan | None  # of all items, for the best of the list
-
-    @property
-    def counts(self) -> DoubleArray | None:
-        """Ratings of each item; None where the model was saved without."""
-        trained = self.query.trained
-        return trained.by_item.counts.astype(np.float64) if len(trained) else None
+    scan: Exact | None  # of all items, for the best of the list
 
     def questions(self, options: QuestionOptions, remarks: tuple[str, ...]) -> Questions:
         """The best questions, user by user."""
-        query, n_items, counts = self.query, self.query.trained.n_items, self.counts
+        query, trained = self.query, self.query.trained
+        n_items, history = trained.n_items, query.people.history
+        counts = trained.by_item.counts.astype(np.float64) if len(trained) else None  # of the ratings of each item
         if counts is None and (options.among is not None or (options.goal == "ratings" and not self.are_listed)):
             raise InvalidParameterError(
                 "the model was saved without its ratings, so that nothing is known of popularity; expected among=None "
                 "together with goal='list' or only, or a model saved with its ratings"
             )
         n_users, n = len(query.people), min(options.n, max(n_items, 1))
-        items, reductions = np.full((n_users, n), -1, np.int32), np.zeros((n_users, n))
-        variance, history = np.zeros(n_users), query.people.history
-        best = self._best(n_items) if options.goal == "list" else None
+        items, reductions, variance = np.full((n_users, n), -1, np.int32), np.zeros((n_users, n)), np.zeros(n_users)
+        best = None
+        if options.goal == "list":
+            best = best_items(query.belief, n_users, n_items, min(LISTED, n_items), self.filters, self.scan).items
         for user in range(n_users):
             allowed = self.filters.items_for(user, n_items)
             if best is None:  # What they may rate next: the most rated that they have not rated.
@@ -123,39 +117,23 @@ class QuestionSearch:
                 targets = _most_rated(allowed[~np.isin(allowed, seen)], counts, RATED)
             else:
                 targets = best[user][best[user] >= 0]
-            counted = best is None and not self.are_listed and counts is not None
-            weights = counts[targets] if counted and counts is not None else np.ones(len(targets))
+            weights = np.ones(len(targets))
+            if counts is not None and best is None and not self.are_listed:
+                weights = counts[targets]
             importance = weights / max(float(weights.sum()), 1.0)
             askable = _most_rated(allowed, counts, options.among)
             inquiry = self.information.inquire(user, askable, targets, importance, n)
             items[user, : len(inquiry.items)] = inquiry.items
             reductions[user, : len(inquiry.items)] = inquiry.reductions
             variance[user] = inquiry.variance
-        return self._as_read(items, reductions, variance, remarks)
-
-    def _best(self, n_items: int) -> IntArray:
-        """The best items of each user under the filters."""
-        belief = self.query.belief
-        return best_items(belief, len(belief), n_items, min(LISTED, n_items), self.filters, self.scan).items
-
-    def _as_read(
-        self, items: IntArray, reductions: DoubleArray, variance: DoubleArray, remarks: tuple[str, ...]
-    ) -> Questions:
-        """As a person reads it: one row for each user asked about."""
-        query, trained, positions = self.query, self.query.trained, self.query.positions
-        before = variance[:, None]
+        before, positions = variance[:, None], query.positions
         shares = np.divide(reductions, before, out=np.zeros_like(reductions), where=before > 0)
         left = np.sqrt(np.maximum(before - np.cumsum(reductions, axis=1), 0))
-        item_rows = items[positions]
         return Questions(
-            user_ids=query.users,
-            cold=query.cold[positions],
+            **query.columns_of(items),
             sd=np.sqrt(variance).astype(np.float32)[positions],
-            item_rows=item_rows,
             reductions=shares.astype(np.float32)[positions],
             sds=left.astype(np.float32)[positions],
-            item_ids=trained.items.at(item_rows.reshape(-1)),
-            titles=None if trained.item_titles is None else trained.title_of(item_rows.reshape(-1)),
             remarks=remarks,
         )
 

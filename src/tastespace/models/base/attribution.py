@@ -20,12 +20,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tastespace.arrays import FloatArray, FloatMatrix, IntArray
+from tastespace.arrays import FloatArray, FloatMatrix, IntArray, row_blocks
 from tastespace.data.csr import CSR
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.posterior import Pairs, People
 from tastespace.models.base.query import Query, known_items
-from tastespace.models.base.results import SHOWN, Table, as_entries, plural, rounded, titled
+from tastespace.models.base.results import SHOWN, Table, as_entries, id_columns, plural, rounded, titled
 
 FEW = 20  # ratings that are tried out one by one
 BLOCK_RATINGS = 1 << 21  # of histories that differ in one rating, and predictions from them, held at once
@@ -83,12 +83,9 @@ class Explanation(Table):
         """One row a contribution that is shown: the item explained, its score and base, and the rating that did it."""
         owners = np.repeat(np.arange(len(self)), min(self.n, len(self.ratings)))
         largest = np.array([self._largest(place) for place in range(len(self))], np.intp).reshape(-1)
-        columns: dict[str, Any] = {"item": self.item_ids.gather(owners)}
-        if self.titles is not None:
-            columns["title"] = self.titles.gather(owners)
-        columns |= {"score": self.scores[owners], "base": self.base[owners]}
-        rated = self._rated(largest, "rated", "rated_title", self.contributions[owners, largest])
-        return pl.DataFrame(columns).hstack(rated)
+        about = id_columns("item", self.item_ids, self.titles)
+        explained = pl.DataFrame(about | {"score": self.scores, "base": self.base})[owners]
+        return explained.hstack(self._rated(largest, "rated", "rated_title", self.contributions[owners, largest]))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: the largest contributions to each item, and what the others did."""
@@ -131,10 +128,9 @@ class Explanation(Table):
 
     def _rated(self, which: NDArray[np.intp], item: str, title: str, contributions: FloatArray) -> pl.DataFrame:
         """Ratings of the user, with what they did."""
-        columns: dict[str, Any] = {item: self.rated_ids.gather(which)}
-        if self.rated_titles is not None:
-            columns[title] = self.rated_titles.gather(which)
-        return pl.DataFrame(columns | {"rating": self.ratings[which], "contribution": contributions})
+        columns = id_columns(item, self.rated_ids, self.rated_titles, title)
+        rated = pl.DataFrame(columns | {"rating": self.ratings})[which]
+        return rated.with_columns(contribution=pl.Series(contributions))
 
     def _largest(self, place: int) -> NDArray[np.intp]:
         """The ratings that are shown, largest contribution first whatever its sign."""
@@ -155,9 +151,8 @@ def explain(query: Query, items: pl.Series, n: int, instead: float | None) -> Ex
     that something was not chosen.
     """
     ratings, rated = query.trained, query.people.history
-    rows = known_items(ratings, items)
+    rows, has_titles = known_items(ratings, items), ratings.item_titles is not None
     scores, base, effects = contributions(query, rows, instead)
-    has_titles = ratings.item_titles is not None
     return Explanation(
         user_id=query.each.ids[0],
         cold=not len(rated.columns),
@@ -186,9 +181,7 @@ def contributions(query: Query, items: IntArray, instead: float | None) -> tuple
         moved = belief.influence.influences(items)
         return scores, base, np.asarray(moved * (rated.values - usual), np.float32)
     effects = np.zeros((len(items), n_rated), np.float32)
-    step = max(1, BLOCK_RATINGS // max(n_rated, len(items), 1))
-    for start in range(0, n_rated, step):
-        replaced = np.arange(start, min(start + step, n_rated))
+    for replaced in row_blocks(n_rated, max(n_rated, len(items)), BLOCK_RATINGS):
         n = len(replaced)
         seen = None if people.trained is None else people.trained.take(np.zeros(n, np.int32))
         changed = posterior.believe(People.strangers(_with_one_replaced(rated, usual, replaced), seen), threads)

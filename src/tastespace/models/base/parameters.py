@@ -26,11 +26,10 @@ def check_int(name: str, value: Any, *, least: int) -> None:
 
 def check_int_or_auto(name: str, value: Any, *, least: int) -> None:
     """The same, or "auto" for one that is found."""
-    if isinstance(value, str):
-        if value != "auto":
-            raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least {least}, or 'auto'")
-        return
-    check_int(name, value, least=least)
+    if not isinstance(value, str):
+        check_int(name, value, least=least)
+    elif value != "auto":
+        raise InvalidParameterError(f"{name} is {value!r}; expected a whole number of at least {least}, or 'auto'")
 
 
 def check_number(
@@ -67,7 +66,7 @@ def check_declared(settings: Any) -> None:
     """Every field that is declared as yes or no, or as one of a few words, is one of these."""
     try:
         hints = get_type_hints(type(settings))
-    except NameError:  # A class of somebody else's may name types that are there for a type checker only.
+    except NameError:  # A class from outside the package may name types that are there for a type checker only.
         return
     for name in (field.name for field in fields(settings)):
         if hints[name] is bool or get_origin(hints[name]) is Literal:

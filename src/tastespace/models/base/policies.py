@@ -38,14 +38,19 @@ class Candidates:
     items: IntArray  # users x items; -1 for none
     are_all: bool = False  # every item there is, in order
 
+    @classmethod
+    def of(cls, items: IntArray) -> Candidates:
+        """Of all users of a belief, a row each."""
+        return cls(np.arange(len(items), dtype=np.int32), items)
+
     def pairs(self) -> Pairs:
         """One a user and item."""
         there = self.items >= 0
         return Pairs(np.repeat(self.users, there.sum(axis=1)), self.items[there])
 
-    def shaped(self, values: FloatArray) -> FloatMatrix:
-        """Values of the pairs in rows; minus infinity where there is no item."""
-        scores = np.full(self.items.shape, -np.inf, np.float32)
+    def shaped(self, values: NDArray[Any], nothing: float = -np.inf) -> FloatMatrix:
+        """Values of the pairs in rows; minus infinity, or something else, where there is no item."""
+        scores = np.full((*self.items.shape, *values.shape[1:]), nothing, np.float32)
         scores[self.items >= 0] = values
         return scores
 
@@ -107,7 +112,7 @@ class Likely(Settings):
             predictive = belief.predictive(Pairs.of_one(int(user), items))
             assert predictive is not None  # Whoever knows how uncertain scores are knows it of ratings.
             chances = predictive.rating.at_least(threshold).astype(np.float32)
-            # Positions, not probabilities: where these are alike, as near 0 and 1, the mean decides.
+            # Positions, not probabilities: where these are equal, as near 0 and 1, the mean decides.
             order = np.lexsort((items, -predictive.belief.mean(), -chances))
             scores[place, there[order]] = np.arange(len(items), 0, -1)
         return scores
@@ -181,18 +186,14 @@ class Uncertainty:
 
     def take(self, users: Any) -> Uncertainty:
         """Of some users."""
-        taken = {name: getattr(self, name)[users] for name in self.NAMES}
-        if self.level_probabilities is not None:
-            taken["level_probabilities"] = self.level_probabilities[users]
-        return replace(self, **taken)
+        parts = {name: getattr(self, name) for name in (*self.NAMES, "level_probabilities")}
+        return replace(self, **{name: part[users] for name, part in parts.items() if part is not None})
 
     def columns(self, levels: bool) -> dict[str, Any]:
         """The figures of all entries by name; also those of each level, if there are any."""
         columns = {name: getattr(self, name).reshape(-1) for name in self.NAMES}
-        if levels and self.level_probabilities is not None:
-            columns |= level_columns(
-                self.levels, self.level_probabilities.reshape(-1, self.level_probabilities.shape[-1])
-            )
+        if levels and (chances := self.level_probabilities) is not None:
+            columns |= level_columns(self.levels, chances.reshape(-1, chances.shape[-1]))
         return columns
 
 
@@ -209,36 +210,20 @@ def uncertainty_of(
     The best n of all that the filters allow are meant. With a pool, a row of items a user, the best n of these and
     their own stand for them.
     """
-    users, places = np.nonzero(item_rows >= 0)
-    predictive = belief.predictive(Pairs(users.astype(np.int32), item_rows[users, places]))
+    some = Candidates.of(item_rows)
+    predictive = belief.predictive(some.pairs())
     if predictive is None or belief.uncertainty is None:
         return None
-    rating = predictive.rating
-    found = [
-        predictive.belief.sd(),
-        rating.sd(),
-        rating.quantile((1 - COVERAGE) / 2),
-        rating.quantile((1 + COVERAGE) / 2),
-    ]
-    levels, probabilities = rating.levels, None
-    if levels is not None:
-        probabilities = np.full((*item_rows.shape, len(levels)), np.nan, np.float32)
-        probabilities[users, places] = rating.level_probabilities()
-    shaped = [np.full(item_rows.shape, np.nan, np.float32) for _ in found]
-    for figures, values in zip(shaped, found, strict=True):
-        figures[users, places] = values
-    belief_sd, rating_sd, low, high = shaped
+    rating, below, above = predictive.rating, (1 - COVERAGE) / 2, (1 + COVERAGE) / 2
+    figures = [predictive.belief.sd(), rating.sd(), rating.quantile(below), rating.quantile(above)]
+    belief_sd, rating_sd, low, high = (some.shaped(figure, np.nan) for figure in figures)
+    levels = None if rating.levels is None else some.shaped(rating.level_probabilities(), np.nan)
     top = _top_n_probabilities(belief.uncertainty, item_rows, n, filters, rng_of, pool)
-    return Uncertainty(belief_sd, rating_sd, low, high, top, levels, probabilities)
+    return Uncertainty(belief_sd, rating_sd, low, high, top, rating.levels, levels)
 
 
 def _top_n_probabilities(
-    uncertainty: ScoreUncertainty,
-    item_rows: IntArray,
-    n: int,
-    filters: Filters,
-    rng_of: RngOf,
-    pool: IntArray | None,
+    uncertainty: ScoreUncertainty, item_rows: IntArray, n: int, filters: Filters, rng_of: RngOf, pool: IntArray | None
 ) -> FloatMatrix:
     """How often each item is among the best n of a draw."""
     probabilities = np.full(item_rows.shape, np.nan, np.float32)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, TimeArray
+from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, TimeArray, blocks, row_blocks
 from tastespace.data.csr import CSR
 from tastespace.distributions.rating_distribution import ExpectedRating, RatingDistribution
 
@@ -41,7 +41,7 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Who is asked about: users of the training ratings and strangers alike."""
+    """Who is asked about: users of the training ratings, and strangers."""
 
     rows: IntArray  # in training, -1 for a stranger
     history: CSR  # every rating that counts for them now
@@ -61,13 +61,13 @@ class People:
 
     @classmethod
     def strangers(cls, history: CSR, trained: CSR | None = None) -> People:
-        """People of whom nothing is known but these ratings, of which the posterior may have seen some."""
+        """People who are known by these ratings alone, of which the posterior may have seen some."""
         n = len(history)
         return cls(np.full(n, -1, np.int32), history, trained, np.ones(n, np.bool_))
 
     @classmethod
     def nobody(cls) -> People:
-        """One person of whom nothing is known."""
+        """One person without any ratings."""
         return cls.known(np.array([-1], np.int32), CSR.empty(1))
 
     @property
@@ -98,11 +98,9 @@ class Queries:
     def of_pairs(self, pairs: Pairs) -> FloatArray:
         """The score of each pair, in bounded memory."""
         scores, vectors = np.empty(len(pairs), np.float32), self.items()
-        step = max(1, BLOCK_SCORES // max(vectors.shape[1], 1))
-        for start in range(0, len(scores), step):
-            users, items = pairs.rows[start : start + step], pairs.items[start : start + step]
-            products = np.einsum("nd,nd->n", self.vectors[users], vectors[items])
-            scores[start : start + step] = products + self.offsets[users]
+        for part in blocks(len(pairs), vectors.shape[1], BLOCK_SCORES):
+            users, items = pairs.rows[part], pairs.items[part]
+            scores[part] = np.einsum("nd,nd->n", self.vectors[users], vectors[items]) + self.offsets[users]
         return scores
 
 
@@ -288,9 +286,7 @@ def score_blocks(scored: Scored, n_people: int, n_items: int) -> Iterator[tuple[
     if isinstance(scored, Queries):  # Its item vectors are made once for all blocks.
         items = scored.items()
         scored = Queries(scored.vectors, scored.offsets, lambda: items)
-    step = max(1, BLOCK_SCORES // max(n_items, 1))
-    for start in range(0, n_people, step):
-        rows = np.arange(start, min(start + step, n_people), dtype=np.int32)
+    for rows in row_blocks(n_people, n_items, BLOCK_SCORES):
         yield rows, scored.scores(rows)
 
 

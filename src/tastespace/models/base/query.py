@@ -56,6 +56,13 @@ class Query:
         is_unknown = not self.posterior.keeps_users and not len(self.trained.values)
         return np.asarray(has_nothing if is_unknown else (self.people.rows < 0) & has_nothing)
 
+    def columns_of(self, items: IntArray) -> dict[str, Any]:
+        """What lists of items, a row for each of the people, show of users and items: one list a user asked about."""
+        rows, trained = items[self.positions], self.trained
+        titles = None if trained.item_titles is None else trained.title_of(rows.reshape(-1))
+        of_items = {"item_rows": rows, "item_ids": trained.items.at(rows.reshape(-1)), "titles": titles}
+        return {"user_ids": self.users, "cold": self.cold[self.positions], **of_items}
+
     def rng_of(self, *purpose: object) -> Callable[[int], Generator]:
         """Random numbers of each user: the same for the same model, user and purpose."""
 
@@ -90,24 +97,21 @@ def find_people(
     before = trained.by_user.take(rows) if len(trained.values) else CSR.empty(len(rows))
     remarks: list[str] = []
     given = _as_ratings(_plain(history), each)
-    since = None if given is None else _since(trained, each, given, expected, remarks)
-    nothing = np.zeros(len(rows), np.bool_)
-    if since is None or not len(since[0]):
-        if not instead:
-            return People(rows, before, before, nothing), tuple(remarks)
-        empty, strangers = CSR.empty(len(rows)), np.full(len(rows), -1, np.int32)
-        return People(strangers, empty, empty, nothing), tuple(remarks)
+    nothing = np.zeros(0, np.int32)
+    who, what, values = (nothing,) * 3 if given is None else _since(trained, each, given, expected, remarks)
+    is_new: BoolArray = np.zeros(len(rows), np.bool_)
+    is_new[who] = True
     if instead:
-        own, strangers = _merged(*since, len(rows)), np.full(len(rows), -1, np.int32)
-        return People(strangers, own, _still_there(before, own), np.asarray(own.counts > 0)), tuple(remarks)
-    is_new = nothing
-    is_new[since[0]] = True
+        own = _merged(who, what, values, len(rows))
+        return People(np.full(len(rows), -1, np.int32), own, _still_there(before, own), is_new), tuple(remarks)
+    if not len(who):
+        return People(rows, before, before, is_new), tuple(remarks)
     if not len(trained.values) and (rows[is_new] >= 0).any():
         remarks.append(
             "the model was saved without its ratings, so that for users with a history only the history counts"
         )
     known = before.rows(), before.columns, before.values
-    who, what, values = (np.concatenate(parts) for parts in zip(known, since, strict=True))
+    who, what, values = (np.concatenate(parts) for parts in zip(known, (who, what, values), strict=True))
     both = _merged(who, what, values, len(rows), adds_up=expected.kind == "counts")
     return People(rows, both, before, is_new), tuple(remarks)
 
@@ -117,19 +121,14 @@ def check_history(posterior: Posterior, people: People, items: Vocabulary, expec
     values = people.history.values
     if not people.is_new.any() or not len(values):
         return
-    if expected.are_choices:
-        wrong = np.flatnonzero(~(values > 0))
-        if len(wrong):
-            item = items.ids[int(people.history.columns[wrong[0]])]
-            raise InvalidParameterError(
-                f"the history has item {item!r} with {values[wrong[0]]:g}; expected what was chosen, each above 0: "
-                "leave out what was not"
-            )
+    if expected.are_choices and len(wrong := np.flatnonzero(~(values > 0))):
+        item = items.ids[int(people.history.columns[wrong[0]])]
+        raise InvalidParameterError(
+            f"the history has item {item!r} with {values[wrong[0]]:g}; expected what was chosen, each above 0: "
+            "leave out what was not"
+        )
     levels = posterior.history_levels
-    if levels is None:
-        return
-    wrong = np.flatnonzero(strange(values, levels))
-    if len(wrong):
+    if levels is not None and len(wrong := np.flatnonzero(strange(values, levels))):
         shown = ", ".join(f"{level:g}" for level in levels[:12]) + (" …" if len(levels) > 12 else "")
         raise InvalidParameterError(
             f"the history has a rating of {values[wrong[0]]:g}; expected one of the model's levels: {shown}"
@@ -155,7 +154,7 @@ def each_once(users: pl.Series) -> tuple[Vocabulary, IntArray]:
 
 
 def new_name(trained: Ratings) -> str:
-    """A name for somebody whom the training ratings do not know."""
+    """A name that no user of the training ratings has."""
     name = "you"
     while trained.users.rows_of([name])[0] >= 0:
         name += "'"
@@ -238,28 +237,25 @@ def _merged(rows: IntArray, items: IntArray, values: NDArray[Any], n: int, *, ad
     """Ratings by user, items ascending: of each pair the last, or where counts add up their sum."""
     keys = (rows.astype(np.int64) << 32) + items  # one number a pair
     order = np.argsort(keys, kind="stable")
-    is_last = np.append(keys[order][1:] != keys[order][:-1], True)
+    is_last = np.diff(keys[order], append=-1) != 0
     last = order[is_last]
-    if adds_up:
-        sums = np.add.reduceat(values[order], np.flatnonzero(np.append(True, is_last[:-1])))
+    firsts = np.flatnonzero(np.append(True, is_last[:-1]))
+    kept = np.add.reduceat(values[order], firsts) if adds_up else values[last]
     offsets = offsets_of(np.bincount(rows[last], minlength=n))
-    kept = np.asarray(sums if adds_up else values[last], np.float32)
-    return CSR(offsets, np.asarray(items[last], np.int32), kept)
+    return CSR(offsets, np.asarray(items[last], np.int32), np.asarray(kept, np.float32))
 
 
 def _still_there(before: CSR, history: CSR) -> CSR:
     """Of a history what training has seen, with the same values."""
     then, keys = ((part.rows().astype(np.int64) << 32) + part.columns for part in (before, history))
-    still = np.zeros(len(keys), np.bool_)
-    if len(then):
-        found = np.minimum(np.searchsorted(then, keys), len(then) - 1)
-        still = (then[found] == keys) & (before.values[found] == history.values)
+    still = _are_among(keys, then)
+    still[still] = before.values[np.searchsorted(then, keys[still])] == history.values[still]
     return history.masked(still)
 
 
 @dataclass(frozen=True, eq=False)
 class Filters:
-    """What may be shown to whom in one request. All of it holds together."""
+    """What may be shown to each user in one request. All of it holds together."""
 
     excluded: Excluded | None = None  # items that each of the people must not be shown
     allowed: BoolArray | None = None  # a flag an item; None for all
@@ -305,11 +301,29 @@ def filters_of(
 
     `seen` has one row a user; `matching` are the items that fulfil a condition.
     """
-    excluded, allowed = _excluded(trained, each, None if include_seen else seen, exclude, matching)
+    excluded, allowed, n_items = None, matching, len(trained.items.ids)
+    if exclude is not None and not include_seen:
+        excluded = Excluded(seen.offsets, seen.columns)
+    if isinstance(exclude, str) and exclude != "seen":
+        raise InvalidParameterError(
+            f"exclude is {exclude!r}; expected 'seen', None, or items: for one item write exclude=[{exclude!r}]"
+        )
+    if not isinstance(exclude, str | None):
+        of_users, items = pairs_of(exclude, "exclude")
+        # Unknown items in such a list are fine: it often names things that nobody has rated yet.
+        rows = trained.items.rows_of(items)
+        if of_users is None:
+            allowed = np.ones(n_items, np.bool_) if matching is None else matching.copy()
+            allowed[rows[rows >= 0]] = False
+        else:
+            pairs = _keys(each.rows_of(of_users), rows, n_items)
+            if excluded is not None:
+                pairs = _ascending(np.concatenate([pairs, _keys_of(excluded, n_items)]))
+            excluded = Excluded(*_grouped(pairs, len(each), n_items))
     if only is None:
         return Filters(excluded, allowed)
     of_users, items = pairs_of(only, "only")
-    rows, n_items = known_items(trained, items), trained.n_items
+    rows = known_items(trained, items)
     if of_users is None:
         chosen = np.zeros(n_items, np.bool_)
         chosen[rows] = True
@@ -323,34 +337,8 @@ def filters_of(
     return Filters(excluded, allowed, CSR(offsets, columns, np.zeros(len(columns), np.float32)))
 
 
-def _excluded(
-    trained: Ratings, each: Vocabulary, seen: CSR | None, exclude: Any, allowed: BoolArray | None
-) -> tuple[Excluded | None, BoolArray | None]:
-    """Lists of what each user must not be shown (`seen` too, if given), and flags of what anybody may be."""
-    if exclude is None:
-        return None, allowed
-    has_seen = None if seen is None else Excluded(seen.offsets, seen.columns)
-    if isinstance(exclude, str):
-        if exclude != "seen":
-            raise InvalidParameterError(
-                f"exclude is {exclude!r}; expected 'seen', None, or items: for one item write exclude=[{exclude!r}]"
-            )
-        return has_seen, allowed
-    of_users, items = pairs_of(exclude, "exclude")
-    # Unknown items in such a list are fine: it often names things that nobody has rated yet.
-    rows, n_items = trained.items.rows_of(items), trained.n_items
-    if of_users is None:
-        remaining = np.ones(n_items, np.bool_) if allowed is None else allowed.copy()
-        remaining[rows[rows >= 0]] = False
-        return has_seen, remaining
-    pairs = _keys(each.rows_of(of_users), rows, n_items)
-    if has_seen is not None:
-        pairs = _ascending(np.concatenate([pairs, _keys_of(has_seen, n_items)]))
-    return Excluded(*_grouped(pairs, len(each), n_items)), allowed
-
-
 def allowed_items(trained: Ratings, *, exclude: Any, only: Any, matching: BoolArray | None) -> BoolArray | None:
-    """A flag an item, where no user is asked about whom filters could concern; None for all."""
+    """A flag an item, for requests that are not about users; None for all."""
     if isinstance(exclude, str):
         raise InvalidParameterError(f"exclude is {exclude!r}; expected items: for one item write exclude=[{exclude!r}]")
     for name, rule in (("exclude", exclude), ("only", only)):
@@ -361,7 +349,7 @@ def allowed_items(trained: Ratings, *, exclude: Any, only: Any, matching: BoolAr
 
 
 def pairs_of(what: Any, name: str) -> tuple[pl.Series | None, pl.Series]:
-    """The users (None: everybody) and the items that a list, a series, or a table with their columns names."""
+    """The users (None: all) and the items that a list, a series, or a table with their columns names."""
     if isinstance(what, Ratings):
         return what.user_ids(), what.item_ids()
     if isinstance(what, Mapping):

@@ -22,6 +22,7 @@ from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import StoredIndex
 from tastespace.inference.checkpoints import Checkpoints
 from tastespace.models.base import query as queries
+from tastespace.models.base import resuming
 from tastespace.models.base import update as updates
 from tastespace.models.base.active_learning import AMONG, Goal, QuestionOptions, Questions, QuestionSearch
 from tastespace.models.base.attribution import Explanation, explain
@@ -29,12 +30,10 @@ from tastespace.models.base.parameters import SearchSpace, check_declared, check
 from tastespace.models.base.policies import Mean, Policy, policy_of, uncertainty_of
 from tastespace.models.base.posterior import Pairs, Posterior, score_blocks
 from tastespace.models.base.results import Prediction, Ranking, Table
-from tastespace.models.base.resuming import check_resumable, check_startable, infer_with_checkpoints, start_of
 from tastespace.models.base.similarity import Similar, similar_items, similar_users
-from tastespace.models.base.top_n import ListOptions, Prepared, TopN, grown_index
+from tastespace.models.base.top_n import ListOptions, Prepared, TopN, grown_index, threaded
 from tastespace.progress import Observer, silent
 from tastespace.settings import translated
-from tastespace.threads import instruction_set
 
 Answer = TypeVar("Answer", bound=Table)
 
@@ -69,7 +68,7 @@ class Recommender(ABC):
 
     def check(self) -> None:
         """Refuse parameters that make no sense; a subclass adds its own."""
-        instruction_set()  # Says now, not in the first kernel, if TASTESPACE_ISA asks for the impossible.
+        threads.instruction_set()  # Says now, not in the first kernel, if TASTESPACE_ISA asks for the impossible.
         randomness.resolve(self.seed)
         threads.resolve(self.threads)
         check_declared(self)
@@ -109,20 +108,23 @@ class Recommender(ABC):
                     f"{name} got {type(given).__name__}; expected Ratings: use tastespace.read or Ratings.from_frame"
                 )
         self.check()
-        if start is not None:
-            if checkpoints is not None:
-                raise InvalidParameterError("fit got a start and checkpoints; expected one of them, or neither")
-            seed, begun = randomness.resolve(self.seed), start_of(start, observed)
-            check_startable(self)
-            posterior = cast(Callable[..., Posterior], self.infer)(
-                observed, randomness.generator(seed), observer, held_out, given=begun
-            )
-        elif checkpoints is None:
-            seed = randomness.resolve(self.seed)
-            posterior = self.infer(observed, randomness.generator(seed), observer, held_out)
+        if start is not None and checkpoints is not None:
+            raise InvalidParameterError("fit got a start and checkpoints; expected one of them, or neither")
+        infer = cast(Callable[..., Posterior], self.infer)
+        if checkpoints is None:
+            seed, others = randomness.resolve(self.seed), {}
+            if start is not None:
+                others["given"] = resuming.start_of(start, observed)
+                resuming.check_startable(self)
+            posterior = infer(observed, randomness.generator(seed), observer, held_out, **others)
         else:
-            check_resumable(self, checkpoints)
-            seed, posterior = infer_with_checkpoints(self, observed, held_out, observer, checkpoints)
+            resuming.check_resumable(self, checkpoints)
+            # Without a seed, the run that goes on has that of the run that began.
+            began_with = checkpoints.seed() if self.seed is None and checkpoints.resume else None
+            seed = randomness.resolve(self.seed) if began_with is None else began_with
+            run = resuming.run_of(type(self).__name__, self.get_params(), seed, observed, held_out)
+            with checkpoints.begin(run) as begun:
+                posterior = infer(observed, randomness.generator(seed), observer, held_out, checkpoints=begun)
         # Declared levels may reach further than those in use.
         return self.restore(observed, posterior, seed, posterior.rating_range or observed.range)
 
@@ -138,7 +140,7 @@ class Recommender(ABC):
 
         `seen` is what it was learned from, None for all these ratings.
         """
-        instruction_set()
+        threads.instruction_set()
         self.ratings_ = observed  # the ids at least; an artifact may have been saved without the ratings
         self.posterior_ = posterior
         self.seed_ = seed
@@ -176,7 +178,7 @@ class Recommender(ABC):
         self.check_ratings(new)
         merged, other = updates.merge(self.ratings_, new, self.seen_), type(self)(**self.get_params())
         other.check()
-        posterior, news = updates.conclude(other, self.posterior_, merged, self.seen_, sweeps, self.seed_, observer)
+        posterior, news = updates.conclude(self, other, merged, sweeps, observer)
         seen = self.seen_.after(news, merged.ratings)
         (low, high), (least, most) = self.rating_range_, merged.ratings.range
         # Most models have checked that new ratings are within the range; choices may be made more often than before.
@@ -233,18 +235,13 @@ class Recommender(ABC):
         """
         self.require_fitted()
         items = id_series(listed(item_ids), "item")
-        if isinstance(user_ids, queries.Query):
-            query = self._query(user_ids, history, "predict")
-            users, positions = query.users, query.positions
-            if len(users) == 1:
-                users, positions = users.gather(np.zeros(len(items), np.uint32)), np.repeat(positions, len(items))
-        else:
-            users = id_series(listed(user_ids), "user")
+        asked = user_ids if isinstance(user_ids, queries.Query) else id_series(listed(user_ids), "user")
+        query = self._query(asked, history, "predict")
+        users, positions = query.users, query.positions
+        if query is user_ids and len(users) == 1:
+            users, positions = users.gather(np.zeros(len(items), np.uint32)), np.repeat(positions, len(items))
         if len(users) != len(items):
             raise InvalidParameterError(f"{len(users)} users and {len(items)} items; expected as many of each")
-        if not isinstance(user_ids, queries.Query):
-            query = self._query(users, history, "predict")
-            positions = query.positions
         item_rows = self.ratings_.items.rows_of(items)
         belief, pairs = query.belief, Pairs(positions, item_rows)
         predictive = belief.predictive(pairs)
@@ -301,7 +298,7 @@ class Recommender(ABC):
         ``genre = Comedy and year >= 1990`` (see `tastespace.data.filters`).
 
         `diversity` (0 to 1) chooses the list among the best max(10 n, 100), each next item good and unlike those
-        before it. `popularity_damping` (0 to 1000) moves down what everybody rates (see
+        before it. `popularity_damping` (0 to 1000) moves down what most users rate (see
         `tastespace.models.base.top_n`). Both change the order, never the scores that are shown.
 
         `index` finds the best without looking at every item: "auto" is the one that was chosen for this model
@@ -319,40 +316,22 @@ class Recommender(ABC):
         for `BPMF` with its 100 draws, or 2 with an index; `uncertainty=False` leaves it out.
         """
         self.require_fitted()
-        chosen = Mean() if policy == "mean" else policy_of(policy)
-        options = ListOptions(n, chosen, diversity, popularity_damping)
-        options.check()
+        options = ListOptions(n, Mean() if policy == "mean" else policy_of(policy), diversity, popularity_damping)
         query = self._query(user_ids, history, "recommend")
-        people, belief = query.people, query.belief
-        matching, doubts = self._matching(where)
-        filters = queries.filters_of(
-            self.ratings_,
-            query.each,
-            people.history,
-            exclude=exclude,
-            include_seen=include_seen,
-            only=only,
-            matching=matching,
-        )
+        belief, n_items = query.belief, len(self.ratings_.items.ids)
+        filters, doubts = self._filters(query, exclude, only, where, include_seen=include_seen)
         searched, scan = self._index(index)
         rng_of = query.rng_of("policy", getattr(options.policy, "request", 0))
-        n_items = len(self.ratings_.items.ids)
         top = TopN(belief, filters, self._prepared, n_items, searched, rng_of, query.threads, scan)
-        lists = top.lists(options, with_pool=uncertainty and belief.uncertainty is not None)
-        sure = None
-        if uncertainty:
-            sure = uncertainty_of(belief, lists.found.items, n, filters, query.rng_of("top n"), lists.pool)
-        item_rows = lists.found.items[query.positions]
+        found, how, pool = top.lists(options, with_pool=uncertainty and belief.uncertainty is not None)
+        given = belief, found.items, n, filters, query.rng_of("top n"), pool
+        sure = uncertainty_of(*given) if uncertainty else None
         return self._told(
             Ranking(
-                user_ids=query.users,
-                cold=query.cold[query.positions],
-                item_rows=item_rows,
-                scores=lists.found.scores[query.positions],
-                item_ids=self.ratings_.items.at(item_rows.reshape(-1)),
-                titles=None if self.ratings_.item_titles is None else self.ratings_.title_of(item_rows.reshape(-1)),
+                **query.columns_of(found.items),
+                scores=found.scores[query.positions],
                 uncertainty=None if sure is None else sure.take(query.positions),
-                found_by=lists.how,
+                found_by=how,
                 remarks=query.remarks + doubts,
             )
         )
@@ -371,7 +350,7 @@ class Recommender(ABC):
     ) -> Questions:
         """What each user should be asked to rate next, so that what they may like is known soonest.
 
-        Without `user_ids` and `history` somebody is meant of whom nothing is known. `history`, `exclude`, `only` and
+        Without `user_ids` and `history` someone new is meant, without ratings. `history`, `exclude`, `only` and
         `where` are as in `recommend`; the last three say what may be asked, and what is to be known. A person can only
         rate what they know: questions are chosen `among` so many of the allowed items, those most rated in training
         (None: among all).
@@ -382,7 +361,6 @@ class Recommender(ABC):
         """
         self.require_fitted()
         options = QuestionOptions(n, among, goal)
-        options.check()
         if user_ids is None and history is None:
             user_ids = [queries.new_name(self.ratings_)]
         query = self._query(user_ids, history, "ask")
@@ -392,12 +370,8 @@ class Recommender(ABC):
                 f"{type(self).__name__} predicts a point and does not know what an answer would tell; expected a model "
                 f"with a posterior, such as {'ImplicitALS' if self.takes_choices else 'BPMF'}"
             )
-        matching, doubts = self._matching(where)
-        filters = queries.filters_of(
-            self.ratings_, query.each, query.people.history, exclude=exclude, only=only, matching=matching
-        )
-        scan = self._prepared.scan if goal == "list" else None
-        scan = None if scan is None else replace(scan, threads=query.threads)
+        filters, doubts = self._filters(query, exclude, only, where)
+        scan = threaded(self._prepared.scan, query.threads) if goal == "list" else None
         search = QuestionSearch(query, information, filters, only is not None, scan)
         return self._told(search.questions(options, query.remarks + doubts))
 
@@ -430,15 +404,15 @@ class Recommender(ABC):
         items = id_series(listed(item_ids), "item")
         matching, doubts = self._matching(where)
         allowed = queries.allowed_items(self.ratings_, exclude=exclude, only=only, matching=matching)
-        n_threads = threads.resolve(self.threads)
-        return self._told(similar_items(self.ratings_, self._prepared.items, items, n, allowed, n_threads, doubts))
+        found = similar_items(self.ratings_, self._prepared.items, items, n, allowed, self._n_threads)
+        return self._told(replace(found, remarks=doubts))
 
     def similar_users(
         self, user_ids: Ids | queries.Query | None = None, n: int = 10, *, history: Any = None
     ) -> Similar:
         """The training users most like each of these, who may be strangers with a history (see `recommend`).
 
-        Somebody without any ratings, or with nothing to be compared by, gets an empty list and is flagged cold. A
+        Someone without any ratings, or with nothing to be compared by, gets an empty list and is flagged cold. A
         model without tastes is an error.
         """
         self.require_fitted()
@@ -449,7 +423,7 @@ class Recommender(ABC):
     def explain(self, user_id: Any | None, item_ids: Ids, *, history: Any = None, n: int = 5) -> Explanation:
         """Which of the user's own ratings pushed these items up or down, and how much: the `n` largest of each.
 
-        `user_id` may be None where a history is of one user. Somebody without ratings is flagged cold.
+        `user_id` may be None where a history is of one user. Someone without ratings is flagged cold.
 
         The contribution of a rating is what the prediction would lose, had the user rated that one thing as a
         stranger would be predicted to (see `tastespace.models.base.attribution`); that of a choice, had they not made
@@ -518,10 +492,13 @@ class Recommender(ABC):
         each, positions = queries.each_once(users)
         people, remarks = queries.find_people(self.ratings_, each, history, self._expected, instead=instead)
         queries.check_history(self.posterior_, people, self.ratings_.items, self._expected)
-        n_threads = threads.resolve(self.threads)
-        return queries.Query(
-            self.ratings_, self.posterior_, self.seed_, users, each, positions, people, n_threads, remarks
-        )
+        given = self.ratings_, self.posterior_, self.seed_, users, each, positions, people
+        return queries.Query(*given, self._n_threads, remarks)
+
+    @property
+    def _n_threads(self) -> int:
+        """How many threads an answer may take."""
+        return self._prepared.n_cores if self.threads is None else threads.resolve(self.threads)
 
     def _expected_of(self, observed: Ratings) -> queries.Expected:
         """What the ratings of a history may be expected to be."""
@@ -551,6 +528,14 @@ class Recommender(ABC):
             return None, ()
         matching, doubts = Condition(where).matches(self._prepared.attributes)
         return matching, tuple(dict.fromkeys(doubts))
+
+    def _filters(
+        self, query: queries.Query, exclude: Any, only: Any, where: str | None, *, include_seen: bool = False
+    ) -> tuple[queries.Filters, queries.Remarks]:
+        """What may be shown to each of the people, and what is doubtful about it."""
+        matching, doubts = self._matching(where)
+        rules: dict[str, Any] = {"exclude": exclude, "include_seen": include_seen, "only": only, "matching": matching}
+        return queries.filters_of(self.ratings_, query.each, query.people.history, **rules), doubts
 
     def _told(self, answer: Answer) -> Answer:
         """The answer of a public call, whose remarks become warnings."""

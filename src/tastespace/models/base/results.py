@@ -17,6 +17,7 @@ import polars as pl
 
 from tastespace.arrays import BoolArray, DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray
 from tastespace.data.kinds import level_names
+from tastespace.data.ratings import Ratings
 from tastespace.distributions.rating_distribution import RatingDistribution
 from tastespace.errors import InvalidParameterError
 from tastespace.models.base.parameters import check_number
@@ -88,12 +89,18 @@ def titled(entry: Any, title: str | None) -> str:
     return f"{title} [{entry}]" if title else f"{entry}"
 
 
+def id_columns(side: str, ids: pl.Series, titles: pl.Series | None, title: str = "title") -> dict[str, Any]:
+    """Columns of ids, and of titles where these are known."""
+    return {side: ids} if titles is None else {side: ids, title: titles}
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Lists(Table):
     """A list for each that was asked about. A subclass says the columns of those, and of the entries."""
 
     cold: BoolArray  # one asked about
 
+    about: ClassVar[str]  # how its heading begins
     cold_note: ClassVar[str]
     empty_note: ClassVar[str | None] = None
 
@@ -113,6 +120,10 @@ class Lists(Table):
     @abstractmethod
     def line(self, row: dict[str, Any]) -> str:
         """An entry as it is shown at a prompt, behind its rank."""
+
+    @property
+    def heading(self) -> str:
+        return f"{self.about} {plural(len(self), next(iter(self.asked())))}"
 
     def title_line(self, position: int) -> str:
         """What is shown above a list."""
@@ -141,13 +152,9 @@ class Lists(Table):
         """One row an entry: what was asked about, rank, and the columns of the entries (see there for `levels`)."""
         n_asked, n = self.rows.shape
         owners = np.repeat(np.arange(n_asked), n)
-        columns: dict[str, Any] = {
-            name: column.gather(pl.Series(owners)) if isinstance(column, pl.Series) else column[owners]
-            for name, column in self.asked().items()
-        }
+        columns = {name: column[owners] for name, column in self.asked().items()}
         columns["rank"] = np.tile(np.arange(1, n + 1), n_asked)
-        for name, column in self.entries(levels=levels).items():
-            columns[self.name_beside(name)] = column
+        columns |= {self.name_beside(name): column for name, column in self.entries(levels=levels).items()}
         return pl.DataFrame(columns).filter(pl.Series(self.rows.reshape(-1) >= 0))
 
     def name_beside(self, name: str) -> str:
@@ -205,7 +212,7 @@ class ItemLists(Lists):
 
     def entries(self, *, levels: bool = False) -> dict[str, Any]:
         """Item and title; a subclass adds its columns."""
-        return {"item": self.item_ids} | ({} if self.titles is None else {"title": self.titles})
+        return id_columns("item", self.item_ids, self.titles)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -214,7 +221,7 @@ class Ranking(ItemLists):
 
     `scores` are predicted ratings, not clipped to the rating range, so that they keep the order; after diversity,
     popularity damping or another policy than the mean the order is another one, the scores are the same. `cold` users
-    had no ratings to go by: theirs is the answer for anybody. A list shorter than `n` means that no other item was
+    had no ratings to go by: theirs is the answer for any user. A list shorter than `n` means that no other item was
     allowed. `uncertainty` is there if the model knows how sure it is.
     """
 
@@ -222,12 +229,9 @@ class Ranking(ItemLists):
     uncertainty: Uncertainty | None = None
     found_by: str = "every item was looked at"  # how the lists were found
 
+    about = "Ranking of"
     cold_note = "the answer for anybody"
     empty_note = "nothing left to recommend"
-
-    @property
-    def heading(self) -> str:
-        return f"Ranking of {plural(len(self), 'user')}"
 
     @property
     def level_names(self) -> list[str]:
@@ -329,10 +333,7 @@ class Prediction(Table):
 
         With `levels`, also how likely each level is, a column each: `p_1`, `p_2` and so on.
         """
-        columns: dict[str, Any] = {"user": self.user_ids, "item": self.item_ids}
-        if self.titles is not None:
-            columns["title"] = self.titles
-        columns["mean"] = self.mean
+        columns = {"user": self.user_ids, **id_columns("item", self.item_ids, self.titles), "mean": self.mean}
         if self.is_uncertain:
             low, high = self.interval(coverage).T
             columns |= {"belief_sd": self.belief_sd, "rating_sd": self.rating_sd, "low": low, "high": high}
@@ -372,29 +373,16 @@ class Noisiness(Table):
     high: FloatArray
     probability: FloatArray
 
+    FIGURES: ClassVar = ("noise_sd", "low", "high", "probability")
+
     @classmethod
-    def of(
-        cls,
-        side: Literal["user", "item"],
-        ids: pl.Series,
-        titles: pl.Series | None,
-        counts: OffsetArray,
-        summary: FloatMatrix,  # rows x 4: mean, low, high, probability
-        n: int,
-    ) -> Noisiness:
-        """The n noisiest; of equal ones the first."""
+    def of(cls, side: Literal["user", "item"], ratings: Ratings, summary: FloatMatrix, n: int) -> Noisiness:
+        """The n noisiest; of equal ones the first. The summary has one row each, and a column a figure."""
         order = np.argsort(-summary[:, 0], kind="stable")[:n]
-        mean, low, high, probability = summary[order].T
-        return cls(
-            side=side,
-            ids=ids.gather(order),
-            titles=None if titles is None else titles.gather(order),
-            n_ratings=counts[order],
-            noise_sd=mean,
-            low=low,
-            high=high,
-            probability=probability,
-        )
+        ids, grouped = (ratings.users.ids, ratings.by_user) if side == "user" else (ratings.items.ids, ratings.by_item)
+        titles = ratings.title_of(order) if side == "item" and ratings.item_titles is not None else None
+        figures = dict(zip(cls.FIGURES, summary[order].T, strict=True))
+        return cls(side=side, ids=ids.gather(order), titles=titles, n_ratings=grouped.counts[order], **figures)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -405,8 +393,5 @@ class Noisiness(Table):
 
     def to_polars(self) -> pl.DataFrame:
         """One row each, noisiest first."""
-        columns: dict[str, Any] = {self.side: self.ids}
-        if self.titles is not None:
-            columns["title"] = self.titles
-        columns |= {"ratings": self.n_ratings, "noise_sd": self.noise_sd, "low": self.low, "high": self.high}
-        return pl.DataFrame(columns | {"probability": self.probability})
+        figures = {"ratings": self.n_ratings} | {name: getattr(self, name) for name in self.FIGURES}
+        return pl.DataFrame(id_columns(self.side, self.ids, self.titles) | figures)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from numpy.random import Generator
 
-from tastespace import randomness
 from tastespace.arrays import BoolArray, DoubleArray
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.checkpoints import Checkpoints
-from tastespace.models.base.posterior import Posterior
-from tastespace.progress import Observer
 from tastespace.threads import instruction_set
 from tastespace.version import __version__
 
@@ -82,19 +79,6 @@ def check_resumable(recommender: Recommender, checkpoints: Checkpoints) -> None:
             "expected none, or a model that samples, such as BPMF"
         )
     checkpoints.check()
-
-
-def infer_with_checkpoints(
-    recommender: Recommender, observed: Ratings, held_out: Ratings | None, observer: Observer, checkpoints: Checkpoints
-) -> tuple[int, Posterior]:
-    """The seed, and what was concluded."""
-    # Without a seed, the run that goes on has that of the run that began.
-    began_with = checkpoints.seed() if recommender.seed is None and checkpoints.resume else None
-    seed = randomness.resolve(recommender.seed) if began_with is None else began_with
-    run = run_of(type(recommender).__name__, recommender.get_params(), seed, observed, held_out)
-    rng, infer = randomness.generator(seed), cast(Callable[..., Posterior], recommender.infer)
-    with checkpoints.begin(run) as begun:
-        return seed, infer(observed, rng, observer, held_out, checkpoints=begun)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,21 +7,23 @@ What is asked about is cold if there is nothing to compare it by: it lies at the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from tastespace.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, blocks, row_blocks
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.index.search import Excluded, Neighbours, Scan
-from tastespace.models.base.posterior import BLOCK_SCORES, Posterior
+from tastespace.index.index import with_threads
+from tastespace.index.search import Excluded, Neighbours
+from tastespace.index.structures.exact import Exact
+from tastespace.models.base.posterior import BLOCK_SCORES
 from tastespace.models.base.query import Filters, Query, known_items
-from tastespace.models.base.results import Lists, plural, titled
+from tastespace.models.base.results import Lists, id_columns, titled
 
 BLOCK_NUMBERS = 1 << 22  # held at once for comparing: 16 MB
 
@@ -36,30 +38,25 @@ class Similar(Lists):
 
     side: Literal["item", "user"]
     ids: pl.Series  # one asked about
-    titles: pl.Series | None  # one asked about; None for users
+    titles: pl.Series | None = None  # one asked about; None for users
     similar_rows: IntArray  # asked x n, -1 where there is nothing
     similarities: FloatMatrix  # asked x n
     similar_ids: pl.Series  # asked * n, null where there is nothing
-    similar_titles: pl.Series | None  # asked * n
+    similar_titles: pl.Series | None = None  # asked * n
 
+    about = "Similar to"
     cold_note = "nothing to compare by"
 
     @property
     def rows(self) -> IntArray:
         return self.similar_rows
 
-    @property
-    def heading(self) -> str:
-        return f"Similar to {plural(len(self), self.side)}"
-
     def asked(self) -> dict[str, Any]:
-        return {self.side: self.ids} if self.titles is None else {self.side: self.ids, "title": self.titles}
+        return id_columns(self.side, self.ids, self.titles)
 
     def entries(self, *, levels: bool = False) -> dict[str, Any]:
         """Item or user, title, and similarity."""
-        columns: dict[str, Any] = {self.side: self.similar_ids}
-        if self.similar_titles is not None:
-            columns["title"] = self.similar_titles
+        columns = id_columns(self.side, self.similar_ids, self.similar_titles)
         return columns | {"similarity": self.similarities.reshape(-1)}
 
     def name_beside(self, name: str) -> str:
@@ -69,56 +66,42 @@ class Similar(Lists):
         return f"{row['similarity']:6.3f}  {titled(row[self.side], row.get('title'))}"
 
 
-class Nearest(NamedTuple):
-    """What is most similar to each one asked about, and which of these have nothing to be compared by."""
-
-    found: Neighbours
-    cold: BoolArray  # one asked about
-
-
+# What is most similar to each one asked about, and which of these have nothing to be compared by.
+Nearest = tuple[Neighbours, BoolArray]
 Compare = Callable[[NDArray[Any]], FloatMatrix]  # a position in each list -> similarity of all its entries to that one
 
 
-class ComparesLists(Protocol):
-    """Compares the entries of lists, so that these can be made diverse."""
-
-    def numbers_held(self, length: int) -> int:
-        """How many numbers comparing takes for each list of this length, so that the caller can bound memory."""
-
-    def among(self, lists: IntArray, threads: int) -> Compare:
-        """Compares the entries of each list (one row a list of item rows) with one of them."""
-
-
 class Directions:
-    """Points of a taste space, compared by the cosine; one at the origin, of which nothing is known, is like none."""
+    """Points of a taste space, compared by the cosine; one at the origin, of which nothing is known, is like none.
+
+    Like the classes below it also compares the entries of lists (`among`), so that these can be made diverse.
+    """
 
     def __init__(self, embeddings: FloatMatrix) -> None:
         self.vectors = directions(embeddings)
-        self._scan = Scan.of(self.vectors)
-        self._placed = _are_placed(self.vectors)
+        self._scan = Exact().build(self.vectors)
+        self._placed = np.any(self.vectors, axis=1)  # not at the origin
 
-    def nearest(
-        self, queries: FloatMatrix, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
-    ) -> Nearest:
-        """The k most similar to each query (a direction), found exactly."""
+    def nearest(self, queries: FloatMatrix, rows: IntArray, k: int, allowed: BoolArray | None, threads: int) -> Nearest:
+        """The k most similar to each query (a direction), found exactly; `rows` are the queries' own, or -1."""
         if not self._placed.all():
             allowed = self._placed if allowed is None else self._placed & allowed
-        found = replace(self._scan, threads=threads).search(queries, k, excluded=excluded, allowed=allowed)
-        cold = ~_are_placed(queries)
+        found = with_threads(self._scan, threads).search(queries, k, excluded=_oneself(rows), allowed=allowed)
+        cold = ~np.any(queries, axis=1)
         found.items[cold], found.scores[cold] = -1, -np.inf
         # Rounding takes the cosine of two equal directions a little above 1.
-        return Nearest(Neighbours(found.items, np.minimum(found.scores, np.float32(1))), cold)
+        return Neighbours(found.items, np.minimum(found.scores, np.float32(1))), cold
 
-    def nearest_to(
-        self, rows: IntArray, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
-    ) -> Nearest:
+    def nearest_to(self, rows: IntArray, k: int, allowed: BoolArray | None, threads: int) -> Nearest:
         """The k most similar to each of these points."""
-        return self.nearest(self.vectors[rows], k, excluded, allowed, threads)
+        return self.nearest(self.vectors[rows], rows, k, allowed, threads)
 
     def numbers_held(self, length: int) -> int:
+        """How many numbers comparing takes for each list of this length, so that the caller can bound memory."""
         return length * int(self.vectors.shape[1])
 
     def among(self, lists: IntArray, threads: int) -> Compare:
+        """Compares the entries of each list (one row a list of item rows) with one of them."""
         gathered, here = self.vectors[lists], np.arange(len(lists))
         return lambda positions: np.einsum("ncd,nd->nc", gathered, gathered[here, positions])
 
@@ -130,13 +113,8 @@ class ComparedItems:
     similarities: Callable[[IntArray, int], FloatMatrix]  # see `Posterior.item_similarities`
     n_items: int
 
-    def nearest_to(
-        self, rows: IntArray, k: int, excluded: Excluded, allowed: BoolArray | None, threads: int
-    ) -> Nearest:
-        def some(positions: IntArray) -> FloatMatrix:
-            return self.similarities(rows[positions], threads)
-
-        return nearest_by(some, len(rows), self.n_items, k, excluded, allowed)
+    def nearest_to(self, rows: IntArray, k: int, allowed: BoolArray | None, threads: int) -> Nearest:
+        return nearest_by(lambda asked: self.similarities(rows[asked], threads), rows, self.n_items, k, allowed)
 
     def numbers_held(self, length: int) -> int:
         return self.n_items
@@ -166,6 +144,10 @@ class CoRatedItems:
         bits = RaterBits.of(self.raters.take(rows.astype(np.int32)), self.n_users)
         places, here = places.reshape(lists.shape), np.arange(len(lists))
         return lambda positions: bits.cosines(places, places[here, positions][:, None])
+
+
+ComparesItems = Directions | ComparedItems
+ComparesLists = ComparesItems | CoRatedItems
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,62 +180,42 @@ def n_words(n_users: int) -> int:
     return -(-n_users // 64)
 
 
-def compared_items(posterior: Posterior, n_items: int) -> Directions | ComparedItems | None:
-    """What tells how similar items are; None for a model without tastes, which cannot say."""
-    if posterior.item_similarities is not None:
-        return ComparedItems(posterior.item_similarities, n_items)
-    return None if posterior.embeddings is None else Directions(posterior.embeddings)
-
-
 def directions(embeddings: FloatMatrix) -> FloatMatrix:
     """Points scaled to length 1; one at the origin stays there."""
     lengths = np.sqrt(np.einsum("nd,nd->n", embeddings, embeddings, dtype=np.float64))
     return (embeddings / np.where(lengths > 0, lengths, 1.0)[:, None]).astype(np.float32)
 
 
-def _are_placed(vectors: FloatMatrix) -> BoolArray:
-    """Which are not at the origin."""
-    return np.asarray((vectors != 0).any(axis=1))
-
-
 def nearest_by(
-    similarities: Callable[[IntArray], FloatMatrix],
-    n_asked: int,
-    n_others: int,
-    k: int,
-    excluded: Excluded,
-    allowed: BoolArray | None,
+    similarities: Callable[[IntArray], FloatMatrix], rows: IntArray, n_others: int, k: int, allowed: BoolArray | None
 ) -> Nearest:
-    """The k most similar to each by a model's own similarities, some of those asked about at a time."""
-    cold: BoolArray = np.empty(n_asked, np.bool_)
-    found = Neighbours(np.full((n_asked, k), -1, np.int32), np.full((n_asked, k), -np.inf, np.float32))
-    step = max(1, BLOCK_SCORES // max(n_others, 1))
-    for start in range(0, n_asked, step):
-        positions = np.arange(start, min(start + step, n_asked), dtype=np.int32)
+    """The k most similar to each by a model's own similarities, some of those asked about at a time.
+
+    `rows` are those of the ones asked about among the others, or -1.
+    """
+    cold: BoolArray = np.empty(len(rows), np.bool_)
+    found, oneself = Neighbours.none(len(rows), k), Filters(_oneself(rows))
+    for positions in row_blocks(len(rows), n_others, BLOCK_SCORES):
         block = similarities(positions)
         block[block == 0] = -np.inf
-        Filters(excluded).forbid(block, positions)
+        oneself.forbid(block, positions)
         cold[positions] = ~np.isfinite(block).any(axis=1)  # whatever may be shown of the rest
         Filters(None, allowed).forbid(block, positions)
         found.items[positions], found.scores[positions] = top_k(block, k)
-    return Nearest(found, cold)
+    return found, cold
 
 
 def top_k(scores: FloatMatrix, k: int) -> tuple[IntArray, FloatMatrix]:
     """The best k of each row, best first; of equal scores the lower item, as the exact scan has it."""
-    n = scores.shape[1]
-    items, best = np.full((len(scores), k), -1, np.int32), np.full((len(scores), k), -np.inf, np.float32)
-    kept = min(k, n)
-    if kept < n:
+    best, edge = Neighbours.none(len(scores), k), np.full(len(scores), -np.inf, np.float32)
+    if k < scores.shape[1]:
         # All that reach the k-th score, so that ties at the edge are settled by the item and not by chance.
-        edge = -np.partition(-scores, kept - 1, axis=1)[:, kept - 1]
-    else:
-        edge = np.full(len(scores), -np.inf, np.float32)
+        edge = -np.partition(-scores, k - 1, axis=1)[:, k - 1]
     for row, (line, limit) in enumerate(zip(scores, edge, strict=True)):
         candidates = np.flatnonzero((line >= limit) & (line > -np.inf))
         chosen = candidates[np.argsort(-line[candidates], kind="stable")[:k]]
-        items[row, : len(chosen)], best[row, : len(chosen)] = chosen, line[chosen]
-    return items, best
+        best.items[row, : len(chosen)], best.scores[row, : len(chosen)] = chosen, line[chosen]
+    return best.items, best.scores
 
 
 def no_tastes(side: str) -> InvalidParameterError:
@@ -263,19 +225,13 @@ def no_tastes(side: str) -> InvalidParameterError:
 
 
 def similar_items(
-    ratings: Ratings,
-    compared: Directions | ComparedItems | None,
-    items: pl.Series,
-    n: int,
-    allowed: BoolArray | None,
-    threads: int,
-    remarks: tuple[str, ...],
+    ratings: Ratings, compared: ComparesItems | None, items: pl.Series, n: int, allowed: BoolArray | None, threads: int
 ) -> Similar:
     """The n items most similar to each of these, which the model must know."""
     if compared is None:
         raise no_tastes("items")
     rows = known_items(ratings, items)
-    found, cold = compared.nearest_to(rows, min(n, ratings.n_items), _oneself(rows), allowed, threads)
+    found, cold = compared.nearest_to(rows, min(n, ratings.n_items), allowed, threads)
     has_titles = ratings.item_titles is not None
     return Similar(
         side="item",
@@ -286,12 +242,11 @@ def similar_items(
         similarities=found.scores,
         similar_ids=ratings.items.at(found.items.reshape(-1)),
         similar_titles=ratings.title_of(found.items.reshape(-1)) if has_titles else None,
-        remarks=remarks,
     )
 
 
 def similar_users(query: Query, trained: Callable[[], Directions], n: int) -> Similar:
-    """The n training users most similar to each of these; somebody with nothing to be compared by is like nobody.
+    """The n training users most similar to each of these; someone with nothing to be compared by is like nobody.
 
     `trained` gives the training users of a taste space.
     """
@@ -301,11 +256,11 @@ def similar_users(query: Query, trained: Callable[[], Directions], n: int) -> Si
             "the model was saved without its ratings, which are all that it knows its users by; expected a model saved "
             "with its ratings"
         )
-    k, oneself = min(n, ratings.n_users), _oneself(people.rows)
+    k = min(n, ratings.n_users)
     if belief.embeddings is not None:
-        found, cold = trained().nearest(directions(belief.embeddings), k, oneself, None, query.threads)
+        found, cold = trained().nearest(directions(belief.embeddings), people.rows, k, None, query.threads)
     elif belief.user_similarities is not None:
-        found, cold = nearest_by(belief.user_similarities, len(people), ratings.n_users, k, oneself, None)
+        found, cold = nearest_by(belief.user_similarities, people.rows, ratings.n_users, k, None)
     else:
         raise no_tastes("users")
     found.items[people.cold], found.scores[people.cold] = -1, -np.inf
@@ -313,12 +268,10 @@ def similar_users(query: Query, trained: Callable[[], Directions], n: int) -> Si
     return Similar(
         side="user",
         ids=query.users,
-        titles=None,
         cold=(people.cold | cold)[query.positions],
         similar_rows=rows,
         similarities=found.scores[query.positions],
         similar_ids=ratings.users.at(rows.reshape(-1)),
-        similar_titles=None,
         remarks=query.remarks,
     )
 
@@ -340,13 +293,10 @@ def diversify(found: Neighbours, n: int, diversity: float, compared: ComparesLis
     model says, or else the cosine of co-rating. The first item of a list stays the first.
     """
     n_users, size = found.items.shape
-    n = min(n, size)
-    chosen = np.empty((n_users, n), np.intp)
-    step = max(1, BLOCK_NUMBERS // max(compared.numbers_held(size), 1))
-    for start in range(0, n_users, step):
-        here = slice(start, start + step)
-        block = Neighbours(found.items[here], found.scores[here])
-        chosen[here] = _choices(block, n, diversity, compared, threads)
+    chosen = np.empty((n_users, min(n, size)), np.intp)
+    for part in blocks(n_users, compared.numbers_held(size), BLOCK_NUMBERS):
+        block = Neighbours(found.items[part], found.scores[part])
+        chosen[part] = _choices(block, chosen.shape[1], diversity, compared, threads)
     return Neighbours(np.take_along_axis(found.items, chosen, axis=1), np.take_along_axis(found.scores, chosen, axis=1))
 
 

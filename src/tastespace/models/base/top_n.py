@@ -2,7 +2,7 @@
 
 The best are found by an index over the item vectors, or by looking at every item, in blocks.
 
-Popularity damping moves down what everybody knows anyway:
+Popularity damping moves down what most users know anyway:
 
     value_ij = score_ij - strength * spread_i * standing_j
 
@@ -27,13 +27,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tastespace import threads
 from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
 from tastespace.data.attributes import Attributes
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.index.index import Index
-from tastespace.index.search import Neighbours, Scan, few_allowed
+from tastespace.index.index import Index, with_threads
+from tastespace.index.search import Neighbours, few_allowed
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import StoredIndex
 from tastespace.models.base import posterior as posteriors
@@ -55,21 +56,15 @@ class ListOptions:
     diversity: float = 0.0
     popularity_damping: float = 0.0
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse what makes no sense."""
         if type(self.n) is not int or self.n < 1:  # Everything else costs a look.
             check_int("n", self.n, least=1)
-        _from_zero("popularity_damping", self.popularity_damping, MOST_DAMPING)
-        _from_zero("diversity", self.diversity, 1)
-
-
-@dataclass(frozen=True, eq=False)
-class Lists:
-    """Each user's items in their final order, with the scores that the model gives them."""
-
-    found: Neighbours
-    how: str  # they were found
-    pool: IntArray | None  # the best by expected rating, more than are listed; None where every item was looked at
+        for name, most in (("popularity_damping", MOST_DAMPING), ("diversity", 1)):
+            value = getattr(self, name)
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if not is_number or not 0 <= value <= most:
+                raise InvalidParameterError(f"{name} is {value!r}; expected a number from 0 to {most}")
 
 
 @dataclass(eq=False)
@@ -84,10 +79,14 @@ class Prepared:
         return Prepared, (self._posterior, self._ratings)
 
     @cached_property
-    def scan(self) -> Scan | None:
+    def n_cores(self) -> int:
+        return threads.available()
+
+    @cached_property
+    def scan(self) -> Exact | None:
         """All items; None for a posterior without item vectors."""
         vectors = self._posterior.item_vectors
-        return None if vectors is None else Scan.of(vectors)
+        return None if vectors is None else Exact().build(vectors)
 
     @cached_property
     def attributes(self) -> Attributes:
@@ -104,9 +103,12 @@ class Prepared:
         return Damping(self._posterior.item_vectors, counts)
 
     @cached_property
-    def items(self) -> similarity.Directions | similarity.ComparedItems | None:
-        """What tells how similar items are; None where the model does not know."""
-        return similarity.compared_items(self._posterior, self._ratings.n_items)
+    def items(self) -> similarity.ComparesItems | None:
+        """What tells how similar items are; None for a model without tastes, which cannot say."""
+        posterior = self._posterior
+        if posterior.item_similarities is not None:
+            return similarity.ComparedItems(posterior.item_similarities, self._ratings.n_items)
+        return None if posterior.embeddings is None else similarity.Directions(posterior.embeddings)
 
     @cached_property
     def lists(self) -> similarity.ComparesLists:
@@ -123,8 +125,8 @@ class Prepared:
     @cached_property
     def users(self) -> similarity.Directions:
         """The training users of a taste space."""
-        everybody = posteriors.People.known(np.arange(self._ratings.n_users, dtype=np.int32), self._ratings.by_user)
-        embeddings = self._posterior.believe(everybody, 1).embeddings
+        everyone = posteriors.People.known(np.arange(self._ratings.n_users, dtype=np.int32), self._ratings.by_user)
+        embeddings = self._posterior.believe(everyone, 1).embeddings
         assert embeddings is not None  # Whoever asks has seen that there are some.
         return similarity.Directions(embeddings)
 
@@ -143,8 +145,11 @@ class TopN:
     scan: Exact | None = None  # of all items, where there is one already
     candidates: dict[int, Neighbours] = field(default_factory=dict)  # so many of the best: asked for more than once
 
-    def lists(self, options: ListOptions, *, with_pool: bool = False) -> Lists:
-        """As the options say; with the pool, if one is wanted and an index was used."""
+    def lists(self, options: ListOptions, *, with_pool: bool = False) -> tuple[Neighbours, str, IntArray | None]:
+        """Each user's items in their final order, with the scores that the model gives them; and how they were found.
+
+        If wanted, also the best by expected rating, more than are listed; None where every item was looked at.
+        """
         if self.index is not None and self.belief.queries is not None and self.index.n_items_ != self.n_items:
             raise InvalidParameterError(
                 f"the index has {self.index.n_items_} items, and the model {self.n_items}; expected an index built "
@@ -158,8 +163,9 @@ class TopN:
             found = self._damped(size, options, by_policy)
         elif by_policy is not None:
             found = self._by_values(by_policy, size)
-            if isinstance(options.policy, Likely):
-                found = by_position(found)
+            if isinstance(options.policy, Likely):  # Positions from the end, whatever else was looked at.
+                places = np.arange(found.items.shape[1], 0, -1, dtype=np.float32)
+                found = Neighbours(found.items, np.where(found.items >= 0, places, np.float32(-np.inf)))
         else:
             found = self._by_mean(size)
         if compared is not None:
@@ -167,16 +173,16 @@ class TopN:
         if options.popularity_damping > 0 or by_policy is not None:
             found = Neighbours(found.items, self._shown(found))
         pool = self._best_by_mean(n).items if with_pool and self._is_indexed else None
-        return Lists(found, self._how(options, by_policy, size), pool)
+        return found, self._how(options, by_policy, size), pool
 
     def _by_mean(self, size: int) -> Neighbours:
         """The best by expected rating."""
-        searched = self.index or self.scan or self._threaded(self.prepared.scan)
+        searched = self.index or self.scan or threaded(self.prepared.scan, self.threads)
         if not self.belief.is_latent:
             return self._best(self.belief, size, searched)
         # Order by score is almost that by expected rating: the best of more than are wanted, put in order here.
         found = self._best(self.belief, pool_size(size, self.n_items), searched)
-        return first(sorted_by(found, self._shown(found)), size)
+        return best_by(self._shown(found), found, size)
 
     def _by_values(self, by_policy: PolicyScores, size: int) -> Neighbours:
         """The best by what a policy goes by: of all items, or of those that an index finds."""
@@ -185,8 +191,7 @@ class TopN:
         if isinstance(by_policy.policy, Thompson):
             return self._best(self._drawn_queries(by_policy), size, self.index)
         candidates = self._best_by_mean(size)
-        some = Candidates(np.arange(len(self.belief), dtype=np.int32), candidates.items)
-        return first(sorted_by(candidates, by_policy.of(some)), size)
+        return best_by(by_policy.of(Candidates.of(candidates.items)), candidates, size)
 
     def _drawn_queries(self, by_policy: PolicyScores) -> posteriors.Queries:
         """The scores of one draw a user, as an index finds them."""
@@ -259,21 +264,22 @@ class TopN:
             return self._best(DampedScores(by_policy, damping.standing, strength), size, None)
         damped = damping.of(self.belief, strength)
         if not self._is_indexed:
-            return self._best(damped, size, self._threaded(damping.scan))
+            return self._best(damped, size, threaded(damping.scan, self.threads))
         # An index knows nothing of popularity: more of its best are fetched, and put in order here.
         found = self._best(self.belief, max(size, pool_size(size, self.n_items)), self.index)
-        return first(sorted_by(found, _of_found(found, lambda pairs: pair_scores(damped, pairs))), size)
+        return best_by(_of_found(found, lambda pairs: pair_scores(damped, pairs)), found, size)
 
-    def _best(self, scored: posteriors.Scored, k: int, index: Index | Scan | None) -> Neighbours:
+    def _best(self, scored: posteriors.Scored, k: int, index: Index | None) -> Neighbours:
         return best_items(scored, len(self.belief), self.n_items, k, self.filters, index)
 
-    def _threaded(self, scan: Scan | None) -> Scan | None:
-        """The scan with as many threads as this request may use."""
-        return None if scan is None else replace(scan, threads=self.threads)
+
+def threaded(scan: Exact | None, threads: int) -> Exact | None:
+    """The scan with as many threads as a request may use."""
+    return None if scan is None else with_threads(scan, threads)
 
 
 def best_items(
-    scored: posteriors.Scored, n_people: int, n_items: int, k: int, filters: Filters, index: Index | Scan | None
+    scored: posteriors.Scored, n_people: int, n_items: int, k: int, filters: Filters, index: Index | None
 ) -> Neighbours:
     """The k best items of each person that the filters allow; scores include the person's offset."""
     if filters.own is not None:
@@ -286,11 +292,11 @@ def best_items(
             )
         found = index.search(queries.vectors, k, excluded=filters.excluded, allowed=filters.allowed)
         return Neighbours(found.items, found.scores + queries.offsets[:, None])
-    items, scores = np.full((n_people, k), -1, np.int32), np.full((n_people, k), -np.inf, np.float32)
+    best = Neighbours.none(n_people, k)
     for rows, block in posteriors.score_blocks(scored, n_people, n_items):
         filters.forbid(block, rows)
-        items[rows], scores[rows] = similarity.top_k(block, k)
-    return Neighbours(items, scores)
+        best.items[rows], best.scores[rows] = similarity.top_k(block, k)
+    return best
 
 
 def _best_of_own(scored: posteriors.Scored, own: CSR, k: int) -> Neighbours:
@@ -300,7 +306,7 @@ def _best_of_own(scored: posteriors.Scored, own: CSR, k: int) -> Neighbours:
     order = np.lexsort((columns, -scores, users))  # of equal scores the lower item, as everywhere
     place = np.arange(len(order)) - np.repeat(own.offsets[:-1], own.counts)
     order, users, place = order[place < k], users[place < k], place[place < k]
-    found = Neighbours(np.full((len(own), k), -1, np.int32), np.full((len(own), k), -np.inf, np.float32))
+    found = Neighbours.none(len(own), k)
     found.items[users, place], found.scores[users, place] = columns[order], scores[order]
     return found
 
@@ -323,28 +329,15 @@ def pair_scores(scored: posteriors.Scored, pairs: posteriors.Pairs) -> FloatArra
 
 def _of_found(found: Neighbours, score: Callable[[posteriors.Pairs], FloatArray]) -> FloatMatrix:
     """Scores of items that were found, in their places."""
-    users, places = np.nonzero(found.items >= 0)
-    scores = np.full(found.items.shape, -np.inf, np.float32)
-    scores[users, places] = score(posteriors.Pairs(users.astype(np.int32), found.items[users, places]))
-    return scores
+    some = Candidates.of(found.items)
+    return some.shaped(score(some.pairs()))
 
 
-def sorted_by(found: Neighbours, values: FloatMatrix) -> Neighbours:
-    """The same items in the order of other values, best first; of equal ones the lower item."""
+def best_by(values: FloatMatrix, found: Neighbours, n: int) -> Neighbours:
+    """The first n of each list in the order of other values, best first; of equal ones the lower item."""
     values = np.where(found.items < 0, -np.inf, values).astype(np.float32)
-    order = np.lexsort((found.items, -values), axis=1)
+    order = np.lexsort((found.items, -values), axis=1)[:, :n]
     return Neighbours(np.take_along_axis(found.items, order, 1), np.take_along_axis(values, order, 1))
-
-
-def first(found: Neighbours, n: int) -> Neighbours:
-    """The first n of each list."""
-    return Neighbours(found.items[:, :n], found.scores[:, :n])
-
-
-def by_position(found: Neighbours) -> Neighbours:
-    """The same items; their scores are positions from the end, whatever else was looked at."""
-    positions = np.arange(found.items.shape[1], 0, -1, dtype=np.float32)
-    return Neighbours(found.items, np.where(found.items >= 0, positions, -np.inf).astype(np.float32))
 
 
 def candidate_count(n: int, n_items: int) -> int:
@@ -385,10 +378,10 @@ class Damping:
     def __init__(self, vectors: FloatMatrix | None, counts: NDArray[Any]) -> None:
         self.standing = standing_of(counts)
         self.root: DoubleArray | None = None  # of the covariance of the item vectors: root^T root
-        self.scan: Scan | None = None
+        self.scan: Exact | None = None
         if vectors is not None:
             self.root = _covariance_root(vectors)
-            self.scan = Scan.of(self._longer(vectors))
+            self.scan = Exact().build(self._longer(vectors))
 
     def of(self, belief: posteriors.Belief, strength: float) -> posteriors.Scored:
         """The belief's scores, damped so much: where they are inner products, with one more coordinate."""
@@ -431,10 +424,3 @@ def grown_index(
     if len(new) == n_built and not stored.index.can_change:
         return stored
     return replace(stored, index=stored.index.over(new))
-
-
-def _from_zero(name: str, value: Any, most: int) -> None:
-    """The value is a number from 0 to `most`."""
-    good = isinstance(value, Real) and not isinstance(value, bool)
-    if not good or not 0 <= value <= most:
-        raise InvalidParameterError(f"{name} is {value!r}; expected a number from 0 to {most}")

@@ -2,7 +2,7 @@
 
 Ids keep their rows: new users and items are appended. Of a pair rated again, what comes later wins; counts add up, for
 they are how often something was chosen since. The merged ratings are in the order of users and items, as an artifact
-has them: a model and its saved copy are updated alike.
+has them: a model and its saved copy are updated in the same way.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import polars as pl
 
-from tastespace.arrays import FIRST_INFINITE, BoolArray, DoubleArray, FloatArray, IntArray, TimeArray, contiguous
+from tastespace.arrays import FIRST_INFINITE, BoolArray, DoubleArray, IntArray, TimeArray, contiguous
 from tastespace.data.kinds import CHOICES, strange
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Vocabulary
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 # and 20 sweeps of warm-up there was no difference (docs/how-to/keep-up.md).
 RESTART_SHARE = 0.05
 RESTART_SWEEPS = 10
+
+UNLIKE = "new ratings are not such as the model knows: user {user!r} rated item {item!r} with {value:g}"
+IF_CHANGED = "if the scale has changed, fit again on all ratings"
 
 Sweeps = int | Literal["auto"]
 How = Literal["nothing new", "kept draws", "warm restart", "fitted again"]
@@ -86,14 +89,9 @@ class TrainingSummary:
         """When these have come, to make all ratings these."""
         if news.how in ("warm restart", "fitted again"):
             return replace(TrainingSummary.of(ratings), updates=self.updates + 1)
-        return replace(
-            self,
-            added=self.added + news.ratings,
-            replaced=self.replaced + news.replaced,
-            by_new_users=self.by_new_users + news.by_new_users,
-            of_new_items=self.of_new_items + news.of_new_items,
-            updates=self.updates + 1,
-        )
+        summed = ("replaced", "by_new_users", "of_new_items")
+        sums = {name: getattr(self, name) + getattr(news, name) for name in summed}
+        return replace(self, added=self.added + news.ratings, updates=self.updates + 1, **sums)
 
     def to_dict(self) -> dict[str, int]:
         return asdict(self)
@@ -123,29 +121,23 @@ class Merged:
 
 
 def conclude(
-    recommender: Recommender,
-    posterior: Posterior,
-    merged: Merged,
-    seen: TrainingSummary,
-    sweeps: Sweeps,
-    seed: int,
-    observer: Observer,
+    old: Recommender, new: Recommender, merged: Merged, sweeps: Sweeps, observer: Observer
 ) -> tuple[Posterior, UpdateSummary]:
-    """What follows from all ratings, given what had been concluded and seen before; and how it was found."""
-    news = merged.news
-    if recommender.kept_up is None or recommender.restarted is None:
+    """What a new recommender concludes from all ratings, given what the old one had seen; and how it was found."""
+    posterior, news, seed = old.posterior_, merged.news, old.seed_
+    if new.kept_up is None or new.restarted is None:
         if sweeps != "auto":
             raise InvalidParameterError(
-                f"sweeps is {sweeps}, and {type(recommender).__name__} has no chains to go on with: it is fitted again "
+                f"sweeps is {sweeps}, and {type(new).__name__} has no chains to go on with: it is fitted again "
                 "on all ratings; expected sweeps='auto'"
             )
         if news.is_nothing:
             return posterior, news
-        return recommender.infer(merged.ratings, generator(seed), observer), replace(news, how="fitted again")
-    seen = seen.after(news, merged.ratings)
-    posterior = recommender.kept_up(posterior, merged, seen, seed)
+        return new.infer(merged.ratings, generator(seed), observer), replace(news, how="fitted again")
+    seen = old.seen_.after(news, merged.ratings)
+    posterior = new.kept_up(posterior, merged, seen, seed)
     if warmup := restart_sweeps(sweeps, seen.added_share):
-        posterior = recommender.restarted(posterior, merged.ratings, seen, warmup, seed, observer)
+        posterior = new.restarted(posterior, merged.ratings, seen, warmup, seed, observer)
         return posterior, replace(news, how="warm restart", sweeps=warmup)
     return posterior, replace(news, how="nothing new" if news.is_nothing else "kept draws")
 
@@ -177,7 +169,8 @@ def as_ratings(news: Any) -> Ratings:
             "the new ratings are a mapping, which names no users",
             expected="Ratings, or a table with the columns user, item and rating",
         )
-    if not isinstance(news, Ratings | pl.LazyFrame) and not hasattr(news, "columns") and not _is_arrow(news):
+    is_arrow = hasattr(news, "__arrow_c_stream__") and not isinstance(news, pl.Series)
+    if not isinstance(news, Ratings | pl.LazyFrame) and not hasattr(news, "columns") and not is_arrow:
         raise InvalidParameterError(
             f"update got {type(news).__name__}; expected Ratings, or a table with the columns user, item and rating"
         )
@@ -187,52 +180,44 @@ def as_ratings(news: Any) -> Ratings:
     return ratings
 
 
-def _is_arrow(table: Any) -> bool:
-    return hasattr(table, "__arrow_c_stream__") and not isinstance(table, pl.Series)
-
-
 def of_the_same_kind(new: Ratings, old: Ratings) -> Ratings:
     """New ratings as what the old ones were declared to be; an error if they are known to be something else.
 
     Counts and one-class ratings are both choices: what they were in the model they are.
     """
-    if new.declared_kind is None:
-        return new if old.declared_kind is None else new.with_kind(old.declared_kind)
-    if new.declared_kind == old.declared_kind:
-        return new
-    are_choices = old.kind in CHOICES, new.kind in CHOICES
-    if are_choices[0] != are_choices[1] or (old.declared_kind is not None and not all(are_choices)):
-        raise DataError(
-            f"the new ratings are {new.kind} ({new.kind_and_reason.reason}), and those of the model {old.kind} "
-            f"({old.kind_and_reason.reason})",
-            expected="the same kind; if it has changed, fit again on all ratings",
-        )
-    return new if old.declared_kind is None else new.with_kind(old.declared_kind)
+    kind = old.declared_kind
+    if new.declared_kind is not None and new.declared_kind != kind:
+        are_choices = old.kind in CHOICES, new.kind in CHOICES
+        if are_choices[0] != are_choices[1] or (kind is not None and not all(are_choices)):
+            raise DataError(
+                f"the new ratings are {new.kind} ({new.kind_and_reason.reason}), and those of the model {old.kind} "
+                f"({old.kind_and_reason.reason})",
+                expected="the same kind; if it has changed, fit again on all ratings",
+            )
+    return new if kind is None or kind == new.declared_kind else new.with_kind(kind)
 
 
 def check_range(news: Ratings, rating_range: tuple[float, float]) -> None:
     """Refuse ratings that are beyond those that the model was fitted on: they may be on another scale."""
     low, high = rating_range
-    _refuse(news, (news.values < low) | (news.values > high), f"a rating from {low:g} to {high:g}, as it was fitted on")
+    expected = f"a rating from {low:g} to {high:g}, as it was fitted on; {IF_CHANGED}"
+    refuse(news, (news.values < low) | (news.values > high), UNLIKE, expected)
 
 
 def check_levels(news: Ratings, levels: DoubleArray) -> None:
     """Refuse ratings that are none of the levels that the model knows."""
     shown = ", ".join(f"{level:g}" for level in levels[:12]) + (" …" if len(levels) > 12 else "")
-    _refuse(news, strange(news.values, levels), f"one of its levels {shown}")
+    refuse(news, strange(news.values, levels), UNLIKE, f"one of its levels {shown}; {IF_CHANGED}")
 
 
-def _refuse(news: Ratings, wrong: BoolArray, expected: str) -> None:
+def refuse(ratings: Ratings, wrong: BoolArray, problem: str, expected: str) -> None:
+    """Raise an error if any are wrong; the problem has places for user, item and value of the first."""
     places = np.flatnonzero(wrong)
-    if not len(places):
-        return
-    first = places[0]
-    user, item = news.users.ids[int(news.user_rows[first])], news.items.ids[int(news.item_rows[first])]
-    raise DataError(
-        f"{len(places):,} of {len(news):,} new ratings are not such as the model knows: user {user!r} rated item "
-        f"{item!r} with {news.values[first]:g}",
-        expected=f"{expected}; if the scale has changed, fit again on all ratings",
-    )
+    if len(places):
+        first = places[0]
+        user, item = ratings.users.ids[int(ratings.user_rows[first])], ratings.items.ids[int(ratings.item_rows[first])]
+        about = problem.format(user=user, item=item, value=ratings.values[first])
+        raise DataError(f"{len(places):,} of {len(ratings):,} {about}", expected=expected)
 
 
 def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
@@ -240,7 +225,7 @@ def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
     users, user_rows = _extended(old.users, new.users, "user")
     items, item_rows = _extended(old.items, new.items, "item")
     who, what = user_rows[new.user_rows], item_rows[new.item_rows]
-    keys = np.concatenate([_keys(old.user_rows, old.item_rows, len(items)), _keys(who, what, len(items))])
+    keys = np.concatenate([old.user_rows, who]).astype(np.int64) * len(items) + np.concatenate([old.item_rows, what])
     values, times = np.concatenate([old.values, new.values]), _times(old, new)
     adds_up = old.kind == "counts"
     order = np.argsort(keys, kind="stable")  # of a pair, what is new comes last
@@ -249,11 +234,16 @@ def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
     before, after = order[np.flatnonzero(~is_last)], order[np.flatnonzero(~is_last) + 1]
     is_unchanged = np.zeros(len(keys), np.bool_)
     if adds_up:
-        values[after] = _sums(values[before], values[after])
+        sums = values[before].astype(np.float64) + values[after]  # how often things were chosen in all
+        if not (sums < FIRST_INFINITE).all():
+            raise DataError("the counts of a pair add up to more than can be kept", expected="smaller ones")
+        values[after] = sums
     else:
         is_unchanged[after] = values[before] == values[after]
     is_new = ~is_unchanged[len(old) :]
-    kept = order[is_last]
+    kept, sources, titles = order[is_last], _sources(old.n_items, item_rows, len(items)), None
+    if old.item_titles is not None or new.item_titles is not None:  # What is known stays.
+        titles = pl.select(pl.coalesce(old.title_of(sources[0]), new.title_of(sources[1]))).to_series()
     ratings = Ratings(
         users,
         items,
@@ -261,7 +251,8 @@ def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
         contiguous(keys[kept] % len(items), np.int32),
         contiguous(values[kept], np.float32),
         None if times is None else times[kept],
-        *_descriptions(old, new, item_rows, len(items)),
+        titles,
+        _attributes(old.item_attributes, new.item_attributes, *sources),
         _attributes(old.user_attributes, new.user_attributes, *_sources(old.n_users, user_rows, len(users))),
         declared_kind=old.declared_kind or new.declared_kind,
         kind_reason=old.kind_reason if old.declared_kind is not None else new.kind_reason,
@@ -279,18 +270,6 @@ def merge(old: Ratings, new: Ratings, seen: TrainingSummary) -> Merged:
         of_new_items=int(np.count_nonzero(what[is_new] >= seen.learned_items)),
     )
     return Merged(ratings, news, is_touched)
-
-
-def _sums(before: FloatArray, after: FloatArray) -> FloatArray:
-    """How often things were chosen in all."""
-    sums = before.astype(np.float64) + after
-    if not (sums < FIRST_INFINITE).all():
-        raise DataError("the counts of a pair add up to more than can be kept", expected="smaller ones")
-    return contiguous(sums, np.float32)
-
-
-def _keys(user_rows: IntArray, item_rows: IntArray, n_items: int) -> Any:
-    return user_rows.astype(np.int64) * n_items + item_rows
 
 
 def _extended(old: Vocabulary, new: Vocabulary, side: str) -> tuple[Vocabulary, IntArray]:
@@ -314,17 +293,6 @@ def _times(old: Ratings, new: Ratings) -> TimeArray | None:
         return None
     parts = [np.full(len(part), "NaT", "datetime64[s]") if part.times is None else part.times for part in (old, new)]
     return np.concatenate(parts)
-
-
-def _descriptions(
-    old: Ratings, new: Ratings, rows: IntArray, n_items: int
-) -> tuple[pl.Series | None, pl.DataFrame | None]:
-    """Titles and attributes: what is known stays, what is not comes from the new ratings."""
-    own, brought = _sources(old.n_items, rows, n_items)
-    titles = None
-    if old.item_titles is not None or new.item_titles is not None:
-        titles = pl.select(pl.coalesce(old.title_of(own), new.title_of(brought))).to_series()
-    return titles, _attributes(old.item_attributes, new.item_attributes, own, brought)
 
 
 def _sources(n_old: int, rows: IntArray, n: int) -> tuple[IntArray, IntArray]:
@@ -355,9 +323,4 @@ def _attributes(
 
 def _attributes_at(attributes: pl.DataFrame | None, rows: IntArray) -> pl.DataFrame | None:
     """Attributes of rows; null where a row is -1."""
-    if attributes is None:
-        return None
-    place = "\0row"  # a name that no column has
-    table = attributes.with_columns(pl.Series(place, np.arange(attributes.height, dtype=np.int32)))
-    found = pl.DataFrame({place: rows}).join(table, on=place, how="left", maintain_order="left")
-    return found.select(attributes.columns)
+    return None if attributes is None else attributes.select(pl.all().gather(pl.Series(rows).replace(-1, None)))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tastespace.arrays import FloatArray, FloatMatrix
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix
 from tastespace.data.kinds import Kind
 from tastespace.data.ratings import Ratings
 from tastespace.models.base.parameters import Range, check_int, check_number
@@ -30,11 +30,14 @@ class BiasPosterior(Posterior):
     item_appeal: FloatArray  # what `recommend` orders by, and shows
     user_damping: float  # a user's bias is a sum over their ratings, divided by their number plus this
 
+    @property
+    def baseline(self) -> Baseline:
+        return Baseline(self.mean, self.item_bias, self.user_damping)
+
     def believe(self, people: People, threads: int) -> BiasBelief:
         bias = taken(self.user_bias, people.rows)  # a stranger has none
         if people.is_new.any():
-            folded = Baseline(self.mean, self.item_bias, self.user_damping).user_bias(people.history)
-            bias = np.where(people.is_new, folded, bias)
+            bias = np.where(people.is_new, self.baseline.user_bias(people.history), bias)
         return BiasBelief(self, bias)
 
     @property
@@ -66,8 +69,7 @@ class BiasBelief(Belief):
         return len(self.bias)
 
     def mean(self, pairs: Pairs) -> FloatArray:
-        of_items = taken(self.posterior.item_bias, pairs.items)
-        return (self.posterior.mean + self.bias[pairs.rows] + of_items).astype(np.float32)
+        return self.posterior.baseline.ratings(self.bias[pairs.rows], pairs.items)
 
     @property
     def queries(self) -> Queries:
@@ -76,20 +78,36 @@ class BiasBelief(Belief):
 
 
 @dataclass(kw_only=True)
-class GlobalMean(Recommender):
-    """Everybody rates everything with the mean: the error to start from. It has no opinion on order."""
+class _Biases(Recommender):
+    """A model that knows biases alone: a subclass says which; those of users are none unless it says so."""
 
     posterior_class = BiasPosterior
 
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> BiasPosterior:
-        users, items = np.zeros(observed.n_users, np.float32), np.zeros(observed.n_items, np.float32)
-        return BiasPosterior(observed.mean, users, items, items + np.float32(observed.mean), user_damping=np.inf)
+        *biases, damping = self._biases(observed)
+        users, items = (bias.astype(np.float32) for bias in biases)
+        return BiasPosterior(observed.mean, users, items, self._appeal(observed, items), damping)
+
+    def _biases(self, observed: Ratings) -> tuple[DoubleArray, DoubleArray, float]:
+        """Of users and of items, and the damping of those of users."""
+        return np.zeros(observed.n_users), self._item_bias(observed), np.inf
+
+    def _item_bias(self, observed: Ratings) -> DoubleArray:
+        return np.zeros(observed.n_items)
+
+    def _appeal(self, observed: Ratings, items: FloatArray) -> FloatArray:
+        return items + np.float32(observed.mean)
 
 
 @dataclass(kw_only=True)
-class ItemMean(Recommender):
+class GlobalMean(_Biases):
+    """All users rate everything with the mean: the error to start from. It has no opinion on order."""
+
+
+@dataclass(kw_only=True)
+class ItemMean(_Biases):
     """rating = mean of the item, whoever asks; items with few ratings are pulled to the mean of all.
 
     With n ratings of sum s an item has (s + damping g) / (n + damping), g being the mean of all ratings.
@@ -98,42 +116,32 @@ class ItemMean(Recommender):
     damping: float = 5.0
 
     search_space = {"damping": Range(0.1, 100)}
-    posterior_class = BiasPosterior
 
     def check(self) -> None:
         super().check()
         check_number("damping", self.damping, least=0)
 
-    def infer(
-        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
-    ) -> BiasPosterior:
+    def _item_bias(self, observed: Ratings) -> DoubleArray:
         by_item = observed.by_item
         total = np.bincount(by_item.rows(), by_item.values.astype(np.float64) - observed.mean, observed.n_items)
-        items = (total / np.maximum(by_item.counts + self.damping, 1e-12)).astype(np.float32)
-        users = np.zeros(observed.n_users, np.float32)
-        return BiasPosterior(observed.mean, users, items, items + np.float32(observed.mean), user_damping=np.inf)
+        return np.asarray(total / np.maximum(by_item.counts + self.damping, 1e-12))
 
 
 @dataclass(kw_only=True)
-class Popular(Recommender):
+class Popular(_Biases):
     """Recommends what most people rated. Scores count raters; predicted ratings are the mean."""
 
-    posterior_class = BiasPosterior
     scores_are_ratings = False
 
     def suits(self, kind: Kind) -> bool:
         return True  # It counts who rated what, and that is there whatever the values are.
 
-    def infer(
-        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
-    ) -> BiasPosterior:
-        counts = observed.by_item.counts.astype(np.float32)
-        users, items = np.zeros(observed.n_users, np.float32), np.zeros(observed.n_items, np.float32)
-        return BiasPosterior(observed.mean, users, items, counts, user_damping=np.inf)
+    def _appeal(self, observed: Ratings, items: FloatArray) -> FloatArray:
+        return observed.by_item.counts.astype(np.float32)
 
 
 @dataclass(kw_only=True)
-class DampedBias(Recommender):
+class DampedBias(_Biases):
     """rating = mean + user bias + item bias, each pulled to zero as by `damping` extra ratings of none.
 
     Minimises sum (r - g - c_i - d_j)^2 + user_damping |c|^2 + item_damping |d|^2 by alternating exact steps.
@@ -144,7 +152,6 @@ class DampedBias(Recommender):
     sweeps: int = 20
 
     search_space = {"user_damping": Range(0.1, 100), "item_damping": Range(0.1, 100)}
-    posterior_class = BiasPosterior
 
     def check(self) -> None:
         super().check()
@@ -152,15 +159,5 @@ class DampedBias(Recommender):
         check_number("item_damping", self.item_damping, least=0)
         check_int("sweeps", self.sweeps, least=1)
 
-    def infer(
-        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
-    ) -> BiasPosterior:
-        user_bias, item_bias = damped_biases(observed, self.user_damping, self.item_damping, self.sweeps)
-        items = item_bias.astype(np.float32)
-        return BiasPosterior(
-            observed.mean,
-            user_bias.astype(np.float32),
-            items,
-            items + np.float32(observed.mean),
-            self.user_damping,
-        )
+    def _biases(self, observed: Ratings) -> tuple[DoubleArray, DoubleArray, float]:
+        return *damped_biases(observed, self.user_damping, self.item_damping, self.sweeps), self.user_damping

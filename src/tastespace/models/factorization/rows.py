@@ -6,6 +6,7 @@ their distribution alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
@@ -88,6 +89,11 @@ class Factors:
         """One row: what to think of a user of whom nothing is known, where zero would be no answer."""
         bias = None if self.bias is None else self.bias.mean(keepdims=True, dtype=np.float64).astype(self.bias.dtype)
         return Factors(self.factors.mean(axis=0, keepdims=True, dtype=np.float64).astype(self.factors.dtype), bias)
+
+    def each(self, function: Callable[..., AnyFloats], *others: Factors) -> Factors:
+        """A function of the factors, and of the biases where there are any, with those of others in the same form."""
+        factors = function(self.factors, *(other.factors for other in others))
+        return Factors(factors, None if self.bias is None else function(self.bias, *(other.bias for other in others)))
 
     def where(self, which: BoolArray, others: Factors) -> Factors:
         """These rows where `which`, those of the others elsewhere."""

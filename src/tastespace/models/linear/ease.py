@@ -30,43 +30,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace import threads
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, blocks
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError, NonFiniteStateError
+from tastespace.lazy import sparse
 from tastespace.models.base.parameters import Range, check_int, check_number, thousand_users
 from tastespace.models.base.posterior import Belief, Pairs, People, Posterior
 from tastespace.models.implicit_feedback import OneClass
 from tastespace.progress import Observer, Progress
-
-if TYPE_CHECKING:
-    import scipy.sparse
-
 
 BLOCK_PRODUCTS = 1 << 22  # products of rows held at once in sparse form: at most 64 MB
 
 
 def fill_with_gram(
     out: DoubleArray,  # n x n, C-ordered
-    rows: scipy.sparse.csr_array,  # n x m
-    columns: scipy.sparse.csr_array,  # m x n: the same, transposed
+    rows: sparse.csr_array,  # n x m
+    columns: sparse.csr_array,  # m x n: the same, transposed
     diagonal: float,
     observer: Observer,
 ) -> None:
     """Write rows . rows^T + diagonal * I, some rows at a time."""
     n = len(out)
-    step = max(1, BLOCK_PRODUCTS // max(n, 1))
-    for start in range(0, n, step):
-        stop = min(start + step, n)
-        (rows[start:stop] @ columns).toarray(out=out[start:stop])
-        observer(Progress("occurring together", stop, n))
+    for part in blocks(n, n, BLOCK_PRODUCTS):
+        (rows[part] @ columns).toarray(out=out[part])
+        observer(Progress("occurring together", part.stop, n))
     out[np.diag_indices(n)] += diagonal
 
 
@@ -94,11 +89,9 @@ def invert(matrix: DoubleArray, observer: Observer) -> None:
 
 def _mirror(matrix: DoubleArray) -> None:
     """Copy the upper triangle to the lower one."""
-    n = len(matrix)
-    for start in range(0, n, BLOCK_ROWS):
-        stop = min(start + BLOCK_ROWS, n)
-        matrix[stop:, start:stop] = matrix[start:stop, stop:].T
-        block = matrix[start:stop, start:stop]
+    for part in blocks(len(matrix), 1, BLOCK_ROWS):
+        matrix[part.stop :, part] = matrix[part, part.stop :].T
+        block = matrix[part, part]
         block[:] = np.triu(block) + np.triu(block, 1).T
 
 
@@ -141,7 +134,7 @@ def bytes_needed(n_items: int) -> int:
 
 
 def _by_items(
-    by_user: scipy.sparse.csr_array, by_item: scipy.sparse.csr_array, regularisation: float, observer: Observer
+    by_user: sparse.csr_array, by_item: sparse.csr_array, regularisation: float, observer: Observer
 ) -> ItemWeights:
     """-P_ij / P_jj, written over P."""
     n_items = by_item.shape[0]
@@ -163,17 +156,15 @@ def _divide_in_place(numbers: DoubleArray, precisions: DoubleArray, observer: Ob
     """
     n = len(precisions)
     before, after = numbers.reshape(n, n), numbers.view(np.float32)
-    step = max(1, BLOCK_NUMBERS // max(n, 1))
-    for start in range(0, n, step):
-        stop = min(start + step, n)
-        block = before[start:stop] / -precisions
-        block[np.arange(stop - start), np.arange(start, stop)] = 0
-        after[start * n : stop * n] = block.reshape(-1)
-        observer(Progress("weights", stop, n))
+    for part in blocks(n, n, BLOCK_NUMBERS):
+        block = before[part] / -precisions
+        block[np.arange(len(block)), np.arange(part.start, part.stop)] = 0
+        after[part.start * n : part.stop * n] = block.reshape(-1)
+        observer(Progress("weights", part.stop, n))
 
 
 def _by_users(
-    by_user: scipy.sparse.csr_array, by_item: scipy.sparse.csr_array, regularisation: float, observer: Observer
+    by_user: sparse.csr_array, by_item: sparse.csr_array, regularisation: float, observer: Observer
 ) -> ItemWeights:
     """H_ij / (1 - H_jj), some columns at a time."""
     n_users, n_items = by_user.shape
@@ -181,16 +172,14 @@ def _by_users(
     fill_with_gram(inverse, by_user, by_item, regularisation, observer)
     invert(inverse, observer)
     matrix, unexplained = np.empty((n_items, n_items), np.float32), np.empty(n_items)
-    step = max(1, BLOCK_NUMBERS // max(n_items, 1))
-    for start in range(0, n_items, step):
-        stop = min(start + step, n_items)
-        own = np.arange(start, stop), np.arange(stop - start)
-        explained = by_item @ np.ascontiguousarray((by_item[start:stop] @ inverse).T)  # H, items x block
-        unexplained[start:stop] = _positive(1 - explained[own])
-        explained /= unexplained[start:stop]
+    for part in blocks(n_items, n_items, BLOCK_NUMBERS):
+        own = np.arange(part.start, part.stop), np.arange(part.stop - part.start)
+        explained = by_item @ np.ascontiguousarray((by_item[part] @ inverse).T)  # H, items x block
+        unexplained[part] = _positive(1 - explained[own])
+        explained /= unexplained[part]
         explained[own] = 0
-        matrix[:, start:stop] = explained
-        observer(Progress("weights", stop, n_items))
+        matrix[:, part] = explained
+        observer(Progress("weights", part.stop, n_items))
     return ItemWeights(matrix, unexplained.astype(np.float32))
 
 
@@ -204,12 +193,10 @@ def _positive(numbers: DoubleArray) -> DoubleArray:
     return numbers
 
 
-def _matrix(has: CSR, n_items: int) -> scipy.sparse.csr_array:
+def _matrix(has: CSR, n_items: int) -> sparse.csr_array:
     """X, users x items."""
-    import scipy.sparse
-
     index = np.int32 if len(has.columns) <= MOST_SHORT else np.int64
-    return scipy.sparse.csr_array(
+    return sparse.csr_array(
         (np.ones(len(has.columns)), has.columns.astype(index), has.offsets.astype(index)), shape=(len(has), n_items)
     )
 
@@ -283,10 +270,8 @@ class LinearBelief(Belief):
         return np.where(items < 0, np.float32(0), scores)
 
     def scores(self, rows: IntArray) -> FloatMatrix:
-        import scipy.sparse
-
         has = self.has.take(rows)
-        users = scipy.sparse.csr_array((has.values, has.columns, has.offsets), shape=(len(has), self.posterior.n_items))
+        users = sparse.csr_array((has.values, has.columns, has.offsets), shape=(len(has), self.posterior.n_items))
         scores: FloatMatrix = np.asarray(users @ self.posterior.weights.matrix)
         scores += TIE * self.posterior.shares
         return scores
@@ -311,7 +296,7 @@ class EASE(OneClass):
     has been rated. Zeros and negative numbers, which say no, are refused.
 
     score = sum of the weights from the items that a user has. It is no rating and no probability: only the order
-    means something, and `predict` does not clip it. Where it is 0, as with everything for somebody of whom nothing is
+    means something, and `predict` does not clip it. Where it is 0, as with everything for someone of whom nothing is
     known, what more people have comes first.
 
     `regularisation` pulls the weights to zero; where an item has many more users than that, it is hardly felt. Weights
@@ -337,7 +322,7 @@ class EASE(OneClass):
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> LinearPosterior:
-        self.require_choices(observed)
+        self.check_ratings(observed)
         self._require_room(observed)
         with threads.one_blas_thread():
             weights = item_weights(observed.by_user, observed.n_items, float(self.regularisation), observer)

@@ -1,27 +1,124 @@
-"""Item k-NN: what a user gave to the items most similar to the one asked about."""
+"""Item and user k-NN: how similar rows of ratings are, what follows for a rating, and both models."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tastespace import threads
-from tastespace.arrays import FloatArray, FloatMatrix, IntArray
-from tastespace.data.csr import CSR
+from tastespace import _native, threads
+from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, row_blocks
+from tastespace.data.csr import CSR, offsets_of
 from tastespace.data.ratings import Ratings
-from tastespace.models.base.parameters import Choice, Range, check_int, check_number, thousand_users
+from tastespace.index.search import Neighbours
+from tastespace.models.base.parameters import Choice, Range, check_int, check_number, check_option, thousand_users
 from tastespace.models.base.posterior import Belief, Pairs, People, Posterior
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.biases import Baseline, damped_biases
-from tastespace.models.neighbors import kernels
-from tastespace.progress import Observer
+from tastespace.progress import Observer, Progress
+
+Similarity = Literal["cosine", "pearson", "adjusted-cosine"]
+SIMILARITIES: tuple[Similarity, ...] = ("cosine", "pearson", "adjusted-cosine")  # an artifact has the position
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The parameters that both neighbourhood models have.
+
+    Between two items, sums are over the n users who rated both (between two users: over the items that both rated), and
+    x and y are what the two got:
+
+        cosine           s = sum x y / sqrt(sum x^2 * sum y^2) * n / (n + shrinkage), with sums of squares over all
+                         ratings of each; x and y are residuals of the baseline
+        pearson          the same with sums of squares over common raters only
+        adjusted-cosine  as pearson, but x and y are residuals of the mean of the other side: that of the user between
+                         items, that of the item between users (Sarwar et al. 2001)
+    """
+
+    similarity: Similarity
+    n_neighbours: int
+    shrinkage: float
+    min_common: int
+    min_similarity: float  # neighbours are above it
+    damping: float
+
+    def check(self) -> None:
+        check_option("similarity", self.similarity, SIMILARITIES)
+        check_int("n_neighbours", self.n_neighbours, least=1)
+        check_number("shrinkage", self.shrinkage, least=0)
+        check_int("min_common", self.min_common, least=1)
+        check_number("min_similarity", self.min_similarity, least=0, below=1)
+        check_number("damping", self.damping, least=0)
+
+    @property
+    def comparison(self) -> tuple[bool, float, int]:
+        """As kernels take it: whether sums of squares are over common ratings only, and two limits."""
+        return self.similarity != "cosine", self.shrinkage, self.min_common
+
+    def array(self) -> DoubleArray:
+        """As an artifact keeps it."""
+        return np.array([SIMILARITIES.index(self.similarity), *astuple(self)[1:]], np.float64)
+
+    @classmethod
+    def from_array(cls, numbers: NDArray[Any]) -> Rule:
+        kind, n_neighbours, shrinkage, min_common, min_similarity, damping = (float(value) for value in numbers)
+        similarity = SIMILARITIES[int(kind)]
+        return cls(similarity, int(n_neighbours), shrinkage, int(min_common), min_similarity, damping)
+
+
+BLOCK_NEIGHBOURS = 1 << 22  # neighbours held at once before the empty places among them are dropped: 32 MB
+
+
+@dataclass(frozen=True, eq=False)
+class Others:
+    """All that rows are compared with: users, or items. Each has the deviations of its ratings."""
+
+    by_column: CSR  # grouped by what they have in common with a query: between items by user
+    squares: DoubleArray  # sum of the squared deviations of each
+
+    @classmethod
+    def of(cls, by_column: CSR, n: int) -> Others:
+        squares = np.bincount(by_column.columns, by_column.values.astype(np.float64) ** 2, minlength=n)
+        return cls(by_column, squares.astype(np.float64))
+
+    @property
+    def parts(self) -> tuple[OffsetArray, IntArray, FloatArray, DoubleArray]:
+        """As kernels take them."""
+        return *self.by_column.parts, self.squares
+
+
+def similarities(queries: CSR, others: Others, rule: Rule, threads: int) -> FloatMatrix:
+    """How similar each query is to each of the others; 0 where they have too little in common."""
+    out = np.empty((len(queries), len(others.squares)), np.float32)
+    given = *queries.parts, *others.parts, *rule.comparison
+    _native.similarities(*given, out, threads)
+    return out
+
+
+def most_similar_to_each(by_column: CSR, n: int, rule: Rule, n_most: int, threads: int, observer: Observer) -> CSR:
+    """Each of n rows' most similar other rows, itself left out, best first (of equals the lower): at most `n_most`.
+
+    `by_column` has the deviations of the rows, grouped the other way. All pairs are compared, but never held at once.
+    """
+    rows, others, width = by_column.transposed(n), Others.of(by_column, n), max(1, min(n_most, n - 1))
+    counts, columns, values = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
+    for block in row_blocks(n, width, BLOCK_NEIGHBOURS):
+        queries = rows.take(block)
+        found = Neighbours.empty(len(queries), width)
+        given = *queries.parts, *others.parts, *rule.comparison, int(block[0]), rule.min_similarity
+        _native.most_similar(*given, found.items, found.scores, threads)
+        kept = found.items >= 0
+        counts.append(kept.sum(axis=1))
+        columns.append(found.items[kept])
+        values.append(found.scores[kept])
+        observer(Progress("similarities", int(block[-1]) + 1, n))
+    return CSR(offsets_of(np.concatenate(counts)), np.concatenate(columns), np.concatenate(values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,15 +133,19 @@ class Histories(Belief):
     def __len__(self) -> int:
         return len(self.bias)
 
+    @property
+    def residuals(self) -> CSR:
+        """What the baseline leaves of the ratings."""
+        return self.posterior.baseline.residuals(self.ratings, self.bias)
+
     def take(self, rows: IntArray) -> Histories:
         return Histories(self.posterior, self.ratings.take(rows), self.bias[rows], self.threads)
 
     def mean(self, pairs: Pairs) -> FloatArray:
         order = np.argsort(pairs.rows, kind="stable")
         rows, starts = np.unique(pairs.rows[order], return_index=True)
-        targets = kernels.Targets(np.append(starts, len(order)).astype(np.int64), pairs.items[order])
-        adjustments = np.empty(len(order), np.float32)
-        adjustments[order] = self.posterior.adjustments(self.take(rows), targets)
+        adjustments, offsets = np.empty(len(order), np.float32), np.append(starts, len(order)).astype(np.int64)
+        adjustments[order] = self.posterior.adjustments(self.take(rows), offsets, pairs.items[order])
         return self.posterior.baseline.ratings(self.bias[pairs.rows], pairs.items) + adjustments
 
     def scores(self, rows: IntArray) -> FloatMatrix:
@@ -58,12 +159,15 @@ class NeighbourPosterior(Posterior):
     """rating = baseline + what the neighbours say; a subclass asks its kind of neighbours."""
 
     baseline: Baseline
-    ratings: CSR  # of the training users: they are asked about like anybody else
-    rule: kernels.Rule
+    ratings: CSR  # of the training users: they are asked about like anyone else
+    rule: Rule
 
     @abstractmethod
-    def adjustments(self, belief: Histories, targets: kernels.Targets) -> FloatArray:
-        """What neighbours add to the baseline, for each item that each user of the belief is asked about."""
+    def adjustments(self, belief: Histories, offsets: OffsetArray, items: IntArray) -> FloatArray:
+        """What neighbours add to the baseline, for each item that each user of the belief is asked about.
+
+        Those of a user are between two offsets; item row -1 is one never seen.
+        """
 
     @abstractmethod
     def adjustments_of_all(self, belief: Histories) -> FloatMatrix:
@@ -87,12 +191,12 @@ class NeighbourPosterior(Posterior):
         }
 
 
-def shared_parts(arrays: Mapping[str, NDArray[Any]]) -> tuple[Baseline, CSR, kernels.Rule]:
+def shared_parts(arrays: Mapping[str, NDArray[Any]]) -> tuple[Baseline, CSR, Rule]:
     """What `arrays` of the base class has written; parts that do not fit together are refused."""
     mean, damping = (float(value) for value in arrays["constants"])
     ratings = CSR(arrays["offsets"], arrays["columns"], arrays["values"])
     require_rows("ratings", ratings, len(arrays["item_bias"]))
-    return Baseline(mean, arrays["item_bias"], damping), ratings, kernels.Rule.from_array(arrays["rule"])
+    return Baseline(mean, arrays["item_bias"], damping), ratings, Rule.from_array(arrays["rule"])
 
 
 def require_rows(name: str, rows: CSR, n_columns: int) -> None:
@@ -111,25 +215,18 @@ class ItemNeighbours(NeighbourPosterior):
 
     neighbours: CSR  # of each item, best first; values are similarities
 
-    @classmethod
-    def find(
-        cls, baseline: Baseline, ratings: CSR, rule: kernels.Rule, n_candidates: int, threads: int, observer: Observer
-    ) -> ItemNeighbours:
-        """Compare every item with every other."""
-        n_items = len(baseline.item_bias)
-        by_user = _deviations(baseline, ratings, rule)
-        others = kernels.Others.of(by_user, n_items)
-        by_item = by_user.transposed(n_items)
-        neighbours = kernels.most_similar_to_each(by_item, others, rule, n_candidates, threads, observer)
-        return cls(baseline, ratings, rule, neighbours)
-
-    def adjustments(self, belief: Histories, targets: kernels.Targets) -> FloatArray:
-        residuals = self.baseline.residuals(belief.ratings, belief.bias)
-        return kernels.average_over_items(targets, self.neighbours, residuals, self.rule, belief.threads)
+    def adjustments(self, belief: Histories, offsets: OffsetArray, items: IntArray) -> FloatArray:
+        """The residuals that a user gave to the items most similar to each, averaged."""
+        out, rule = np.empty(len(items), np.float32), self.rule
+        given = offsets, items, *self.neighbours.parts, *belief.residuals.parts
+        _native.average_over_items(*given, rule.n_neighbours, rule.damping, out, belief.threads)
+        return out
 
     def adjustments_of_all(self, belief: Histories) -> FloatMatrix:
-        residuals = self.baseline.residuals(belief.ratings, belief.bias)
-        return kernels.average_over_items_of_all(self.neighbours, self.followers, residuals, self.rule, belief.threads)
+        out, rule = np.empty((len(belief), self.n_items), np.float32), self.rule
+        given = *self.neighbours.parts, *self.followers.parts, *belief.residuals.parts
+        _native.average_over_items_of_all(*given, rule.n_neighbours, rule.damping, out, belief.threads)
+        return out
 
     @cached_property
     def followers(self) -> CSR:
@@ -162,7 +259,7 @@ class ItemNeighbours(NeighbourPosterior):
         return cls(baseline, ratings, rule, neighbours)
 
 
-def _deviations(baseline: Baseline, ratings: CSR, rule: kernels.Rule) -> CSR:
+def _deviations(baseline: Baseline, ratings: CSR, rule: Rule) -> CSR:
     """What items are compared by, of each user."""
     if rule.similarity != "adjusted-cosine":
         return baseline.residuals(ratings, baseline.user_bias(ratings))
@@ -176,11 +273,11 @@ BLOCK_SIMILARITIES = 1 << 24  # similarities held at once: 64 MB, whatever the n
 
 @dataclass(frozen=True, eq=False)
 class UserNeighbours(NeighbourPosterior):
-    """The training users, whom whoever asks is compared with at that moment.
+    """The training users, with whom someone who asks is compared at that moment.
 
-    A training user is compared with himself as well, so that he gets the same answers as a stranger with his ratings.
-    That counts only for items that he has rated. There his training rating counts even beside a newer one of a history,
-    because folding in does not know who asks.
+    Training users are compared with themselves as well, so that they get the same answers as a stranger with their
+    ratings. That counts only for items that they have rated. There their training rating counts even beside a newer one
+    of a history, because folding in does not know who asks.
     """
 
     @cached_property
@@ -194,28 +291,30 @@ class UserNeighbours(NeighbourPosterior):
         return self.residuals.transposed(self.n_items)
 
     @cached_property
-    def others(self) -> kernels.Others:
+    def others(self) -> Others:
         """The training users, to be compared with."""
         by_item = self.raters
         if self.rule.similarity == "adjusted-cosine":
             by_item = self._less_item_means(self.ratings).transposed(self.n_items)
-        return kernels.Others.of(by_item, len(self.ratings))
+        return Others.of(by_item, len(self.ratings))
 
-    def adjustments(self, belief: Histories, targets: kernels.Targets) -> FloatArray:
-        out = np.empty(len(targets.items), np.float32)
+    def adjustments(self, belief: Histories, offsets: OffsetArray, items: IntArray) -> FloatArray:
+        """The residuals that each item got from the users most similar to its user, averaged."""
+        out, rule = np.empty(len(items), np.float32), self.rule
         for rows in self._blocks(belief):
-            similar, part = self.similarities(belief, rows), targets.part(rows[0], rows[-1] + 1)
-            answers = kernels.average_over_users(part, similar, self.raters, self.rule, belief.threads)
-            out[targets.offsets[rows[0]] : targets.offsets[rows[-1] + 1]] = answers
+            here = offsets[rows[0] : rows[-1] + 2]
+            part = slice(here[0], here[-1])
+            given = here - here[0], items[part], self.similarities(belief, rows), *self.raters.parts
+            limits = rule.n_neighbours, rule.min_similarity, rule.damping
+            _native.average_over_users(*given, *limits, out[part], belief.threads)
         return out
 
     def adjustments_of_all(self, belief: Histories) -> FloatMatrix:
-        out = np.empty((len(belief.bias), self.n_items), np.float32)
+        out, rule = np.empty((len(belief), self.n_items), np.float32), self.rule
         for rows in self._blocks(belief):
-            similar = self.similarities(belief, rows)
-            out[rows] = kernels.average_over_users_of_all(
-                similar, self.residuals, self.n_items, self.rule, belief.threads
-            )
+            given = self.similarities(belief, rows), *self.residuals.parts
+            limits = rule.n_neighbours, rule.min_similarity, rule.damping
+            _native.average_over_users_of_all(*given, *limits, out[rows[0] : rows[-1] + 1], belief.threads)
         return out
 
     def believe(self, people: People, threads: int) -> ComparedHistories:
@@ -224,7 +323,7 @@ class UserNeighbours(NeighbourPosterior):
 
     def similarities(self, belief: Histories, rows: IntArray) -> FloatMatrix:
         """How similar users of the belief are to all training users."""
-        return kernels.similarities(self._deviations(belief.take(rows)), self.others, self.rule, belief.threads)
+        return similarities(self._deviations(belief.take(rows)), self.others, self.rule, belief.threads)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> UserNeighbours:
@@ -232,15 +331,13 @@ class UserNeighbours(NeighbourPosterior):
 
     def _blocks(self, belief: Histories) -> Iterator[IntArray]:
         """So many users at a time that their similarities to all others can be held."""
-        n_users, step = len(belief.bias), max(1, BLOCK_SIMILARITIES // max(len(self.ratings), 1))
-        for start in range(0, n_users, step):
-            yield np.arange(start, min(start + step, n_users), dtype=np.int32)
+        return row_blocks(len(belief), len(self.ratings), BLOCK_SIMILARITIES)
 
     def _deviations(self, users: Histories) -> CSR:
         """What users are compared by."""
         if self.rule.similarity == "adjusted-cosine":
             return self._less_item_means(users.ratings)
-        return self.baseline.residuals(users.ratings, users.bias)
+        return users.residuals
 
     def _less_item_means(self, ratings: CSR) -> CSR:
         return CSR(ratings.offsets, ratings.columns, ratings.values - self._item_means[ratings.columns])
@@ -270,7 +367,7 @@ class _KNN(Recommender):
     """The parameters of both, and what follows from them."""
 
     n_neighbours: int = 20
-    similarity: kernels.Similarity = "cosine"
+    similarity: Similarity = "cosine"
     shrinkage: float = 25.0
     damping: float = 0.1
     min_similarity: float = 0.0
@@ -287,8 +384,8 @@ class _KNN(Recommender):
         check_number("item_damping", self.item_damping, least=0)
 
     @property
-    def _rule(self) -> kernels.Rule:
-        return kernels.Rule(**{field.name: getattr(self, field.name) for field in fields(kernels.Rule)})
+    def _rule(self) -> Rule:
+        return Rule(**{field.name: getattr(self, field.name) for field in fields(Rule)})
 
     def _baseline(self, observed: Ratings) -> Baseline:
         _, items = damped_biases(observed, self.user_damping, self.item_damping, BIAS_SWEEPS)
@@ -297,11 +394,11 @@ class _KNN(Recommender):
 
 @dataclass(kw_only=True)
 class ItemKNN(_KNN):
-    """A user rates an item as he rated the items most similar to it.
+    """A user rates an item as they rated the items most similar to it.
 
-    rating = mean + user bias + item bias + average of what these leave of his ratings of the `n_neighbours` most
+    rating = mean + user bias + item bias + average of what these leave of their ratings of the `n_neighbours` most
     similar items, weighted by similarity. `similarity` is "cosine" (the default), "pearson" or "adjusted-cosine" (see
-    `tastespace.models.neighbors.kernels`), times n / (n + `shrinkage`) for n common raters. Neighbours have a
+    `tastespace.models.neighbors.knn.Rule`), times n / (n + `shrinkage`) for n common raters. Neighbours have a
     similarity above `min_similarity` and at least `min_common` common raters. `damping` pulls the average to zero, as
     one more neighbour of that similarity would that was rated just as the biases say.
 
@@ -325,16 +422,18 @@ class ItemKNN(_KNN):
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> ItemNeighbours:
-        given, n_threads = (self._baseline(observed), observed.by_user, self._rule), threads.resolve(self.threads)
-        return ItemNeighbours.find(*given, self.n_candidates, n_threads, observer)
+        baseline, ratings, rule = self._baseline(observed), observed.by_user, self._rule
+        deviations, n_threads = _deviations(baseline, ratings, rule), threads.resolve(self.threads)
+        given = deviations, observed.n_items, rule, self.n_candidates, n_threads, observer
+        return ItemNeighbours(baseline, ratings, rule, most_similar_to_each(*given))
 
 
 @dataclass(kw_only=True)
 class UserKNN(_KNN):
-    """A user rates an item as the users most similar to him rated it.
+    """A user rates an item as the users most similar to them rated it.
 
     rating = mean + user bias + item bias + average of what these leave of the ratings that the item got from the
-    `n_neighbours` users most similar to him, weighted by similarity. `similarity`, `shrinkage`, `damping`,
+    `n_neighbours` users most similar to them, weighted by similarity. `similarity`, `shrinkage`, `damping`,
     `min_similarity` and `min_common` (here: items that both rated) are as in `ItemKNN`.
 
     Nothing is learned but biases. Whoever asks, old or new, is compared with all training users at that moment.

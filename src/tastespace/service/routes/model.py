@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, HTTPException, Response
 
 from tastespace.errors import ArtifactError, InvalidParameterError
 from tastespace.service import messages
 from tastespace.service.access import Context
 from tastespace.service.messages import Method, PlaceRequest
-from tastespace.service.middleware import ProblemError
 from tastespace.service.routes.parts import Administrator, AnyClient, Reader, ServiceContext, UserId, respond
 from tastespace.service.store import Activation
 
 router = APIRouter(prefix="/v1", tags=["model"])
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-PENDING: dict[int | str, dict[str, Any]] = {
-    202: {"model": messages.Pending, "description": "It is being made: ask again."}
-}
+PENDING: dict[int | str, Any] = {202: {"model": messages.Pending, "description": "It is being made: ask again."}}
 
 
 @router.get("/health", response_model=messages.Health, tags=["service"])
@@ -61,7 +58,7 @@ def model(context: ServiceContext, client: Reader) -> Response:
             "attributes": [] if attributes is None else attributes.columns,
             "ratings_stored": n_ratings,
             "people": n_users,
-            "versions": [_version(entry) for entry in context.live.versions()],
+            "versions": [_version(entry) for entry in context.store.activations(20)],
         }
     )
 
@@ -82,12 +79,12 @@ def _swap(change: Callable[[], Activation]) -> Response:
     try:
         return respond(_version(change()))
     except (ArtifactError, InvalidParameterError) as error:
-        raise ProblemError(409, f"the model was not changed: {error}") from error
+        raise HTTPException(409, f"the model was not changed: {error}") from error
 
 
 def _version(entry: Activation) -> dict[str, Any]:
-    about = {"activation": entry.id, "version": entry.version, "reason": entry.reason}
-    return about | {"at": entry.activated_at.isoformat()}
+    at = entry.activated_at.isoformat()
+    return {"activation": entry.id, "version": entry.version, "reason": entry.reason, "at": at}
 
 
 @router.get("/model/outline", response_model=messages.ModelOutline)

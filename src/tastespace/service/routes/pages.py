@@ -6,12 +6,10 @@ import gzip
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 
 from tastespace.report import page
-from tastespace.service.middleware import NOTHING_HERE, ProblemError
 
 router = APIRouter(include_in_schema=False)
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -22,7 +20,6 @@ POLICY = (
 )
 METHODS = ["GET", "HEAD"]
 FILES = {page.STYLE, page.ICON, page.PLOTLY, *page.PARTS, *page.VIEWS}
-TextHeader = Annotated[str, Header()]
 
 
 @dataclass(frozen=True)
@@ -44,26 +41,26 @@ def _asset(name: str) -> Asset:
 
 
 @router.api_route("/", methods=METHODS)
-def index(accept_encoding: TextHeader = "", if_none_match: TextHeader = "") -> Response:
+def index(request: Request) -> Response:
     """The page itself."""
-    return _send(page.INDEX, accept_encoding, if_none_match)
+    return _send(page.INDEX, request)
 
 
 @router.api_route("/favicon.ico", methods=METHODS)
-def icon(accept_encoding: TextHeader = "", if_none_match: TextHeader = "") -> Response:
+def icon(request: Request) -> Response:
     """The icon, which browsers request by themselves."""
-    return _send(page.ICON, accept_encoding, if_none_match)
+    return _send(page.ICON, request)
 
 
 @router.api_route("/page/{name}", methods=METHODS)
-def part(name: str, accept_encoding: TextHeader = "", if_none_match: TextHeader = "") -> Response:
+def part(name: str, request: Request) -> Response:
     """A file of the page."""
     if name not in FILES:
-        raise ProblemError(404, NOTHING_HERE)
-    return _send(name, accept_encoding, if_none_match)
+        raise HTTPException(404)
+    return _send(name, request)
 
 
-def _send(name: str, encodings: str, known: str) -> Response:
+def _send(name: str, request: Request) -> Response:
     """Send a file, compressed if the browser accepts that, and nothing if it has the file already."""
     asset = _asset(name)
     headers = {
@@ -72,9 +69,9 @@ def _send(name: str, encodings: str, known: str) -> Response:
         "Vary": "Accept-Encoding",
         "Content-Security-Policy": POLICY,
     }
-    if asset.tag.removeprefix("W/") in known:
+    if asset.tag.removeprefix("W/") in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    if _takes_gzip(encodings):
+    if _takes_gzip(request.headers.get("accept-encoding", "")):
         return Response(asset.compressed, headers=headers | {"Content-Encoding": "gzip"}, media_type=asset.type)
     return Response(asset.content, headers=headers, media_type=asset.type)
 

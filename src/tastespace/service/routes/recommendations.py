@@ -10,10 +10,10 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter
 
+from tastespace.errors import UnknownIdError
 from tastespace.report.model_page import attributes_of
 from tastespace.service import messages
 from tastespace.service.access import Context, authenticate, context_of
-from tastespace.service.answering import ids_of, known_item
 from tastespace.service.live_model import Loaded
 from tastespace.service.messages import Id, PredictionRequest, QuestionRequest, RecommendationRequest
 from tastespace.service.routes import parts
@@ -91,7 +91,10 @@ def search_items(
 def one_item(context: ServiceContext, client: Reader, item: ItemId) -> Response:
     """Title, attributes and number of ratings of an item."""
     loaded = context.live.current
-    return parts.respond(_describe(loaded, np.array([known_item(loaded, item)]))[0])
+    rows = loaded.recommender.ratings_.items.rows_of([item])
+    if rows[0] < 0:
+        raise UnknownIdError(f"the model knows no item {item!r}")
+    return parts.respond(_describe(loaded, rows)[0])
 
 
 @router.get("/items/{item}/similar", response_model=messages.SimilarItems, tags=["items"])
@@ -104,14 +107,9 @@ def similar(
 
 def _describe(loaded: Loaded, rows: Any) -> list[dict[str, Any]]:
     ratings = loaded.recommender.ratings_
-    ids, titles = ids_of(ratings.items, rows), ratings.item_titles
-    attributes = attributes_of(ratings, rows)
+    ids, titles = ratings.items.at(rows).cast(pl.String), ratings.title_of(rows)
+    columns = (ids, titles, attributes_of(ratings, rows), loaded.popularity[rows])
     return [
-        {
-            "item": ids[place],
-            "title": None if titles is None else titles[int(row)],
-            "attributes": attributes[place],
-            "ratings": int(loaded.popularity[row]),
-        }
-        for place, row in enumerate(rows)
+        {"item": item, "title": title, "attributes": attributes, "ratings": int(n_ratings)}
+        for item, title, attributes, n_ratings in zip(*columns, strict=True)
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ from tastespace.service.live_model import Loaded
 from tastespace.service.messages import DeletedUser, NewRating, RatingBatch, StoredCount, User, UserHistory, Users
 from tastespace.service.routes import parts
 from tastespace.service.routes.parts import ItemId, Limit, Offset, Reader, Search, ServiceContext, UserId, Writer
-from tastespace.service.store import RatingRow, RequestKey
+from tastespace.service.store import RatingRow, RequestKey, utc
 
 router = APIRouter(prefix="/v1", tags=["users"])
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,17 +56,10 @@ def history(context: ServiceContext, client: Reader, user: UserId, limit: Limit 
     """The ratings of a user, newest first."""
     total, rows = context.store.ratings_of(user, limit, offset)
     trained = context.live.current.recommender.ratings_
-    titles: Sequence[str | None] = [None] * len(rows)
-    if trained.item_titles is not None:
-        titles = trained.title_of(trained.items.rows_of([row.item_id for row in rows])).to_list()
+    titles = trained.title_of(trained.items.rows_of([row.item_id for row in rows]))
     ratings = [
-        {
-            "item": row.item_id,
-            "title": titles[place],
-            "rating": row.value,
-            "at": None if row.rated_at is None else _utc(row.rated_at).isoformat(),
-        }
-        for place, row in enumerate(rows)
+        {"item": row.item_id, "title": title, "rating": row.value, "at": row.rated_at and utc(row.rated_at).isoformat()}
+        for row, title in zip(rows, titles, strict=True)
     ]
     return parts.respond({"user": user, "total": total, "ratings": ratings})
 
@@ -127,14 +120,11 @@ def _store(context: Context, new: list[RatingRow], client: str, key: str | None)
 
 def _check(loaded: Loaded, new: list[RatingRow], *, accepts_new: bool) -> None:
     """Refuse ratings that the model cannot use, before anything is stored."""
-    items = [one.item for one in new]
-    ratings = loaded.recommender.ratings_
-    if not accepts_new:
-        unknown = [item for item, row in zip(items, ratings.items.rows_of(items), strict=True) if row < 0]
-        if unknown:
-            raise UnknownIdError(f"the model knows no item {named(dict.fromkeys(unknown))}")
-    given = Ratings.from_arrays([one.user for one in new], items, [one.value for one in new])
-    loaded.recommender.check_ratings(given)
+    items, ratings = [one.item for one in new], loaded.recommender.ratings_
+    unknown = [item for item, row in zip(items, ratings.items.rows_of(items), strict=True) if row < 0]
+    if unknown and not accepts_new:
+        raise UnknownIdError(f"the model knows no item {named(dict.fromkeys(unknown))}")
+    loaded.recommender.check_ratings(Ratings.from_arrays([one.user for one in new], items, [one.value for one in new]))
 
 
 def _fingerprint(new: Iterable[RatingRow]) -> str:
@@ -144,11 +134,6 @@ def _fingerprint(new: Iterable[RatingRow]) -> str:
 
 def _checked_time(at: datetime | None) -> datetime | None:
     """The time in UTC; one in the future is refused, because it would spoil splits by time."""
-    if at is not None and not EARLIEST <= _utc(at) <= datetime.now(UTC) + MAX_CLOCK_DIFFERENCE:
+    if at is not None and not EARLIEST <= utc(at) <= datetime.now(UTC) + MAX_CLOCK_DIFFERENCE:
         raise InvalidParameterError(f"a rating is of {at.isoformat()}; expected a time from 1970 on that has passed")
-    return None if at is None else _utc(at)
-
-
-def _utc(at: datetime) -> datetime:
-    """SQLite drops the time zone; a time without one is UTC."""
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    return None if at is None else utc(at)

@@ -17,16 +17,11 @@ from tastespace.inference.transition import HELD_OUT, Measured
 from tastespace.models.base import parameters
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
+from tastespace.models.factorization import held_out_search
 from tastespace.models.factorization.als.posterior import EitherPosterior, PointPosterior
 from tastespace.models.factorization.als.sweep import WEIGHTINGS, ALSState, AlternatingLeastSquares, Penalty, Strengths
 from tastespace.models.factorization.empirical_bayes.settings import EmpiricalBayes, empirical_bayes_of
-from tastespace.models.factorization.held_out_search import (
-    DEFAULT_STRENGTH,
-    Validation,
-    search_strengths,
-    standard,
-    validated,
-)
+from tastespace.models.factorization.held_out_search import Validation
 from tastespace.models.factorization.priors.shrinkage import MOST_FACTORS, Shrinkage, check_most_factors
 from tastespace.progress import Observer
 
@@ -34,15 +29,14 @@ if TYPE_CHECKING:  # Imported where they are used: most fits need neither empiri
     from tastespace.models.factorization.empirical_bayes.inference import EmpiricalFactorization
     from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior, Learning
 
+# The parameters of the blocks of a penalty.
+SEPARATE = ("user_regularisation", "item_regularisation", "user_bias_regularisation", "item_bias_regularisation")
+
 
 class FindsStrengths(Recommender):
     """A factorization with a penalty on each block, that of `ALS`."""
 
     regularisation: Any
-    user_regularisation: float | None
-    item_regularisation: float | None
-    user_bias_regularisation: float | None
-    item_bias_regularisation: float | None
     weighting: Any
     biases: bool
     early_stopping: bool
@@ -74,42 +68,36 @@ class FindsStrengths(Recommender):
             )
         return found.learning
 
+    @property
+    def _dtype(self) -> Any:
+        return np.float32 if self.precision == "float32" else np.float64
+
+    def _own(self) -> dict[str, float]:
+        """The separate strengths that are given, by block."""
+        own = zip(held_out_search.BLOCKS, SEPARATE, strict=True)
+        return {block: float(getattr(self, name)) for block, name in own if getattr(self, name) is not None}
+
     def _all_given(self) -> bool:
         """Whether every block has a strength of its own."""
-        own = [self.user_regularisation, self.item_regularisation]
-        if self.biases:
-            own += [self.user_bias_regularisation, self.item_bias_regularisation]
-        return None not in own
+        return self._own().keys() >= set(held_out_search.BLOCKS if self.biases else ("users", "items"))
 
     def _overridden(self, strengths: Strengths) -> Strengths:
         """The separate strengths where they are given, these where not."""
-        own = {
-            "users": self.user_regularisation,
-            "items": self.item_regularisation,
-            "user_bias": self.user_bias_regularisation,
-            "item_bias": self.item_bias_regularisation,
-        }
-        return replace(strengths, **{block: float(value) for block, value in own.items() if value is not None})
+        return replace(strengths, **self._own())
 
     def _learner(self, settings: EmpiricalBayes, n_factors: int) -> EmpiricalFactorization:
         """What learns the precisions of this factorization."""
         from tastespace.models.factorization.empirical_bayes.inference import EmpiricalFactorization
 
-        return EmpiricalFactorization(
-            settings,
-            WEIGHTINGS[self.weighting],
-            n_factors,
-            self.biases,
-            np.float32 if self.precision == "float32" else np.float64,
-            threads.resolve(self.threads),
-        )
+        weighting, n_threads = WEIGHTINGS[self.weighting], threads.resolve(self.threads)
+        return EmpiricalFactorization(settings, weighting, n_factors, self.biases, self._dtype, n_threads)
 
     def _check_strengths(self, words: list[str]) -> None:
         """What the recommenders of this kind have in common; `words` are those that regularisation may be."""
         parameters.check_number("validation_share", self.validation_share, above=0, below=1)
-        for name in ("user", "item", "user_bias", "item_bias"):
-            if (value := getattr(self, f"{name}_regularisation")) is not None:
-                parameters.check_number(f"{name}_regularisation", value, above=0)
+        for name in SEPARATE:
+            if getattr(self, name) is not None:
+                parameters.check_number(name, getattr(self, name), above=0)
         if empirical_bayes_of(self.regularisation) is not None:
             self._check_empirical()
         elif isinstance(self.regularisation, str):
@@ -119,10 +107,10 @@ class FindsStrengths(Recommender):
 
     def _check_empirical(self) -> None:
         """Empirical Bayes learns all strengths."""
-        for name in ("user", "item", "user_bias", "item_bias"):
-            if (value := getattr(self, f"{name}_regularisation")) is not None:
+        for name in SEPARATE:
+            if (value := getattr(self, name)) is not None:
                 raise InvalidParameterError(
-                    f"{name}_regularisation is {value:g}, and regularisation is 'empirical-bayes', which learns all "
+                    f"{name} is {value:g}, and regularisation is 'empirical-bayes', which learns all "
                     "strengths; expected None, or a regularisation that is a number or 'auto'"
                 )
 
@@ -279,8 +267,9 @@ class ALS(FindsStrengths):
         if not isinstance(self.regularisation, str | EmpiricalBayes):
             return Penalty(self._overridden(Strengths.tied(self.regularisation)), weighting), None
         if validation is None:
-            return Penalty(self._overridden(standard(DEFAULT_STRENGTH, observed)), weighting), None
-        best = search_strengths(
+            standard = held_out_search.standard(held_out_search.DEFAULT_STRENGTH, observed)
+            return Penalty(self._overridden(standard), weighting), None
+        best = held_out_search.search_strengths(
             validation.train,
             lambda penalty: self._validated(validation, Penalty(self._overridden(penalty.strengths), weighting)),
             weighting=weighting,
@@ -292,14 +281,11 @@ class ALS(FindsStrengths):
         return Penalty(self._overridden(best.setting), weighting), best.fit
 
     def _validated(self, validation: Validation, penalty: Penalty) -> Measured[ALSState]:
-        return validated(self._bind(validation.train, penalty), validation, threads.resolve(self.threads))
+        transition = self._bind(validation.train, penalty)
+        return held_out_search.validated(transition, validation, transition.threads)
 
     def _bind(self, observed: Ratings, penalty: Penalty) -> AlternatingLeastSquares:
+        n_factors, n_threads = self._known_factors(), threads.resolve(self.threads)
         return AlternatingLeastSquares.bind(
-            observed,
-            self._known_factors(),
-            penalty,
-            biases=self.biases,
-            dtype=np.float32 if self.precision == "float32" else np.float64,
-            threads=threads.resolve(self.threads),
+            observed, n_factors, penalty, biases=self.biases, dtype=self._dtype, threads=n_threads
         )

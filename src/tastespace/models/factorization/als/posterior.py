@@ -14,7 +14,7 @@ from tastespace.data.csr import CSR
 from tastespace.models.base.posterior import Belief, Pairs, People, Posterior, Queries
 from tastespace.models.base.resuming import ItemPoints
 from tastespace.models.factorization.als.sweep import Penalty, Strengths, Weighting
-from tastespace.models.factorization.rows import Factors, RatingBlock, score_pairs, solve_rows
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, score_pairs, solve_rows
 
 if TYPE_CHECKING:
     from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalPosterior
@@ -33,22 +33,19 @@ class PointPosterior(Posterior):
     losses: DoubleArray  # after each sweep of the final fit
 
     def known(self, user_rows: IntArray) -> Factors:
-        """Where training left users; row -1 is somebody never seen."""
-        stranger = user_rows < 0
-        factors = self.users.factors[np.maximum(user_rows, 0)]
-        factors[stranger] = 0
-        if self.users.bias is None:
-            return Factors(factors)
-        bias = self.users.bias[np.maximum(user_rows, 0)]
-        bias[stranger] = 0
-        return Factors(factors, bias)
+        """Where training left users; row -1 is someone never seen."""
+        found = self.users.each(lambda part: part[np.maximum(user_rows, 0)])
+        return found.where(user_rows >= 0, found.each(np.zeros_like))
 
     def fold_in(self, history: CSR, threads: int) -> Factors:
         """The same update that training makes for a user: a training user with their own ratings stays in place."""
-        dtype = self.items.factors.dtype
-        side = RatingBlock.of(history, dtype, self.mean)
-        prior = self.penalty.prior("users", self.items.factors.shape[1], history.counts, dtype)
-        return solve_rows(side, self.items, prior, name="user", threads=threads).points
+        side = RatingBlock.of(history, self.items.factors.dtype, self.mean)
+        return solve_rows(side, self.items, self.user_prior(history), name="user", threads=threads).points
+
+    def user_prior(self, history: CSR) -> RowPrior:
+        """The prior of users with so many ratings."""
+        factors = self.items.factors
+        return self.penalty.prior("users", factors.shape[1], history.counts, factors.dtype)
 
     def believe(self, people: People, threads: int) -> PointBelief:
         points = self.known(people.rows)
@@ -129,8 +126,9 @@ class PointBelief(Belief):
     def queries(self) -> Queries:
         factors, bias = self.points.factors, self.points.bias
         ones = np.ones((len(factors), 0 if self.posterior.items.bias is None else 1), np.float32)
-        bias = np.zeros(len(factors), np.float32) if bias is None else bias
-        offsets = (bias + self.posterior.mean).astype(np.float32)
+        offsets = ((np.zeros(len(factors), np.float32) if bias is None else bias) + self.posterior.mean).astype(
+            np.float32
+        )
         return Queries(np.hstack([factors, ones]).astype(np.float32), offsets, lambda: self.posterior.item_vectors)
 
     @property

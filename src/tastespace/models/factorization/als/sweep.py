@@ -9,7 +9,8 @@ the target, and the other way round, so E never rises.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from functools import cached_property
 from math import sqrt
 from typing import Any
 
@@ -22,15 +23,8 @@ from tastespace.data.ratings import Ratings
 from tastespace.inference.transition import Stats
 from tastespace.models.base.parameters import check_int, check_number
 from tastespace.models.base.resuming import Start
-from tastespace.models.factorization.rows import (
-    NORMAL_ROWS,
-    Factors,
-    GivenRows,
-    RatingBlock,
-    RowMoves,
-    RowPrior,
-    solve_rows,
-)
+from tastespace.models.factorization import rows as row_kernel
+from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, solve_rows
 
 
 @dataclass(frozen=True)
@@ -98,16 +92,10 @@ class Penalty:
 
     def prior(self, of: str, n_factors: int, counts: NDArray[Any], dtype: Any) -> RowPrior:
         """The prior of one side, "users" or "items"."""
-        strengths = self.strengths
-        factors, bias = (
-            (strengths.users, strengths.user_bias) if of == "users" else (strengths.items, strengths.item_bias)
-        )
-        return RowPrior(
-            precision=factors * np.eye(n_factors, dtype=dtype),
-            linear=np.zeros((1, n_factors), dtype),
-            bias_precision=bias,
-            scale=self.weighting.of(counts).astype(dtype),
-        )
+        own = self.strengths
+        factors, bias = (own.users, own.user_bias) if of == "users" else (own.items, own.item_bias)
+        precision, linear = factors * np.eye(n_factors, dtype=dtype), np.zeros((1, n_factors), dtype)
+        return RowPrior(precision, linear, bias, scale=self.weighting.of(counts).astype(dtype))
 
 
 START_SD = 0.1
@@ -127,81 +115,52 @@ class AlternatingLeastSquares:
 
     by_user: RatingBlock
     by_item: RatingBlock
-    user_prior: RowPrior
-    item_prior: RowPrior
+    n_factors: int
+    penalty: Penalty
     has_biases: bool
-    start_sd: float
     threads: int
-    item_moves: RowMoves = NORMAL_ROWS
+    start_sd: float = START_SD
+    item_moves: row_kernel.RowMoves = row_kernel.NORMAL_ROWS
 
     @classmethod
     def bind(
-        cls,
-        observed: Ratings,
-        n_factors: int,
-        penalty: Penalty,
-        *,
-        biases: bool,
-        dtype: Any,
-        threads: int,
-        item_moves: RowMoves = NORMAL_ROWS,
+        cls, observed: Ratings, n_factors: int, penalty: Penalty, *, biases: bool, dtype: Any, threads: int
     ) -> AlternatingLeastSquares:
         """The transition for these ratings."""
         by_user, by_item = (RatingBlock.of(side, dtype, observed.mean) for side in (observed.by_user, observed.by_item))
         # Factors have the unit of the square root of a rating.
         start_sd = START_SD * (observed.standard_deviation or 1.0) ** 0.5
-        transition = cls.over(by_user, by_item, n_factors, penalty, biases=biases, start_sd=start_sd, threads=threads)
-        return replace(transition, item_moves=item_moves)
+        return cls(by_user, by_item, n_factors, penalty, biases, threads, start_sd)
 
-    @classmethod
-    def over(
-        cls,
-        by_user: RatingBlock,
-        by_item: RatingBlock,
-        n_factors: int,
-        penalty: Penalty,
-        *,
-        biases: bool,
-        start_sd: float = START_SD,
-        threads: int,
-    ) -> AlternatingLeastSquares:
-        """The transition for ratings in any unit."""
-        dtype = by_user.targets.dtype
-        return cls(
-            by_user=by_user,
-            by_item=by_item,
-            user_prior=penalty.prior("users", n_factors, np.diff(by_user.offsets), dtype),
-            item_prior=penalty.prior("items", n_factors, np.diff(by_item.offsets), dtype),
-            has_biases=biases,
-            start_sd=start_sd,
-            threads=threads,
-        )
+    @cached_property
+    def user_prior(self) -> RowPrior:
+        return self.penalty.prior("users", self.n_factors, np.diff(self.by_user.offsets), self.by_user.targets.dtype)
+
+    @cached_property
+    def item_prior(self) -> RowPrior:
+        return self.penalty.prior("items", self.n_factors, np.diff(self.by_item.offsets), self.by_item.targets.dtype)
 
     def init(self, rng: Generator) -> ALSState:
         """Small random users (zero would be a fixed point); the first half-sweep places the items."""
-        n_factors, dtype = len(self.user_prior.precision), self.user_prior.precision.dtype
         n_users, n_items = len(self.by_user.offsets) - 1, len(self.by_item.offsets) - 1
-        users = (rng.standard_normal((n_users, n_factors), np.float32) * np.float32(self.start_sd)).astype(dtype)
-        items = np.zeros((n_items, n_factors), dtype)
-        if not self.has_biases:
-            return ALSState(Factors(users), Factors(items))
-        return ALSState(Factors(users, np.zeros(n_users, dtype)), Factors(items, np.zeros(n_items, dtype)))
+        width, dtype = self.n_factors, self.by_user.targets.dtype
+        users = (rng.standard_normal((n_users, width), np.float32) * np.float32(self.start_sd)).astype(dtype)
+        of_users, of_items = (np.zeros(n, dtype) if self.has_biases else None for n in (n_users, n_items))
+        return ALSState(Factors(users, of_users), Factors(np.zeros((n_items, width), dtype), of_items))
 
     def from_items(self, items: Factors) -> ALSState:
         """Users where these items put them."""
-        return ALSState(
-            solve_rows(self.by_user, items, self.user_prior, name="user", threads=self.threads).points, items
-        )
+        users = solve_rows(self.by_user, items, self.user_prior, name="user", threads=self.threads)
+        return ALSState(users.points, items)
 
     def from_model(self, given: Start, rng: Generator) -> ALSState:
         """The items of another model, in the unit of the ratings here, and users where these put them."""
-        unit, root = self.by_item.scale, sqrt(self.by_item.scale)
-        n_factors, dtype = len(self.user_prior.precision), self.user_prior.precision.dtype
-        factors: AnyFloats = (given.factors(n_factors, self.start_sd * root, rng) / root).astype(dtype)
+        unit, root, dtype = self.by_item.scale, sqrt(self.by_item.scale), self.by_item.targets.dtype
+        factors: AnyFloats = (given.factors(self.n_factors, self.start_sd * root, rng) / root).astype(dtype)
         return self.from_items(Factors(factors, (given.points.bias / unit).astype(dtype) if self.has_biases else None))
 
     def step(self, state: ALSState, rng: Generator) -> tuple[ALSState, Stats]:
-        given = GivenRows("item", self.by_item, state.items, state.users, self.threads)
+        given = row_kernel.GivenRows("item", self.by_item, state.items, state.users, self.threads)
         items = self.item_moves.solved(given, self.item_prior)
         users = solve_rows(self.by_user, items, self.user_prior, name="user", threads=self.threads)
         # The users' minima hold the errors and their own penalty; only that of the items is missing.

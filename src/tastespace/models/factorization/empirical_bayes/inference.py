@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp
 from typing import Any
@@ -16,7 +16,7 @@ from tastespace.errors import ConvergenceWarning, warn
 from tastespace.inference.diagnosis import MAX_ERROR
 from tastespace.inference.drivers import Schedule, ascend, sample
 from tastespace.inference.samplers import stochastic_approximation as approximation
-from tastespace.inference.transition import NOISE, Stats, Trace
+from tastespace.inference.transition import HELD_OUT, NOISE, Stats, Trace
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.sweep import ALSState, AlternatingLeastSquares, Penalty, Strengths, Weighting
 from tastespace.models.factorization.empirical_bayes import sweep as sweeps
@@ -32,7 +32,7 @@ from tastespace.progress import Observer
 
 # Too weak rather than too strong: factors that are held down too much may vanish, and a precision that has nothing to
 # hold stays anywhere.
-START_SWEEPS, START_STRENGTH, FIRST_STRENGTH, START_SD = 5, 0.05, 0.02, 0.1
+START_SWEEPS, START_STRENGTH, FIRST_STRENGTH = 5, 0.05, 0.02
 TUNING_GAIN = 0.3  # of angles: how far a proposal that was accepted, or not, changes the logarithm of the next
 MIN_PRECISION, MAX_PRECISION = 1e-6, 1e6  # of precisions
 
@@ -54,7 +54,6 @@ class FactorEvidence:
     """
 
     sweep: sweeps.FactorSweep
-    weighting: Weighting
     coordinates: sweeps.Coordinates
     strengths: Strengths | None = None  # to begin with, in units of the ratings' standard deviation
     given: Start | None = None  # the items of another model, to begin from
@@ -67,9 +66,8 @@ class FactorEvidence:
         """The factors of a few sweeps of ALS, the noise that they leave, and the precisions of its strengths."""
         factors = self._start(rng)
         squares = float(squared_errors(self.sweep.observed.by_user, factors.users, factors.items).sum())
-        noise = (
-            min(max(len(self.sweep.observed) / squares, MIN_PRECISION), MAX_PRECISION) if squares > 0 else MAX_PRECISION
-        )
+        found = len(self.sweep.observed) / squares if squares > 0 else MAX_PRECISION
+        noise = min(max(found, MIN_PRECISION), MAX_PRECISION)
         strengths = self._usual(FIRST_STRENGTH) if self.strengths is None else self.strengths
         precisions = sweeps.Precisions.of_strengths(strengths, noise)
         return self.sweep.state(factors.users, factors.items, precisions), self.coordinates.logarithms(precisions)
@@ -80,33 +78,23 @@ class FactorEvidence:
         return self.sweep.moved(state, self.coordinates.precisions(logarithms), TUNING_GAIN, rng)
 
     def gradient(self, state: sweeps.FactorState, logarithms: DoubleArray) -> DoubleArray:
-        sizes, squares = self.sweep.sizes(), self.sweep.weighted_squares(state)
-        blocks = [(sizes.users, squares.users), (sizes.items, squares.items)]
-        if self.coordinates.is_tied:
-            blocks = [(sizes.users + sizes.items, squares.users + squares.items)]
-        if self.coordinates.has_biases:
-            blocks += [(sizes.user_bias, squares.user_bias), (sizes.item_bias, squares.item_bias)]
-        blocks.append((sizes.noise, squares.noise))
-        return np.array([self.slope(*block, exp(value)) for block, value in zip(blocks, logarithms, strict=True)])
+        sizes, squares = (
+            self.coordinates.values(of, of.users + of.items)
+            for of in (self.sweep.sizes(), self.sweep.weighted_squares(state))
+        )
+        return np.array(list(map(self.slope, sizes, squares, map(exp, logarithms))))
 
     def slope(self, size: float, squares: float, precision: float) -> float:
         """The slope by the logarithm of the precision of so many numbers, over its information."""
         return 1 - precision * squares / size
 
     def _usual(self, strength: float) -> Strengths:
-        return Strengths.tied(strength * (1.0 if self.weighting.per_rating else PLAIN))
+        return Strengths.tied(strength * (1.0 if self.sweep.weighting.per_rating else PLAIN))
 
     def _start(self, rng: Generator) -> ALSState:
-        sweep, penalty = self.sweep, Penalty(self._usual(START_STRENGTH), self.weighting)
-        ascent = AlternatingLeastSquares.over(
-            sweep.observed.by_user,
-            sweep.observed.by_item,
-            sweep.n_factors,
-            penalty,
-            biases=sweep.has_biases,
-            start_sd=START_SD,
-            threads=sweep.threads,
-        )
+        sweep, penalty = self.sweep, Penalty(self._usual(START_STRENGTH), self.sweep.weighting)
+        sides = sweep.observed.by_user, sweep.observed.by_item
+        ascent = AlternatingLeastSquares(*sides, sweep.n_factors, penalty, sweep.has_biases, sweep.threads)
         if self.given is not None:
             return ascent.from_model(self.given, rng)
         return ascend(ascent, None, rng, steps=START_SWEEPS)[0]
@@ -132,47 +120,27 @@ class EmpiricalFactorization:
     threads: int
 
     def infer(
-        self,
-        observed: Ratings,
-        rng: Generator,
-        observer: Observer,
-        held_out: Ratings | None = None,
-        given: Start | None = None,
+        self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None, given: Start | None
     ) -> EmpiricalPosterior:
         """Learn the precisions, then draw at them."""
         offset, scale = observed.mean, observed.standard_deviation or 1.0
-        by_user, by_item = (
-            RatingBlock.of(side, self.dtype, offset, scale) for side in (observed.by_user, observed.by_item)
-        )
-        sweep = sweeps.FactorSweep.bind(
-            Observations(by_user, by_item),
-            self.weighting,
-            self.n_factors,
-            has_biases=self.has_biases,
-            move=TRANSITIONS[self.settings.transition],
-            dtype=self.dtype,
-            threads=self.threads,
-        )
-        state, learning, precisions = self._learned(sweep, scale, given, rng, observer)
-        model = FactorModel(
-            self.n_factors,
-            self.has_biases,
-            Gaussian(precisions.noise),
-            offset=offset,
-            scale=scale,
-            dtype=self.dtype,
-        )
-        drawing = sweeps.DrawingSweep(sweep, precisions, state, scale)
-        return self._drawn(drawing, model, learning, observed, held_out, rng, observer)
+        sides = (RatingBlock.of(side, self.dtype, offset, scale) for side in (observed.by_user, observed.by_item))
+        rest = (self.weighting, self.n_factors, self.has_biases, TRANSITIONS[self.settings.transition], self.threads)
+        sweep = sweeps.FactorSweep(Observations(*sides), *rest)
+        drawing, learning = self._learned(sweep, scale, given, rng, observer)
+        noise = Gaussian(drawing.precisions.noise)
+        model = FactorModel(self.n_factors, self.has_biases, noise, offset=offset, scale=scale, dtype=self.dtype)
+        draws, trace = self._drawn(drawing, model, Watched.of(observed, held_out, model, rng), rng, observer)
+        return EmpiricalPosterior(draws=draws, units=model.likelihood.units(observed), trace=trace, learning=learning)
 
     def _learned(
         self, sweep: sweeps.FactorSweep, scale: float, given: Start | None, rng: Generator, observer: Observer
-    ) -> tuple[sweeps.FactorState, Learning, sweeps.Precisions]:
-        """Where the chain is, the path in units of the ratings, and the precisions in those of the model."""
+    ) -> tuple[sweeps.DrawingSweep, Learning]:
+        """What draws at the precisions found, from where the chain is, and the path in units of the ratings."""
         settings, coordinates = self.settings, sweeps.Coordinates(self.settings.tied, self.has_biases)
         start = settings.start
         strengths = None if start is None else Strengths(start / scale, start / scale, start, start)
-        evidence = FactorEvidence(sweep, self.weighting, coordinates, strengths, given)
+        evidence = FactorEvidence(sweep, coordinates, strengths, given)
         transition = approximation.StochasticApproximation(
             evidence, STEPS[settings.steps], float(np.log(MIN_PRECISION)), float(np.log(MAX_PRECISION))
         )
@@ -188,34 +156,28 @@ class EmpiricalFactorization:
                 f"regularisation='empirical-bayes:most_steps={2 * len(trace)}'",
                 ConvergenceWarning,
             )
-        found = approximation.averaged(trace, coordinates.names, WINDOW)
-        precisions = coordinates.precisions(np.log([found[name] for name in coordinates.names]))
+
+        def named(found: Mapping[str, float]) -> sweeps.Precisions:
+            return coordinates.precisions(np.log([found[name] for name in coordinates.names]))
+
+        precisions = named(approximation.averaged(trace, coordinates.names, WINDOW))
         if start is not None and sweep.taste_share(precisions) < VANISHED:
             warn(
                 f"nothing is left of the factors: from the start {start:g} they were held down so much that they could "
                 "not show what they are for; expected a weaker start, or none",
                 ConvergenceWarning,
             )
-        path = [
-            coordinates.precisions(np.log([stats[name] for name in coordinates.names])).in_ratings(scale).array()
-            for stats in trace
-        ]
-        return last.state, Learning(np.array(path), precisions.in_ratings(scale)), precisions
+        path = np.array([named(stats).in_ratings(scale).array() for stats in trace])
+        drawing = sweeps.DrawingSweep(sweep, precisions, last.state, scale)
+        return drawing, Learning(path, precisions.in_ratings(scale))
 
     def _drawn(
-        self,
-        drawing: sweeps.DrawingSweep,
-        model: FactorModel,
-        learning: Learning,
-        observed: Ratings,
-        held_out: Ratings | None,
-        rng: Generator,
-        observer: Observer,
-    ) -> EmpiricalPosterior:
+        self, drawing: sweeps.DrawingSweep, model: FactorModel, watched: Watched, rng: Generator, observer: Observer
+    ) -> tuple[ItemDraws, Trace]:
         """Draws at these precisions, from where the learning of them ended."""
-        schedule = Schedule(chains=1, warmup=0, draws=self.settings.draws)
-        watches = [Watch(Watched.of(observed, held_out, model, rng), schedule.warmup)]
-        kept = KeptItems(schedule, observed.n_items, self.n_factors + self.has_biases, np.float32)
+        schedule, n_items = Schedule(chains=1, warmup=0, draws=self.settings.draws), len(drawing.start.items.factors)
+        watches = [Watch(watched, schedule.warmup)]
+        kept = KeptItems(schedule, n_items, self.n_factors + self.has_biases, np.float32)
         chains = sample(
             drawing,
             rng,
@@ -223,7 +185,7 @@ class EmpiricalFactorization:
             keeps=kept.keepers,
             watches=watches,
             phase="drawing",
-            reported=("held-out rmse",),
+            reported=(HELD_OUT,),
             threads=1,
             observer=observer,
         )
@@ -239,12 +201,7 @@ class EmpiricalFactorization:
                 bias_precisions=weight * draws.new_items.bias_precisions,
             )
             draws = replace(draws, new_items=unrated, likelihood=WeightedUsers(weighting=self.weighting))
-        return EmpiricalPosterior(
-            draws=draws,
-            units=model.likelihood.units(observed),
-            trace=trace,
-            learning=learning,
-        )
+        return draws, trace
 
 
 def _say_if_inexact(trace: Trace) -> None:

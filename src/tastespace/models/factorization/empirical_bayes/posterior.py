@@ -2,12 +2,12 @@
 
 Kept draws under a prior that grows with the ratings of a row, as the penalty of ALS does: how users are folded in.
 
-A user of weight w has the precision w L before he rates anything. With his ratings k it is
+A user of weight w has the precision w L before rating anything. With their ratings k it is
 
     w L + alpha sum_k v_k v_k^T = w (L + (alpha / w) sum_k v_k v_k^T)
 
-so that his mean is that of the plain prior with the noise precision alpha / w, and his covariance is 1 / w times that
-one. Users of the same number of ratings are folded in together.
+so that their mean is that of the plain prior with the noise precision alpha / w, and their covariance is 1 / w times
+that one. Users of the same number of ratings are folded in together.
 """
 
 from __future__ import annotations
@@ -50,11 +50,7 @@ class Learning:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: the steps taken, the precisions, and the strengths that ALS would call them."""
-        return {
-            "steps": len(self.path),
-            "precisions": asdict(self.precisions),
-            "strengths": asdict(self.strengths),
-        }
+        return {"steps": len(self.path), "precisions": asdict(self.precisions), "strengths": asdict(self.strengths)}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {PATH: self.path, LEARNED: self.precisions.array()}

@@ -7,24 +7,24 @@ more than 60 of Gibbs draws alone, and a mirrored sweep is the cheaper one (docs
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass, replace
+from functools import cached_property
 from math import log, pi, sqrt
-from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
 from tastespace.arrays import AnyFloats, DoubleArray
 from tastespace.inference.transition import ACCEPTANCE, LOG_JOINT, NOISE, Stats
-from tastespace.models.factorization.als.sweep import Strengths, Weighting
+from tastespace.models.factorization.als.sweep import Penalty, Strengths, Weighting
 from tastespace.models.factorization.empirical_bayes.settings import Conditional, GibbsMove, MovedRows, RowMove
 from tastespace.models.factorization.gibbs.sweep import GibbsState
 from tastespace.models.factorization.likelihoods.base import Noise, Observations, squared_errors
 from tastespace.models.factorization.priors.normal_wishart import NormalPopulation
-from tastespace.models.factorization.rows import Factors, RowPrior, sum_of_rows
+from tastespace.models.factorization.rows import Factors, sum_of_rows
 
 
 @dataclass(frozen=True)
-class Precisions:
+class Precisions(Strengths):
     """The hyper-parameters that empirical Bayes learns: one precision a block, 0 for biases where there are none.
 
         u_i ~ N(0, 1/(lam_u w_i)),  v_j ~ N(0, 1/(lam_v w_j)),  c_i ~ N(0, 1/(lam_c w_i)),  d_j ~ N(0, 1/(lam_d w_j))
@@ -36,17 +36,12 @@ class Precisions:
     of the ratings.
     """
 
-    users: float
-    items: float
-    user_bias: float
-    item_bias: float
     noise: float
 
     @classmethod
     def of_strengths(cls, strengths: Strengths, noise: float) -> Precisions:
         """Those that make ALS with these strengths the most probable point, in the same units."""
-        users, items, user_bias, item_bias = (noise * strength for strength in astuple(strengths))
-        return cls(users, items, user_bias, item_bias, noise)
+        return cls(*(noise * strength for strength in (*astuple(strengths), 1.0)))
 
     @property
     def factors(self) -> float:
@@ -56,18 +51,12 @@ class Precisions:
     @property
     def strengths(self) -> Strengths:
         """The strengths that ALS would have, in the same units."""
-        blocks = (self.users, self.items, self.user_bias, self.item_bias)
-        return Strengths(*(block / self.noise for block in blocks))
+        return Strengths(*(block / self.noise for block in astuple(self)[:-1]))
 
     def in_ratings(self, scale: float) -> Precisions:
         """In units of ratings, from those of their standard deviation."""
-        return Precisions(
-            self.users / scale,
-            self.items / scale,
-            self.user_bias / scale**2,
-            self.item_bias / scale**2,
-            self.noise / scale**2,
-        )
+        units = (scale, scale, scale**2, scale**2, scale**2)
+        return Precisions(*(value / unit for value, unit in zip(astuple(self), units, strict=True)))
 
     def array(self) -> DoubleArray:
         return np.array(astuple(self))
@@ -89,10 +78,13 @@ class Coordinates:
         factors = ("factors",) if self.is_tied else ("users", "items")
         return (*factors, *(("user bias", "item bias") if self.has_biases else ()), "noise")
 
+    def values(self, of: Precisions, tied: float) -> list[float]:
+        """One number a name; `tied` is that of users and items together."""
+        factors = [tied] if self.is_tied else [of.users, of.items]
+        return [*factors, *([of.user_bias, of.item_bias] if self.has_biases else []), of.noise]
+
     def logarithms(self, precisions: Precisions) -> DoubleArray:
-        values = [precisions.factors] if self.is_tied else [precisions.users, precisions.items]
-        values += [precisions.user_bias, precisions.item_bias] if self.has_biases else []
-        return np.log([*values, precisions.noise])
+        return np.log(self.values(precisions, precisions.factors))
 
     def precisions(self, logarithms: DoubleArray) -> Precisions:
         values = np.exp(logarithms).tolist()
@@ -119,36 +111,20 @@ class FactorSweep:
     """Users given items, then items given users."""
 
     observed: Observations
-    user_weights: AnyFloats
-    item_weights: AnyFloats
+    weighting: Weighting
     n_factors: int
     has_biases: bool
     move: RowMove
-    dtype: Any = np.float32
-    threads: int = 1
+    threads: int
 
-    @classmethod
-    def bind(
-        cls,
-        observed: Observations,
-        weighting: Weighting,
-        n_factors: int,
-        *,
-        has_biases: bool,
-        move: RowMove,
-        dtype: Any,
-        threads: int,
-    ) -> FactorSweep:
-        counts = (np.diff(side.offsets) for side in (observed.by_user, observed.by_item))
-        of_users, of_items = (weighting.of(of_side).astype(dtype) for of_side in counts)
-        return cls(observed, of_users, of_items, n_factors, has_biases, move, dtype, threads)
-
-    def priors(self, precisions: Precisions) -> tuple[RowPrior, RowPrior]:
-        """The priors of users and of items."""
-        return (
-            self._prior(precisions.users, precisions.user_bias, self.user_weights),
-            self._prior(precisions.items, precisions.item_bias, self.item_weights),
+    @cached_property
+    def weights(self) -> tuple[AnyFloats, AnyFloats]:
+        """Those of the rows of users and of items."""
+        by_user, by_item = (
+            self.weighting.of(np.diff(side.offsets)).astype(side.targets.dtype)
+            for side in (self.observed.by_user, self.observed.by_item)
         )
+        return by_user, by_item
 
     def state(self, users: Factors, items: Factors, precisions: Precisions) -> FactorState:
         """These points, as a state."""
@@ -162,8 +138,10 @@ class FactorSweep:
         """Both sides, one after the other; every other time draws are mirrored."""
         if state.mirrors_next:
             return self.mirrored(state, precisions), {}
-        users = self.move.moved(self._users_given(state.items, precisions), state.users, state.user_angles, gain, rng)
-        items = self.move.moved(self._items_given(users.points, precisions), state.items, state.item_angles, gain, rng)
+        given = self._given("user", state.items, precisions)
+        users = self.move.moved(given, state.users, state.user_angles, gain, rng)
+        given = self._given("item", users.points, precisions)
+        items = self.move.moved(given, state.items, state.item_angles, gain, rng)
         after = replace(
             self._at(state, precisions),
             users=users.points,
@@ -181,25 +159,22 @@ class FactorSweep:
         A normal distribution is symmetric about its mean, so that this leaves the posterior alone (Adler 1981). Where
         draws creep from one to the next, mirror images go far; and what chance put into two of them nearly cancels.
         """
-        users = self._mirror(self._users_given(state.items, precisions), state.users)
-        items = self._mirror(self._items_given(users, precisions), state.items)
+        users = self._mirror(self._given("user", state.items, precisions), state.users)
+        items = self._mirror(self._given("item", users, precisions), state.items)
         # The density is the same, so that errors have what the prior has lost.
         change = self._energy(users, items, precisions) - self._energy(state.users, state.items, precisions)
         squares = state.squares - 2 * change / precisions.noise
         return replace(self._at(state, precisions), users=users, items=items, squares=squares, mirrors_next=False)
 
     def _mirror(self, given: Conditional, rows: Factors) -> Factors:
-        mean = given.solve().points
-        bias = 2 * mean.bias - rows.bias if mean.bias is not None and rows.bias is not None else None
-        return Factors(2 * mean.factors - rows.factors, bias)
+        return given.solve().points.each(lambda mean, now: 2 * mean - now, rows)
 
-    def _users_given(self, items: Factors, precisions: Precisions) -> Conditional:
-        prior, _ = self.priors(precisions)
-        return Conditional(self.observed.by_user, items, prior, precisions.noise, "user", self.threads)
-
-    def _items_given(self, users: Factors, precisions: Precisions) -> Conditional:
-        _, prior = self.priors(precisions)
-        return Conditional(self.observed.by_item, users, prior, precisions.noise, "item", self.threads)
+    def _given(self, name: str, other: Factors, precisions: Precisions) -> Conditional:
+        """What users or items depend on."""
+        side = self.observed.by_user if name == "user" else self.observed.by_item
+        penalty, counts = Penalty(precisions, self.weighting), np.diff(side.offsets)
+        prior = penalty.prior(f"{name}s", self.n_factors, counts, side.targets.dtype)
+        return Conditional(side, other, prior, precisions.noise, name, self.threads)
 
     def _at(self, state: FactorState, precisions: Precisions) -> FactorState:
         """The same points, under these precisions."""
@@ -208,24 +183,24 @@ class FactorSweep:
 
     def weighted_squares(self, state: FactorState) -> Precisions:
         """Sums over rows of w |x|^2 and of w c^2, and of squared errors: what each precision is about."""
-        users, user_bias = weighted_squares(state.users, self.user_weights)
-        items, item_bias = weighted_squares(state.items, self.item_weights)
-        return Precisions(users, items, user_bias, item_bias, state.squares)
+        return Precisions(*(*astuple(self._weighted_squares(state.users, state.items)), state.squares))
+
+    def _weighted_squares(self, users: Factors, items: Factors) -> Strengths:
+        of_users, of_items = map(weighted_squares, (users, items), self.weights)
+        return Strengths(of_users[0], of_items[0], of_users[1], of_items[1])
 
     def sizes(self) -> Precisions:
         """How many numbers each precision is about."""
-        users, items = len(self.user_weights), len(self.item_weights)
-        biases = int(self.has_biases)
-        return Precisions(
-            users * self.n_factors, items * self.n_factors, users * biases, items * biases, len(self.observed)
-        )
+        users, items = map(len, self.weights)
+        width, biases = self.n_factors, int(self.has_biases)
+        return Precisions(users * width, items * width, users * biases, items * biases, len(self.observed))
 
     def taste_share(self, precisions: Precisions) -> float:
         """How much u . v varies over ratings of the prior, as a share of the noise."""
-        users, items = self.observed.by_user, self.observed.by_item
+        sides = (self.observed.by_user, self.observed.by_item)
         spreads = [
             float(np.average(1 / weights, weights=np.diff(side.offsets)))
-            for side, weights in ((users, self.user_weights), (items, self.item_weights))
+            for side, weights in zip(sides, self.weights, strict=True)
         ]
         return self.n_factors * spreads[0] * spreads[1] / precisions.factors**2 * precisions.noise
 
@@ -234,10 +209,8 @@ class FactorSweep:
         noise, width = precisions.noise, self.n_factors
         density = len(self.observed) * log(noise / (2 * pi)) / 2 - noise * state.squares / 2
         density -= self._energy(state.users, state.items, precisions)
-        for weights, of_factors, of_bias in (
-            (self.user_weights, precisions.users, precisions.user_bias),
-            (self.item_weights, precisions.items, precisions.item_bias),
-        ):
+        sides = (precisions.users, precisions.user_bias), (precisions.items, precisions.item_bias)
+        for weights, (of_factors, of_bias) in zip(self.weights, sides, strict=True):
             n, logs = len(weights), float(np.log(weights.astype(np.float64)).sum())
             density += width * (logs + n * log(of_factors / (2 * pi))) / 2
             density += (logs + n * log(of_bias / (2 * pi))) / 2 if of_bias else 0.0
@@ -245,21 +218,9 @@ class FactorSweep:
 
     def _energy(self, users: Factors, items: Factors, precisions: Precisions) -> float:
         """The energy of the prior: 1/2 sum over rows of w (lam |x|^2 + lam_bias c^2)."""
-        of_users, of_items = weighted_squares(users, self.user_weights), weighted_squares(items, self.item_weights)
-        return 0.5 * (
-            precisions.users * of_users[0]
-            + precisions.user_bias * of_users[1]
-            + precisions.items * of_items[0]
-            + precisions.item_bias * of_items[1]
-        )
-
-    def _prior(self, factors: float, bias: float, weights: AnyFloats) -> RowPrior:
-        return RowPrior(
-            precision=(factors * np.eye(self.n_factors)).astype(self.dtype),
-            linear=np.zeros((1, self.n_factors), self.dtype),
-            bias_precision=bias,
-            scale=weights,
-        )
+        squares = self._weighted_squares(users, items)
+        of_users = precisions.users * squares.users + precisions.user_bias * squares.user_bias
+        return 0.5 * (of_users + precisions.items * squares.items + precisions.item_bias * squares.item_bias)
 
     def _populations(self, precisions: Precisions) -> tuple[NormalPopulation, NormalPopulation]:
         centre, round_ = np.zeros(self.n_factors), np.eye(self.n_factors)

@@ -368,14 +368,13 @@ class BPMF(Recommender):
 
     def erratic_users(self, n: int = 10) -> Noisiness:
         """The users whose ratings are hardest to foresee, most erratic first; needs `likelihood="heteroscedastic"`."""
-        noise, ratings = self._noise_of("user", "erratic_users", n), self.ratings_
-        return Noisiness.of("user", ratings.users.ids, None, ratings.by_user.counts, noise, n)
+        noise = self._noise_of("user", "erratic_users", n)
+        return Noisiness.of("user", self.ratings_, noise, n)
 
     def divisive_items(self, n: int = 10) -> Noisiness:
         """The items whose ratings are hardest to foresee, most divisive first; needs `likelihood="heteroscedastic"`."""
-        noise, ratings = self._noise_of("item", "divisive_items", n), self.ratings_
-        titles = None if ratings.item_titles is None else ratings.title_of(np.arange(ratings.n_items, dtype=np.int32))
-        return Noisiness.of("item", ratings.items.ids, titles, ratings.by_item.counts, noise, n)
+        noise = self._noise_of("item", "divisive_items", n)
+        return Noisiness.of("item", self.ratings_, noise, n)
 
     def _noise_of(self, side: Axis, asked: str, n: int) -> FloatMatrix:
         """The noise of each user or item, where it differs."""

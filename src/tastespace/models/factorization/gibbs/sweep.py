@@ -161,14 +161,7 @@ class GibbsSweep:
         penalty = Penalty(strengths, WEIGHTINGS["blended"])
         by_user, by_item = (model.likelihood.start(side) for side in (self.observed.by_user, self.observed.by_item))
         return AlternatingLeastSquares(
-            by_user=by_user,
-            by_item=by_item,
-            user_prior=penalty.prior("users", model.n_factors, np.diff(by_user.offsets), model.dtype),
-            item_prior=penalty.prior("items", model.n_factors, np.diff(by_item.offsets), model.dtype),
-            has_biases=model.has_biases,
-            start_sd=START_SD,
-            threads=self.threads,
-            item_moves=model.item_moves,
+            by_user, by_item, model.n_factors, penalty, model.has_biases, self.threads, START_SD, model.item_moves
         )
 
     def _settled(self, of_users: FactorPrior, of_items: FactorPrior, rng: Generator) -> GibbsState:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -32,6 +33,7 @@ from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior,
 
 Growth = Literal["log", "linear", "none"]
 GROWTHS: tuple[Growth, ...] = get_args(Growth)
+GROWTH_FUNCTIONS: dict[Growth, np.ufunc] = {"log": np.log1p, "linear": np.positive, "none": np.sign}
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,7 @@ class Confidence:
 
     def beyond_one(self, counts: NDArray[Any]) -> FloatArray:
         """strength * f(count), one a cell; 0 for a count of 0, which is no choice."""
-        values = np.asarray(counts, np.float64)
-        if self.growth == "log":
-            values = np.log1p(values)
-        elif self.growth == "none":
-            values = np.sign(values)
+        values: DoubleArray = GROWTH_FUNCTIONS[self.growth](np.asarray(counts, np.float64))
         with np.errstate(over="ignore"):  # The caller says what is too much.
             return (self.strength * values).astype(np.float32)
 
@@ -233,33 +231,28 @@ class ImplicitState:
 class AlternatingChoices:
     """One sweep: items given users, then users given items, so that users end where a fold-in would put them."""
 
-    by_user: Chosen
-    by_item: Chosen
-    user_ridge: FloatArray
-    item_ridge: FloatArray
+    observed: Ratings
+    confidence: Confidence
+    ridge: Ridge
     n_factors: int
     has_biases: bool
     solver: Solver
     steps: int
     threads: int
 
-    @classmethod
-    def bind(
-        cls,
-        observed: Ratings,
-        confidence: Confidence,
-        ridge: Ridge,
-        *,
-        n_factors: int,
-        biases: bool,
-        solver: Solver,
-        steps: int,
-        threads: int,
-    ) -> AlternatingChoices:
-        """The transition for these ratings."""
-        by_user, by_item = Chosen.of(observed.by_user, confidence), Chosen.of(observed.by_item, confidence)
-        ridges = ridge.of(by_user, observed.n_items), ridge.of(by_item, observed.n_users)
-        return cls(by_user, by_item, *ridges, n_factors, biases, solver, steps, threads)
+    @cached_property
+    def by_user(self) -> Chosen:
+        return Chosen.of(self.observed.by_user, self.confidence)
+
+    @cached_property
+    def by_item(self) -> Chosen:
+        return Chosen.of(self.observed.by_item, self.confidence)
+
+    @cached_property
+    def ridges(self) -> tuple[FloatArray, FloatArray]:
+        """Those of users and of items."""
+        n_users, n_items = len(self.by_user), len(self.by_item)
+        return self.ridge.of(self.by_user, n_items), self.ridge.of(self.by_item, n_users)
 
     def init(self, rng: Generator) -> ImplicitState:
         """Small factors above 0, no biases."""
@@ -284,13 +277,15 @@ class AlternatingChoices:
         return state, {"loss": loss}
 
     def moved(self, state: ImplicitState) -> ImplicitState:
-        items = self._rows(self.by_item, state.users, self.item_ridge, state.items)
-        return ImplicitState(self._rows(self.by_user, items, self.user_ridge, state.users), items)
+        of_users, of_items = self.ridges
+        items = self._rows(self.by_item, state.users, of_items, state.items)
+        return ImplicitState(self._rows(self.by_user, items, of_users, state.users), items)
 
     def loss(self, state: ImplicitState) -> float:
         """E."""
         of_cells = errors(self.by_user, state.users, state.items, self.has_biases, self.threads)
-        return 0.5 * (of_cells + held_back(state.users, self.user_ridge) + held_back(state.items, self.item_ridge))
+        of_users, of_items = map(held_back, (state.users, state.items), self.ridges)
+        return 0.5 * (of_cells + of_users + of_items)
 
     def _rows(self, chosen: Chosen, other: FloatMatrix, ridge: FloatArray, start: FloatMatrix) -> FloatMatrix:
         others = Others.of(other, self.has_biases, self.threads)

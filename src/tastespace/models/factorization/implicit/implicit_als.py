@@ -10,23 +10,15 @@ import numpy as np
 from numpy.random import Generator
 
 from tastespace import threads
-from tastespace.arrays import DoubleArray
+from tastespace.arrays import DoubleArray, FloatMatrix
 from tastespace.data.ratings import Ratings
 from tastespace.inference.drivers import ascend, small_change
 from tastespace.models.base.parameters import MANY_FACTORS, Range, cells, check_int, check_number
 from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
-from tastespace.models.factorization.implicit.cells import (
-    AlternatingChoices,
-    Confidence,
-    Growth,
-    ImplicitState,
-    Ridge,
-    Solver,
-    scores_of,
-)
+from tastespace.models.factorization.implicit import cells as one_class
 from tastespace.models.factorization.implicit.search import RIDGES, STRENGTHS, Settings, search_settings, unit_of
-from tastespace.models.factorization.likelihoods.base import Units
+from tastespace.models.factorization.likelihoods.base import ServedLikelihood, Units
 from tastespace.models.factorization.likelihoods.confidence_cells import ConfidenceCells, matched_variance
 from tastespace.models.implicit_feedback import OneClass
 from tastespace.progress import Observer
@@ -54,10 +46,10 @@ class ImplicitALS(OneClass):
     n_factors: int = 64
     regularisation: float | Literal["auto"] = "auto"
     strength: float | Literal["auto"] = "auto"
-    growth: Growth = "log"
+    growth: one_class.Growth = "log"
     weighting: Literal["plain", "weighted"] = "weighted"
     biases: bool = False
-    solver: Solver = "conjugate"
+    solver: one_class.Solver = "conjugate"
     steps: int = 3
     sweeps: int = 15
     tolerance: float = 1e-4
@@ -82,16 +74,12 @@ class ImplicitALS(OneClass):
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> DrawsPosterior:
-        self.require_choices(observed)
+        self.check_ratings(observed)
         with threads.one_blas_thread():
-            return self._inferred(observed, rng, observer)
-
-    def _inferred(self, observed: Ratings, rng: Generator, observer: Observer) -> DrawsPosterior:
-        settings = self._settings(observed, rng, observer)
-        transition = self._bind(observed, settings.strength, settings.ridge, self.n_factors)
-        stop = small_change("loss", self.tolerance)
-        state, trace = ascend(transition, None, rng, steps=self.sweeps, stop=stop, observer=observer)
-        return self._concluded(transition, state, settings, np.array([stats["loss"] for stats in trace]))
+            transition = self._bind(observed, self._settings(observed, rng, observer), self.n_factors)
+            stop = small_change("loss", self.tolerance)
+            state, trace = ascend(transition, None, rng, steps=self.sweeps, stop=stop, observer=observer)
+            return self._concluded(transition, state, np.array([stats["loss"] for stats in trace]))
 
     @property
     def strength_(self) -> float:
@@ -119,38 +107,28 @@ class ImplicitALS(OneClass):
             return Settings(strengths[0], ridges[0])
         return search_settings(observed, self._bind, strengths, ridges, self.n_factors, rng, observer)
 
-    def _bind(self, observed: Ratings, strength: float, ridge: float, n_factors: int) -> AlternatingChoices:
-        return AlternatingChoices.bind(
-            observed,
-            Confidence(strength, self.growth),
-            self._ridge(ridge),
-            n_factors=n_factors,
-            biases=self.biases,
-            solver=self.solver,
-            steps=self.steps,
-            threads=threads.resolve(self.threads),
-        )
-
-    def _ridge(self, strength: float) -> Ridge:
-        return Ridge(strength, self.weighting == "weighted")
+    def _bind(self, observed: Ratings, settings: Settings, n_factors: int) -> one_class.AlternatingChoices:
+        confidence = one_class.Confidence(settings.strength, self.growth)
+        ridge, n_threads = one_class.Ridge(settings.ridge, self.weighting == "weighted"), threads.resolve(self.threads)
+        rest = (n_factors, self.biases, self.solver, self.steps, n_threads)
+        return one_class.AlternatingChoices(observed, confidence, ridge, *rest)
 
     def _concluded(
-        self, transition: AlternatingChoices, state: ImplicitState, settings: Settings, losses: DoubleArray
+        self, transition: one_class.AlternatingChoices, state: one_class.ImplicitState, losses: DoubleArray
     ) -> DrawsPosterior:
-        confidence, ridge = Confidence(settings.strength, self.growth), self._ridge(settings.ridge)
+        confidence, ridge = transition.confidence, transition.ridge
         users = Populations.of_rows(state.users, self.biases)
         variance = matched_variance(users, state.items, self.biases, ridge.strength)
-        scores = scores_of(transition.by_user, state.users, state.items, self.biases, transition.threads)
-        return DrawsPosterior(
-            draws=ItemDraws(
-                items=state.items[:, None, :],
-                users=users,
-                new_items=Populations.of_rows(state.items, self.biases),
-                alpha=np.array([1 / variance]),
-                has_biases=self.biases,
-                offset=0.0,
-                scale=1.0,
-                likelihood=ConfidenceCells(state.items, self.biases, confidence, ridge, variance, losses),
-            ),
-            units=Units(0.0, 1.0, None, float(scores.mean(dtype=np.float64))),
-        )
+        scores = one_class.scores_of(transition.by_user, state.users, state.items, self.biases, transition.threads)
+        likelihood = ConfidenceCells(state.items, self.biases, confidence, ridge, variance, losses)
+        units = Units(0.0, 1.0, None, float(scores.mean(dtype=np.float64)))
+        return one_draw(users, state.items, 1 / variance, self.biases, likelihood, units)
+
+
+def one_draw(
+    users: Populations, items: FloatMatrix, alpha: float, has_biases: bool, likelihood: ServedLikelihood, units: Units
+) -> DrawsPosterior:
+    """Certain items, rows of factors and, last, biases, as a posterior: one draw of them, in units of their scores."""
+    new_items = Populations.of_rows(items, has_biases)
+    draws = ItemDraws(items[:, None, :], users, new_items, np.array([alpha]), has_biases, 0.0, 1.0, likelihood)
+    return DrawsPosterior(draws, units)

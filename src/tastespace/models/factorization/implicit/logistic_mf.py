@@ -15,13 +15,14 @@ was before, and draws from a stream of its own: so rows can be moved in any orde
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 
 import numpy as np
 from numpy.random import Generator
 
 from tastespace import _native, threads
-from tastespace.arrays import DoubleArray, FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
+from tastespace.arrays import FloatArray, FloatMatrix, IntArray, OffsetArray, contiguous
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import NonFiniteStateError
@@ -29,12 +30,14 @@ from tastespace.inference.drivers import ascend
 from tastespace.inference.transition import Stats
 from tastespace.lazy import special
 from tastespace.models.base.parameters import MANY_FACTORS, Range, check_int, check_number
-from tastespace.models.factorization.gibbs.item_draws import ItemDraws, Populations
+from tastespace.models.factorization.gibbs.item_draws import Populations
 from tastespace.models.factorization.gibbs.posterior import DrawsPosterior
 from tastespace.models.factorization.implicit.cells import Confidence, Growth
+from tastespace.models.factorization.implicit.implicit_als import one_draw
 from tastespace.models.factorization.implicit.negatives import Drawing, Law, Panel, Unchosen
 from tastespace.models.factorization.likelihoods.base import Units
 from tastespace.models.factorization.likelihoods.logistic import LogisticPanel, NegativeWeight
+from tastespace.models.factorization.rows import Factors
 from tastespace.models.implicit_feedback import OneClass
 from tastespace.progress import Observer
 
@@ -65,28 +68,22 @@ class Shown:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """One side: factors, biases if there are any, and the squares of all gradients so far."""
+    """One side: where it is, and the squares of all gradients so far."""
 
-    factors: FloatMatrix
-    bias: FloatArray | None
-    squares: FloatMatrix
-    bias_squares: FloatArray | None
+    at: Factors
+    squares: Factors
 
     @classmethod
     def start(cls, n: int, n_factors: int, has_biases: bool, rng: Generator) -> Rows:
         """Small random factors, no biases."""
         factors = np.float32(START_SD) * rng.standard_normal((n, n_factors), np.float32)
-        nothing = np.zeros(n, np.float32) if has_biases else None
-        return cls(factors, nothing, np.zeros_like(factors), nothing)
-
-    def copied(self) -> Rows:
-        bias = None if self.bias is None else self.bias.copy()
-        bias_squares = None if self.bias_squares is None else self.bias_squares.copy()
-        return Rows(self.factors.copy(), bias, self.squares.copy(), bias_squares)
+        at = Factors(factors, np.zeros(n, np.float32) if has_biases else None)
+        return cls(at, at.each(np.zeros_like))
 
     def points(self) -> FloatMatrix:
         """Rows of factors and, last, the bias, if there is one."""
-        return self.factors if self.bias is None else np.hstack([self.factors, self.bias[:, None]])
+        factors, bias = self.at.factors, self.at.bias
+        return np.asarray(factors if bias is None else np.hstack([factors, bias[:, None]]), np.float32)
 
     def squared(self) -> float:
         """The sum of the squares of all numbers."""
@@ -105,35 +102,27 @@ class LogisticState:
 class LogisticDescent:
     """One epoch: items given users, then users given items."""
 
-    by_user: Shown
-    by_item: Shown
-    offset: float  # g
+    observed: Ratings
+    confidence: Confidence
+    unchosen: Unchosen
     ridge: float  # l
     rate: float
     n_factors: int
     has_biases: bool
     threads: int
 
-    @classmethod
-    def bind(
-        cls,
-        observed: Ratings,
-        confidence: Confidence,
-        unchosen: Unchosen,
-        *,
-        ridge: float,
-        rate: float,
-        n_factors: int,
-        biases: bool,
-        threads: int,
-    ) -> LogisticDescent:
-        """The transition for these choices."""
-        of_users, of_items = unchosen.drawings()
-        by_user = Shown.of(observed.by_user, confidence, of_users)
-        by_item = Shown.of(observed.by_item, confidence, of_items)
-        chosen = float(by_user.weights.sum(dtype=np.float64))
-        offset = float(np.log(chosen / unchosen.n_draws))
-        return cls(by_user, by_item, offset, ridge, rate, n_factors, biases, threads)
+    @cached_property
+    def by_user(self) -> Shown:
+        return Shown.of(self.observed.by_user, self.confidence, self.unchosen.drawings[0])
+
+    @cached_property
+    def by_item(self) -> Shown:
+        return Shown.of(self.observed.by_item, self.confidence, self.unchosen.drawings[1])
+
+    @cached_property
+    def offset(self) -> float:
+        """g."""
+        return float(np.log(float(self.by_user.weights.sum(dtype=np.float64)) / self.unchosen.n_draws))
 
     def init(self, rng: Generator) -> LogisticState:
         users = Rows.start(len(self.by_user), self.n_factors, self.has_biases, rng)
@@ -146,7 +135,11 @@ class LogisticDescent:
 
     def moved(self, shown: Shown, rows: Rows, other: Rows, key: int) -> tuple[Rows, float]:
         """One step of all rows, and E before it, as the cells drawn for the step have it."""
-        after, energies, drawing = rows.copied(), np.empty(len(shown)), shown.drawing
+        after, energies, drawing = (
+            Rows(rows.at.each(np.copy), rows.squares.each(np.copy)),
+            np.empty(len(shown)),
+            shown.drawing,
+        )
         _native.step_choices(
             offsets=shown.offsets,
             columns=shown.columns,
@@ -155,17 +148,17 @@ class LogisticDescent:
             row_weights=drawing.row_weights,
             column_weights=drawing.column_weights,
             table=drawing.chances.table,
-            other=other.factors,
-            other_bias=other.bias,
+            other=other.at.factors,
+            other_bias=other.at.bias,
             offset=self.offset,
             ridge=self.ridge,
             bias_ridge=self.ridge,
             rate=self.rate,
             key=key,
-            out=after.factors,
-            out_bias=after.bias,
-            squares=after.squares,
-            bias_squares=after.bias_squares,
+            out=after.at.factors,
+            out_bias=after.at.bias,
+            squares=after.squares.factors,
+            bias_squares=after.squares.bias,
             energies=energies,
             threads=self.threads,
         )
@@ -227,53 +220,29 @@ class LogisticMF(OneClass):
     def infer(
         self, observed: Ratings, rng: Generator, observer: Observer, held_out: Ratings | None = None
     ) -> DrawsPosterior:
-        self.require_choices(observed)
+        self.check_ratings(observed)
         confidence = Confidence(self.strength, self.growth)
         counts = (observed.by_user.counts, observed.by_item.counts)
         unchosen = Unchosen.of(self.negatives, self.n_negatives, *counts)
-        transition = LogisticDescent.bind(
-            observed,
-            confidence,
-            unchosen,
-            ridge=self.regularisation,
-            rate=self.learning_rate,
-            n_factors=self.n_factors,
-            biases=self.biases,
-            threads=threads.resolve(self.threads),
-        )
+        settings = (self.regularisation, self.learning_rate, self.n_factors, self.biases)
+        transition = LogisticDescent(observed, confidence, unchosen, *settings, threads.resolve(self.threads))
         state, trace = ascend(transition, None, rng, steps=self.epochs, phase="epoch", observer=observer)
         if not (isfinite(trace[-1]["loss"]) and isfinite(state.users.squared() + state.items.squared())):
             raise NonFiniteStateError(
                 f"after {len(trace)} epochs the loss is {trace[-1]['loss']}; expected finite numbers: take a smaller "
                 f"learning_rate (now {self.learning_rate:g}) or strength (now {self.strength:g})"
             )
-        panel = Panel.of(unchosen.by_item, unchosen.item_popularity, rng)
-        losses = np.array([stats["loss"] for stats in trace])
-        return self._concluded(state, transition.offset, unchosen, panel, losses)
-
-    def _concluded(
-        self, state: LogisticState, offset: float, unchosen: Unchosen, panel: Panel, losses: DoubleArray
-    ) -> DrawsPosterior:
-        a_user = unchosen.total / len(unchosen.by_user)
-        weight = NegativeWeight(0.0, a_user) if self.negatives == "weighted" else NegativeWeight(self.n_negatives, 0.0)
-        confidence, items = Confidence(self.strength, self.growth), state.items.points()
-        return DrawsPosterior(
-            draws=ItemDraws(
-                items=items[:, None, :],
-                users=Populations.of_rows(state.users.points(), self.biases),
-                new_items=Populations.of_rows(items, self.biases),
-                alpha=np.ones(1),
-                has_biases=self.biases,
-                offset=0.0,
-                scale=1.0,
-                likelihood=LogisticPanel(
-                    offset,
-                    confidence=confidence,
-                    ridge=self.regularisation,
-                    weight=weight,
-                    panel=panel,
-                    losses=losses,
-                ),
-            ),
-            units=Units(0.0, 1.0, np.array([0.0, 1.0]), float(special.expit(offset))),
+        offset, a_user = transition.offset, unchosen.total / len(unchosen.by_user)
+        likelihood = LogisticPanel(
+            offset,
+            confidence=confidence,
+            ridge=self.regularisation,
+            weight=NegativeWeight(0.0, a_user)
+            if self.negatives == "weighted"
+            else NegativeWeight(self.n_negatives, 0.0),
+            panel=Panel.of(unchosen.by_item, unchosen.item_popularity, rng),
+            losses=np.array([stats["loss"] for stats in trace]),
         )
+        units = Units(0.0, 1.0, np.array([0.0, 1.0]), float(special.expit(offset)))
+        users = Populations.of_rows(state.users.points(), self.biases)
+        return one_draw(users, state.items.points(), 1.0, self.biases, likelihood, units)

@@ -93,7 +93,6 @@ class Unchosen:
     """The weights of all cells: w_ij = total p_i q_j where something was not chosen."""
 
     law: Law
-    per_choice: int  # k
     total: float
     n_draws: float  # k n
     by_user: DoubleArray  # p
@@ -105,31 +104,25 @@ class Unchosen:
     def of(cls, law: Law, per_choice: int, user_counts: NDArray[Any], item_counts: NDArray[Any]) -> Unchosen:
         """The weights for users and items with so many choices."""
         n, n_cells = float(user_counts.sum()), len(user_counts) * len(item_counts)
-        even_users, even_items = even(len(user_counts)), even(len(item_counts))
-        popular = popularity(item_counts)
-        rest = (popularity(user_counts), popular)
-        total = per_choice * n
+        of_users, of_items = popularity(user_counts), popularity(item_counts)
+        total = n_draws = per_choice * n
+        by_user = Chances.of(user_counts).values
+        by_item = of_items if law == "popularity" else even(len(item_counts))
         if law == "weighted":
-            total *= n_cells / max(n_cells - n, 1.0)
-            return cls(law, per_choice, total, per_choice * n, even_users, even_items, *rest)
-        of_items = popular if law == "popularity" else even_items
-        return cls(law, per_choice, total, total, Chances.of(user_counts).values, of_items, *rest)
+            total, by_user = n_draws * (n_cells / max(n_cells - n, 1.0)), even(len(user_counts))
+        return cls(law, total, n_draws, by_user, by_item, of_users, of_items)
 
+    @cached_property
     def drawings(self) -> tuple[Drawing, Drawing]:
         """What users are shown of the items, and items of the users."""
-        sides = (
-            (self.by_user, self.by_item, self.item_popularity),
-            (self.by_item, self.by_user, self.user_popularity),
+        return (
+            self._drawing(self.by_user, self.by_item, self.item_popularity),
+            self._drawing(self.by_item, self.by_user, self.user_popularity),
         )
-        of_users, of_items = (
-            Drawing.of(self.n_draws * own, self.total * own, other, self.proposed(other, popular))
-            for own, other, popular in sides
-        )
-        return of_users, of_items
 
-    def proposed(self, law: DoubleArray, popular: DoubleArray) -> DoubleArray:
-        """How columns of a law are drawn."""
-        return np.asarray((law + popular) / 2) if self.law == "weighted" else law
+    def _drawing(self, own: DoubleArray, law: DoubleArray, popular: DoubleArray) -> Drawing:
+        proposed = np.asarray((law + popular) / 2) if self.law == "weighted" else law
+        return Drawing.of(self.n_draws * own, self.total * own, law, proposed)
 
 
 def popularity(counts: NDArray[Any]) -> DoubleArray:

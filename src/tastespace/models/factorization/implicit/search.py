@@ -30,8 +30,6 @@ TRIED_FACTORS, TRIED_SWEEPS = 32, 8
 VALIDATION_SHARE = 0.1
 MAX_SCORES = 30_000_000  # looked at for a measure: so many users are enough
 
-Bind = Callable[[Ratings, float, float, int], AlternatingChoices]  # of ratings, strength, ridge, factors
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -39,6 +37,9 @@ class Settings:
 
     strength: float
     ridge: float
+
+
+Bind = Callable[[Ratings, Settings, int], AlternatingChoices]  # of ratings, settings, factors
 
 
 def unit_of(observed: Ratings) -> float:
@@ -65,7 +66,7 @@ def search_settings(
     start_seed = int(rng.integers(1 << 63))
 
     def fit(settings: Settings, start: object) -> Trial[Settings, None]:
-        transition = bind(validation.train, settings.strength, settings.ridge, factors)
+        transition = bind(validation.train, settings, factors)
         # All from the same start: they are to be compared.
         state = transition.init(generator(start_seed))
         for _ in range(TRIED_SWEEPS):

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from functools import cached_property
 
 import numpy as np
 from numpy.random import Generator
 
-from tastespace.arrays import DoubleArray, FloatArray, IntArray
+from tastespace.arrays import DoubleArray, IntArray
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.inference.transition import Stats
+from tastespace.models.factorization.als.posterior import PointPosterior
 from tastespace.models.factorization.als.sweep import ALSState, AlternatingLeastSquares
 from tastespace.models.factorization.monotone import curves as curve_fits
-from tastespace.models.factorization.monotone.curves import fitted
 from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, row_scores, score_pairs, solve_rows
 
 
@@ -31,15 +31,6 @@ class CurveState:
     curves: DoubleArray  # curves x levels; the first is the shared one
     of_user: IntArray
     factors: tuple[ALSState, ...]
-
-
-class CurveRule(Protocol):
-    """How curves are shared among users."""
-
-    reassigns: ClassVar[bool]  # whether users may change from one curve to another
-
-    def curves(self, totals: DoubleArray, counts: DoubleArray, of_user: IntArray) -> DoubleArray:
-        """The table of curves, given the predictions summed up and counted by user and level."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,24 +48,17 @@ class CurvedRatings:
         cls, ratings: Ratings, transition: AlternatingLeastSquares, scale: curve_fits.Scale, mean: float
     ) -> CurvedRatings:
         by_user, by_item = ratings.by_user, ratings.by_item
-        transition = replace(
-            transition,
-            by_user=replace(transition.by_user, offset=mean),
-            by_item=replace(transition.by_item, offset=mean),
-        )
-        return cls(
-            transition, by_user.rows(), scale.places(by_user.values), by_item.columns, scale.places(by_item.values)
-        )
+        of_users, of_items = (replace(side, offset=mean) for side in (transition.by_user, transition.by_item))
+        transition = replace(transition, by_user=of_users, by_item=of_items)
+        user_places, item_places = scale.places(by_user.values), scale.places(by_item.values)
+        return cls(transition, by_user.rows(), user_places, by_item.columns, item_places)
 
     def on(self, curves: DoubleArray, of_user: IntArray) -> AlternatingLeastSquares:
         """Least squares of these ratings on these curves."""
-        by_item = curve_fits.values_at(curves, of_user[self.raters], self.item_places)
         side = self.transition.by_item
-        return replace(
-            self.transition,
-            by_user=self.by_user_on(curves, of_user),
-            by_item=replace(side, targets=by_item.astype(side.targets.dtype)),
-        )
+        targets = curve_fits.values_at(curves, of_user[self.raters], self.item_places).astype(side.targets.dtype)
+        by_item = replace(side, targets=targets)
+        return replace(self.transition, by_user=self.by_user_on(curves, of_user), by_item=by_item)
 
     def by_user_on(self, curves: DoubleArray, of_user: IntArray) -> RatingBlock:
         """The same ratings grouped by user alone."""
@@ -88,14 +72,12 @@ class Fold:
     """The ratings that factors are fitted to, and those that they predict."""
 
     fitted: CurvedRatings
-    user_rows: IntArray
-    item_rows: IntArray
-    places: curve_fits.Places
-    values: FloatArray
+    own: Ratings
+    places: curve_fits.Places  # of its own
 
     def predicted(self, users: Factors, items: Factors, mean: float, threads: int) -> DoubleArray:
         """The scores of this fold's own ratings."""
-        return score_pairs(users, self.user_rows, items, self.item_rows, mean, threads).astype(np.float64)
+        return score_pairs(users, self.own.user_rows, items, self.own.item_rows, mean, threads).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +89,7 @@ class CrossFit:
     counts: DoubleArray  # users x levels
     mean: float
     rating_range: tuple[float, float]
-    rule: CurveRule
+    rule: curve_fits.CurveRule
     threads: int
 
     def init(self, rng: Generator) -> CurveState:
@@ -134,9 +116,9 @@ class CrossFit:
         served = curve_fits.by_cluster(self.counts, state.of_user, len(state.curves))
         ratings, squares, n = curve_fits.ratings_of(state.curves, served, self.scale.levels), 0.0, 0
         for fold, scores in self._predictions(state):
-            rows = state.of_user[fold.user_rows]
+            rows = state.of_user[fold.own.user_rows]
             predicted = np.clip(curve_fits.inverted(state.curves, ratings, rows, scores), *self.rating_range)
-            squares += float(np.sum((predicted - fold.values) ** 2))
+            squares += float(np.sum((predicted - fold.own.values) ** 2))
             n += len(scores)
         return float(np.sqrt(squares / n))
 
@@ -148,29 +130,28 @@ class CrossFit:
         """The predictions summed up by user and level."""
         totals = np.zeros(self.counts.shape)
         for fold, scores in self._predictions(state):
-            totals += curve_fits.per_level(fold.user_rows, fold.places, scores, *self.counts.shape)
+            totals += curve_fits.per_level(fold.own.user_rows, fold.places, scores, *self.counts.shape)
         return totals
 
     def _change(self, before: CurveState, after: CurveState) -> float:
         """How far ratings have moved on their curves, as a share of the shared curve's spread."""
         moved = (after.curves[after.of_user] - before.curves[before.of_user]) ** 2
         mean = (self.counts * moved).sum() / self.counts.sum()
-        spread = float(np.ptp(self.scale.levels))
-        return float(np.sqrt(mean)) / spread
+        return float(np.sqrt(mean)) / float(np.ptp(self.scale.levels))
 
     def _reassigned(self, state: CurveState) -> IntArray:
         """The most suitable curve of each user, with their factors as each would have them."""
         n_users, average = len(self.counts), self.counts.sum(axis=0) / self.counts.sum()
         errors = np.empty((n_users, len(state.curves)))
         for curve in range(len(state.curves)):
-            chosen = np.full(n_users, curve, np.int32)
-            squares = np.zeros(n_users)
+            chosen, squares = np.full(n_users, curve, np.int32), np.zeros(n_users)
             for fold, factors in zip(self.folds, state.factors, strict=True):
                 side, prior = fold.fitted.by_user_on(state.curves, chosen), fold.fitted.transition.user_prior
                 users = solve_rows(side, factors.items, prior, name="user", threads=self.threads).points
                 scores = fold.predicted(users, factors.items, self.mean, self.threads)
-                wanted = curve_fits.values_at(state.curves, chosen[fold.user_rows], fold.places)
-                squares += np.bincount(fold.user_rows, (scores - wanted) ** 2, n_users)
+                rows = fold.own.user_rows
+                wanted = curve_fits.values_at(state.curves, chosen[rows], fold.places)
+                squares += np.bincount(rows, (scores - wanted) ** 2, n_users)
             errors[:, curve] = curve_fits.relative_errors(squares, state.curves[curve], self.counts, average)
         return curve_fits.best_curves(errors)
 
@@ -183,21 +164,31 @@ class Folding:
     """What the ratings of some users say of them: predictions of each rating from the others, given the items."""
 
     history: CSR
-    places: curve_fits.Places
-    counts: DoubleArray  # users x levels
-    items: Factors
-    prior: RowPrior
-    mean: float
+    scale: curve_fits.Scale
+    plain: PointPosterior
     folds: int
     threads: int
 
-    @property
+    @cached_property
     def rows(self) -> IntArray:
         return self.history.rows()
 
+    @cached_property
+    def places(self) -> curve_fits.Places:
+        return self.scale.places(self.history.values)
+
+    @cached_property
+    def counts(self) -> DoubleArray:
+        """users x levels"""
+        return self.scale.counts(self.rows, self.places, len(self.history))
+
+    @cached_property
+    def prior(self) -> RowPrior:
+        return self.plain.user_prior(self.history)
+
     def solve(self, targets: DoubleArray) -> Factors:
         """Users where these values of their ratings put them."""
-        return solve_rows(self._side(targets), self.items, self.prior, name="user", threads=self.threads).points
+        return self._solved(self._side(targets))
 
     def best_curves(self, curves: DoubleArray, average: DoubleArray) -> IntArray:
         """Which of these curves suits each user best; the first is the shared one."""
@@ -216,7 +207,7 @@ class Folding:
         for _ in range(ROUNDS):
             predicted = self._predicted(curve_fits.values_at(curves, rows, self.places))
             totals = curve_fits.per_level(rows, self.places, predicted, n_users, self.counts.shape[1])
-            curves = fitted(totals, self.counts, shared, pull)
+            curves = curve_fits.fitted(totals, self.counts, shared, pull)
         return curves
 
     def _predicted(self, targets: DoubleArray) -> DoubleArray:
@@ -227,16 +218,13 @@ class Folding:
         for fold in range(self.folds):
             is_out = fold_of == fold
             weights = None if self.folds == 1 else (~is_out).astype(side.targets.dtype)
-            points = solve_rows(
-                replace(side, weights=weights), self.items, self.prior, name="user", threads=self.threads
-            ).points
-            predicted[is_out] = row_scores(side, points, self.items, self.mean, self.threads)[is_out]
+            points = self._solved(replace(side, weights=weights))
+            predicted[is_out] = row_scores(side, points, self.plain.items, self.plain.mean, self.threads)[is_out]
         return predicted
 
     def _side(self, targets: DoubleArray) -> RatingBlock:
-        return RatingBlock(
-            self.history.offsets,
-            self.history.columns,
-            targets.astype(self.items.factors.dtype),
-            offset=self.mean,
-        )
+        targets = targets.astype(self.plain.items.factors.dtype)
+        return RatingBlock(self.history.offsets, self.history.columns, targets, offset=self.plain.mean)
+
+    def _solved(self, side: RatingBlock) -> Factors:
+        return solve_rows(side, self.plain.items, self.prior, name="user", threads=self.threads).points

@@ -246,7 +246,7 @@ def by_cluster(amounts: DoubleArray, cells: IntArray, n_clusters: int) -> Double
 def relative_errors(squares: DoubleArray, curve: DoubleArray, counts: DoubleArray, average: DoubleArray) -> DoubleArray:
     """How well one curve suits each user: their squared errors on it, in units of how far it spreads their ratings.
 
-    Without the unit the flattest curve would suit everybody. `average` are the shares of the levels.
+    Without the unit the flattest curve would suit all users. `average` are the shares of the levels.
     """
     weights = counts + FIRM * average
     _, spread = moments(np.broadcast_to(curve, weights.shape), weights)
@@ -277,15 +277,16 @@ class Straight:
     """Ratings as they are: where every fit begins."""
 
     levels: DoubleArray
-    reassigns: ClassVar[bool] = False
+    reassigns: ClassVar[bool] = False  # whether users may change from one curve to another
 
     def curves(self, totals: DoubleArray, counts: DoubleArray, of_user: IntArray) -> DoubleArray:
+        """The table of curves, given the predictions summed up and counted by user and level."""
         return self.levels[None]
 
 
 @dataclass(frozen=True, eq=False)
 class OneCurve(Straight):
-    """The same curve for everybody, with the mean and variance of the ratings."""
+    """The same curve for all, with the mean and variance of the ratings."""
 
     def curves(self, totals: DoubleArray, counts: DoubleArray, of_user: IntArray) -> DoubleArray:
         return fitted(totals.sum(axis=0, keepdims=True), counts.sum(axis=0, keepdims=True), self.levels, 0.0)
@@ -304,14 +305,15 @@ class CurvePerUser:
 
 
 @dataclass(frozen=True, eq=False)
-class CurvePerCluster:
-    """A curve for each cluster of users, after the shared one, which those keep whom no cluster suits better."""
+class CurvePerCluster(CurvePerUser):
+    """A curve for each cluster of users, after the shared one, which those keep who suit no cluster better."""
 
-    shared: DoubleArray
-    pull: float
     n_clusters: int
     reassigns: ClassVar[bool] = True
 
     def curves(self, totals: DoubleArray, counts: DoubleArray, of_user: IntArray) -> DoubleArray:
         totals, counts = (by_cluster(amounts, of_user, self.n_clusters + 1)[1:] for amounts in (totals, counts))
-        return np.vstack([self.shared, fitted(totals, counts, self.shared, self.pull)])
+        return super().curves(totals, counts, of_user)
+
+
+CurveRule = Straight | CurvePerUser  # how curves are shared among users

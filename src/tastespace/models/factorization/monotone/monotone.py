@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 from numpy.random import Generator
 
 from tastespace import threads
-from tastespace.arrays import DoubleArray, OffsetArray
+from tastespace.arrays import DoubleArray, IntArray, OffsetArray
 from tastespace.data.ratings import Ratings
 from tastespace.data.vocabulary import Ids
 from tastespace.inference.drivers import Stop, ascend, small_change
-from tastespace.inference.transition import Stats
+from tastespace.inference.transition import HELD_OUT, Stats
 from tastespace.models.base.parameters import FACTORS, Range, check_int, check_number, spread
 from tastespace.models.base.resuming import Start
 from tastespace.models.factorization.als.als import ALS
@@ -24,28 +24,18 @@ from tastespace.models.factorization.empirical_bayes.posterior import EmpiricalP
 from tastespace.models.factorization.empirical_bayes.settings import empirical_bayes_of
 from tastespace.models.factorization.held_out_search import MEANINGFUL, HeldOutSearch, Trial
 from tastespace.models.factorization.monotone import curves as curve_fits
-from tastespace.models.factorization.monotone.cross_fit import CrossFit, CurvedRatings, CurveRule, CurveState, Fold
-from tastespace.models.factorization.monotone.posterior import (
-    CurveBelief,
-    CurvePosterior,
-    CurveTable,
-    DrawnMonotonePosterior,
-    MonotonePosterior,
-    Way,
-)
+from tastespace.models.factorization.monotone import posterior as posteriors
+from tastespace.models.factorization.monotone.cross_fit import CrossFit, CurvedRatings, CurveState, Fold
+from tastespace.models.factorization.monotone.posterior import CurveTable, MonotonePosterior, Way
 from tastespace.progress import Observer, Progress
 from tastespace.randomness import derive
-from tastespace.tables import to_pandas
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from tastespace.tables import Tabular
 
 TYPICAL = 4  # groups that curves of single users are shown in
 
 
-@dataclass(frozen=True, eq=False)
-class CurveList:
+@dataclass(frozen=True, eq=False, repr=False)
+class CurveList(Tabular):
     """Curves with the levels that they have values at, the most used curve first.
 
     `values` are in units of ratings: a curve has the mean and variance of the ratings that it serves, as the shared
@@ -82,10 +72,6 @@ class CurveList:
             }
         )
 
-    def to_pandas(self) -> pd.DataFrame:
-        """The same table as a pandas frame."""
-        return to_pandas(self.to_polars())
-
     def __repr__(self) -> str:
         with pl.Config(tbl_rows=20, tbl_hide_dataframe_shape=True):
             noun = f"curve{'s' if len(self) != 1 else ''}"
@@ -106,19 +92,8 @@ def curves_of_clusters(table: CurveTable, rng: Generator) -> CurveList:
         values, ratings = table.curves, table.counts
     order = np.argsort(-n_users, kind="stable")
     order = order[n_users[order] > 0]
-    return CurveList(
-        "cluster",
-        pl.Series("cluster", range(1, len(order) + 1)),
-        n_users[order],
-        table.scale.levels,
-        values[order],
-        ratings[order],
-    )
-
-
-def curves_of_users(table: CurveTable, curves: DoubleArray, ids: pl.Series, ratings: DoubleArray) -> CurveList:
-    """The curve of each of these users."""
-    return CurveList("user", ids, np.ones(len(ids), np.int64), table.scale.levels, curves, ratings)
+    ids = pl.Series("cluster", range(1, len(order) + 1))
+    return CurveList("cluster", ids, n_users[order], table.scale.levels, values[order], ratings[order])
 
 
 N_CLUSTERS = (2, 3, 4, 6)  # what is tried
@@ -132,11 +107,6 @@ class Found:
     way: Way
     state: CurveState
     rmse: float
-    n_clusters: int = 0
-
-    @property
-    def name(self) -> str:
-        return f"{self.n_clusters} clusters" if self.way == "clusters" else self.way
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,10 +122,10 @@ class CurveSearch:
 
     def straight(self, start: CurveState | None = None) -> Found:
         """Ratings as they are: factors from chance, unless there is a start."""
-        state = self.cross_fit.init(self.rng) if start is None else start
         if start is None:
-            state = self._ascended(state, self.cross_fit.rule, small_change("loss", self.tolerance), "fold")
-        return self._found("one", state)
+            stop = small_change("loss", self.tolerance)
+            start = self._ascended(self.cross_fit.init(self.rng), self.cross_fit.rule, stop, "fold")
+        return self._found("one", start)
 
     def one(self, straight: Found) -> Found:
         """One curve for all."""
@@ -164,15 +134,9 @@ class CurveSearch:
 
     def per_user(self, one: Found) -> Found:
         """One each."""
-        shared = one.state.curves[0]
-        n_users = len(one.state.of_user)
-        start = replace(
-            one.state,
-            curves=np.repeat(shared[None], n_users + 1, axis=0),
-            of_user=np.arange(1, n_users + 1, dtype=np.int32),
-        )
-        rule = curve_fits.CurvePerUser(shared, self.pull)
-        return self._found("per-user", self._ascended(start, rule, is_steady, "a curve a user"))
+        own = np.arange(1, len(one.state.of_user) + 1, dtype=np.int32)
+        rule = curve_fits.CurvePerUser(one.state.curves[0], self.pull)
+        return self._found("per-user", self._ascended(_dealt(one.state, own), rule, is_steady, "a curve a user"))
 
     def clusters(self, per_user: Found, n_clusters: int) -> Found:
         """One a cluster; clusters without any users left are dropped."""
@@ -180,9 +144,7 @@ class CurveSearch:
         cells = curve_fits.grouped(curves[per_user.state.of_user], self.cross_fit.counts, n_clusters, self.rng)
         n_clusters = int(cells.max()) + 1
         rule = curve_fits.CurvePerCluster(curves[0], self.pull, n_clusters)
-        start = replace(
-            per_user.state, curves=np.repeat(curves[:1], n_clusters + 1, axis=0), of_user=(cells + 1).astype(np.int32)
-        )
+        start = _dealt(per_user.state, (cells + 1).astype(np.int32))
         state = self._ascended(start, rule, is_steady, f"{n_clusters} clusters")
         return self._found("clusters", _without_empty(state))
 
@@ -198,24 +160,24 @@ class CurveSearch:
         search.try_all([1, *N_CLUSTERS], patience=1, gain=MEANINGFUL)
         return search.best.fit
 
-    def _ascended(self, state: CurveState, rule: CurveRule, stop: Stop, phase: str) -> CurveState:
+    def _ascended(self, state: CurveState, rule: curve_fits.CurveRule, stop: Stop, phase: str) -> CurveState:
         transition = replace(self.cross_fit, rule=rule)
         return ascend(transition, state, self.rng, steps=self.sweeps, stop=stop, phase=phase, observer=self.observer)[0]
 
     def _found(self, way: Way, state: CurveState) -> Found:
-        found = Found(way, state, self.cross_fit.rmse(state), len(state.curves) - 1 if way == "clusters" else 0)
-        self.observer(Progress(f"searching curves: {found.name}", 1, 1, {"held-out rmse": found.rmse}))
-        return found
-
-
-def is_better(found: Found, than: Found) -> bool:
-    """Whether the one found is better by more than noise."""
-    return found.rmse < (1 - MEANINGFUL) * than.rmse
+        rmse, name = self.cross_fit.rmse(state), f"{len(state.curves) - 1} clusters" if way == "clusters" else way
+        self.observer(Progress(f"searching curves: {name}", 1, 1, {HELD_OUT: rmse}))
+        return Found(way, state, rmse)
 
 
 def is_steady(trace: list[Stats]) -> bool:
     """Ratings hardly move any more on their curves, and hardly any user changes the cluster."""
     return trace[-1]["change"] < STEADY and trace[-1].get("moved", 0.0) < FEW
+
+
+def _dealt(state: CurveState, of_user: IntArray) -> CurveState:
+    """The shared curve as often as users have different ones."""
+    return replace(state, curves=np.repeat(state.curves[:1], int(of_user.max()) + 1, axis=0), of_user=of_user)
 
 
 def _without_empty(state: CurveState) -> CurveState:
@@ -258,7 +220,7 @@ class MonotoneMF(ALS):
         "regularisation": Range(0.005, 0.5, unit=spread),
         "pull": Range(1, 200),
     }
-    posterior_class = CurvePosterior  # type: ignore[assignment]
+    posterior_class = MonotonePosterior  # type: ignore[assignment]
 
     def check(self) -> None:
         super().check()
@@ -290,7 +252,7 @@ class MonotoneMF(ALS):
         on_curves = replace(observed, values=values)
         # Not from the point: it is held down more than draws are, and chains take long to come away from it.
         drawn = self._learner(settings, self._known_factors()).infer(on_curves, rng, observer, None, given)
-        return DrawnMonotonePosterior(point.plain, table, drawn)
+        return posteriors.DrawnMonotonePosterior(point.plain, table, drawn)
 
     @property
     def _factors(self) -> PointPosterior | EmpiricalPosterior:
@@ -309,9 +271,10 @@ class MonotoneMF(ALS):
         query = self._query(user_ids, history, "curves")
         self._tell(query.remarks)
         belief, rows, seen = query.belief, query.positions, query.people.history
-        assert isinstance(belief, CurveBelief)
+        assert isinstance(belief, posteriors.CurveBelief)
         counts = table.scale.counts(seen.rows(), table.scale.places(seen.values), len(seen))
-        return curves_of_users(table, belief.curves[rows], query.users, counts[rows])
+        n_users = np.ones(len(query.users), np.int64)
+        return CurveList("user", query.users, n_users, table.scale.levels, belief.curves[rows], counts[rows])
 
     @property
     def _table(self) -> CurveTable:
@@ -377,7 +340,7 @@ class MonotoneMF(ALS):
         if self.sharing == "clusters":
             return found
         best = min(one, found, key=lambda candidate: candidate.rmse)
-        return best if is_better(best, straight) else straight
+        return best if best.rmse < (1 - MEANINGFUL) * straight.rmse else straight
 
     def _cross_fit(
         self, plain: PointPosterior, observed: Ratings, scale: curve_fits.Scale, counts: Any, rng: Generator
@@ -389,13 +352,6 @@ class MonotoneMF(ALS):
             part = observed if self.folds == 1 else observed.masked(dealt != fold)
             own = observed if self.folds == 1 else observed.masked(dealt == fold)
             curved = CurvedRatings.of(part, self._bind(part, plain.penalty), scale, plain.mean)
-            folds.append(Fold(curved, own.user_rows, own.item_rows, scale.places(own.values), own.values))
-        return CrossFit(
-            folds=tuple(folds),
-            scale=scale,
-            counts=counts,
-            mean=plain.mean,
-            rating_range=observed.range,
-            rule=curve_fits.Straight(scale.levels),
-            threads=threads.resolve(self.threads),
-        )
+            folds.append(Fold(curved, own, scale.places(own.values)))
+        rule, n_threads = curve_fits.Straight(scale.levels), threads.resolve(self.threads)
+        return CrossFit(tuple(folds), scale, counts, plain.mean, observed.range, rule, n_threads)

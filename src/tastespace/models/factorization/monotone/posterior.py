@@ -77,18 +77,8 @@ class MonotonePosterior(Posterior):
 
     def fold_in(self, history: CSR, threads: int) -> CurveBelief:
         """The curve that suits the user's ratings, and where these put them on it: the last step of training, too."""
-        table, items, penalty = self.table, self.plain.items, self.plain.penalty
-        places = table.scale.places(history.values)
-        folding = Folding(
-            history=history,
-            places=places,
-            counts=table.scale.counts(history.rows(), places, len(history)),
-            items=items,
-            prior=penalty.prior("users", items.factors.shape[1], history.counts, items.factors.dtype),
-            mean=self.plain.mean,
-            folds=table.folds,
-            threads=threads,
-        )
+        table = self.table
+        folding = Folding(history, table.scale, self.plain, table.folds, threads)
         if table.way == "per-user":
             curves, rows = folding.own_curves(table.curves[0], table.pull), np.full(len(history), -1, np.int32)
             ratings = ratings_of(curves, folding.counts, table.scale.levels)
@@ -97,7 +87,7 @@ class MonotonePosterior(Posterior):
             if table.way == "clusters":
                 rows = folding.best_curves(table.curves, table.average)
             curves, ratings = table.curves[rows], table.ratings[rows]
-        points = folding.solve(values_at(curves, folding.rows, places))
+        points = folding.solve(values_at(curves, folding.rows, folding.places))
         return CurveBelief(self, PointBelief(self.plain, points, threads), curves, ratings, rows)
 
     @property
@@ -140,7 +130,11 @@ class MonotonePosterior(Posterior):
             pull=pull,
             folds=int(folds),
         )
-        return cls(PointPosterior.from_arrays(arrays), table)
+        plain = PointPosterior.from_arrays(arrays)
+        drawn = {name.removeprefix(PREFIX): array for name, array in arrays.items() if name.startswith(PREFIX)}
+        if not drawn:
+            return MonotonePosterior(plain, table)
+        return DrawnMonotonePosterior(plain, table, EmpiricalPosterior.from_arrays(drawn))
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,15 +208,3 @@ class DrawnMonotonePosterior(MonotonePosterior):
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         return {**super().arrays(), **{PREFIX + name: array for name, array in self.drawn.arrays().items()}}
-
-
-class CurvePosterior:
-    """Reads back what was saved of either kind."""
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> MonotonePosterior:
-        point = MonotonePosterior.from_arrays(arrays)
-        drawn = {name.removeprefix(PREFIX): array for name, array in arrays.items() if name.startswith(PREFIX)}
-        if not drawn:
-            return point
-        return DrawnMonotonePosterior(point.plain, point.table, EmpiricalPosterior.from_arrays(drawn))

@@ -5,34 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Generic, Protocol, TypeVar
 
 from numpy.random import Generator
 
 from tastespace.inference.drivers import Stop, ascend
 from tastespace.inference.transition import Measured, Stats, Transition
-from tastespace.models.factorization.sgd.descent import TAKEN_BACK
+from tastespace.models.factorization.sgd.descent import TAKEN_BACK, DescentState
 from tastespace.progress import Observer
 
 TOO_FAR = 3.0  # a loss so many times the least one so far, and above that of the start, does not come back
 
 
-class HasLoss(Protocol):
-    """A state that knows how good it is; of the start, that has to be true."""
-
-    @property
-    def loss(self) -> float: ...
-
-
-State = TypeVar("State", bound=HasLoss)
-
-
 @dataclass(frozen=True, eq=False)
-class Kept(Generic[State]):
+class Kept:
     """Where a run is, and where it was best; epoch 0 is the start."""
 
-    now: State
-    best: State
+    now: DescentState
+    best: DescentState
     first_loss: float  # of the start
     epoch: int = 0
     best_epoch: int = 0
@@ -40,7 +29,7 @@ class Kept(Generic[State]):
 
 
 @dataclass(frozen=True, eq=False)
-class KeepingBest(Generic[State]):
+class KeepingBest:
     """A transition that remembers the state where a figure was least, the start included.
 
     `measures` are figures of a state, which are added to those of the step that led there; `figure` is the name of one
@@ -48,17 +37,17 @@ class KeepingBest(Generic[State]):
     that is not sound is never the best, however well it may happen to predict.
     """
 
-    inner: Transition[State]
+    inner: Transition[DescentState]
     figure: str | None
-    measures: Mapping[str, Callable[[State], float]]
-    is_sound: Callable[[State, float], bool]  # given the loss of the start
+    measures: Mapping[str, Callable[[DescentState], float]]
+    is_sound: Callable[[DescentState, float], bool]  # given the loss of the start
 
-    def init(self, rng: Generator) -> Kept[State]:
+    def init(self, rng: Generator) -> Kept:
         start = self.inner.init(rng)
         figure = inf if self.figure is None else self.measures[self.figure](start)
         return Kept(start, start, start.loss, best_figure=figure if isfinite(figure) else inf)
 
-    def step(self, state: Kept[State], rng: Generator) -> tuple[Kept[State], Stats]:
+    def step(self, state: Kept, rng: Generator) -> tuple[Kept, Stats]:
         now, stats = Measured(self.inner, self.measures).step(state.now, rng)
         epoch, first = state.epoch + 1, state.first_loss
         if self.figure is None:
@@ -70,10 +59,10 @@ class KeepingBest(Generic[State]):
 
 
 @dataclass(frozen=True, eq=False)
-class Run(Generic[State]):
+class Run:
     """What came of it."""
 
-    last: Kept[State]
+    last: Kept
     trace: list[Stats]
     end_loss: float  # of where it ended, which the last step need not have seen
 
@@ -91,27 +80,19 @@ class Run(Generic[State]):
         """Whether every epoch was taken back."""
         return bool(self.trace) and all(stats.get(TAKEN_BACK) for stats in self.trace)
 
-    @property
-    def best_epoch(self) -> int:
-        return self.last.best_epoch
-
-    @property
-    def best_figure(self) -> float:
-        return self.last.best_figure
-
 
 def run(
-    transition: KeepingBest[State],
-    start: Kept[State],
+    transition: KeepingBest,
     rng: Generator,
     *,
-    loss: Callable[[State], float],
+    loss: Callable[[DescentState], float],
     epochs: int,
     stop: Stop,
     phase: str,
     observer: Observer,
-) -> Run[State]:
+) -> Run:
     """Until the rule is content, the epochs are used up, or all is lost; `loss` is that of a state."""
+    start = transition.init(rng)
 
     def is_over(trace: list[Stats]) -> bool:
         return diverged(start.first_loss, trace) or stop(trace)

@@ -2,8 +2,8 @@
 
 Users and items are each dealt into `N_PARTS` parts, of about as many ratings each. Block (a, b) has the ratings of
 users of part a and items of part b, in an order drawn once. The blocks (a, (a + s) mod N_PARTS) of a stage s share no
-row: whoever takes which, every row sees the same ratings in the same order (Gemulla et al. 2011). So several threads
-may descend at once, and nothing depends on how many.
+row: whichever thread takes which, every row sees the same ratings in the same order (Gemulla et al. 2011). So several
+threads may descend at once, and nothing depends on how many.
 """
 
 from __future__ import annotations
@@ -40,11 +40,7 @@ class RatingBlocks:
 
     @classmethod
     def of(
-        cls,
-        some: Triples,
-        parts: tuple[IntArray, IntArray],
-        targets: Callable[[FloatArray], AnyFloats],
-        rng: Generator,
+        cls, some: Triples, parts: tuple[IntArray, IntArray], targets: Callable[[FloatArray], AnyFloats], rng: Generator
     ) -> RatingBlocks:
         """The ratings by block, shuffled within each, given the part of each user and item."""
         user_parts, item_parts = parts

@@ -42,7 +42,7 @@ Method = Literal["stochastic", "mini-batch", "full-batch"]
 ScheduleName = Literal["inverse", "constant", "bold-driver"]
 SCHEDULES = list(get_args(ScheduleName))
 # Small where an epoch has many visits of a row: what is learned first then decides, and early stopping holds back the
-# rest. Where it has few, a small start would take more epochs to leave than anybody waits.
+# rest. Where it has few, a small start would take more epochs to leave than anyone waits.
 MIN_START_SD, MAX_START_SD, VISITS = 0.01, 0.1, 2.0
 # Ratings of a visit below which one thread is faster: threads are started for every stage, and wait at its end.
 WORTH_THREADS = 1 << 17
@@ -53,28 +53,8 @@ WAIT = 10  # epochs before adaptive strengths are learned
 PATIENT_TRAVEL = 30.0
 MIN_PATIENCE, MIN_STEPS = 10, 50  # epochs; and steps with momentum, which swings before it goes anywhere
 MIN_EPOCHS, MAX_EPOCHS, PATIENCES = 200, 1000, 5
-USUAL_SCHEDULES: dict[Method, ScheduleName] = {
-    "stochastic": "inverse",
-    "mini-batch": "inverse",
-    "full-batch": "constant",
-}
 SLOW, OF_FEW_VISITS, MANY_VISITS = 0.02, 0.06, 100  # one rating at a time
 OF_ONE_BATCH = 0.2  # whose gradient has no noise
-
-
-@dataclass(frozen=True)
-class Rate:
-    """How long steps are: the first, and what becomes of it."""
-
-    first: float
-    schedule: ScheduleName
-    decay: float  # inverse: first / (1 + decay t) after t hundred visits of an average row
-
-    def at(self, visits: float, boldness: float) -> float:
-        """After so many visits that rows have had on average: what was learned depends on them, not on epochs."""
-        if self.schedule == "inverse":
-            return self.first / (1 + self.decay * visits / 100)
-        return self.first * boldness
 
 
 @dataclass(frozen=True)
@@ -140,9 +120,17 @@ class Steps:
     """How the gradients of ratings become steps."""
 
     method: Method
-    rate: Rate
+    first_rate: float
+    schedule: ScheduleName
+    decay: float  # inverse: first_rate / (1 + decay t) after t hundred visits of an average row
     momentum: float
     batch_size: int
+
+    def rate(self, visits: float, boldness: float) -> float:
+        """After so many visits that rows have had on average: what was learned depends on them, not on epochs."""
+        if self.schedule == "inverse":
+            return self.first_rate / (1 + self.decay * visits / 100)
+        return self.first_rate * boldness
 
     def n_batches(self, n_ratings: int) -> int:
         if self.method == "full-batch":
@@ -195,7 +183,7 @@ class Descent:
         elif self.steps.method == "full-batch":
             n_steps = 1
         persistence = 1.0 if self.steps.method == "stochastic" else 1 / (1 - self.steps.momentum)
-        return self.steps.rate.first * n_steps * persistence
+        return self.steps.first_rate * n_steps * persistence
 
     @property
     def usual_patience(self) -> int:
@@ -221,8 +209,8 @@ class Descent:
         return Factors(factors, np.zeros(n, self.dtype) if self.has_biases else None)
 
     def step(self, state: DescentState, rng: Generator) -> tuple[DescentState, Stats]:
-        rate = self.steps.rate.at(state.epoch * self.source.visits, state.boldness)
-        moved = replace(state, users=_copied(state.users), items=_copied(state.items), epoch=state.epoch + 1)
+        rate = self.steps.rate(state.epoch * self.source.visits, state.boldness)
+        moved = replace(_copied(state), epoch=state.epoch + 1)
         with np.errstate(over="ignore", invalid="ignore"):  # What diverges is seen by its loss.
             if self.steps.method == "full-batch":
                 moved, squares = self._full_batch(moved, rate, rng)
@@ -242,7 +230,7 @@ class Descent:
 
     def _squares(self, state: DescentState, rng: Generator) -> float:
         """The sum of squared errors: an epoch of steps that lead nowhere."""
-        still = replace(state, users=_copied(state.users), items=_copied(state.items))
+        still = _copied(state)
         return sum(self._visit(blocks, IN_ORDER, still, 0.0) for blocks in self.epochs(rng))
 
     def _concluded(
@@ -253,7 +241,7 @@ class Descent:
         It is as it was met on the way, at the cost of nothing: with a full batch, that of where the epoch began. A bold
         driver has to know where it is, and looks.
         """
-        is_driven = self.steps.rate.schedule == "bold-driver"
+        is_driven = self.steps.schedule == "bold-driver"
         if is_driven:
             squares = self._squares(moved, rng)
         is_late = self.steps.method == "full-batch" and not is_driven
@@ -283,12 +271,8 @@ class Descent:
         self, blocks: RatingBlocks, state: DescentState, stages: IntArray, batch: int = 0, n_batches: int = 1
     ) -> tuple[Factors, Factors, float]:
         """The gradient of the batch's share of E by users and items, and its sum of squared errors."""
-        slopes = [
-            Factors(np.empty_like(side.factors), None if side.bias is None else np.empty_like(side.bias))
-            for side in (state.users, state.items)
-        ]
-        squares = self._visit(blocks, stages, state, 0.0, batch, n_batches, slopes)
-        return slopes[0], slopes[1], squares
+        slopes = state.users.each(np.empty_like), state.items.each(np.empty_like)
+        return *slopes, self._visit(blocks, stages, state, 0.0, (batch, n_batches), slopes)
 
     def _epoch(self, state: DescentState, rate: float, rng: Generator) -> tuple[DescentState, float]:
         """Steps after each rating, or after each batch; and the squared errors that were met."""
@@ -313,7 +297,8 @@ class Descent:
         for blocks in self.epochs(rng):
             *more_slopes, more = self.gradient(blocks, state, rng.permutation(N_PARTS).astype(np.int32))
             squares += more
-            slopes = [_sum(*both) for both in zip(slopes, more_slopes, strict=True)] if slopes else more_slopes
+            pairs = zip(slopes, more_slopes, strict=True)
+            slopes = [one.each(np.add, other) for one, other in pairs] if slopes else more_slopes
         return self._stepped(state, slopes[0], slopes[1], 1.0, rate), squares
 
     def _stepped(
@@ -329,16 +314,12 @@ class Descent:
         self, points: Factors, slopes: Factors, velocity: Factors | None, expected: NDArray[Any], rate: float
     ) -> tuple[Factors, Factors]:
         """A side after a step, and its velocity."""
-        means = 1 / np.maximum(expected, 1)
-        factor_steps = ((-rate / self.form.unit) * means).astype(self.dtype)[:, None] * slopes.factors
+        means, momentum = 1 / np.maximum(expected, 1), self.dtype(self.steps.momentum)
+        bias = None if slopes.bias is None else (-rate * means).astype(self.dtype) * slopes.bias
+        steps = Factors(((-rate / self.form.unit) * means).astype(self.dtype)[:, None] * slopes.factors, bias)
         if velocity is not None:
-            factor_steps += self.dtype(self.steps.momentum) * velocity.factors
-        if points.bias is None or slopes.bias is None:
-            return Factors(points.factors + factor_steps), Factors(factor_steps)
-        bias_steps = (-rate * means).astype(self.dtype) * slopes.bias
-        if velocity is not None and velocity.bias is not None:
-            bias_steps += self.dtype(self.steps.momentum) * velocity.bias
-        return Factors(points.factors + factor_steps, points.bias + bias_steps), Factors(factor_steps, bias_steps)
+            steps = steps.each(lambda step, before: step + momentum * before, velocity)
+        return points.each(np.add, steps), steps
 
     def _visit(
         self,
@@ -346,20 +327,18 @@ class Descent:
         stages: IntArray,
         state: DescentState,
         rate: float,
-        batch: int = 0,
-        n_batches: int = 1,
-        slopes: list[Factors] | None = None,
+        batch: tuple[int, int] = (0, 1),
+        slopes: tuple[Factors, Factors] | None = None,
     ) -> float:
-        """The kernel: steps in place or, where there are slopes, sums of gradients."""
-        weighting = self.penalty.weighting
-        pulls = [
-            (weighting.of(counts) / np.maximum(counts, 1)).astype(self.dtype)
-            for counts in (self.source.user_counts, self.source.item_counts)
-        ]
-        optional: dict[str, Any] = {"user_bias": state.users.bias, "item_bias": state.items.bias}
+        """The kernel: steps in place or, where there are slopes, sums of gradients; of one of so many batches."""
+        weighting, sides = self.penalty.weighting, {"user": self.source.user_counts, "item": self.source.item_counts}
+        optional: dict[str, Any] = {
+            f"{side}_pulls": (weighting.of(counts) / np.maximum(counts, 1)).astype(self.dtype)
+            for side, counts in sides.items()
+        }
         if slopes is not None:
-            optional |= {"user_slopes": slopes[0].factors, "user_bias_slopes": slopes[0].bias}
-            optional |= {"item_slopes": slopes[1].factors, "item_bias_slopes": slopes[1].bias}
+            for side, points in zip(sides, slopes, strict=True):
+                optional |= {f"{side}_slopes": points.factors, f"{side}_bias_slopes": points.bias}
         return _native.descend_ratings(
             blocks.offsets,
             blocks.user_rows,
@@ -368,18 +347,18 @@ class Descent:
             stages,
             state.users.factors,
             state.items.factors,
-            user_pulls=pulls[0],
-            item_pulls=pulls[1],
+            user_bias=state.users.bias,
+            item_bias=state.items.bias,
             strengths=np.array(astuple(state.strengths), self.dtype),
             offset=self.form.offset,
             # Rates of factors have the unit of one over a score; those of biases have none.
             rate=float(rate / self.form.unit),
             bias_rate=float(rate),
             is_squashed=self.form.is_squashed,
-            batch=batch,
-            n_batches=n_batches,
-            threads=self.threads if len(blocks) >= WORTH_THREADS * n_batches else 1,
-            **{name: array for name, array in optional.items() if array is not None},
+            batch=batch[0],
+            n_batches=batch[1],
+            threads=self.threads if len(blocks) >= WORTH_THREADS * batch[1] else 1,
+            **optional,
         )
 
 
@@ -389,13 +368,8 @@ def _total(squares: float, strengths: Strengths, sizes: Strengths) -> float:
     return loss + 0.5 * (strengths.user_bias * sizes.user_bias + strengths.item_bias * sizes.item_bias)
 
 
-def _copied(points: Factors) -> Factors:
-    return Factors(points.factors.copy(), None if points.bias is None else points.bias.copy())
-
-
-def _sum(one: Factors, other: Factors) -> Factors:
-    bias = None if one.bias is None or other.bias is None else one.bias + other.bias
-    return Factors(one.factors + other.factors, bias)
+def _copied(state: DescentState) -> DescentState:
+    return replace(state, users=state.users.each(np.copy), items=state.items.each(np.copy))
 
 
 def _weighted_squares(points: Factors, weights: NDArray[Any]) -> tuple[float, float]:

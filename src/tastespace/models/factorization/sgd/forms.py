@@ -11,7 +11,7 @@ of the others is everywhere, and the same strengths and learning rates suit all 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,8 +23,7 @@ from tastespace.errors import InvalidParameterError
 from tastespace.lazy import special
 from tastespace.models.base.resuming import ItemPoints
 from tastespace.models.factorization.als.posterior import EitherPosterior, PointPosterior
-from tastespace.models.factorization.als.sweep import Penalty, Strengths, Weighting
-from tastespace.models.factorization.rows import Factors, RatingBlock, RowPrior, row_scores, score_pairs, solve_rows
+from tastespace.models.factorization.rows import Factors, RatingBlock, row_scores, score_pairs, solve_rows
 
 FormName = Literal["centred", "raw", "sigmoid"]
 STEEPEST = 4.0  # 1 over the slope of the sigmoid at 0
@@ -81,7 +80,7 @@ STEPS = 20  # each halves, about, what is missing to the minimum
 class FormPosterior(PointPosterior):
     """rating = g + user bias + item bias + user . item, or that through the sigmoid; g is `mean` and the form's.
 
-    Without g (raw) zeros would predict zero: whoever has no ratings is then the average of those who have, and so is an
+    Without g (raw) zeros would predict zero: a user without ratings is then the average of those with any, and so is an
     unknown item.
     """
 
@@ -119,25 +118,16 @@ class FormPosterior(PointPosterior):
         if not self.form.is_squashed:
             found = super().fold_in(history, threads)
             return found.averaged(history.counts == 0, self.users) if self.form.has_no_mean else found
-        dtype = self.items.factors.dtype
-        prior = self.penalty.prior("users", self.items.factors.shape[1], history.counts, dtype)
-        targets = self.form.targets(history.values, dtype)
-        n_users = len(history.counts)
-        bias = None if self.items.bias is None else np.zeros(n_users, dtype)
-        points = Factors(np.zeros((n_users, self.items.factors.shape[1]), dtype), bias)
+        targets = self.form.targets(history.values, self.items.factors.dtype)
+        side, prior = RatingBlock(history.offsets, history.columns, targets, offset=self.mean), self.user_prior(history)
+        points = self.items.each(lambda part: np.zeros((len(history), *part.shape[1:]), part.dtype))
         for _ in range(STEPS):
-            points = self._nearer(history, targets, points, prior, threads)
+            scores = row_scores(side, points, self.items, self.mean, threads)
+            chance = special.expit(scores)
+            slope = (targets - STEEPEST * chance) * STEEPEST * chance * (1 - chance)
+            parabola = replace(side, targets=scores + slope / scores.dtype.type(MAX_CURVATURE))
+            points = solve_rows(parabola, self.items, prior, name="user", alpha=MAX_CURVATURE, threads=threads).points
         return points
-
-    def _nearer(self, history: CSR, targets: AnyFloats, points: Factors, prior: RowPrior, threads: int) -> Factors:
-        side = RatingBlock(history.offsets, history.columns, targets, offset=self.mean)
-        scores = row_scores(side, points, self.items, self.mean, threads)
-        chance = special.expit(scores)
-        slope = (targets - STEEPEST * chance) * STEEPEST * chance * (1 - chance)
-        parabola = RatingBlock(
-            history.offsets, history.columns, scores + slope / scores.dtype.type(MAX_CURVATURE), offset=self.mean
-        )
-        return solve_rows(parabola, self.items, prior, name="user", alpha=MAX_CURVATURE, threads=threads).points
 
     def predict(self, points: Factors, rows: IntArray, item_rows: IntArray, threads: int) -> FloatArray:
         scores = score_pairs(points, rows, self.items, item_rows, self.mean, threads)
@@ -157,19 +147,9 @@ class FormPosterior(PointPosterior):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> FormPosterior:
         is_squashed, low, high, unit = (float(value) for value in arrays["form"])
-        mean = float(arrays["mean"][0])
-        return cls(
-            mean=mean,
-            users=Factors(arrays["user_factors"], arrays.get("user_bias")),
-            items=Factors(arrays["item_factors"], arrays.get("item_bias")),
-            penalty=Penalty(
-                Strengths(*(float(value) for value in arrays["strengths"])),
-                Weighting(*(float(value) for value in arrays["weighting"])),
-            ),
-            losses=arrays["losses"],
-            form=Form(mean, low, high, bool(is_squashed), unit),
-            held_out_errors=arrays["held_out_errors"],
-        )
+        point = PointPosterior.from_arrays(arrays)
+        form = Form(point.mean, low, high, bool(is_squashed), unit)
+        return cls(**vars(point), form=form, held_out_errors=arrays["held_out_errors"])
 
 
 class EitherFormPosterior(EitherPosterior):

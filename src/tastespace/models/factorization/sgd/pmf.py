@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, Self
 
@@ -169,43 +170,33 @@ class PMF(FindsStrengths):
         return self.restore(ids_only, posterior, seed, stream.range, seen)
 
     def _learned(
-        self,
-        source: Source,
-        rng: Generator,
-        observer: Observer,
-        watched: Triples | None,
-        given: Start | None = None,
+        self, source: Source, rng: Generator, observer: Observer, watched: Triples | None, given: Start | None = None
     ) -> FormPosterior:
         """The point where descent ends; users as it left them."""
-        split = source.split(self.validation_share, rng) if self._needs_validation() else None
+        needs_validation = self.early_stopping or self.regularisation == "auto"
+        split = source.split(self.validation_share, rng) if needs_validation else None
         strengths, errors = self._usual_strengths(source), np.zeros(0)
         epochs: int | None = None
         if split is not None:
             trial, strengths = self._found(*split, strengths, rng, observer, given)
             errors = np.array([stats[HELD_OUT] for stats in trial.trace])
-            epochs = trial.best_epoch if self.early_stopping else None
+            epochs = trial.last.best_epoch if self.early_stopping else None
             if given is None:  # Another model's items may be where descent would end.
                 self._say_if_stuck(trial, source)
             if not self.refit:
                 self._say_if_diverged(trial)
-                return self._posterior(split[0], trial.last.best, trial, errors)
-        start = randomness.state_of(rng)
+                return self._posterior(split[0], trial, errors)
+        start, descend = randomness.state_of(rng), partial(self._run, source, strengths, given=given, phase="epoch")
         # The last run may watch ratings, but does not learn from them.
-        final = self._run(source, strengths, watched, rng, epochs=epochs, phase="epoch", observer=observer, given=given)
+        final = descend(watched, rng, epochs=epochs, observer=observer)
         if final.has_diverged:
             # The same run once more, with a look at every epoch: what it would cost is saved where nothing goes wrong.
-            rng = randomness.restored(rng, start)
-            final = self._run(
-                source, strengths, None, rng, epochs=len(final.trace), keeps=LOSS, phase="epoch", given=given
-            )
+            final = descend(None, randomness.restored(rng, start), epochs=len(final.trace), keeps=LOSS)
         # What was held out has shown it already, unless this is the first run, or the one that ran into it.
         self._say_if_diverged(final if split is None or final.has_diverged else trial)
         if split is None and given is None:
             self._say_if_stuck(final, source)
-        return self._posterior(source, final.last.best, final, errors)
-
-    def _needs_validation(self) -> bool:
-        return self.early_stopping or self.regularisation == "auto"
+        return self._posterior(source, final, errors)
 
     def _found(
         self,
@@ -215,7 +206,7 @@ class PMF(FindsStrengths):
         rng: Generator,
         observer: Observer,
         given: Start | None,
-    ) -> tuple[Run[sgd.DescentState], Strengths]:
+    ) -> tuple[Run, Strengths]:
         """The best run on the rest of the ratings and, with "auto", the strengths of it.
 
         In steps of a factor two to the weaker side, or else to the stronger, as long as it is better; then one smaller
@@ -223,15 +214,13 @@ class PMF(FindsStrengths):
         """
         is_searched = self.regularisation == "auto" and not self._all_given()
 
-        def fit(strengths: Strengths, _: object) -> Trial[Strengths, Run[sgd.DescentState]]:
-            shown = silent if is_searched else observer
-            phase = "finding when to stop"
-            found = self._run(
-                source, strengths, held_out, rng, keeps=HELD_OUT, phase=phase, observer=shown, given=given
-            )
-            return Trial(strengths, found.best_figure, found)
+        descend = partial(self._run, source, given=given, keeps=HELD_OUT, phase="finding when to stop")
 
-        def report(trial: Trial[Strengths, Run[sgd.DescentState]], n: int) -> None:
+        def fit(strengths: Strengths, _: object) -> Trial[Strengths, Run]:
+            found = descend(strengths, held_out, rng, observer=silent if is_searched else observer)
+            return Trial(strengths, found.last.best_figure, found)
+
+        def report(trial: Trial[Strengths, Run], n: int) -> None:
             if is_searched:
                 figures = {"strength": trial.setting.users, HELD_OUT: trial.error}
                 observer(Progress("searching regularisation", n, None, figures))
@@ -263,57 +252,47 @@ class PMF(FindsStrengths):
         phase: str,
         observer: Observer = silent,
         given: Start | None,
-    ) -> Run[sgd.DescentState]:
+    ) -> Run:
         """Descend on the ratings, and keep the epoch where a figure is least; or, without one, the last."""
-        descent = replace(self._bind(source, strengths, rng), given=given)
-        measuring = rng.spawn(1)[0]
+        descent = self._bind(source, strengths, rng, given)
+        loss = partial(descent.loss, rng=rng.spawn(1)[0])
         measures: dict[str, Callable[[sgd.DescentState], float]] = {}
         if held_out is not None:
             measures[HELD_OUT] = lambda state: self._rmse(source, descent.form, state, held_out)
         if keeps == LOSS:
-            measures[LOSS] = lambda state: descent.loss(state, measuring)
+            measures[LOSS] = loss
         keeping = KeepingBest(descent, keeps, measures, descent.is_sound)
         patience = descent.usual_patience if isinstance(self.patience, str) else int(self.patience)
         if epochs is None:
             epochs = descent.usual_epochs if isinstance(self.epochs, str) else int(self.epochs)
-        return run(
-            keeping,
-            keeping.init(rng),
-            rng,
-            loss=lambda state: descent.loss(state, measuring),
-            epochs=epochs,
-            stop=no_improvement(HELD_OUT, patience) if keeps == HELD_OUT and self.early_stopping else never,
-            phase=phase,
-            observer=observer,
-        )
+        stop = no_improvement(HELD_OUT, patience) if keeps == HELD_OUT and self.early_stopping else never
+        return run(keeping, rng, loss=loss, epochs=epochs, stop=stop, phase=phase, observer=observer)
 
-    def _bind(self, source: Source, strengths: Strengths, rng: Generator) -> sgd.Descent:
-        dtype = np.float32 if self.precision == "float32" else np.float64
-        form = source.form(self.form)
-        adaptive = None
-        if self.regularisation == "adaptive":
-            adaptive = sgd.AdaptivePrior.of(strengths, source, self.n_factors, self.biases)
-        schedule = sgd.USUAL_SCHEDULES[self.method] if self.schedule == "auto" else self.schedule
-        steps = sgd.Steps(self.method, sgd.Rate(1.0, schedule, self.decay), self.momentum, self.batch_size)
+    def _bind(self, source: Source, strengths: Strengths, rng: Generator, given: Start | None) -> sgd.Descent:
+        form, is_adaptive = source.form(self.form), self.regularisation == "adaptive"
+        usual: sgd.ScheduleName = "constant" if self.method == "full-batch" else "inverse"
+        schedule = usual if self.schedule == "auto" else self.schedule
+        steps = sgd.Steps(self.method, 1.0, schedule, self.decay, self.momentum, self.batch_size)
         first = steps.usual_rate(source) if isinstance(self.learning_rate, str) else float(self.learning_rate)
         return sgd.Descent(
             source=source,
-            epochs=source.epochs(form, dtype, rng),
+            epochs=source.epochs(form, self._dtype, rng),
             n_factors=self.n_factors,
             penalty=Penalty(strengths, WEIGHTINGS[self.weighting]),
             form=form,
-            steps=replace(steps, rate=replace(steps.rate, first=first)),
+            steps=replace(steps, first_rate=first),
             has_biases=self.biases,
-            dtype=dtype,
+            dtype=self._dtype,
             threads=threads.resolve(self.threads),
-            adaptive=adaptive,
+            adaptive=sgd.AdaptivePrior.of(strengths, source, self.n_factors, self.biases) if is_adaptive else None,
+            given=given,
         )
 
     def _rmse(self, source: Source, form: Form, state: sgd.DescentState, held_out: Triples) -> float:
         """The error of predictions, clipped as they will be."""
-        workers = threads.resolve(self.threads)
         user_rows, item_rows, values = held_out
-        scores = score_pairs(state.users, user_rows, state.items, item_rows, form.offset, workers)
+        n_threads = threads.resolve(self.threads)
+        scores = score_pairs(state.users, user_rows, state.items, item_rows, form.offset, n_threads)
         errors = np.clip(form.ratings(scores), *source.range).astype(np.float64) - values
         return float(np.sqrt(np.mean(errors**2)))
 
@@ -326,11 +305,9 @@ class PMF(FindsStrengths):
         # Strengths of factors have the unit of a score, those of biases have none.
         return self._overridden(Strengths(strength * form.unit, strength * form.unit, strength, strength))
 
-    def _posterior(
-        self, source: Source, state: sgd.DescentState, ran: Run[sgd.DescentState], errors: DoubleArray
-    ) -> FormPosterior:
-        form = source.form(self.form)
-        users, items = state.users, state.items
+    def _posterior(self, source: Source, ran: Run, errors: DoubleArray) -> FormPosterior:
+        form, best = source.form(self.form), ran.last.best
+        users, items = best.users, best.items
         if form.has_no_mean:  # Rows that were never visited are still at their start, which would predict next to zero.
             users, items = (
                 side.averaged(counts == 0, side.masked(counts > 0))
@@ -340,26 +317,26 @@ class PMF(FindsStrengths):
             mean=form.offset,
             users=users,
             items=items,
-            penalty=Penalty(state.strengths, WEIGHTINGS[self.weighting]),
+            penalty=Penalty(best.strengths, WEIGHTINGS[self.weighting]),
             losses=np.array([stats["loss"] for stats in ran.trace]),
             form=form,
             held_out_errors=errors,
         )
 
-    def _say_if_diverged(self, ran: Run[sgd.DescentState]) -> None:
+    def _say_if_diverged(self, ran: Run) -> None:
         if not ran.has_diverged:
             return
         what = f"diverged in epoch {len(ran.trace)}: the loss is {ran.losses[-1]:.4g}"
         if ran.never_left:
             what = f"never lowered the loss: each of {len(ran.trace)} epochs was taken back"
-        kept = f"epoch {ran.best_epoch} was the best, and is kept"
-        if ran.best_epoch == 0:
+        kept = f"epoch {ran.last.best_epoch} was the best, and is kept"
+        if ran.last.best_epoch == 0:
             kept = "no epoch was better than the start, which is kept: nothing was learned of the items"
         first = ran.trace[0]["rate"]
         other = "" if self.schedule == "bold-driver" else ", or schedule='bold-driver', which finds one"
         warn(f"gradient descent {what}; {kept}. Take a smaller learning_rate (now {first:g}){other}", DivergenceWarning)
 
-    def _say_if_stuck(self, ran: Run[sgd.DescentState], source: Source) -> None:
+    def _say_if_stuck(self, ran: Run, source: Source) -> None:
         """A given rate may be too small, too; what has no spread leaves nothing to be learned."""
         if isinstance(self.learning_rate, str) or ran.has_diverged or not ran.trace:
             return

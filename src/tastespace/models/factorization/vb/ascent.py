@@ -27,10 +27,10 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tastespace.arrays import AnyFloats, DoubleArray, contiguous
-from tastespace.inference.transition import Stats
-from tastespace.models.factorization.rows import Moments, RatingBlock
+from tastespace.inference.transition import NOISE, Stats
+from tastespace.models.factorization.rows import RatingBlock, row_blocks
 from tastespace.models.factorization.vb.populations import VariationalNoise, VariationalPopulation
-from tastespace.models.factorization.vb.rows import BLOCK_ROWS, RowBeliefs, moved_rows, packed, records_of
+from tastespace.models.factorization.vb.rows import RowBeliefs, moved_rows, packed, records_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class VariationalState:
     user_population: VariationalPopulation
     item_population: VariationalPopulation
     noise: VariationalNoise
-    moments: tuple[Moments, Moments] | None = None  # of users and items; None before the first pass
+    passes: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,23 +53,26 @@ class VariationalAscent:
     by_item: RatingBlock
     start: VariationalState
     threads: int = 1
+    pruning: Pruning | None = None  # None where all columns stay
 
     def init(self, rng: Generator) -> VariationalState:
         return self.start
 
     def step(self, state: VariationalState, rng: Generator) -> tuple[VariationalState, Stats]:
+        if self.pruning is not None and state.passes >= SETTLING_PASSES:
+            state = self.pruning.pruned(state)
         user_population, item_population, noise = state.user_population, state.item_population, state.noise
-        if state.moments is not None:  # What the rows say of these, once there are beliefs about the rows.
-            user_population = user_population.learned(state.moments[0])
-            item_population = item_population.learned(state.moments[1])
+        if state.passes:  # What the rows say of these, once there are beliefs about the rows.
+            user_population = user_population.learned(state.users.moments)
+            item_population = item_population.learned(state.items.moments)
             noise = noise.learned(self.n_ratings, state.users.squares)
         moved = partial(moved_rows, alpha=noise.mean, threads=self.threads)
         expected = item_population.expected
         items = moved(self.by_item, state.users, state.items, expected, name="item", keeps_covariances=True)
         users = moved(self.by_user, items, state.users, user_population.expected, name="user")
-        moments = users.moments(), items.moments()
-        state = VariationalState(users, items, user_population, item_population, noise, moments)
-        return state, {"bound": self.bound(state), "noise sd": self.by_user.scale / sqrt(noise.mean)}
+        state = VariationalState(users, items, user_population, item_population, noise, state.passes + 1)
+        columns = {} if self.pruning is None else {COLUMNS: float(users.shape.n_factors)}
+        return state, {"bound": self.bound(state), NOISE: self.by_user.scale / sqrt(noise.mean), **columns}
 
     @property
     def n_ratings(self) -> int:
@@ -77,16 +80,11 @@ class VariationalAscent:
 
     def bound(self, state: VariationalState) -> float:
         """L, of the ratings as they are."""
-        assert state.moments is not None
         noise, n = state.noise, self.n_ratings
         fit = (n * (noise.mean_log - log(2 * pi)) - noise.mean * state.users.squares) / 2 - n * log(self.by_user.scale)
-        sides = (
-            (state.users, state.user_population, state.moments[0]),
-            (state.items, state.item_population, state.moments[1]),
-        )
-        for rows, population, moments in sides:
-            entropy = (moments.n * rows.shape.width * (1 + log(2 * pi)) - rows.log_determinant) / 2
-            fit += population.expected.log_density(moments) + entropy - population.divergence
+        for rows, population in ((state.users, state.user_population), (state.items, state.item_population)):
+            entropy = (rows.moments.n * rows.shape.width * (1 + log(2 * pi)) - rows.log_determinant) / 2
+            fit += population.expected.log_density(rows.moments) + entropy - population.divergence
         return fit - noise.divergence
 
 
@@ -100,56 +98,21 @@ Populations = tuple[VariationalPopulation, VariationalPopulation]
 
 
 @dataclass(frozen=True, eq=False)
-class PrunedState(VariationalState):
-    """The state with the number of passes."""
+class Pruning:
+    """How columns are dropped on the way."""
 
-    passes: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class PruningAscent:
-    """The ascent, with columns dropped on the way."""
-
-    inner: VariationalAscent
     min_variance: float  # theta of a column that stays
     populations: Callable[[int], Populations]  # where those of users and items begin, with so many columns
 
-    @property
-    def by_user(self) -> RatingBlock:
-        return self.inner.by_user
-
-    @property
-    def threads(self) -> int:
-        return self.inner.threads
-
-    def init(self, rng: Generator) -> PrunedState:
-        return PrunedState(**vars(self.inner.init(rng)))
-
-    def step(self, state: PrunedState, rng: Generator) -> tuple[PrunedState, Stats]:
-        passes = state.passes + 1
-        if passes > SETTLING_PASSES:
-            state = self._pruned(state)
-        moved, stats = self.inner.step(state, rng)
-        return PrunedState(**{**vars(moved), "passes": passes}), {**stats, COLUMNS: float(moved.users.shape.n_factors)}
-
-    def _pruned(self, state: PrunedState) -> PrunedState:
+    def pruned(self, state: VariationalState) -> VariationalState:
         """The state without the columns that have vanished; one stays in any case."""
         variances, to_users, to_items = canonical(state)
         kept = max(1, int((variances > self.min_variance).sum()))
         if kept == len(variances):
             return state
         unit = np.sqrt(kept)  # items have the variance 1 / D by convention
-        users = turned(state.users, unit * to_users[:kept])
-        items = turned(state.items, to_items[:kept] / unit)
-        user_population, item_population = self.populations(kept)
-        return replace(
-            state,
-            users=users,
-            items=items,
-            user_population=user_population,
-            item_population=item_population,
-            moments=(users.moments(), items.moments()),
-        )
+        users, items = turned(state.users, unit * to_users[:kept]), turned(state.items, to_items[:kept] / unit)
+        return VariationalState(users, items, *self.populations(kept), state.noise, state.passes)
 
 
 def canonical(state: VariationalState) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
@@ -171,15 +134,13 @@ def turned(rows: RowBeliefs, matrix: DoubleArray) -> RowBeliefs:
     if old.has_biases:
         whole[-1, -1] = 1.0
     records = np.empty((len(rows.records), shape.record), rows.records.dtype)
-    for first in range(0, len(records), BLOCK_ROWS):
-        here = slice(first, first + BLOCK_ROWS)
+    for here in row_blocks(len(records)):
         apart = rows.records[here, : old.width].astype(np.float64)  # from the centre
         covariances = whole @ _covariances(rows, apart, here) @ whole.T
         stored = packed(covariances) if shape.family == "full" else np.diagonal(covariances, axis1=1, axis2=2)
         records[here] = records_of(shape, apart @ whole.T, stored).astype(records.dtype)
-    return RowBeliefs(
-        shape, whole @ rows.centre, contiguous(records, records.dtype), rows.log_determinant, rows.squares
-    )
+    records = contiguous(records, records.dtype)
+    return RowBeliefs(shape, whole @ rows.centre, records, rows.log_determinant, rows.squares)
 
 
 def _covariances(rows: RowBeliefs, apart: DoubleArray, here: slice) -> AnyFloats:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import log, pi
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 
@@ -39,8 +39,8 @@ class ExpectedPrior:
 
     precision: DoubleArray  # D x D: E[Lambda]
     linear: DoubleArray  # D: E[Lambda mu]
-    log_determinant: float  # E log |Lambda|
-    constant: float  # E[mu^T Lambda mu]
+    log_determinant: float = 0.0  # E log |Lambda|
+    constant: float = 0.0  # E[mu^T Lambda mu]
     bias_precision: float = 0.0
     bias_linear: float = 0.0
     bias_log_precision: float = 0.0
@@ -57,25 +57,11 @@ class ExpectedPrior:
         return density / 2
 
 
-class VariationalPopulation(Protocol):
-    """The parameters of a side, as far as they are believed."""
-
-    @property
-    def expected(self) -> ExpectedPrior: ...
-
-    @property
-    def divergence(self) -> float:
-        """The divergence from the prior of the parameters."""
-
-    def learned(self, rows: Moments) -> Self:
-        """What maximises the bound given beliefs about the rows."""
-
-
 @dataclass(frozen=True, eq=False)
 class Variances:
     """Rows around 0, every column with a variance of its own."""
 
-    variances: DoubleArray  # D
+    spread: DoubleArray  # D: the variances
     bias_variance: float = 1.0
     learns_factors: bool = True  # else only the bias's is
 
@@ -83,50 +69,35 @@ class Variances:
 
     @property
     def expected(self) -> ExpectedPrior:
-        return ExpectedPrior(
-            precision=np.diag(1 / self.variances),
-            linear=np.zeros(len(self.variances)),
-            log_determinant=-float(np.log(self.variances).sum()),
-            constant=0.0,
-            bias_precision=1 / self.bias_variance,
-            bias_log_precision=-log(self.bias_variance),
-        )
+        return self._around_zero(np.diag(1 / self.spread), -float(np.log(self.spread).sum()))
 
-    def learned(self, rows: Moments) -> Variances:
-        variances, bias_variance = self.variances, self.bias_variance
-        if self.learns_factors:
-            variances = np.maximum(np.diag(rows.gram) / rows.n, MIN_VARIANCE)
-        if rows.has_bias:
-            bias_variance = max(rows.bias_squares / rows.n, MIN_VARIANCE)
-        return replace(self, variances=variances, bias_variance=bias_variance)
+    def _around_zero(self, precision: DoubleArray, log_determinant: float) -> ExpectedPrior:
+        bias_precision, bias_log_precision = 1 / self.bias_variance, -log(self.bias_variance)
+        linear = np.zeros(len(precision))
+        return ExpectedPrior(precision, linear, log_determinant, 0.0, bias_precision, 0.0, bias_log_precision)
+
+    def learned(self, rows: Moments) -> Self:
+        """What maximises the bound given beliefs about the rows."""
+        bias_variance = max(rows.bias_squares / rows.n, MIN_VARIANCE) if rows.has_bias else self.bias_variance
+        spread = self._spread_of(rows.gram / rows.n) if self.learns_factors else self.spread
+        return replace(self, spread=spread, bias_variance=bias_variance)
+
+    def _spread_of(self, mean_products: DoubleArray) -> DoubleArray:
+        return np.maximum(np.diag(mean_products), MIN_VARIANCE)
 
 
-@dataclass(frozen=True, eq=False)
-class Covariance:
-    """Rows around 0, of a covariance that is learned as a whole."""
-
-    matrix: DoubleArray  # D x D
-    bias_variance: float = 1.0
-
-    divergence = 0.0
+class Covariance(Variances):
+    """Rows around 0, of a covariance (D x D) that is learned as a whole."""
 
     @property
     def expected(self) -> ExpectedPrior:
-        precision = np.linalg.inv(self.matrix)
-        return ExpectedPrior(
-            precision=(precision + precision.T) / 2,
-            linear=np.zeros(len(self.matrix)),
-            log_determinant=-float(np.linalg.slogdet(self.matrix)[1]),
-            constant=0.0,
-            bias_precision=1 / self.bias_variance,
-            bias_log_precision=-log(self.bias_variance),
-        )
+        precision = np.linalg.inv(self.spread)
+        return self._around_zero((precision + precision.T) / 2, -float(np.linalg.slogdet(self.spread)[1]))
 
-    def learned(self, rows: Moments) -> Covariance:
-        values, vectors = np.linalg.eigh(rows.gram / rows.n)
+    def _spread_of(self, mean_products: DoubleArray) -> DoubleArray:
+        values, vectors = np.linalg.eigh(mean_products)
         matrix = (vectors * np.maximum(values, MIN_VARIANCE)) @ vectors.T
-        bias_variance = max(rows.bias_squares / rows.n, MIN_VARIANCE) if rows.has_bias else self.bias_variance
-        return Covariance((matrix + matrix.T) / 2, bias_variance)
+        return np.asarray((matrix + matrix.T) / 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,20 +138,7 @@ class Hierarchy:
         return replace(self, factors=factors, bias=bias)
 
 
-class VariationalNoise(Protocol):
-    """The precision of the noise, as far as it is believed."""
-
-    @property
-    def mean(self) -> float: ...
-
-    @property
-    def mean_log(self) -> float: ...
-
-    @property
-    def divergence(self) -> float: ...
-
-    def learned(self, n: int, squares: float) -> Self:
-        """Given n errors whose expected squares sum to this."""
+VariationalPopulation = Variances | Hierarchy  # the parameters of a side, as far as they are believed
 
 
 @dataclass(frozen=True)
@@ -197,6 +155,7 @@ class PointNoise:
         return log(self.mean)
 
     def learned(self, n: int, squares: float) -> PointNoise:
+        """Given n errors whose expected squares sum to this."""
         return replace(self, mean=n / max(squares, n * MIN_NOISE)) if self.learns and n else self
 
 
@@ -221,3 +180,6 @@ class GammaNoise:
 
     def learned(self, n: int, squares: float) -> GammaNoise:
         return replace(self, belief=self.prior.posterior(n, squares))
+
+
+VariationalNoise = PointNoise | GammaNoise  # the precision of the noise, as far as it is believed

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 
 LEAST_VARIANCE = 1e-9  # in units of the ratings', so that there is a precision
+MEAN, COVARIANCE = "stranger_mean", "stranger_covariance"  # arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,7 @@ class Stranger:
     @classmethod
     def among(cls, rows: RowBeliefs, counts: OffsetArray) -> Stranger:
         """`counts` are the ratings of each row."""
-        moments = replace(rows, records=rows.records[counts > 0]).moments()
+        moments = replace(rows, records=rows.records[counts > 0]).moments
         n, n_factors, width = max(moments.n, 1), rows.shape.n_factors, rows.shape.width
         mean, second = np.zeros(width), np.zeros((width, width))
         mean[:n_factors], second[:n_factors, :n_factors] = moments.total / n, moments.gram / n
@@ -80,15 +81,12 @@ class Stranger:
         )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"stranger_mean": self.mean, "stranger_covariance": self.covariance}
+        return {MEAN: self.mean, COVARIANCE: self.covariance}
 
     @classmethod
     def found_in(cls, arrays: Mapping[str, NDArray[Any]]) -> Stranger | None:
         """None where strangers are as the prior says."""
-        if "stranger_mean" not in arrays:
-            return None
-        names = ("stranger_mean", "stranger_covariance")
-        return cls(*(contiguous(arrays[name], np.float64) for name in names))
+        return cls(*(contiguous(arrays[name], np.float64) for name in (MEAN, COVARIANCE))) if MEAN in arrays else None
 
 
 LARGEST = 1e15  # of a user's mean, in units of the ratings': variances have its square, in single precision
@@ -130,8 +128,6 @@ class UncertainItems(Gaussian):
         prior = ExpectedPrior(
             precision=users.precisions[0],
             linear=users.precisions[0] @ users.means[0],
-            log_determinant=0.0,
-            constant=0.0,
             bias_precision=float(users.bias_precisions[0]),
             bias_linear=float(users.bias_linear[0]),
         )

@@ -10,6 +10,7 @@ rounding of their squares. So records are of what rows differ from a centre of t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -17,11 +18,10 @@ import numpy as np
 from tastespace import _native
 from tastespace.arrays import AnyFloats, DoubleArray, contiguous
 from tastespace.errors import NonFiniteStateError
-from tastespace.models.factorization.rows import Factors, Moments, RatingBlock
+from tastespace.models.factorization.rows import Factors, Moments, RatingBlock, row_blocks
 from tastespace.models.factorization.vb.populations import ExpectedPrior
 
 Family = Literal["full", "diagonal"]
-BLOCK_ROWS = 4096  # whose records are summed together
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,13 @@ class RowBeliefs:
         records[:, : self.shape.width] += (self.centre - centre).astype(records.dtype)
         return replace(self, centre=centre, records=records)
 
+    @cached_property
     def moments(self) -> Moments:
         """Expected sums and sums of products over all rows."""
         shape, width, n_factors, n = self.shape, self.shape.width, self.shape.n_factors, len(self.records)
         total = np.zeros(shape.record)
-        for first in range(0, len(self.records), BLOCK_ROWS):
-            total += self.records[first : first + BLOCK_ROWS].sum(axis=0, dtype=np.float64)
+        for here in row_blocks(n):
+            total += self.records[here].sum(axis=0, dtype=np.float64)
         second = total[width : width + shape.covariance]
         if shape.family == "full":
             gram = unpacked(second, width)
@@ -118,8 +119,7 @@ def _points_of(means: AnyFloats, shape: Shape) -> Factors:
 
 def packed(matrices: AnyFloats) -> AnyFloats:
     """The upper triangles of symmetric matrices, row by row."""
-    rows, columns = np.triu_indices(matrices.shape[-1])
-    triangles: AnyFloats = matrices[..., rows, columns]
+    triangles: AnyFloats = matrices[..., *np.triu_indices(matrices.shape[-1])]
     return triangles
 
 
@@ -138,8 +138,7 @@ def records_of(shape: Shape, means: AnyFloats, covariances: AnyFloats) -> AnyFlo
     if shape.family == "diagonal":
         records[:, width : 2 * width] = covariances
         return records
-    for first in range(0, len(means), BLOCK_ROWS):
-        here = slice(first, first + BLOCK_ROWS)
+    for here in row_blocks(len(means)):
         products = means[here][:, rows] * means[here][:, columns]
         records[here, width : width + shape.covariance] = covariances[here] + products
     return records

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import sqrt
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -16,7 +17,7 @@ from tastespace.data.ratings import Ratings
 from tastespace.distributions.conjugate import Gamma, NormalGamma, NormalWishart
 from tastespace.errors import InvalidParameterError
 from tastespace.inference.drivers import ascend, small_change
-from tastespace.inference.transition import HELD_OUT, Measured
+from tastespace.inference.transition import HELD_OUT, Measured, Transition
 from tastespace.models.base.parameters import FACTORS, check_int, check_int_or_auto, check_number
 from tastespace.models.base.recommender import Recommender
 from tastespace.models.base.resuming import Start
@@ -123,13 +124,8 @@ class VB(Recommender):
         held_out: Ratings | None = None,
         given: Start | None = None,
     ) -> VariationalPosterior:
-        transition: Any = self.bind(observed, rng, given)
-        if self.n_factors == "auto":
-            transition = ascent.PruningAscent(
-                transition, ascent.VANISHED * unit_of(observed), lambda columns: self._populations(observed, columns)
-            )
-        if held_out is not None:
-            transition = _watched(transition, observed, held_out)
+        bound = self.bind(observed, rng, given)
+        transition = bound if held_out is None else _watched(bound, observed, held_out)
         stop = small_change("bound", self.tolerance)
         state, trace = ascend(transition, None, rng, steps=self.passes, stop=stop, phase="pass", observer=observer)
         passes = ascent.last_stage(trace) if self.n_factors == "auto" else trace
@@ -139,17 +135,14 @@ class VB(Recommender):
     def n_factors_(self) -> int:
         """The number of factors: `n_factors`, or how many have not vanished."""
         self.require_fitted()
-        posterior = self.posterior_
-        assert isinstance(posterior, VariationalPosterior)
-        return posterior.draws.n_factors
+        assert isinstance(self.posterior_, VariationalPosterior)
+        return self.posterior_.draws.n_factors
 
     def _columns(self, observed: Ratings) -> int:
         """To begin with."""
         return most_columns(self.most_factors, observed) if isinstance(self.n_factors, str) else self.n_factors
 
-    def _populations(
-        self, observed: Ratings, columns: int
-    ) -> tuple[populations.VariationalPopulation, populations.VariationalPopulation]:
+    def _populations(self, observed: Ratings, columns: int) -> ascent.Populations:
         """Where those of users and items begin."""
         return (
             self._population(observed.n_users, columns, 1.0, self.prior != "fixed"),
@@ -163,39 +156,30 @@ class VB(Recommender):
         by_user, by_item = (RatingBlock.of(side, dtype, offset, scale) for side in (observed.by_user, observed.by_item))
         n_threads, columns = threads.resolve(self.threads), self._columns(observed)
         shape = Shape(columns, self.biases, self.covariance)
-        users, items = self._starting_points(by_user, by_item, columns, given, rng)
-        user_population, item_population = self._populations(observed, columns)
-        start = ascent.VariationalState(
-            users=RowBeliefs.certain(shape, users),
-            items=RowBeliefs.certain(shape, items),
-            user_population=user_population,
-            item_population=item_population,
-            noise=self._noise(scale),
-        )
-        return ascent.VariationalAscent(by_user, by_item, start, n_threads)
+        points = self._starting_points(by_user, by_item, columns, given, rng)
+        rows = RowBeliefs.certain(shape, points.users), RowBeliefs.certain(shape, points.items)
+        start = ascent.VariationalState(*rows, *self._populations(observed, columns), self._noise(scale))
+        pruning = None
+        if self.n_factors == "auto":
+            pruning = ascent.Pruning(ascent.VANISHED * unit_of(observed), partial(self._populations, observed))
+        return ascent.VariationalAscent(by_user, by_item, start, n_threads, pruning)
 
     def _starting_points(
         self, by_user: RatingBlock, by_item: RatingBlock, n_factors: int, given: Start | None, rng: Generator
-    ) -> tuple[Factors, Factors]:
+    ) -> ALSState:
         """Users and items to begin with, about which there is no doubt yet.
 
         Small random factors without biases, a few sweeps of alternating least squares, or the items of another model
         with users where these put them.
         """
-        penalty, n_threads = (
-            Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"]),
-            threads.resolve(self.threads),
-        )
-        squares = AlternatingLeastSquares.over(
-            by_user, by_item, n_factors, penalty, biases=self.biases, start_sd=START_SD, threads=n_threads
-        )
+        penalty = Penalty(Strengths.tied(START_STRENGTH), WEIGHTINGS["blended"])
+        n_threads = threads.resolve(self.threads)
+        squares = AlternatingLeastSquares(by_user, by_item, n_factors, penalty, self.biases, n_threads, START_SD)
         if given is not None:
-            start = squares.from_model(given, rng)
-        elif self.start == "als":
-            start, _ = ascend(squares, None, rng, steps=START_SWEEPS)
-        else:
-            start = ALSState(*(_random(side, n_factors, self.biases, rng) for side in (by_user, by_item)))
-        return start.users, start.items
+            return squares.from_model(given, rng)
+        if self.start == "als":
+            return ascend(squares, None, rng, steps=START_SWEEPS)[0]
+        return ALSState(*(_random(side, n_factors, self.biases, rng) for side in (by_user, by_item)))
 
     def _units(self, observed: Ratings) -> tuple[float, float]:
         """What is taken off ratings, and what they are divided by."""
@@ -249,20 +233,9 @@ class VB(Recommender):
         uncertain = UncertainItems(
             items=means, covariances=covariances, has_biases=self.biases, bounds=bounds, stranger=stranger
         )
-        low, high = observed.range
-        return VariationalPosterior(
-            draws=ItemDraws(
-                items=means[:, None, :],
-                users=_moments_of(state.user_population.expected, self.biases),
-                new_items=new_items,
-                alpha=np.array([state.noise.mean]),
-                has_biases=self.biases,
-                offset=offset,
-                scale=scale,
-                likelihood=uncertain,
-            ),
-            units=Units(low, high, levels_of(observed.values), observed.mean),
-        )
+        users, alpha = _moments_of(state.user_population.expected, self.biases), np.array([state.noise.mean])
+        draws = ItemDraws(means[:, None, :], users, new_items, alpha, self.biases, offset, scale, uncertain)
+        return VariationalPosterior(draws, Units(*observed.range, levels_of(observed.values), observed.mean))
 
 
 def _random(side: RatingBlock, n_factors: int, biases: bool, rng: Generator) -> Factors:
@@ -271,7 +244,9 @@ def _random(side: RatingBlock, n_factors: int, biases: bool, rng: Generator) -> 
     return Factors(factors, np.zeros(n, dtype) if biases else None)
 
 
-def _watched(transition: Any, observed: Ratings, held_out: Ratings) -> Any:
+def _watched(
+    transition: ascent.VariationalAscent, observed: Ratings, held_out: Ratings
+) -> Transition[ascent.VariationalState]:
     """The transition, with the error of held-out ratings after each pass."""
     user_rows, item_rows, values = aligned(observed, held_out)
     if not len(values):
