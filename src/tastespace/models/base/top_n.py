@@ -33,8 +33,8 @@ from tastespace.data.attributes import Attributes
 from tastespace.data.csr import CSR
 from tastespace.data.ratings import Ratings
 from tastespace.errors import InvalidParameterError
-from tastespace.index.index import Index, with_threads
-from tastespace.index.search import Neighbours, few_allowed
+from tastespace.index.index import Index
+from tastespace.index.search import Neighbours, Scan, few_allowed
 from tastespace.index.structures.exact import Exact
 from tastespace.index.trials import StoredIndex
 from tastespace.models.base import posterior as posteriors
@@ -83,10 +83,10 @@ class Prepared:
         return threads.available()
 
     @cached_property
-    def scan(self) -> Exact | None:
+    def scan(self) -> Scan | None:
         """All items; None for a posterior without item vectors."""
         vectors = self._posterior.item_vectors
-        return None if vectors is None else Exact().build(vectors)
+        return None if vectors is None else Scan.of(vectors)
 
     @cached_property
     def attributes(self) -> Attributes:
@@ -269,17 +269,17 @@ class TopN:
         found = self._best(self.belief, max(size, pool_size(size, self.n_items)), self.index)
         return best_by(_of_found(found, lambda pairs: pair_scores(damped, pairs)), found, size)
 
-    def _best(self, scored: posteriors.Scored, k: int, index: Index | None) -> Neighbours:
+    def _best(self, scored: posteriors.Scored, k: int, index: Index | Scan | None) -> Neighbours:
         return best_items(scored, len(self.belief), self.n_items, k, self.filters, index)
 
 
-def threaded(scan: Exact | None, threads: int) -> Exact | None:
+def threaded(scan: Scan | None, threads: int) -> Scan | None:
     """The scan with as many threads as a request may use."""
-    return None if scan is None else with_threads(scan, threads)
+    return None if scan is None else replace(scan, threads=threads)
 
 
 def best_items(
-    scored: posteriors.Scored, n_people: int, n_items: int, k: int, filters: Filters, index: Index | None
+    scored: posteriors.Scored, n_people: int, n_items: int, k: int, filters: Filters, index: Index | Scan | None
 ) -> Neighbours:
     """The k best items of each person that the filters allow; scores include the person's offset."""
     if filters.own is not None:
@@ -378,10 +378,10 @@ class Damping:
     def __init__(self, vectors: FloatMatrix | None, counts: NDArray[Any]) -> None:
         self.standing = standing_of(counts)
         self.root: DoubleArray | None = None  # of the covariance of the item vectors: root^T root
-        self.scan: Exact | None = None
+        self.scan: Scan | None = None
         if vectors is not None:
             self.root = _covariance_root(vectors)
-            self.scan = Exact().build(self._longer(vectors))
+            self.scan = Scan.of(self._longer(vectors))
 
     def of(self, belief: posteriors.Belief, strength: float) -> posteriors.Scored:
         """The belief's scores, damped so much: where they are inner products, with one more coordinate."""
